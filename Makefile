@@ -1,0 +1,144 @@
+# GoQueue. `make demo` and `make test` each do all set-up by themselves; a second run starts at once.
+# Choose an interpreter with `make PYTHON=/path/to/python3.12 ...`.
+
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup demo serve test check lint bench fuzz test-exhaustive surface lock clean FORCE
+
+# Settings of the caller's shell that would make another Python or other modules than ours run.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
+
+PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3
+SECONDS ?= 60
+SEEDS ?= 10
+WORKERS ?= 2
+
+venv := .venv/bin/python
+pip := $(venv) -m pip --disable-pip-version-check --no-input --quiet
+pytest := $(venv) -m pytest -n $(WORKERS) -q
+records := src/goqueue/records
+has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
+sources := $(foreach folder,src tests bench demo fuzz,$(if $(call has_python,$(folder)),$(folder))) setup.py
+install = $(pip) install --verbose --no-deps --no-build-isolation --editable .
+compiled_from := $(wildcard $(records)/*.py $(records)/*.pxd $(records)/*.h setup.py pyproject.toml)
+
+# $(call quietly,name,command): one log file, shown only when the command fails.
+quietly = mkdir -p build && { { $(2) ; } >build/$(1).log 2>&1 || { cat build/$(1).log >&2; exit 1; }; }
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target words; do \
+		printf '  make %-16s %s\n' "$$target" "$$words"; done
+
+# ---- set-up --------------------------------------------------------------------------------
+
+setup: .venv/.built ## make .venv, install what the lock file names, build the extensions
+
+# A venv in a tree that was moved or copied, or whose Python is gone, points elsewhere: make it anew.
+ifneq ($(shell $(venv) -c '' 2>/dev/null && cat .venv/.home 2>/dev/null),$(CURDIR))
+.venv/.home: FORCE
+endif
+
+# Not every python3 found on a PATH can make a venv (a shim without its versions, a distribution's
+# Python without ensurepip), so each is tried in turn and the first that succeeds is taken.
+.venv/.home:
+	@mkdir -p build; : >build/venv.log; \
+	for name in $(PYTHON); do \
+		case $$name in */*) places=$$name;; *) places=$$(printf '%s' "$$PATH" | tr ':' '\n' | sed "s|\$$|/$$name|");; esac; \
+		for python in $$places; do \
+			[ -x "$$python" ] || continue; \
+			"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >>build/venv.log 2>&1 || continue; \
+			rm -rf .venv; \
+			"$$python" -m venv .venv >>build/venv.log 2>&1 || continue; \
+			$(venv) -m pip --version >>build/venv.log 2>&1 || continue; \
+			echo "setup: $$($(venv) --version) in .venv"; \
+			printf '%s\n' '$(CURDIR)' >$@; exit 0; \
+		done; \
+	done; \
+	rm -rf .venv; \
+	echo "setup: no Python >= 3.11 that can make a virtual environment was found on PATH" \
+		"(on Debian: apt install python3-venv); name one with: make PYTHON=/path/to/python3.11" >&2; \
+	exit 1
+
+.venv/.deps: .venv/.home requirements.lock
+	@echo "setup: installing the packages of requirements.lock"
+	@$(call quietly,deps,$(pip) install --require-hashes --requirement requirements.lock)
+	@touch $@
+
+# The extensions are optional: without a compiler that finds Python.h the same sources run interpreted.
+# With one, a build that fails is our bug and stops here. Old extensions go first in either case.
+.venv/.built: .venv/.deps $(compiled_from)
+	@rm -f $(records)/*.so
+	@include=$$($(venv) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
+	default=$$($(venv) -c 'import sysconfig; print(sysconfig.get_config_var("CC") or "cc")'); \
+	for compiler in "$${CC:-$$default}" "$${CC:-cc}" "$${CC:-clang}" none; do \
+		echo '#include <Python.h>' | $$compiler -fsyntax-only -x c -I"$$include" - 2>/dev/null && break; \
+	done; \
+	if [ "$$compiler" = none ]; \
+	then echo "setup: no C compiler with Python.h found: GoQueue runs interpreted, slower but complete"; \
+		$(call quietly,build,CC=false $(install)); \
+	else echo "setup: building the extensions"; \
+		$(call quietly,build,CC="$$compiler" $(install)) && ls $(records)/*.so >/dev/null 2>&1 && ! grep -q 'building extension .* failed' build/build.log || \
+		{ echo "setup: the extensions did not build although $$compiler works: see build/build.log" >&2; exit 1; }; \
+	fi
+	@touch $@
+
+# ---- use -----------------------------------------------------------------------------------
+
+demo: setup ## write, crash, recover and read a log, and show it
+	@$(venv) demo/log_demo.py
+
+serve: ## start a server (comes with milestone 2)
+	@echo "serve: there is no server yet, only the storage engine: topics and their HTTP API come with milestone 2" >&2; exit 2
+
+bench: setup ## measure the log against raw system calls of the same run
+	@$(venv) bench/log/run.py
+
+# ---- proof ---------------------------------------------------------------------------------
+
+# The interpreted run comes first, so that the last line says how many tests there are in all.
+test: setup lint ## everything: lint, then all tests, the records room both compiled and interpreted
+	@if ls $(records)/*.so >/dev/null 2>&1; then \
+		echo "test: interpreted"; GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(wildcard tests/unit tests/hostile) && \
+		echo "test: compiled"; else echo "test: interpreted (there are no extensions)"; fi
+	@$(pytest) tests
+
+check: setup lint ## what to run before a push: lint, tidy, unit tests, a few simulation seeds
+	@$(pytest) tests/test_tidy.py tests/test_layers.py tests/unit
+ifneq ($(wildcard src/goqueue/sim/__main__.py),)
+	@$(venv) -W error -m goqueue.sim --seeds $(SEEDS)
+endif
+
+lint: setup
+	@$(venv) -m ruff format --quiet --check $(sources) || { echo "lint: run .venv/bin/ruff format" >&2; exit 1; }
+	@$(venv) -m ruff check --quiet $(sources)
+	@$(venv) -m mypy --no-error-summary $(sources)
+	@$(call quietly,layers,.venv/bin/lint-imports)
+	@echo "lint: format, ruff, mypy and layers are clean"
+
+test-exhaustive: setup ## cut and flip every byte of a log (long)
+	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive
+
+fuzz: setup ## feed mutated bytes to the record decoder for SECONDS=60
+	@$(call quietly,fuzz,$(pip) install --require-hashes --requirement requirements-fuzz.lock)
+	@mkdir -p build/fuzz
+	@$(venv) fuzz/fuzz_records.py -max_total_time=$(SECONDS) -artifact_prefix=build/fuzz/ build/fuzz
+
+# ---- upkeep --------------------------------------------------------------------------------
+
+surface: setup ## accept the present public names of every package (tests/public_surface.json)
+	@$(venv) -m tests.tidy.surface
+
+lock: .venv/.home ## resolve the dependencies anew into the lock files
+	@test -x build/lock/bin/uv || { $(venv) -m venv build/lock && build/lock/bin/python -m pip install --quiet 'uv>=0.13'; }
+	@$(call resolve,--extra dev,requirements.lock)
+	@$(call resolve,--extra fuzz --constraint requirements.lock,requirements-fuzz.lock)
+
+resolve = build/lock/bin/uv pip compile pyproject.toml $(1) --output-file $(2) --quiet --no-config --system-certs \
+	--upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
+
+clean: ## remove what was built; data directories stay
+	@rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -f $(records)/*.so $(patsubst %.py,%.c,$(wildcard $(records)/*.py))
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

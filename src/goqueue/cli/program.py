@@ -1,0 +1,118 @@
+"""The program as a whole: its sub-commands, its exit codes, and what it says when it cannot go on.
+
+Sub-commands are imported when they are used, so that `goqueue --help` answers at once. A command
+returns its exit code: 0 done, 1 damage found or work refused, 2 wrong usage. Signals end the
+program as they would end any other: 130 for Ctrl-C, 141 when the reader of a pipe has gone.
+"""
+
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from goqueue.cli.output import Output, output_option
+
+__all__ = ["main", "run"]
+
+DONE = 0
+FAILED = 1
+MISUSED = 2
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+# Where each command is, and its line in the list of commands: to show the list, none is imported.
+_COMMANDS = {
+    "log": ("goqueue.cli.log", "Look into the log files of a data directory."),
+    "version": ("goqueue.cli.program", "Show the version of this program."),
+}
+
+
+class _Program(click.Group):
+    """The top of the command tree."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in _COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Caught here because click would call it failure (1), which means damage. What is
+            # still buffered goes nowhere, or the interpreter complains about it on its way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return PIPE_CLOSED
+        return code
+
+
+@click.command(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@output_option
+def program(output: Output) -> None:
+    """GoQueue: one append-only log, read as a stream and as a queue."""
+
+
+@click.command("version")
+@output_option
+def version(output: Output) -> int:
+    """Show the version of this program, and whether its records room is compiled."""
+    import goqueue
+    from goqueue.cli.render import write_document
+    from goqueue.records import COMPILED
+
+    records = "compiled" if COMPILED else "interpreted"
+    if output is Output.TABLE:
+        print(f"goqueue {goqueue.__version__} (records: {records})")
+    else:
+        write_document({"version": goqueue.__version__, "records": records}, output)
+    return DONE
+
+
+def main() -> None:
+    """Entry point: run with the arguments of the process, then exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # Whatever the terminal cannot show is shown as an escape instead of ending the program.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = program.main(list(arguments), prog_name="goqueue", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as bare:
+        print(bare.format_message(), file=sys.stderr)
+        return MISUSED
+    except click.UsageError as misuse:
+        path = misuse.ctx.command_path if misuse.ctx else "goqueue"
+        return _fail(f"{misuse.format_message().rstrip('.')} (see {path} --help)", MISUSED)
+    except click.ClickException as refusal:
+        return _fail(refusal.format_message(), FAILED)
+    except click.Abort:
+        return INTERRUPTED
+    except PermissionError as error:
+        name = error.filename or "a file"
+        return _fail(f"{name}: permission denied; run this as the user of the broker", FAILED)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{name}{error.strerror or error}", FAILED)
+    return code if isinstance(code, int) else DONE
+
+
+def _fail(sentence: str, code: int) -> int:
+    printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
+    print(f"goqueue: {printable}", file=sys.stderr)
+    return code

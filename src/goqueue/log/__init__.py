@@ -1,0 +1,46 @@
+"""One partition's log as metadata: offsets, segments, indexes, epochs, retention, compaction."""
+
+from goqueue.log.compaction import KeptRange, NewestOffsets, plan_compaction
+from goqueue.log.control import ControlKind, epoch_of, epoch_start, placeholder
+from goqueue.log.epochs import Epochs
+from goqueue.log.index import ENTRY_SIZE, IndexEntry, SparseIndex
+from goqueue.log.log import Appended, Log
+from goqueue.log.recovery import (
+    Assembly,
+    Checked,
+    LogState,
+    RecoveryPoint,
+    Tail,
+    assemble,
+    tail_to_scan,
+)
+from goqueue.log.segments import DamagedRange, Segments
+from goqueue.log.settings import Cleanup, Flush, LogSettings
+
+__all__ = [
+    "ENTRY_SIZE",
+    "Appended",
+    "Assembly",
+    "Checked",
+    "Cleanup",
+    "ControlKind",
+    "DamagedRange",
+    "Epochs",
+    "Flush",
+    "IndexEntry",
+    "KeptRange",
+    "Log",
+    "LogSettings",
+    "LogState",
+    "NewestOffsets",
+    "RecoveryPoint",
+    "Segments",
+    "SparseIndex",
+    "Tail",
+    "assemble",
+    "epoch_of",
+    "epoch_start",
+    "placeholder",
+    "plan_compaction",
+    "tail_to_scan",
+]

@@ -1,0 +1,413 @@
+"""One partition's log: assigns offsets, decides what is committed, what is read, what goes.
+
+Owns the metadata of the log and nothing else: bytes pass through `append` on their way to the
+shell, files and positions are storage's. Never waits: what the disk must do is returned as
+effects, what the disk did comes back as events.
+
+Invariants
+- An offset is given once. Only `Filled` and `Truncated` take offsets back, and neither takes one
+  below the high watermark of a log that leads.
+- Nothing at or above the high watermark is ever readable; the high watermark passes a record
+  only after the disk reported it synced (`flush=commit`) or written (`flush=interval`).
+- A failed log never commits again in this process.
+
+Cost per batch: one pass over the records (stamp), one `Write`, one `Sync`; no work per record
+in this module.
+"""
+
+from collections import deque
+
+import msgspec
+
+from goqueue.log.compaction import plan_compaction
+from goqueue.log.control import epoch_start
+from goqueue.log.epochs import Epochs
+from goqueue.log.recovery import LogState
+from goqueue.log.retention import is_outlived, retained_from
+from goqueue.log.segments import DamagedRange, Segments
+from goqueue.log.settings import Flush, LogSettings
+from goqueue.model import (
+    Change,
+    Code,
+    Compacted,
+    Damaged,
+    DiskEvent,
+    Drop,
+    Effect,
+    Failed,
+    Filled,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Quarantine,
+    Refused,
+    Reshape,
+    Rewind,
+    Roll,
+    SaveEpochs,
+    Seek,
+    SegmentFacts,
+    Slice,
+    Sync,
+    Synced,
+    Timestamp,
+    Truncate,
+    Truncated,
+    Write,
+)
+from goqueue.records import build, stamp
+
+__all__ = ["Appended", "Log"]
+
+
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a batch went, and what the shell must do before it is committed."""
+
+    first: Offset
+    next: Offset
+    effects: tuple[Effect, ...]
+
+
+class _Unwritten(msgspec.Struct, frozen=True):
+    """How the log stood before a batch that the disk has not yet confirmed."""
+
+    offset: Offset
+    active: SegmentFacts
+
+
+class Log:
+    """The log of one partition on one node."""
+
+    def __init__(self, log: LogId, settings: LogSettings, state: LogState) -> None:
+        self._log = log
+        self._settings = settings
+        self._start = state.start
+        self._segments = Segments(state.segments, state.damaged)
+        self._epochs = Epochs(state.epochs)
+        self._end = state.end
+        self._durable = state.end
+        self._high_watermark = state.end
+        self._unstable_from: Offset | None = None
+        self._unwritten: deque[_Unwritten] = deque()
+        self._flush_at: Instant | None = None
+        self._cleaned_upto = Offset(0)
+        self._is_compacting = False
+        self._truncating_to: Offset | None = None
+        self._full_until: Instant | None = None
+        self._failure: str | None = None
+
+    @property
+    def start(self) -> Offset:
+        """The earliest offset kept."""
+        return self._start
+
+    @property
+    def end(self) -> Offset:
+        """The offset that the next record gets."""
+        return self._end
+
+    @property
+    def durable_upto(self) -> Offset:
+        """Everything below survives a power cut."""
+        return self._durable
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is committed."""
+        return self._high_watermark
+
+    @property
+    def last_stable(self) -> Offset:
+        """Everything below is committed and of no open transaction."""
+        if self._unstable_from is None:
+            return self._high_watermark
+        return min(self._unstable_from, self._high_watermark)
+
+    @property
+    def size(self) -> int:
+        return self._segments.size
+
+    @property
+    def segments(self) -> tuple[SegmentFacts, ...]:
+        return (*self._segments.sealed, self._segments.active)
+
+    @property
+    def damaged(self) -> tuple[DamagedRange, ...]:
+        return self._segments.damaged
+
+    @property
+    def failure(self) -> str | None:
+        """Why this log takes no more writes, if so."""
+        return self._failure
+
+    @property
+    def epochs(self) -> Epochs:
+        return self._epochs
+
+    def hold_stable_at(self, offset: Offset | None) -> None:
+        """Set the first offset of the oldest open transaction, or None when there is none."""
+        self._unstable_from = offset
+
+    # Appending
+
+    def append(self, batch: bytearray, now: Now) -> Appended:
+        """Give the records of a verified batch their offsets; they are not yet committed."""
+        self._check_writable(now)
+        first = self._end
+        count = stamp(batch, first, now.wall)
+        if not count:
+            raise Refused(Code.REQUEST_INVALID, field="batch", reason="no records")
+        active = self._segments.active
+        effects: list[Effect] = []
+        if active.size and active.size + len(batch) > self._settings.segment_bytes:
+            effects.append(self._roll())
+            active = self._segments.active
+        else:
+            self._unwritten.append(_Unwritten(first, active))
+        self._end = Offset(first + count)
+        self._segments.grow(len(batch), self._end, now.wall)
+        effects.append(
+            Write(
+                log=self._log,
+                segment=active.base,
+                position=active.size,
+                data=batch,
+                next_offset=self._end,
+            )
+        )
+        effects.append(self._sync_after_write(now))
+        return Appended(first=first, next=self._end, effects=tuple(effects))
+
+    def start_epoch(self, epoch: int, now: Now) -> Appended:
+        """Begin a leader epoch: its first record says so, on every node that gets it."""
+        latest = self._epochs.latest
+        if latest is not None and epoch <= latest:
+            raise Refused(Code.REQUEST_INVALID, field="epoch", latest=latest)
+        appended = self.append(build([epoch_start(epoch)]), now)
+        self._epochs.begin(epoch, appended.first)
+        # Saved before it is written: an entry without its record is dropped by recovery, a record
+        # without its entry would be overlooked.
+        save = self._reshape(SaveEpochs(self._epochs.history))
+        return msgspec.structs.replace(appended, effects=(save, *appended.effects))
+
+    def _check_writable(self, now: Now) -> None:
+        if self._failure is not None:
+            raise Refused(Code.STORAGE_FAILED, reason=self._failure)
+        if self._full_until is not None:
+            if now.instant < self._full_until:
+                raise Refused(Code.STORAGE_FULL)
+            # Try again: only a write tells whether the space is really back.
+            self._full_until = None
+        if self._truncating_to is not None:
+            raise Refused(Code.LOG_BUSY, reason="truncation")
+
+    def _sync_after_write(self, now: Now) -> Sync:
+        is_durable = self._settings.flush is Flush.COMMIT
+        if not is_durable and self._flush_at is None:
+            self._flush_at = Instant(now.instant + self._settings.flush_interval_ns)
+        return Sync(log=self._log, upto=self._end, is_durable=is_durable)
+
+    def next_deadline(self) -> Instant | None:
+        """When `expire` wants to be called: the next flush of `flush=interval`."""
+        return self._flush_at
+
+    def expire(self, now: Now) -> list[Effect]:
+        """Flush what was acknowledged from the page cache."""
+        if self._flush_at is None or now.instant < self._flush_at:
+            return []
+        self._flush_at = None
+        if self._failure is not None:
+            return []
+        return [Sync(log=self._log, upto=self._end)]
+
+    # What the disk reports
+
+    def take(self, event: DiskEvent, now: Now) -> list[Effect]:
+        """Learn what the disk did; more to do may follow from it."""
+        match event:
+            case Synced():
+                self._synced(event)
+            case Failed():
+                self._failure = self._failure or event.reason
+                self._unwritten.clear()
+            case Filled():
+                return self._filled(event, now)
+            case Truncated():
+                return self._truncated(event)
+            case Damaged():
+                return self._damaged(event)
+            case Compacted():
+                self._compacted(event)
+        return []
+
+    def _synced(self, event: Synced) -> None:
+        upto = event.upto if self._truncating_to is None else min(event.upto, self._truncating_to)
+        if self._failure is not None:
+            return
+        while self._unwritten and self._unwritten[0].offset < upto:
+            self._unwritten.popleft()
+        if event.is_durable:
+            self._durable = max(self._durable, upto)
+        self._high_watermark = max(self._high_watermark, upto)
+
+    def _filled(self, event: Filled, now: Now) -> list[Effect]:
+        if self._truncating_to is not None:
+            # The truncation that is under way ends below what was not written, or takes its place.
+            return []
+        before = next(state for state in self._unwritten if state.offset == event.offset)
+        while self._unwritten and self._unwritten[-1].offset >= event.offset:
+            self._unwritten.pop()
+        active = before.active
+        if event.segment == event.offset != active.base:
+            # The roll went through and only the write after it did not.
+            active = SegmentFacts(
+                base=event.segment, end=event.offset, size=0, max_timestamp=active.max_timestamp
+            )
+        self._segments.restore_active(active)
+        self._end = event.offset
+        self._full_until = Instant(now.instant + self._settings.full_retry_ns)
+        return [self._reshape(Rewind(event.offset)), *self._take_back_epochs()]
+
+    def _damaged(self, event: Damaged) -> list[Effect]:
+        effects: list[Effect] = []
+        is_in_flux = self._truncating_to is not None or self._failure is not None
+        is_active = event.segment == self._segments.active.base
+        if not self._segments.is_known(event.segment) or (is_active and is_in_flux):
+            # The next read will meet it again.
+            return effects
+        if is_active:
+            effects.append(self._roll())
+        self._segments.set_aside(event.segment, event.reason)
+        effects.append(self._reshape(Quarantine(event.segment)))
+        return effects
+
+    # Reading
+
+    def read(self, offset: Offset, bytes_max: int, *, below: Offset | None = None) -> Slice | None:
+        """Where to read committed records from `offset` on; None when there is none yet.
+
+        A read ends with its segment, so a reader goes on at the offset after the last record it
+        got. `below` bounds the read further, for instance at `last_stable`.
+        """
+        if not self._start <= offset <= self._end:
+            raise Refused(
+                Code.OFFSET_OUT_OF_RANGE, offset=offset, earliest=self._start, end=self._end
+            )
+        damage = self._segments.damage_at(offset)
+        if damage is not None:
+            raise Refused(
+                Code.RECORDS_DAMAGED,
+                offset=offset,
+                first=damage.first,
+                next_readable=damage.below,
+                reason=damage.reason,
+            )
+        limit = self._high_watermark if below is None else min(below, self._high_watermark)
+        segment = self._segments.holding(offset)
+        if segment is None or offset >= min(limit, segment.end):
+            return None
+        return Slice(
+            log=self._log,
+            segment=segment.base,
+            offset=offset,
+            below=min(limit, segment.end),
+            bytes_max=bytes_max,
+        )
+
+    def seek(self, timestamp: Timestamp) -> list[Seek]:
+        """Where to look for the first committed record stamped at or after `timestamp`.
+
+        The shell takes the first that finds one; when none does, the answer is the high watermark.
+        """
+        return [
+            Seek(
+                log=self._log,
+                segment=segment.base,
+                timestamp=timestamp,
+                offset=max(segment.base, self._start),
+                below=min(segment.end, self._high_watermark),
+            )
+            for segment in self.segments
+            if segment.max_timestamp >= timestamp and segment.base < self._high_watermark
+        ]
+
+    # Removing
+
+    def maintain(self, now: Now, floor: Offset | None = None) -> list[Effect]:
+        """Retention, then compaction; nothing at or above `floor` is touched."""
+        if self._failure is not None or self._truncating_to is not None:
+            return []
+        limit = self.last_stable if floor is None else min(floor, self.last_stable)
+        effects: list[Effect] = []
+        if self._settings.cleanup.deletes:
+            effects.extend(self._retire(now, limit))
+        if self._settings.cleanup.compacts and not self._is_compacting:
+            plan = plan_compaction(
+                self._segments.sealed, self._cleaned_upto, limit, self._settings, now.wall
+            )
+            if plan is not None:
+                self._is_compacting = True
+                effects.append(self._reshape(plan))
+        return effects
+
+    def _retire(self, now: Now, limit: Offset) -> list[Effect]:
+        effects: list[Effect] = []
+        active = self._segments.active
+        if active.size and active.end <= limit and is_outlived(active, self._settings, now.wall):
+            # Only sealed segments are deleted, and a quiet topic would never seal this one.
+            effects.append(self._roll())
+        start = retained_from(
+            self._segments.sealed, self._segments.size, limit, self._settings, now.wall
+        )
+        if start is not None:
+            self._segments.drop_below(start)
+            self._start = start
+            self._epochs.drop_below(start)
+            effects.append(self._reshape(Drop(start)))
+        return effects
+
+    def _compacted(self, event: Compacted) -> None:
+        if event.is_last:
+            self._is_compacting = False
+        if event.segment is None or not self._segments.replace(event.replaced, event.segment):
+            return
+        self._cleaned_upto = max(self._cleaned_upto, event.cleaned_upto)
+
+    def truncate(self, offset: Offset) -> list[Effect]:
+        """Remove every record from `offset` on. Appends are refused until it is done."""
+        if not self._start <= offset <= self._end:
+            raise Refused(
+                Code.OFFSET_OUT_OF_RANGE, offset=offset, earliest=self._start, end=self._end
+            )
+        if self._failure is not None:
+            raise Refused(Code.STORAGE_FAILED, reason=self._failure)
+        if self._truncating_to is not None:
+            raise Refused(Code.LOG_BUSY, reason="truncation")
+        self._truncating_to = offset
+        self._unwritten.clear()
+        self._high_watermark = min(self._high_watermark, offset)
+        self._durable = min(self._durable, offset)
+        return [self._reshape(Truncate(offset))]
+
+    def _truncated(self, event: Truncated) -> list[Effect]:
+        self._segments.restore_active(event.active)
+        self._end = event.active.end
+        self._truncating_to = None
+        self._cleaned_upto = min(self._cleaned_upto, self._end)
+        return self._take_back_epochs()
+
+    def _take_back_epochs(self) -> list[Effect]:
+        before = self._epochs.history
+        self._epochs.truncate(self._end)
+        if self._epochs.history == before:
+            return []
+        return [self._reshape(SaveEpochs(self._epochs.history))]
+
+    def _roll(self) -> Reshape:
+        self._unwritten.append(_Unwritten(self._end, self._segments.active))
+        self._segments.roll(self._end)
+        return self._reshape(Roll(self._end))
+
+    def _reshape(self, change: Change) -> Reshape:
+        return Reshape(log=self._log, change=change)

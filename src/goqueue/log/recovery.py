@@ -1,0 +1,173 @@
+"""What a log is after a stop of any kind, judged from what was found on disk.
+
+Storage looks (lists, reads, checks sums); this module decides. The rule that everything rests on:
+above the recovery point a record that does not add up is a torn tail and is cut, below it is
+damage and is set aside, because it had been durable.
+
+Invariant: every offset between the start and the end of the assembled log is in exactly one
+segment or in exactly one damaged range.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from goqueue.log.segments import DamagedRange
+from goqueue.model import Offset, SegmentFacts, Timestamp
+
+__all__ = ["Assembly", "Checked", "LogState", "RecoveryPoint", "Tail", "assemble", "tail_to_scan"]
+
+
+class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A promise made after a sync: all of the log below `offset` is durable.
+
+    `segment` and `position` say where that offset is; `start` is the first offset kept. The point
+    may lag behind the truth, never run ahead of it. `sequence` tells the newer of two copies.
+    """
+
+    sequence: int
+    segment: Offset
+    position: int
+    offset: Offset
+    start: Offset
+
+
+class LogState(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a log needs to go on. The last segment is the active one."""
+
+    start: Offset = Offset(0)
+    segments: tuple[SegmentFacts, ...] = (
+        SegmentFacts(base=Offset(0), end=Offset(0), size=0, max_timestamp=Timestamp(0)),
+    )
+    damaged: tuple[DamagedRange, ...] = ()
+    epochs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def end(self) -> Offset:
+        return self.segments[-1].end
+
+
+class Tail(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the scan of the last segment begins, and the offset expected there (-1: any)."""
+
+    position: int
+    expected: int
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found where a segment is named: its facts, or why it cannot be used.
+
+    `end` is as far as records were seen in one that cannot be used: no later record may get an
+    offset that it holds.
+    """
+
+    base: Offset
+    facts: SegmentFacts | None = None
+    reason: str = ""
+    end: Offset = Offset(0)
+    is_set_aside: bool = False
+
+
+class Assembly(msgspec.Struct, frozen=True, kw_only=True):
+    """The log that can be served, and what must be done to the files to make it so."""
+
+    state: LogState
+    superseded: tuple[Offset, ...]
+    to_set_aside: tuple[Offset, ...]
+    is_active_new: bool
+
+
+def tail_to_scan(base: Offset, size: int, point: RecoveryPoint | None) -> Tail | None:
+    """From where to scan the last segment; None when bytes below the recovery point are missing."""
+    if point is None or point.segment != base:
+        # A compacted segment that a truncation made active has gaps, so the offsets need only rise.
+        return Tail(position=0, expected=-1)
+    if size < point.position:
+        return None
+    return Tail(position=point.position, expected=point.offset)
+
+
+def assemble(checked: Sequence[Checked], point: RecoveryPoint | None) -> Assembly:
+    """Chain the segments into one log, naming every offset that no segment accounts for."""
+    chain = _Chain(point)
+    ordered = sorted(checked, key=lambda found: (found.base, found.facts is not None))
+    promised = point.offset if point else Offset(0)
+    while ordered and ordered[-1].is_set_aside and ordered[-1].base >= promised:
+        # A truncation took what lay here and was cut short before it removed the file.
+        ordered.pop()
+    for index, found in enumerate(ordered):
+        is_last = index + 1 == len(ordered)
+        following = None if is_last else ordered[index + 1].base
+        chain.take(found, following)
+    return chain.finish()
+
+
+class _Chain:
+    """Segments joined so far, and the offset at which the next one must begin."""
+
+    def __init__(self, point: RecoveryPoint | None) -> None:
+        self._point = point
+        self._expected: Offset | None = point.start if point else None
+        self._start: Offset | None = self._expected
+        self._segments: list[SegmentFacts] = []
+        self._damaged: list[DamagedRange] = []
+        self._superseded: list[Offset] = []
+        self._to_set_aside: list[Offset] = []
+
+    def take(self, found: Checked, following: Offset | None) -> None:
+        facts = found.facts
+        if self._expected is not None and found.base < self._expected:
+            self._overlap(found, self._expected)
+            return
+        self._skip_to(found.base, "missing")
+        if facts is not None:
+            self._segments.append(facts)
+            self._expected = facts.end
+            return
+        if not found.is_set_aside:
+            self._to_set_aside.append(found.base)
+        promised = self._point.offset if self._point else found.base
+        below = max(promised, found.base, found.end) if following is None else following
+        self._skip_to(below, found.reason)
+
+    def _overlap(self, found: Checked, expected: Offset) -> None:
+        """A segment that begins below the end of the chain."""
+        facts = found.facts
+        if facts is not None and facts.end <= expected:
+            # Left over when a merge or a deletion was cut short by a crash: all of it is either
+            # held by the segment before or no longer wanted.
+            self._superseded.append(found.base)
+        elif facts is not None and not self._segments:
+            # The log starts within it: its first records were deleted with a neighbour that was
+            # merged into it at the same time.
+            self._segments.append(facts)
+            self._expected = facts.end
+        elif not found.is_set_aside:
+            self._to_set_aside.append(found.base)
+
+    def finish(self) -> Assembly:
+        if self._point is not None:
+            self._skip_to(self._point.offset, "missing")
+        end = self._expected or Offset(0)
+        is_active_new = not self._segments or self._segments[-1].end != end
+        newest = max((segment.max_timestamp for segment in self._segments), default=Timestamp(0))
+        if is_active_new:
+            self._segments.append(SegmentFacts(base=end, end=end, size=0, max_timestamp=newest))
+        return Assembly(
+            state=LogState(
+                start=self._start or Offset(0),
+                segments=tuple(self._segments),
+                damaged=tuple(self._damaged),
+            ),
+            superseded=tuple(self._superseded),
+            to_set_aside=tuple(self._to_set_aside),
+            is_active_new=is_active_new,
+        )
+
+    def _skip_to(self, offset: Offset, reason: str) -> None:
+        """No segment holds what lies between the chain's end and `offset`."""
+        if self._expected is None:
+            self._start = offset
+        elif offset > self._expected:
+            self._damaged.append(DamagedRange(first=self._expected, below=offset, reason=reason))
+        self._expected = offset if self._expected is None else max(offset, self._expected)

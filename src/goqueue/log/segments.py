@@ -1,0 +1,127 @@
+"""The segments of one log, as metadata: which offsets each holds, and how many bytes.
+
+Owns the order of segments and the ranges that are refused because a segment was damaged or
+is missing. Knows no file and no position within one: those belong to storage.
+
+Invariant: segments are sorted, do not overlap, and only the last one grows.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from goqueue.model import Offset, SegmentFacts, Timestamp
+
+__all__ = ["DamagedRange", "Segments"]
+
+
+class DamagedRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Offsets that were written once and are refused now."""
+
+    first: Offset
+    below: Offset
+    reason: str
+
+
+class Segments:
+    """Sealed segments, the active one, and the holes between them."""
+
+    def __init__(self, facts: Sequence[SegmentFacts], damaged: Iterable[DamagedRange] = ()) -> None:
+        assert facts, "a log has at least its active segment"
+        self._facts = list(facts)
+        self._bases = [segment.base for segment in facts]
+        self._damaged = list(damaged)
+
+    @property
+    def active(self) -> SegmentFacts:
+        return self._facts[-1]
+
+    @property
+    def sealed(self) -> tuple[SegmentFacts, ...]:
+        return tuple(self._facts[:-1])
+
+    @property
+    def damaged(self) -> tuple[DamagedRange, ...]:
+        return tuple(self._damaged)
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._facts)
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def holding(self, offset: Offset) -> SegmentFacts | None:
+        """The segment that `offset` belongs to, if one does."""
+        index = bisect_right(self._bases, offset) - 1
+        if index < 0 or self._facts[index].end <= offset:
+            return None
+        return self._facts[index]
+
+    def damage_at(self, offset: Offset) -> DamagedRange | None:
+        for gap in self._damaged:
+            if gap.first <= offset < gap.below:
+                return gap
+        return None
+
+    def grow(self, size: int, end: Offset, timestamp: Timestamp) -> None:
+        """The active segment took `size` more bytes, up to offset `end`."""
+        active = self._facts[-1]
+        self._facts[-1] = SegmentFacts(
+            base=active.base,
+            end=end,
+            size=active.size + size,
+            max_timestamp=max(active.max_timestamp, timestamp),
+        )
+
+    def roll(self, base: Offset) -> None:
+        """Seal the active segment and go on in an empty one."""
+        assert base >= self._facts[-1].end
+        self._facts.append(
+            SegmentFacts(base=base, end=base, size=0, max_timestamp=self._facts[-1].max_timestamp)
+        )
+        self._bases.append(base)
+
+    def restore_active(self, facts: SegmentFacts) -> None:
+        """Take back everything from `facts.end` on; `facts` is the active segment again."""
+        while self._facts and self._facts[-1].base >= facts.base:
+            self._facts.pop()
+            self._bases.pop()
+        self._facts.append(facts)
+        self._bases.append(facts.base)
+        self._damaged = [gap for gap in self._damaged if gap.first < facts.end]
+
+    def drop_below(self, start: Offset) -> None:
+        """Forget sealed segments and damage that end at or below `start`."""
+        while len(self._facts) > 1 and self._facts[0].end <= start:
+            self._facts.pop(0)
+            self._bases.pop(0)
+        self._damaged = [gap for gap in self._damaged if gap.below > start]
+
+    def replace(self, bases: Sequence[Offset], merged: SegmentFacts) -> bool:
+        """Compaction made one segment of these neighbours; False if none of them is known any more.
+
+        Some of them may have been dropped while the news of it was on its way.
+        """
+        known = [base for base in bases if base in self._bases]
+        if not known:
+            return False
+        index = self._bases.index(known[0])
+        assert self._bases[index : index + len(known)] == known
+        assert known[-1] != self.active.base, "the active segment is never compacted"
+        self._facts[index : index + len(known)] = [merged]
+        self._bases[index : index + len(known)] = [merged.base]
+        return True
+
+    def set_aside(self, base: Offset, reason: str) -> None:
+        """A sealed segment is damaged: refuse its offsets."""
+        index = self._bases.index(base)
+        assert index + 1 < len(self._bases), "roll before setting the active segment aside"
+        facts = self._facts.pop(index)
+        self._bases.pop(index)
+        self._damaged.append(DamagedRange(first=facts.base, below=facts.end, reason=reason))
+        self._damaged.sort(key=lambda gap: gap.first)
+
+    def is_known(self, base: Offset) -> bool:
+        return base in self._bases

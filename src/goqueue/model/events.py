@@ -1,0 +1,84 @@
+"""What the shell reports to the core about files. Events are in the past tense."""
+
+import msgspec
+
+from goqueue.model.ids import LogId, Offset, Timestamp
+
+__all__ = [
+    "Compacted",
+    "Damaged",
+    "DiskEvent",
+    "Failed",
+    "Filled",
+    "SegmentFacts",
+    "Synced",
+    "Truncated",
+]
+
+
+class SegmentFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the core knows of one segment: offsets `base` to `end` (exclusive), size, newest stamp."""
+
+    base: Offset
+    end: Offset
+    size: int
+    max_timestamp: Timestamp
+
+
+class Synced(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything below `upto` is durable, or written if `is_durable` is False."""
+
+    log: LogId
+    upto: Offset
+    is_durable: bool = True
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """The disk broke a promise. This log takes no more writes until the process restarts."""
+
+    log: LogId
+    reason: str
+
+
+class Filled(msgspec.Struct, frozen=True, kw_only=True):
+    """There was no space: nothing from `offset` on was written. Answer with `Rewind`.
+
+    `segment` is the active one on disk: the last `Roll` may or may not have been carried out.
+    """
+
+    log: LogId
+    offset: Offset
+    segment: Offset
+
+
+class Damaged(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that were durable once no longer add up."""
+
+    log: LogId
+    segment: Offset
+    position: int
+    reason: str
+
+
+class Truncated(msgspec.Struct, frozen=True, kw_only=True):
+    """A truncation is done; `active` is what is left of the last segment."""
+
+    log: LogId
+    offset: Offset
+    active: SegmentFacts
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of segments was rewritten as one, or (with `segment` None) the pass was given up.
+
+    Below `cleaned_upto` no older record of any key is left.
+    """
+
+    log: LogId
+    replaced: tuple[Offset, ...] = ()
+    segment: SegmentFacts | None = None
+    cleaned_upto: Offset = Offset(0)
+    is_last: bool
+
+
+DiskEvent = Synced | Failed | Filled | Damaged | Truncated | Compacted

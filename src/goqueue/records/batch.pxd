@@ -1,0 +1,26 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from goqueue.records.cursor cimport Cursor
+from goqueue.records.layout cimport (
+    HAS_HEADERS, IS_COMMIT, IS_COMPRESSED, IS_CONTROL, IS_DELAYED, IS_TOMBSTONE, OK, PRIORITY_MAX,
+)
+from goqueue.records.record cimport prove, weigh
+
+@cython.locals(batch=tuple, blocks=list, flags=list, block=bytes, cursor=Cursor, size=Py_ssize_t, index=Py_ssize_t)
+cpdef bytearray build(messages)
+
+cdef bytes _block(message)
+cdef int _check(message) except -1
+
+@cython.locals(flags=int)
+cdef int _flags(message) except -1
+
+@cython.locals(cursor=Cursor, reason=int)
+cpdef Py_ssize_t verify(batch) except -1
+
+@cython.locals(cursor=Cursor, reason=int)
+cpdef sums(data, Py_ssize_t start, Py_ssize_t end)
+
+@cython.locals(cursor=Cursor, count=Py_ssize_t, index=Py_ssize_t, position=Py_ssize_t, stamped=int64_t, reason=int)
+cpdef Py_ssize_t stamp(batch, int64_t first_offset, int64_t timestamp) except -1

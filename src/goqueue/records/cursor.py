@@ -1,0 +1,332 @@
+"""One record of a buffer at a time: its header, read, checked, stamped and written.
+
+Owns every access to raw bytes: the loops of the other modules only ask the cursor. Holds the
+buffer while it lives, so that a bytearray cannot be resized beneath it. Never allocates by a
+length that the bytes merely announce.
+
+Invariant: after hop() answered OK, [position, end) lies within the buffer and every field was
+read exactly once, so nothing that another thread writes can lead out of bounds.
+"""
+
+import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+
+from goqueue.records.layout import HEADER, REASONS, Buffer, Corrupt
+
+if not cython.compiled:
+    from goqueue.records.layout import (
+        BAD_CRC,
+        BAD_FLAGS,
+        BAD_HEADER_COUNT,
+        BAD_HEADER_NAME,
+        BAD_LENGTH,
+        BAD_MAGIC,
+        BAD_OFFSET,
+        BAD_PRIORITY,
+        BAD_RESERVED,
+        BAD_TIMESTAMP,
+        BAD_VERSION,
+        CODEC_HEADER,
+        CONTROL_PREFIX,
+        DELIVER_HEADER,
+        HAS_HEADERS,
+        HEADER_SIZE,
+        IS_COMMIT,
+        IS_COMPRESSED,
+        IS_CONTROL,
+        IS_DELAYED,
+        IS_TOMBSTONE,
+        MAGIC,
+        OFFSET_MAX,
+        OK,
+        PRIORITY_MAX,
+        PROVEN_BITS,
+        RESERVED_BITS,
+        TRUNCATED,
+        VALUE_MAX,
+        VERSION,
+    )
+    from goqueue.records.octets import (
+        address,
+        begins,
+        is_text,
+        is_utf8,
+        load_i64,
+        load_u16,
+        load_u32,
+        put,
+        store_i64,
+        store_u16,
+        store_u32,
+        sum_of,
+        take,
+    )
+
+COMPILED: bool = cython.compiled
+
+# Below this a thread switch costs more than the sums that it would let others overlap.
+_GIL_BYTES = 64 * 1024
+
+
+class Cursor:
+    """The record under the cursor, as the fields of its header."""
+
+    __slots__ = (
+        "_base",
+        "_view",
+        "count",
+        "crc",
+        "end",
+        "flags",
+        "headers_length",
+        "key_length",
+        "offset",
+        "position",
+        "priority",
+        "proven",
+        "size",
+        "timestamp",
+        "value_length",
+    )
+
+    def __init__(self, data: Buffer) -> None:
+        self._view = memoryview(data).cast("B")
+        self._base = address(self._view)
+        self.size = len(self._view)
+        self.position = self.end = self.count = 0
+        self.flags = self.crc = self.offset = self.timestamp = self.priority = 0
+        self.key_length = self.value_length = self.headers_length = self.proven = 0
+
+    def hop(self, position: int) -> int:
+        """Read the header at `position`; all that it can tell without the body is checked."""
+        self.position = position
+        if self.size - position < HEADER_SIZE:
+            return self._begin(position)
+        base = self._base
+        if cython.compiled:
+            magic = load_u16(base, position)
+            version = base[position + 2]
+            self.flags = base[position + 3]
+            self.crc = load_u32(base, position + 4)
+            self.offset = load_i64(base, position + 8)
+            self.timestamp = load_i64(base, position + 16)
+            self.priority = base[position + 24]
+            reserved = base[position + 25]
+            self.key_length = load_u16(base, position + 26)
+            self.value_length = load_u32(base, position + 28)
+            self.headers_length = load_u16(base, position + 32)
+        else:
+            (
+                magic,
+                version,
+                self.flags,
+                self.crc,
+                self.offset,
+                self.timestamp,
+                self.priority,
+                reserved,
+                self.key_length,
+                self.value_length,
+                self.headers_length,
+            ) = HEADER.unpack_from(base, position)
+        if magic != MAGIC:
+            return BAD_MAGIC
+        if version != VERSION:
+            return BAD_VERSION
+        if reserved != 0:
+            return BAD_RESERVED
+        return self._judge()
+
+    def _begin(self, position: int) -> int:
+        """What a rest shorter than a header is: the start of a record, or something else."""
+        base = self._base
+        rest = self.size - position
+        if rest > 0 and base[position] != MAGIC >> 8:
+            return BAD_MAGIC
+        if rest > 1 and base[position + 1] != MAGIC & 255:
+            return BAD_MAGIC
+        if rest > 2 and base[position + 2] != VERSION:
+            return BAD_VERSION
+        self.end = position + HEADER_SIZE
+        return TRUNCATED
+
+    def _judge(self) -> int:
+        """Check the fields against each other, then the end of the record against the buffer."""
+        flags = self.flags
+        has_headers = flags & HAS_HEADERS != 0
+        if flags & RESERVED_BITS or has_headers != (self.headers_length > 0):
+            return BAD_FLAGS
+        if flags & IS_TOMBSTONE and self.value_length > 0:
+            return BAD_FLAGS
+        if flags & IS_COMMIT and not flags & IS_CONTROL:
+            return BAD_FLAGS
+        if self.priority > PRIORITY_MAX:
+            return BAD_PRIORITY
+        if self.value_length > VALUE_MAX:
+            return BAD_LENGTH
+        if self.offset < 0 or self.offset == OFFSET_MAX:
+            return BAD_OFFSET
+        if self.timestamp < 0:
+            return BAD_TIMESTAMP
+        body = self.key_length + self.value_length + self.headers_length
+        self.end = self.position + HEADER_SIZE + body
+        return OK if self.end <= self.size else TRUNCATED
+
+    def check(self) -> int:
+        """The sum, the header block, then the flags, which must be as the summed bytes say.
+
+        A wrong sum is told first: it explains the rest.
+        """
+        if sum_of(self._base, self.position + 8, self.end) != self.crc:
+            return BAD_CRC
+        proven = 0
+        if self.headers_length > 0:
+            reason = self._check_headers()
+            if reason != OK:
+                return reason
+            proven = self.proven
+        start = self.position + HEADER_SIZE
+        if begins(self._base, start, start + self.key_length, CONTROL_PREFIX):
+            proven |= IS_CONTROL
+        return OK if self.flags & PROVEN_BITS == proven else BAD_FLAGS
+
+    def _check_headers(self) -> int:
+        """Check the header block, and note the flags that its names prove."""
+        base = self._base
+        end = self.end
+        position = end - self.headers_length
+        self.proven = 0
+        if end - position < 2:
+            return BAD_HEADER_COUNT
+        left = load_u16(base, position)
+        position += 2
+        # A block without headers would be a second way to write a record without any.
+        if left == 0:
+            return BAD_HEADER_COUNT
+        while left > 0:
+            if end - position < 2:
+                return BAD_HEADER_COUNT
+            length = load_u16(base, position)
+            position += 2
+            if end - position < length + 2:
+                return BAD_HEADER_COUNT
+            if not is_utf8(base, position, position + length):
+                return BAD_HEADER_NAME
+            if is_text(base, position, position + length, CODEC_HEADER):
+                self.proven |= IS_COMPRESSED
+            elif is_text(base, position, position + length, DELIVER_HEADER):
+                # It proves the flag but does not demand it: the broker may set it later.
+                self.proven |= self.flags & IS_DELAYED
+            position += length
+            length = load_u16(base, position)
+            position += 2
+            if end - position < length:
+                return BAD_HEADER_COUNT
+            position += length
+            left -= 1
+        return OK if position == end else BAD_HEADER_COUNT
+
+    def hop_all(self) -> int:
+        """Hop from the start to the end of the buffer, or to what is in the way; counts."""
+        position = 0
+        self.count = 0
+        while position < self.size:
+            reason = self.hop(position)
+            if reason != OK:
+                return reason
+            position = self.end
+            self.count += 1
+        return OK
+
+    def check_all(self, start: int, is_stored: bool) -> int:
+        """Hop and check from `start` to the end of the buffer; counts what is good.
+
+        Offsets must rise where `is_stored`: drafts have none yet.
+        """
+        if self.size - start < _GIL_BYTES:
+            return self._check_all(start, is_stored)
+        with cython.nogil:
+            return self._check_all(start, is_stored)
+
+    def _check_all(self, start: int, is_stored: bool) -> int:
+        position = start
+        previous = -1
+        self.count = 0
+        while position < self.size:
+            reason = self.hop(position)
+            if reason == OK:
+                reason = self.check()
+            if reason == OK and is_stored and self.offset <= previous:
+                reason = BAD_OFFSET
+            if reason != OK:
+                return reason
+            previous = self.offset
+            position = self.end
+            self.count += 1
+        return OK
+
+    def stamp(self, offset: int, timestamp: int) -> None:
+        """Give the record under the cursor its place, and sum it anew."""
+        base = self._base
+        position = self.position
+        store_i64(base, position + 8, offset)
+        store_i64(base, position + 16, timestamp)
+        store_u32(base, position + 4, sum_of(base, position + 8, self.end))
+
+    def write(self, key: bytes, value: bytes, headers: bytes) -> None:
+        """Write a record of this cursor's offset, timestamp, priority and flags, and go past it.
+
+        The caller made the buffer, large enough. This is raw memory, so it is checked again.
+        """
+        base = self._base
+        start = self.position
+        self.end = start + HEADER_SIZE + len(key) + len(value) + len(headers)
+        if self.end > self.size or self._view.readonly:
+            raise BufferError("no room to write a record")
+        if cython.compiled:
+            store_u16(base, start, MAGIC)
+            base[start + 2] = VERSION
+            base[start + 3] = self.flags
+            store_i64(base, start + 8, self.offset)
+            store_i64(base, start + 16, self.timestamp)
+            base[start + 24] = self.priority
+            base[start + 25] = 0
+            store_u16(base, start + 26, len(key))
+            store_u32(base, start + 28, len(value))
+            store_u16(base, start + 32, len(headers))
+        else:
+            place = (self.offset, self.timestamp, self.priority, 0)
+            lengths = (len(key), len(value), len(headers))
+            HEADER.pack_into(base, start, MAGIC, VERSION, self.flags, 0, *place, *lengths)
+        position = put(base, start + HEADER_SIZE, key)
+        position = put(base, position, value)
+        put(base, position, headers)
+        store_u32(base, start + 4, sum_of(base, start + 8, self.end))
+        self.position = self.end
+
+    def key(self) -> bytes:
+        start = self.position + HEADER_SIZE
+        return take(self._base, start, start + self.key_length)
+
+    def value(self) -> bytes:
+        end = self.end - self.headers_length
+        return take(self._base, end - self.value_length, end)
+
+    def headers(self) -> bytes:
+        return take(self._base, self.end - self.headers_length, self.end)
+
+    def sum_all(self) -> int:
+        return sum_of(self._base, 0, self.size)
+
+    def is_readonly(self) -> bool:
+        return self._view.readonly
+
+    def corrupt(self, reason: int) -> Corrupt:
+        """Let go of the buffer, which a traceback would keep, and say what is wrong."""
+        self.size = 0
+        self._view.release()
+        return Corrupt(self.position, REASONS[reason])
+
+
+def crc32c(data: Buffer) -> int:
+    """CRC-32C (Castagnoli) of the bytes, as stored in records."""
+    return Cursor(data).sum_all()

@@ -1,0 +1,115 @@
+"""Passes that hop from header to header and never read a body: slices and index entries.
+
+For bytes that were verified when they came in. Every hop is bounds checked all the same, and
+offsets must rise: a reader that follows `next_offset` always advances.
+"""
+
+from array import array
+
+import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+import msgspec
+
+from goqueue.records.cursor import Cursor
+from goqueue.records.layout import Buffer
+
+if not cython.compiled:
+    from goqueue.records.layout import BAD_OFFSET, OK, TRUNCATED
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Whole records in data[start:end], and the offset to go on from.
+
+    `reached` tells that a bound ended it; otherwise the data ran out.
+    """
+
+    start: int
+    end: int
+    next_offset: int
+    reached: bool
+
+
+class Marks(msgspec.Struct, frozen=True, kw_only=True):
+    """Sparse index entries: offset, file position and highest timestamp so far, in columns."""
+
+    offsets: "array[int]"
+    positions: "array[int]"
+    timestamps: "array[int]"
+    max_timestamp: int
+    last: int
+    count: int
+    next_offset: int
+
+
+def span(data: Buffer, from_offset: int, below_offset: int, max_bytes: int) -> Span:
+    """The records with from_offset <= offset < below_offset, in at most `max_bytes`.
+
+    The first record is included even if it alone is larger, so that a reader advances.
+    """
+    cursor = Cursor(data)
+    position = 0
+    start = -1
+    previous = -1
+    next_offset = from_offset
+    reached = False
+    while position < cursor.size:
+        reason = cursor.hop(position)
+        if reason == TRUNCATED:
+            break
+        if reason == OK and cursor.offset <= previous:
+            reason = BAD_OFFSET
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        if cursor.offset >= below_offset:
+            reached = True
+            break
+        previous = cursor.offset
+        if previous >= from_offset:
+            if start < 0:
+                start = position
+            elif cursor.end - start > max_bytes:
+                reached = True
+                break
+            next_offset = previous + 1
+        position = cursor.end
+    return Span(position if start < 0 else start, position, next_offset, reached)
+
+
+def mark(data: Buffer, position: int, last: int, interval: int) -> Marks:
+    """Index entries for the whole records of `data`, which will stand at file `position`.
+
+    A record is marked when it begins `interval` bytes or more after the one marked `last`.
+    """
+    cursor = Cursor(data)
+    offsets = array("q")
+    positions = array("q")
+    timestamps = array("q")
+    place = 0
+    count = 0
+    previous = -1
+    max_timestamp = 0
+    while place < cursor.size:
+        reason = cursor.hop(place)
+        if reason == TRUNCATED:
+            break
+        if reason == OK and cursor.offset <= previous:
+            reason = BAD_OFFSET
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        previous = cursor.offset
+        max_timestamp = max(max_timestamp, cursor.timestamp)
+        if last < 0 or position + place - last >= interval:
+            last = position + place
+            offsets.append(previous)
+            positions.append(last)
+            timestamps.append(max_timestamp)
+        place = cursor.end
+        count += 1
+    return Marks(
+        offsets=offsets,
+        positions=positions,
+        timestamps=timestamps,
+        max_timestamp=max_timestamp,
+        last=last,
+        count=count,
+        next_offset=previous + 1,
+    )

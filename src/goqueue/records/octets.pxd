@@ -1,0 +1,30 @@
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+
+cdef extern from "octets.h" nogil:
+    uint16_t load_u16 "gq_load_16" (const uint8_t *base, Py_ssize_t position)
+    uint32_t load_u32 "gq_load_32" (const uint8_t *base, Py_ssize_t position)
+    int64_t load_i64 "gq_load_64" (const uint8_t *base, Py_ssize_t position)
+    void store_u16 "gq_store_16" (uint8_t *base, Py_ssize_t position, uint16_t number)
+    void store_u32 "gq_store_32" (uint8_t *base, Py_ssize_t position, uint32_t number)
+    void store_i64 "gq_store_64" (uint8_t *base, Py_ssize_t position, int64_t number)
+    bint begins "gq_begins" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, const char *text)
+    bint is_text "gq_is_text" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, const char *text)
+    bint is_utf8 "gq_is_utf8" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
+
+cdef extern from "castagnoli.h" nogil:
+    uint32_t sum_of "gq_crc32c" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
+
+cdef extern from "Python.h":
+    Py_buffer *PyMemoryView_GET_BUFFER(object view)
+
+cdef inline uint8_t *address(object view):
+    return <uint8_t *> PyMemoryView_GET_BUFFER(view).buf
+
+cdef inline bytes take(const uint8_t *base, Py_ssize_t start, Py_ssize_t end):
+    return PyBytes_FromStringAndSize(<const char *> base + start, end - start)
+
+cdef inline Py_ssize_t put(uint8_t *base, Py_ssize_t position, bytes source) noexcept:
+    memcpy(base + position, PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source))
+    return position + PyBytes_GET_SIZE(source)

@@ -1,0 +1,78 @@
+"""The interpreted twin of `octets.h` and `castagnoli.h`: numbers, text and sums at a position.
+
+Never compiled: `octets.pxd` gives the same names to the compiled modules as C functions.
+Callers have checked the bounds.
+"""
+
+import struct
+
+import crc32c
+
+_U16 = struct.Struct(">H")
+_U32 = struct.Struct(">I")
+_I64 = struct.Struct(">q")
+
+
+def address(view: memoryview) -> memoryview:
+    """The bytes behind a view; a pointer where compiled."""
+    return view
+
+
+def load_u16(base: memoryview, position: int) -> int:
+    number: int = _U16.unpack_from(base, position)[0]
+    return number
+
+
+def load_u32(base: memoryview, position: int) -> int:
+    number: int = _U32.unpack_from(base, position)[0]
+    return number
+
+
+def load_i64(base: memoryview, position: int) -> int:
+    number: int = _I64.unpack_from(base, position)[0]
+    return number
+
+
+def store_u16(base: memoryview, position: int, number: int) -> None:
+    _U16.pack_into(base, position, number)
+
+
+def store_u32(base: memoryview, position: int, number: int) -> None:
+    _U32.pack_into(base, position, number)
+
+
+def store_i64(base: memoryview, position: int, number: int) -> None:
+    _I64.pack_into(base, position, number)
+
+
+def begins(base: memoryview, start: int, end: int, text: bytes) -> bool:
+    """Whether base[start:end] begins with `text`."""
+    return end - start >= len(text) and base[start : start + len(text)] == text
+
+
+def is_text(base: memoryview, start: int, end: int, text: str) -> bool:
+    return base[start:end] == text.encode()
+
+
+def is_utf8(base: memoryview, start: int, end: int) -> bool:
+    try:
+        str(base[start:end], "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def sum_of(base: memoryview, start: int, end: int) -> int:
+    """CRC-32C of base[start:end]."""
+    return crc32c.crc32c(base[start:end])
+
+
+def take(base: memoryview, start: int, end: int) -> bytes:
+    return bytes(base[start:end])
+
+
+def put(base: memoryview, position: int, source: bytes) -> int:
+    """Copy `source` to `position`; returns the position after it."""
+    end = position + len(source)
+    base[position:end] = source
+    return end

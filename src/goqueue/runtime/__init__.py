@@ -1,0 +1,18 @@
+"""The shell around the core: real files, clock, threads."""
+
+from goqueue.runtime.clock import read_clock
+from goqueue.runtime.data_directory import DataDirectory, DataDirectoryUnusable
+from goqueue.runtime.disk import Disk, reserve_for
+from goqueue.runtime.local_log import LocalLog
+from goqueue.runtime.os_files import OsFile, OsFileSystem
+
+__all__ = [
+    "DataDirectory",
+    "DataDirectoryUnusable",
+    "Disk",
+    "LocalLog",
+    "OsFile",
+    "OsFileSystem",
+    "read_clock",
+    "reserve_for",
+]

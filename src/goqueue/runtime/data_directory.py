@@ -1,0 +1,63 @@
+"""A data directory, held by one process at a time."""
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+
+__all__ = ["DataDirectory", "DataDirectoryUnusable"]
+
+_LOCK_FILE = "lock"
+
+
+class DataDirectoryUnusable(Exception):
+    """Why this process cannot have the data directory; the message is for a person."""
+
+
+class DataDirectory:
+    """Made if it is absent, and locked until closed or until the process ends, however it ends."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        try:
+            os.makedirs(root, mode=0o750, exist_ok=True)
+        except FileExistsError:
+            raise DataDirectoryUnusable(f"{root} is a file, not a directory") from None
+        except OSError as error:
+            raise DataDirectoryUnusable(f"cannot make {root}: {error.strerror}") from error
+        self._lock = self._take_lock()
+
+    @property
+    def root(self) -> str:
+        return self._root
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def _take_lock(self) -> int:
+        path = os.path.join(self._root, _LOCK_FILE)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(path, flags, 0o640)
+        except OSError as error:
+            hint = " (a link is not followed)" if error.errno == errno.ELOOP else ""
+            raise DataDirectoryUnusable(f"cannot lock {path}: {error.strerror}{hint}") from error
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DataDirectoryUnusable(f"cannot lock {path}: not a regular file")
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(descriptor)
+            raise DataDirectoryUnusable(
+                f"{self._root} is in use by another process (pid {holder})"
+            ) from None
+        except DataDirectoryUnusable:
+            os.close(descriptor)
+            raise
+        with suppress(OSError):
+            # A courtesy to whoever is refused; a full disk must not keep us out.
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        return descriptor

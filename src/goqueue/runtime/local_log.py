@@ -1,0 +1,107 @@
+"""One log of one data directory, driven from the calling thread.
+
+The smallest shell around the core: for the bench, the demo, and tools that need a log and no
+broker. Same machine, same disk thread, same recovery as the broker's.
+"""
+
+import queue
+
+from goqueue.log import Appended, Log, LogSettings
+from goqueue.model import DiskEvent, LogId, Offset, Timestamp
+from goqueue.runtime.clock import read_clock
+from goqueue.runtime.data_directory import DataDirectory
+from goqueue.runtime.disk import Disk
+from goqueue.runtime.os_files import OsFileSystem
+from goqueue.storage import DamageFound, RecoveryReport
+
+__all__ = ["LocalLog"]
+
+
+class LocalLog:
+    """An open log. Use as a context manager: leaving it is a clean stop."""
+
+    def __init__(
+        self, root: str, log: LogId, settings: LogSettings | None = None, *, reserve_bytes: int = 0
+    ) -> None:
+        settings = settings or LogSettings()
+        self._events: queue.SimpleQueue[list[DiskEvent]] = queue.SimpleQueue()
+        self._directory = DataDirectory(root)
+        self._disk = Disk(OsFileSystem(root), self._events.put, reserve_bytes=reserve_bytes)
+        try:
+            opened = self._disk.open(log, settings)
+        except BaseException:
+            self._directory.close()
+            raise
+        self._log = Log(log, settings, opened.state)
+        self._report = opened.report
+        self._disk.start()
+
+    def __enter__(self) -> "LocalLog":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def log(self) -> Log:
+        """The machine, for what it knows: offsets, segments, damage."""
+        return self._log
+
+    @property
+    def report(self) -> RecoveryReport:
+        """What opening the log found and did."""
+        return self._report
+
+    def append(self, batch: bytearray) -> Appended:
+        """Append a verified batch; it is committed when `wait_for_commit` says so."""
+        appended = self._log.append(batch, read_clock())
+        self._disk.submit(appended.effects)
+        return appended
+
+    def wait_for_commit(self, upto: Offset, timeout_s: float = 30.0) -> Offset:
+        """Wait until everything below `upto` is committed or can no longer be; the high watermark.
+
+        Less than `upto` comes back when the disk is full or has failed.
+        """
+        while self._log.high_watermark < upto <= self._log.end and self._log.failure is None:
+            self._take(self._events.get(timeout=timeout_s))
+        return self._log.high_watermark
+
+    def tick(self) -> None:
+        """Do what has come due: flush, retention, compaction."""
+        now = read_clock()
+        effects = [*self._log.expire(now), *self._log.maintain(now)]
+        if effects:
+            self._disk.submit(effects)
+        while True:
+            try:
+                self._take(self._events.get_nowait())
+            except queue.Empty:
+                return
+
+    def read(self, offset: Offset, bytes_max: int = 1024 * 1024) -> memoryview | None:
+        """Committed records from `offset` on, or None at the end."""
+        slice = self._log.read(offset, bytes_max)
+        if slice is None:
+            return None
+        try:
+            return self._disk.read(slice)
+        except DamageFound as found:
+            self._take([found.event])
+            self._log.read(offset, bytes_max)
+            raise
+
+    def seek(self, timestamp: Timestamp) -> Offset:
+        """The first committed offset stamped at or after `timestamp`, or the end."""
+        found = self._disk.find(self._log.seek(timestamp))
+        return self._log.high_watermark if found is None else found
+
+    def close(self) -> None:
+        self._disk.close()
+        self._directory.close()
+
+    def _take(self, events: list[DiskEvent]) -> None:
+        for event in events:
+            effects = self._log.take(event, read_clock())
+            if effects:
+                self._disk.submit(effects)

@@ -1,0 +1,117 @@
+"""The real file system under one data directory.
+
+The only place that opens, renames or syncs files. Links are refused, not followed: a name in the
+data directory means a file in the data directory.
+"""
+
+import errno
+import os
+import stat
+
+from goqueue.records import Buffer
+from goqueue.storage import Entry, EntryKind
+
+__all__ = ["OsFile", "OsFileSystem"]
+
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_MODE = 0o640
+_DIRECTORY_MODE = 0o750
+
+
+class OsFile:
+    """An open file descriptor. Reads and writes carry their position, so threads may share it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read_at(self, position: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing:
+            data = os.pread(self._descriptor, missing, position + size - missing)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        written = os.pwrite(self._descriptor, data, position)
+        if written == len(data):
+            return
+        rest = memoryview(data)
+        while written < len(rest):
+            count = os.pwrite(self._descriptor, rest[written:], position + written)
+            if not count:
+                raise OSError(errno.EIO, "the disk took no more bytes")
+            written += count
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class OsFileSystem:
+    """Files below `root`. With `is_read_only` nothing is ever written, not even by mistake."""
+
+    def __init__(self, root: str, *, is_read_only: bool = False) -> None:
+        self._root = root
+        self._access = os.O_RDONLY if is_read_only else os.O_RDWR
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path)
+
+    def entries(self, directory: str) -> list[Entry]:
+        with os.scandir(self._path(directory)) as found:
+            return [_entry(item) for item in found]
+
+    def open(self, path: str) -> OsFile:
+        descriptor = os.open(self._path(path), self._access | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return OsFile(descriptor)
+
+    def create(self, path: str) -> OsFile:
+        return OsFile(os.open(self._path(path), _CREATE, _MODE))
+
+    def make_directory(self, path: str) -> None:
+        os.mkdir(self._path(path), _DIRECTORY_MODE)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(self._path(old), self._path(new))
+
+    def remove(self, path: str) -> None:
+        os.unlink(self._path(path))
+
+    def free_bytes(self) -> int:
+        usage = os.statvfs(self._root)
+        return usage.f_bavail * usage.f_frsize
+
+
+def _entry(item: "os.DirEntry[str]") -> Entry:
+    if item.is_symlink():
+        return Entry(item.name, EntryKind.LINK, 0)
+    if item.is_dir(follow_symlinks=False):
+        return Entry(item.name, EntryKind.DIRECTORY, 0)
+    if item.is_file(follow_symlinks=False):
+        return Entry(item.name, EntryKind.FILE, item.stat(follow_symlinks=False).st_size)
+    return Entry(item.name, EntryKind.OTHER, 0)

@@ -1,0 +1,45 @@
+"""`python -m goqueue.sim`: run seeds, or replay one and show every step."""
+
+import argparse
+import sys
+import time
+
+from goqueue.sim.oracle import Violation
+from goqueue.sim.run import Run
+from goqueue.sim.trace import Trace
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m goqueue.sim",
+        description="Run the storage engine under a simulated disk that fails.",
+    )
+    parser.add_argument("--seed", type=int, help="replay this seed")
+    parser.add_argument("--seeds", type=int, default=100, help="run this many seeds (default 100)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
+    parser.add_argument("--verbose", action="store_true", help="show every step")
+    options = parser.parse_args()
+    if options.seed is not None:
+        seeds = [options.seed]
+    else:
+        seeds = list(range(options.first, options.first + options.seeds))
+    started = time.monotonic()
+    for seed in seeds:
+        trace = Trace(print if options.verbose else None)
+        try:
+            Run(seed, trace).live()
+        except (Violation, AssertionError) as violation:
+            print(f"seed {seed}: {type(violation).__name__} {violation}", file=sys.stderr)
+            print(f"replay with: python -m goqueue.sim --seed {seed} --verbose", file=sys.stderr)
+            if not isinstance(violation, Violation):
+                raise
+            return 1
+        if options.seed is not None:
+            print(f"seed {seed}: {len(trace)} notes, hash {trace.digest}")
+    elapsed = time.monotonic() - started
+    print(f"{len(seeds)} seeds without a violation in {elapsed:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

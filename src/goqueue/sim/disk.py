@@ -1,0 +1,286 @@
+"""A file system in memory that forgets, tears, fills up and lies as real ones do.
+
+Keeps two pictures: what a process sees, and what a power cut would leave. Writes move from the first
+to the second by `sync`, names by `sync_directory`. At a crash each 512-byte sector of what was not
+synced, and each change of a name, survives or not on its own, and the last sector may be torn.
+
+A failed sync behaves as on ext4 and XFS: the pages are dropped from what will ever be written, the
+process still reads them, and the next sync reports success.
+"""
+
+import errno
+from random import Random
+
+import msgspec
+
+from goqueue.records import Buffer
+from goqueue.sim.faults import Faults
+from goqueue.storage import Entry, EntryKind
+
+__all__ = ["Crashed", "SimulatedFileSystem"]
+
+_SECTOR = 512
+
+
+class Crashed(BaseException):
+    """The power went, or the process died, in the middle of a file operation.
+
+    Not an Exception: nothing in the code under test may catch it.
+    """
+
+
+class _Inode:
+    """The content of one file: as seen, as durable, and the writes in between."""
+
+    def __init__(self) -> None:
+        self.seen = bytearray()
+        self.durable = bytearray()
+        self.unsynced: list[tuple[int, bytes | None]] = []
+        self.flips: list[tuple[int, int]] = []
+
+    def write(self, position: int, data: bytes) -> None:
+        _put(self.seen, position, data)
+        self.unsynced.append((position, data))
+        end = position + len(data)
+        self.flips = [flip for flip in self.flips if not position <= flip[0] < end]
+
+    def truncate(self, size: int) -> None:
+        _resize(self.seen, size)
+        self.unsynced.append((size, None))
+        self.flips = [flip for flip in self.flips if flip[0] < size]
+
+    def sync(self) -> None:
+        for position, data in self.unsynced:
+            _apply(self.durable, position, data)
+        self.unsynced.clear()
+
+    def lose_power(self, random: Random) -> None:
+        """Keep some of what was not synced, sector by sector."""
+        for position, data in self.unsynced:
+            if data is None:
+                if random.random() < 0.5:
+                    _apply(self.durable, position, None)
+                continue
+            for start in range(0, len(data), _SECTOR):
+                sector = data[start : start + _SECTOR]
+                fate = random.random()
+                if fate < 0.1:
+                    sector = sector[: random.randrange(len(sector))]
+                if fate < 0.6:
+                    _apply(self.durable, position + start, sector)
+        self.unsynced.clear()
+        self.flips.clear()
+        self.seen = bytearray(self.durable)
+
+
+class _NameChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a directory: a name made, removed, or moved with what it stands for."""
+
+    old: str | None = None
+    new: str | None = None
+    inode: _Inode
+
+    def apply(self, names: dict[str, _Inode]) -> None:
+        if self.old is not None:
+            names.pop(self.old, None)
+        if self.new is not None:
+            names[self.new] = self.inode
+
+
+class _Handle:
+    """An open file: goes on working after its name is removed, and not after it was closed."""
+
+    def __init__(self, files: "SimulatedFileSystem", inode: _Inode) -> None:
+        self._files = files
+        self._inode: _Inode | None = inode
+
+    @property
+    def _open(self) -> _Inode:
+        assert self._inode is not None, "used after close"
+        return self._inode
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return bytes(self._open.seen[position : position + size])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._files.step("write")
+        self._files.write(self._open, position, bytes(data))
+
+    def truncate(self, size: int) -> None:
+        self._files.step("truncate")
+        self._open.truncate(size)
+
+    def sync(self) -> None:
+        self._files.step("sync")
+        if self._files.faults.fails_sync():
+            self._open.unsynced.clear()
+            raise OSError(errno.EIO, "simulated sync error")
+        self._open.sync()
+
+    def size(self) -> int:
+        return len(self._open.seen)
+
+    def close(self) -> None:
+        assert self._inode is not None, "closed twice"
+        self._inode = None
+
+
+class SimulatedFileSystem:
+    """One machine's disk. Survives crashes; the handles that a process had do not."""
+
+    def __init__(self, random: Random, faults: Faults) -> None:
+        self._random = random
+        self.faults = faults
+        self._directories: dict[str, None] = {"": None}
+        self._seen: dict[str, _Inode] = {}
+        self._durable: dict[str, _Inode] = {}
+        self._unsynced: dict[str, list[_NameChange]] = {"": []}
+
+    # What storage uses
+
+    def entries(self, directory: str) -> list[Entry]:
+        assert directory in self._directories
+        prefix = f"{directory}/" if directory else ""
+        found = [
+            Entry(path[len(prefix) :], EntryKind.FILE, len(inode.seen))
+            for path, inode in self._seen.items()
+            if _parent(path) == directory
+        ]
+        found.extend(
+            Entry(path[len(prefix) :], EntryKind.DIRECTORY, 0)
+            for path in self._directories
+            if path and _parent(path) == directory
+        )
+        return found
+
+    def open(self, path: str) -> _Handle:
+        if path not in self._seen:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return _Handle(self, self._seen[path])
+
+    def create(self, path: str) -> _Handle:
+        self.step("create")
+        if path in self._seen:
+            raise FileExistsError(errno.EEXIST, "exists", path)
+        self.faults.check_space()
+        inode = _Inode()
+        self._change(_NameChange(new=path, inode=inode))
+        return _Handle(self, inode)
+
+    def make_directory(self, path: str) -> None:
+        # Directories are durable at once: their loss only makes the whole log absent again.
+        self._directories[path] = None
+        self._unsynced[path] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.step("sync_directory")
+        for change in self._unsynced[path]:
+            change.apply(self._durable)
+        self._unsynced[path].clear()
+
+    def rename(self, old: str, new: str) -> None:
+        self.step("rename")
+        self._change(_NameChange(old=old, new=new, inode=self._seen[old]))
+
+    def remove(self, path: str) -> None:
+        self.step("remove")
+        self._change(_NameChange(old=path, inode=self._seen[path]))
+
+    def free_bytes(self) -> int:
+        return self.faults.free_bytes()
+
+    # What the simulation uses
+
+    def step(self, operation: str) -> None:
+        """Every change of the disk passes here, so that a crash can come at any of them."""
+        if self.faults.crashes_now():
+            raise Crashed(operation)
+
+    def write(self, inode: _Inode, position: int, data: bytes) -> None:
+        if self.faults.fails_write():
+            raise OSError(errno.EIO, "simulated write error")
+        growth = max(0, position + len(data) - len(inode.seen))
+        room = self.faults.room_for(growth)
+        if room < growth:
+            part = data[: max(0, len(data) - growth + room)]
+            if part:
+                inode.write(position, part)
+            raise OSError(errno.ENOSPC, "simulated full disk")
+        inode.write(position, data)
+
+    def lose_power(self) -> None:
+        """Forget what was not synced, and some of it not."""
+        for directory in sorted(self._unsynced):
+            for change in self._unsynced[directory]:
+                if self._random.random() < 0.5:
+                    change.apply(self._durable)
+            self._unsynced[directory].clear()
+        for _, inode in sorted(self._durable.items()):
+            inode.lose_power(self._random)
+        self._seen = dict(self._durable)
+
+    def paths(self) -> list[str]:
+        return sorted(self._seen)
+
+    def content(self, path: str) -> bytes:
+        return bytes(self._seen[path].seen)
+
+    def durable_content(self, path: str) -> bytes:
+        """What a power cut would certainly leave of this file; nothing if not even its name."""
+        inode = self._durable.get(path)
+        return b"" if inode is None else bytes(inode.durable)
+
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Rot: one bit changes on disk. The page cache shows it once the process is gone."""
+        inode = self._seen[path]
+        if position < len(inode.durable):
+            inode.durable[position] ^= 1 << bit
+            inode.flips.append((position, bit))
+
+    def restart(self) -> None:
+        """The process is gone; what it had in the page cache is read from disk the next time."""
+        for inode in self._seen.values():
+            for position, bit in inode.flips:
+                if position < len(inode.seen):
+                    inode.seen[position] ^= 1 << bit
+            inode.flips.clear()
+
+    def replace_content(self, path: str, data: bytes) -> None:
+        """Somebody restored another version of this file."""
+        inode = self._seen[path]
+        inode.seen = bytearray(data)
+        inode.durable = bytearray(data)
+        inode.unsynced.clear()
+
+    def delete(self, path: str) -> None:
+        """Somebody removed this file."""
+        self._seen.pop(path, None)
+        self._durable.pop(path, None)
+
+    def _change(self, change: _NameChange) -> None:
+        change.apply(self._seen)
+        self._unsynced[_parent(change.new or change.old or "")].append(change)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _put(content: bytearray, position: int, data: bytes) -> None:
+    if position > len(content):
+        content.extend(bytes(position - len(content)))
+    content[position : position + len(data)] = data
+
+
+def _resize(content: bytearray, size: int) -> None:
+    if size < len(content):
+        del content[size:]
+    else:
+        content.extend(bytes(size - len(content)))
+
+
+def _apply(content: bytearray, position: int, data: bytes | None) -> None:
+    if data is None:
+        _resize(content, position)
+    else:
+        _put(content, position, data)

@@ -1,0 +1,188 @@
+"""What a log must hold, known from what was asked of it and answered: the judge of a run.
+
+Learns of every append, commit, refusal, truncation and planted damage, and is shown every record
+that is read. Raises Violation with the name of the invariant (docs/adr/0004) that was broken.
+"""
+
+from goqueue.log import DamagedRange, epoch_of
+from goqueue.model import Offset, Record
+from goqueue.records import Flag, decode, walk
+
+__all__ = ["Oracle", "Violation"]
+
+
+class Violation(Exception):
+    """An invariant does not hold; the message begins with its name."""
+
+    def __init__(self, invariant: str, detail: str) -> None:
+        super().__init__(f"{invariant}: {detail}")
+        self.invariant = invariant
+
+
+class Oracle:
+    """The truth about one log."""
+
+    def __init__(self, *, compacts: bool) -> None:
+        self._compacts = compacts
+        self._records: dict[int, Record] = {}
+        self._refused: dict[bytes, None] = {}
+        self._newest: dict[bytes, int] = {}
+        self._damaged_bases: dict[int, None] = {}
+        self._tombstones_before = 0
+        self.start = Offset(0)
+        self.committed = Offset(0)
+        self.durable = Offset(0)
+
+    # What happened
+
+    def appended(self, batch: bytearray) -> None:
+        columns = walk(batch)
+        for position in columns.positions:
+            record = decode(batch, position)
+            self._records[record.offset] = record
+
+    def advanced(self, committed: Offset, durable: Offset, end: Offset) -> None:
+        """The log says that everything below `committed` is committed."""
+        if committed < self.committed:
+            raise Violation("committed-goes-back", f"from {self.committed} to {committed}")
+        if committed > end:
+            raise Violation("committed-beyond-end", f"{committed} > {end}")
+        self.committed, self.durable = committed, max(self.durable, durable)
+
+    def refused_from(self, offset: Offset) -> None:
+        """The disk was full: the producers of these records are told that nothing was taken."""
+        if offset < self.committed:
+            raise Violation("acked-refused", f"{offset} was committed up to {self.committed}")
+        for gone in [known for known in self._records if known >= offset]:
+            self._refused[self._records.pop(gone).value or b""] = None
+
+    def truncation_asked(self, offset: Offset) -> None:
+        self.committed = min(self.committed, offset)
+        self.durable = min(self.durable, offset)
+
+    def truncated(self, offset: Offset) -> None:
+        for gone in [known for known in self._records if known >= offset]:
+            del self._records[gone]
+
+    def retained_from(
+        self, start: Offset, oldest_kept: int | None, unreadable: tuple[DamagedRange, ...]
+    ) -> None:
+        """Retention moved the start of the log; records stamped from `oldest_kept` on must stay.
+
+        Of those that are set aside nobody knows the time; they go with what follows them.
+        """
+        if start < self.start:
+            raise Violation("start-goes-back", f"from {self.start} to {start}")
+        if start > self.committed:
+            raise Violation("retention-of-uncommitted", f"{start} > {self.committed}")
+        for offset in range(self.start, start):
+            record = self._records.get(offset)
+            is_lost = any(gap.first <= offset < gap.below for gap in unreadable)
+            if record is None or oldest_kept is None or is_lost:
+                continue
+            if record.timestamp >= oldest_kept:
+                raise Violation("retention-too-early", f"offset {offset} at {record.timestamp}")
+        self.start = start
+
+    def damaged(self, base: Offset) -> None:
+        """A bit was flipped in this segment: from now on its offsets may be refused."""
+        self._damaged_bases[base] = None
+
+    def tombstones_expire_before(self, timestamp: int) -> None:
+        self._tombstones_before = max(self._tombstones_before, timestamp)
+
+    def reopened(self, start: Offset, end: Offset, *, is_power_lost: bool) -> None:
+        """The log came back. What it promised must be there, and nothing that it never had."""
+        promised = self.durable if is_power_lost else self.committed
+        if end < promised:
+            raise Violation("acked-lost", f"the log ends at {end}, promised up to {promised}")
+        if start > self.start:
+            raise Violation("start-moved", f"the log starts at {start}, not at {self.start}")
+        # A deletion that was decided and not yet done is forgotten by a crash.
+        self.start = start
+        for gone in [known for known in self._records if known >= end]:
+            del self._records[gone]
+        self.committed = self.durable = end
+
+    def must_accept(self, range_: DamagedRange) -> None:
+        """A range is refused as damaged: only where damage was done."""
+        is_damaged = any(range_.first <= base < range_.below for base in self._damaged_bases)
+        # The log may start within a damaged segment.
+        is_at_start = range_.first == self.start and any(
+            base < self.start for base in self._damaged_bases
+        )
+        if not is_damaged and not is_at_start:
+            raise Violation("good-records-refused", f"{range_}")
+
+    # What is read
+
+    def check_read(self, offset: Offset, data: memoryview, committed: Offset) -> Offset:
+        """Judge records read from `offset` on; where to go on."""
+        for position in walk(data).positions:
+            record = decode(data, position)
+            if record.offset >= committed:
+                raise Violation("uncommitted-read", f"{record.offset} >= {committed}")
+            self._check_gap(offset, Offset(record.offset))
+            self._check_record(record)
+            offset = Offset(record.offset + 1)
+        return offset
+
+    def _check_record(self, record: Record) -> None:
+        if (record.value or b"") in self._refused and record.value:
+            raise Violation("refused-record-read", f"offset {record.offset}")
+        known = self._records.get(record.offset)
+        if known == record:
+            return
+        is_placeholder = bool(record.flags & Flag.CONTROL) and epoch_of(record) is None
+        if is_placeholder and (self._compacts or known is None):
+            self._check_gap(Offset(record.offset), Offset(record.offset + 1))
+            return
+        raise Violation("wrong-record", f"offset {record.offset}: {record} is not {known}")
+
+    def _check_gap(self, first: Offset, below: Offset) -> None:
+        """Offsets that a read passes over must have been compacted away, rightly."""
+        for offset in range(first, below):
+            record = self._records.get(offset)
+            if record is None:
+                continue
+            if not self._compacts:
+                raise Violation("record-skipped", f"offset {offset}")
+            if not self._may_be_compacted(record):
+                raise Violation("newest-compacted-away", f"offset {offset} key {record.key!r}")
+
+    def _may_be_compacted(self, record: Record) -> bool:
+        if not record.key or record.flags & Flag.CONTROL:
+            return False
+        if any(
+            other.key == record.key
+            for offset, other in self._records.items()
+            if record.offset < offset < self.committed
+        ):
+            return True
+        return bool(record.flags & Flag.TOMBSTONE) and record.timestamp < self._tombstones_before
+
+    def first_since(self, timestamp: int) -> Offset | None:
+        """The first committed offset stamped at or after `timestamp`."""
+        offsets = [
+            offset
+            for offset, record in self._records.items()
+            if record.timestamp >= timestamp and self.start <= offset < self.committed
+        ]
+        return Offset(min(offsets)) if offsets else None
+
+    def timestamps(self) -> list[int]:
+        return [record.timestamp for record in self._records.values()]
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """The leader epochs that the records of the log start."""
+        found = [(epoch_of(record), offset) for offset, record in sorted(self._records.items())]
+        return [(e, offset) for e, offset in found if e is not None and offset >= self.start]
+
+    def check_compacted(self, seen: dict[int, bytes], cleaned_upto: Offset) -> None:
+        """After a full pass each key is there at most once below `cleaned_upto`."""
+        keys: dict[bytes, int] = {}
+        for offset, key in sorted(seen.items()):
+            if key and offset < cleaned_upto:
+                if key in keys:
+                    raise Violation("old-value-kept", f"key {key!r} at {keys[key]} and {offset}")
+                keys[key] = offset

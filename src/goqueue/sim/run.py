@@ -1,0 +1,432 @@
+"""One simulated life of a log: appends, reads, crashes and repairs, all drawn from one seed.
+
+The log machine and the storage code are the real ones; only the disk, the clock and the order of
+things are simulated. Events and effects wait in queues, and the run chooses what moves next, so
+every order that threads could produce is possible here.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+from goqueue.log import Cleanup, Flush, Log, LogSettings
+from goqueue.model import (
+    HOUR,
+    MILLISECOND,
+    SECOND,
+    Code,
+    Compacted,
+    DiskEvent,
+    Effect,
+    Failed,
+    Filled,
+    Instant,
+    LogId,
+    Message,
+    Now,
+    Offset,
+    Refused,
+    Timestamp,
+    Truncated,
+)
+from goqueue.records import build, decode, walk
+from goqueue.sim.disk import Crashed, SimulatedFileSystem
+from goqueue.sim.faults import Faults, Swarm
+from goqueue.sim.oracle import Oracle, Violation
+from goqueue.sim.sabotage import Sabotage
+from goqueue.sim.trace import Trace
+from goqueue.storage import DamageFound, Storage
+
+__all__ = ["Run"]
+
+_LOG = LogId("simulated", 0)
+_STEPS = 250
+_KEYS = 5
+_BATCH_MAX = 4
+_READ_BYTES = (1, 200, 2000, 1 << 20)
+
+
+class Run:
+    """The world of one seed."""
+
+    def __init__(self, seed: int, trace: Trace) -> None:
+        self._random = Random(seed)
+        self._trace = trace
+        self._swarm = Swarm.draw(self._random)
+        self._faults = Faults()
+        self._files = SimulatedFileSystem(self._random, self._faults)
+        self._settings = self._draw_settings()
+        self._oracle = Oracle(compacts=self._swarm.compaction)
+        self._sabotage = Sabotage(self._files, self._random, _LOG)
+        self._now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
+        self._serial = 0
+        self._epoch = 0
+        self._effects: deque[tuple[Effect, ...]] = deque()
+        self._events: deque[DiskEvent] = deque()
+        self._is_armed = False
+        self._is_truncating = False
+        self._cleaned_upto = Offset(0)
+        trace.note("swarm", self._swarm)
+        self._open(is_power_lost=False)
+
+    def _draw_settings(self) -> LogSettings:
+        random = self._random
+        cleanup = Cleanup.DELETE
+        if self._swarm.compaction:
+            cleanup = Cleanup.COMPACT_AND_DELETE if self._swarm.retention else Cleanup.COMPACT
+        return LogSettings(
+            segment_bytes=random.choice([400, 1000, 3000]),
+            index_interval_bytes=random.choice([64, 200, 1000]),
+            flush=Flush.INTERVAL if self._swarm.flushes_at_intervals else Flush.COMMIT,
+            retention_ns=1 * HOUR if self._swarm.retention else None,
+            cleanup=cleanup,
+            tombstone_ns=HOUR // 2,
+            dirty_percent_min=random.choice([1, 50]),
+            compaction_keys_bytes=random.choice([1, 400, 1 << 20]),
+        )
+
+    def live(self) -> None:
+        """The whole run: chaos, then calm, in which everything promised must come true."""
+        actions = self._actions()
+        for _ in range(_STEPS):
+            action = self._random.choice(actions)
+            self._trace.note("do", action.__name__)
+            try:
+                action()
+            except Crashed as crash:
+                self._trace.note("crashed", str(crash))
+                self._crash(is_power_lost=self._is_power_to_be_lost())
+        self._heal()
+        self._prove()
+
+    def _actions(self) -> list[Callable[[], None]]:
+        swarm = self._swarm
+        actions = [self._append] * 8 + [self._disk_turn] * 8 + [self._deliver] * 10
+        actions += [self._read] * 4 + [self._pass_time] * 3 + [self._seek]
+        optional: list[tuple[bool, Callable[[], None]]] = [
+            (swarm.power_loss or swarm.process_kill, self._crash_now),
+            (swarm.crash_inside, self._arm_crash),
+            (swarm.sync_errors, self._faults.arm_sync_error),
+            (swarm.write_errors, self._faults.arm_write_error),
+            (swarm.full_disk, self._change_space),
+            (swarm.clock_jumps, self._jump_clock),
+            (swarm.truncation, self._truncate),
+            (swarm.compaction or swarm.retention, self._maintain),
+            (swarm.compaction, self._compaction_step),
+            (swarm.compaction, self._compaction_step),
+            (swarm.rot, self._rot),
+            (swarm.index_trouble, self._sabotage.spoil_index),
+            (swarm.epochs, self._start_epoch),
+        ]
+        return actions + [action for is_on, action in optional if is_on]
+
+    # What clients do
+
+    def _append(self) -> None:
+        messages = [self._message() for _ in range(self._random.randint(1, _BATCH_MAX))]
+        batch = build(messages)
+        try:
+            appended = self._log.append(batch, self._now)
+        except Refused as refused:
+            self._check_refusal(refused)
+            return
+        self._oracle.appended(batch)
+        self._submit(list(appended.effects))
+
+    def _message(self) -> Message:
+        self._serial += 1
+        random = self._random
+        padding = random.choice([0, 10, 60, 300, 700])
+        is_keyed = random.random() < 0.6
+        is_tombstone = is_keyed and random.random() < 0.2
+        value = b"%d:" % self._serial + b"x" * padding
+        return Message(
+            key=b"key-%d" % random.randrange(_KEYS) if is_keyed else b"",
+            value=None if is_tombstone else value,
+            headers=(("serial", b"%d" % self._serial),) if random.random() < 0.2 else (),
+            priority=random.randrange(5),
+        )
+
+    def _check_refusal(self, refused: Refused) -> None:
+        expected = {
+            Code.STORAGE_FULL: self._swarm.full_disk,
+            Code.STORAGE_FAILED: self._log.failure is not None,
+            Code.LOG_BUSY: self._is_truncating,
+        }
+        if not expected.get(refused.code, False):
+            raise Violation("refused-without-reason", str(refused))
+
+    def _start_epoch(self) -> None:
+        self._epoch += 1
+        try:
+            appended = self._log.start_epoch(self._epoch, self._now)
+        except Refused as refused:
+            self._check_refusal(refused)
+            return
+        for effect in appended.effects:
+            if hasattr(effect, "data"):
+                self._oracle.appended(bytearray(effect.data))
+        self._submit(list(appended.effects))
+
+    def _read(self) -> None:
+        if self._log.start < self._log.high_watermark:
+            offset = self._random.randrange(self._log.start, self._log.high_watermark)
+            self._read_at(Offset(offset), self._random.choice(_READ_BYTES))
+
+    def _read_at(self, offset: Offset, bytes_max: int) -> Offset | None:
+        """Read once; where to go on, or None when nothing was there."""
+        try:
+            slice = self._log.read(offset, bytes_max)
+        except Refused as refused:
+            return self._refused_read(offset, refused)
+        if slice is None:
+            return None
+        try:
+            data = self._storage.read(slice)
+        except DamageFound as found:
+            self._trace.note("damage", found.event)
+            self._take(found.event)
+            return self._read_at(offset, bytes_max)
+        if not data:
+            raise Violation("empty-read", f"{slice}")
+        return self._oracle.check_read(offset, data, self._log.high_watermark)
+
+    def _refused_read(self, offset: Offset, refused: Refused) -> Offset:
+        if refused.code is not Code.RECORDS_DAMAGED:
+            raise Violation("refused-without-reason", str(refused))
+        for damage in self._log.damaged:
+            self._oracle.must_accept(damage)
+            if damage.first <= offset < damage.below:
+                return damage.below
+        raise Violation("refused-without-reason", str(refused))
+
+    def _seek(self) -> None:
+        if self._swarm.compaction or self._swarm.rot:
+            return
+        stamps = self._oracle.timestamps()
+        if not stamps:
+            return
+        timestamp = Timestamp(self._random.choice(stamps) + self._random.randint(-1, 1))
+        found = self._storage.find(self._log.seek(timestamp))
+        expected = self._oracle.first_since(timestamp)
+        if found != expected:
+            raise Violation("seek-wrong", f"{timestamp}: found {found}, expected {expected}")
+
+    # What the shell does
+
+    def _submit(self, effects: list[Effect]) -> None:
+        if effects:
+            self._trace.note("effects", effects)
+            self._effects.append(tuple(effects))
+
+    def _disk_turn(self) -> None:
+        """The disk thread takes some of what has gathered."""
+        group: list[Effect] = []
+        for _ in range(self._random.randint(1, 6)):
+            if self._effects:
+                group.extend(self._effects.popleft())
+        if group:
+            self._events.extend(self._storage.carry_out(group))
+
+    def _compaction_step(self) -> None:
+        if self._storage.has_background_work:
+            self._events.extend(self._storage.work())
+
+    def _deliver(self) -> None:
+        if self._events:
+            self._take(self._events.popleft())
+
+    def _take(self, event: DiskEvent) -> None:
+        self._trace.note("event", event)
+        had_failed = self._log.failure is not None
+        before = self._log.high_watermark
+        self._submit(self._log.take(event, self._now))
+        if had_failed and self._log.high_watermark != before:
+            raise Violation("commit-after-failure", f"{event}")
+        match event:
+            case Filled(offset=offset) if not self._is_truncating:
+                self._oracle.refused_from(offset)
+            case Truncated():
+                self._is_truncating = False
+                self._oracle.truncated(event.active.end)
+            case Compacted():
+                self._cleaned_upto = max(self._cleaned_upto, event.cleaned_upto)
+            case Failed():
+                self._is_truncating = False
+        self._oracle.advanced(self._log.high_watermark, self._log.durable_upto, self._log.end)
+
+    def _pass_time(self) -> None:
+        elapsed = self._random.choice([0, 1, 20 * MILLISECOND, SECOND, HOUR // 4])
+        self._now = Now(Instant(self._now.instant + elapsed), Timestamp(self._now.wall + elapsed))
+        self._submit(self._log.expire(self._now))
+
+    def _jump_clock(self) -> None:
+        jump = self._random.randint(-2 * HOUR, 2 * HOUR)
+        self._now = Now(self._now.instant, Timestamp(self._now.wall + jump))
+
+    def _maintain(self) -> None:
+        start, unreadable = self._log.start, self._log.damaged
+        self._oracle.tombstones_expire_before(self._now.wall - self._settings.tombstone_ns)
+        self._submit(self._log.maintain(self._now))
+        if self._log.start != start:
+            kept_ns = self._settings.retention_ns
+            oldest_kept = None if kept_ns is None else self._now.wall - kept_ns
+            self._oracle.retained_from(self._log.start, oldest_kept, unreadable)
+
+    def _truncate(self) -> None:
+        if self._is_truncating or self._log.failure is not None:
+            return
+        lowest = max(self._log.start, self._log.end - 12)
+        offset = Offset(self._random.randint(lowest, self._log.end))
+        self._submit(self._log.truncate(offset))
+        self._is_truncating = True
+        self._oracle.truncation_asked(offset)
+
+    # What goes wrong
+
+    def _change_space(self) -> None:
+        if self._faults.is_full:
+            self._faults.free()
+        else:
+            self._faults.fill(self._random.choice([0, 30, 300, 3000]))
+
+    def _rot(self) -> None:
+        base = self._sabotage.flip_durable_bit()
+        if base is not None:
+            self._trace.note("rot", base)
+            self._oracle.damaged(base)
+
+    def _arm_crash(self) -> None:
+        self._faults.arm_crash(self._random.randint(1, 12))
+
+    def _crash_now(self) -> None:
+        self._crash(is_power_lost=self._is_power_to_be_lost())
+
+    def _is_power_to_be_lost(self) -> bool:
+        if self._swarm.power_loss and self._swarm.process_kill:
+            return self._random.random() < 0.5
+        return self._swarm.power_loss
+
+    def _crash(self, *, is_power_lost: bool) -> None:
+        self._trace.note("crash", is_power_lost)
+        if is_power_lost:
+            self._files.lose_power()
+        if self._swarm.point_rot and self._random.random() < 0.5:
+            self._sabotage.spoil_point_slot()
+        if self._swarm.index_trouble:
+            self._sabotage.spoil_index()
+        self._files.restart()
+        self._faults.disarm_crash()
+        if self._swarm.crash_inside and self._random.random() < 0.3:
+            self._arm_crash()
+        self._open(is_power_lost=is_power_lost)
+
+    def _open(self, *, is_power_lost: bool) -> None:
+        """Start the process again, as often as it takes."""
+        self._effects.clear()
+        self._events.clear()
+        self._is_truncating = False
+        while True:
+            self._storage = Storage(self._files)
+            try:
+                opened = self._storage.open(_LOG, self._settings)
+            except Crashed:
+                if self._is_power_to_be_lost():
+                    is_power_lost = True
+                    self._files.lose_power()
+                continue
+            except OSError as error:
+                self._trace.note("cannot open", str(error))
+                self._faults.calm()
+                continue
+            break
+        self._trace.note("opened", opened.report)
+        self._log = Log(_LOG, self._settings, opened.state)
+        for damage in opened.state.damaged:
+            self._oracle.must_accept(damage)
+        self._oracle.reopened(opened.state.start, opened.state.end, is_power_lost=is_power_lost)
+        self._check_epochs()
+        self._read_all()
+
+    def _check_epochs(self) -> None:
+        if self._swarm.rot:
+            return
+        known = list(self._log.epochs.history)
+        expected = self._oracle.epochs()
+        if known[-len(expected) :] != expected and expected:
+            raise Violation("epochs-wrong", f"{known} is not {expected}")
+
+    def _read_all(self) -> dict[int, bytes]:
+        """Read everything there is, from the start to the high watermark; the key of each offset."""
+        offset: Offset | None = self._log.start
+        while offset is not None and offset < self._log.high_watermark:
+            following = self._read_at(offset, self._random.choice(_READ_BYTES))
+            if following is None or following <= offset:
+                raise Violation("reader-stuck", f"at {offset} of {self._log.high_watermark}")
+            offset = following
+        return {}
+
+    # The end
+
+    def _settle(self) -> None:
+        """Let everything that is under way finish."""
+        while self._effects or self._events or self._storage.has_background_work:
+            self._disk_turn()
+            self._compaction_step()
+            self._deliver()
+
+    def _heal(self) -> None:
+        """Nothing goes wrong any more: the log must get going again by itself or by a restart."""
+        self._faults.calm()
+        self._trace.note("heal", None)
+        self._settle()
+        if self._log.failure is not None:
+            self._crash(is_power_lost=True)
+            self._faults.calm()
+        self._now = Now(Instant(self._now.instant + 10 * SECOND), self._now.wall)
+        before = self._log.end
+        self._append()
+        self._submit(self._log.expire(Now(Instant(self._now.instant + HOUR), self._now.wall)))
+        self._settle()
+        if self._log.high_watermark != self._log.end or self._log.end == before:
+            raise Violation("does-not-heal", f"{self._log.high_watermark} of {self._log.end}")
+
+    def _prove(self) -> None:
+        """Everything promised is there, before and after a clean stop, which leaves no scan."""
+        if self._swarm.compaction:
+            self._compact_fully()
+        self._read_all()
+        self._storage.close()
+        self._trace.note("closed", None)
+        self._storage = Storage(self._files)
+        opened = self._storage.open(_LOG, self._settings)
+        swarm = self._swarm
+        # An index that could not be written, was spoilt, or says what the last records do not is
+        # made again by a scan.
+        is_index_lost = any(
+            (swarm.index_trouble, swarm.rot, swarm.clock_jumps, swarm.full_disk, swarm.write_errors)
+        )
+        if opened.report.scanned_bytes and not is_index_lost:
+            raise Violation("scan-after-clean-stop", f"{opened.report}")
+        self._log = Log(_LOG, self._settings, opened.state)
+        self._oracle.reopened(opened.state.start, opened.state.end, is_power_lost=False)
+        self._read_all()
+
+    def _compact_fully(self) -> None:
+        self._maintain()
+        self._settle()
+        seen: dict[int, bytes] = {}
+        offset: Offset | None = self._log.start
+        while offset is not None and offset < self._log.high_watermark:
+            slice = self._log.read(offset, 1 << 20) if not self._log.damaged else None
+            if slice is None:
+                return
+            try:
+                data = self._storage.read(slice)
+            except DamageFound:
+                return
+            for position in walk(data).positions:
+                record = decode(data, position)
+                seen[record.offset] = record.key if not record.flags & 8 else b""
+                offset = Offset(record.offset + 1)
+        self._oracle.check_compacted(seen, self._cleaned_upto)

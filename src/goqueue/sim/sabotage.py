@@ -1,0 +1,91 @@
+"""Damage done to files behind the back of the process: rot, and caches that lie."""
+
+from random import Random
+
+from goqueue.model import LogId, Offset
+from goqueue.records import Flag, scan
+from goqueue.sim.disk import SimulatedFileSystem
+from goqueue.storage import (
+    POINT_FILE,
+    NameKind,
+    classify,
+    log_directory,
+    read_point,
+    segment_base,
+    segment_name,
+)
+
+__all__ = ["Sabotage"]
+
+_FLAGS_AT = 3
+_WITHOUT_EVIDENCE = int(Flag.TOMBSTONE | Flag.COMMIT | Flag.DELAYED)
+
+
+class Sabotage:
+    """Knows where the files of one log are, and how to spoil them."""
+
+    def __init__(self, files: SimulatedFileSystem, random: Random, log: LogId) -> None:
+        self._files = files
+        self._random = random
+        self._directory = log_directory(log)
+
+    def flip_durable_bit(self) -> Offset | None:
+        """Flip a bit of a record below the recovery point; the base of its segment."""
+        point = read_point(self._files.durable_content(f"{self._directory}/{POINT_FILE}"))
+        if point is None:
+            return None
+        base = self._random.choice(self._bases(NameKind.SEGMENT) or [Offset(0)])
+        path = f"{self._directory}/{segment_name(base)}"
+        if path not in self._files.paths() or base > point.segment:
+            return None
+        size = len(self._files.content(path))
+        limit = min(size, point.position) if base == point.segment else size
+        if not limit:
+            return None
+        position, bit = self._random.randrange(limit), self._random.randrange(8)
+        if self._is_beyond_detection(self._files.content(path), position, bit):
+            return None
+        self._files.flip_bit(path, position, bit)
+        return base
+
+    def _is_beyond_detection(self, content: bytes, position: int, bit: int) -> bool:
+        """Whether nothing in the record contradicts this flip of a flag (docs/adr/0002)."""
+        starts = scan(content).columns.positions
+        is_flags_byte = any(position == start + _FLAGS_AT for start in starts)
+        return is_flags_byte and bool(1 << bit & _WITHOUT_EVIDENCE)
+
+    def spoil_point_slot(self) -> None:
+        """Flip a bit of the recovery point: the other slot must do."""
+        path = f"{self._directory}/{POINT_FILE}"
+        if path in self._files.paths():
+            size = len(self._files.content(path))
+            if size:
+                self._files.flip_bit(path, self._random.randrange(size), self._random.randrange(8))
+
+    def spoil_index(self) -> None:
+        """Delete an index file, cut it, flip a bit in it, or put another one in its place."""
+        kind = self._random.choice([NameKind.INDEX, NameKind.TIMEINDEX])
+        bases = self._bases(kind)
+        if not bases:
+            return
+        path = f"{self._directory}/{segment_name(self._random.choice(bases), kind)}"
+        content = self._files.content(path)
+        match self._random.randrange(4):
+            case 0:
+                self._files.delete(path)
+            case 1:
+                self._files.replace_content(
+                    path, content[: self._random.randrange(len(content) + 1)]
+                )
+            case 2 if content:
+                spoilt = bytearray(content)
+                spoilt[self._random.randrange(len(content))] ^= 1 << self._random.randrange(8)
+                self._files.replace_content(path, bytes(spoilt))
+            case _:
+                other = f"{self._directory}/{segment_name(self._random.choice(bases), kind)}"
+                self._files.replace_content(path, self._files.content(other) + content)
+
+    def _bases(self, kind: NameKind) -> list[Offset]:
+        prefix = f"{self._directory}/"
+        names = [path.removeprefix(prefix) for path in self._files.paths()]
+        return [segment_base(name) for name in names if classify(name) is kind]

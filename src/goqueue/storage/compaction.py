@@ -1,0 +1,138 @@
+"""Rewriting sealed segments so that only the newest record of each key is left.
+
+Works in small steps, so that writes go on between them, and reads the old files until the new
+one is whole and synced. Until the rename of a group nothing has changed; after it the group is
+done. A crash at any point leaves a log that reads the same for every key.
+"""
+
+from collections.abc import Iterator
+
+from goqueue.log import NewestOffsets, placeholder
+from goqueue.model import Compact, Compacted, Offset, SegmentFacts, Timestamp
+from goqueue.records import Corrupt, mark
+from goqueue.storage.filesystem import File, FileSystem
+from goqueue.storage.layout import NameKind, segment_name
+from goqueue.storage.log_files import LogFiles
+from goqueue.storage.segment_file import Chunk, chunks
+
+__all__ = ["compact"]
+
+_STEP_BYTES = 256 * 1024
+
+
+def compact(files: FileSystem, log: LogFiles, order: Compact) -> Iterator[Compacted | None]:
+    """Carry out a compaction; each step yields None, each finished group its event.
+
+    Raises DamageFound when a record does not add up and OSError when the disk refuses: the group in
+    work is then as it was before.
+    """
+    newest = NewestOffsets(log.settings.compaction_keys_bytes)
+    has_room = True
+    for base in (base for group in order.groups for base in group):
+        facts = log.facts(base)
+        if facts is None or facts.end <= order.dirty_from or not has_room:
+            continue
+        for chunk in _steps(files, log, facts):
+            has_room = newest.note(chunk.data, chunk.columns)
+            yield None
+            if not has_room:
+                break
+    # A pass that ran out of room for keys leaves what lies beyond for the next one.
+    groups = [group for group in order.groups if group[0] < newest.upto]
+    for index, group in enumerate(groups):
+        rewrite = _Rewrite(files, log, group, newest, order.tombstones_before)
+        yield from rewrite.run()
+        merged = rewrite.finish()
+        log.swap(group, merged)
+        yield Compacted(
+            log=log.log,
+            replaced=group,
+            segment=merged,
+            cleaned_upto=min(merged.end, Offset(newest.upto)),
+            is_last=index + 1 == len(groups),
+        )
+    if not groups:
+        yield Compacted(log=log.log, is_last=True)
+
+
+def _end_of(log: LogFiles, group: tuple[Offset, ...]) -> Offset:
+    facts = log.facts(group[-1])
+    assert facts is not None, "a reshaping that removes segments ends the compaction first"
+    return facts.end
+
+
+def _steps(files: FileSystem, log: LogFiles, facts: SegmentFacts) -> Iterator[Chunk]:
+    file = files.open(f"{log.directory}/{segment_name(facts.base)}")
+    try:
+        yield from chunks(file, 0, facts.size, chunk_bytes=_STEP_BYTES)
+    except Corrupt as corrupt:
+        raise log.damage(facts.base, corrupt) from corrupt
+    finally:
+        file.close()
+
+
+class _Rewrite:
+    """One group of neighbours on its way into one new file."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        log: LogFiles,
+        group: tuple[Offset, ...],
+        newest: NewestOffsets,
+        tombstones_before: Timestamp,
+    ) -> None:
+        self._files = files
+        self._log = log
+        self._group = group
+        self._newest = newest
+        self._tombstones_before = tombstones_before
+        self._path = f"{log.directory}/{segment_name(group[0], NameKind.CLEANED)}"
+        self._size = 0
+        self._end = group[0]
+        self._last_timestamp = 0
+        self._max_timestamp = Timestamp(0)
+
+    def run(self) -> Iterator[None]:
+        names = {entry.name for entry in self._files.entries(self._log.directory)}
+        if segment_name(self._group[0], NameKind.CLEANED) in names:
+            self._files.remove(self._path)
+        self._file: File = self._files.create(self._path)
+        try:
+            for base in self._group:
+                facts = self._log.facts(base)
+                assert facts is not None
+                for chunk in _steps(self._files, self._log, facts):
+                    self._copy(chunk)
+                    yield None
+        except BaseException:
+            # Also when the pass is given up: the generator is closed at its yield.
+            self._file.close()
+            raise
+
+    def _copy(self, chunk: Chunk) -> None:
+        view = memoryview(chunk.data)
+        kept = self._newest.kept(chunk.data, chunk.columns, chunk.end, self._tombstones_before)
+        for part in kept:
+            self._write(view[part.start : part.end])
+        self._last_timestamp = chunk.columns.timestamps[-1]
+
+    def _write(self, data: memoryview) -> None:
+        marks = mark(data, self._size, 0, len(data) + 1)
+        self._max_timestamp = Timestamp(max(self._max_timestamp, marks.max_timestamp))
+        self._end = Offset(marks.next_offset)
+        self._file.write_at(self._size, data)
+        self._size += len(data)
+
+    def finish(self) -> SegmentFacts:
+        """Sync the new file; it ends at the offset where the old ones ended."""
+        end = _end_of(self._log, self._group)
+        try:
+            if self._end < end:
+                self._write(memoryview(placeholder(end - 1, self._last_timestamp)))
+            self._file.sync()
+        finally:
+            self._file.close()
+        return SegmentFacts(
+            base=self._group[0], end=end, size=self._size, max_timestamp=self._max_timestamp
+        )

@@ -1,0 +1,70 @@
+"""What storage needs of a file system, as protocols: the real one or a simulated one is handed in.
+
+Paths are relative to the data directory, with `/` between names. Every method may raise OSError.
+A write is either whole or raises; a read is short only at the end of the file.
+"""
+
+import enum
+from typing import Protocol
+
+import msgspec
+
+from goqueue.records import Buffer
+
+__all__ = ["Entry", "EntryKind", "File", "FileSystem", "atomic_write"]
+
+
+class EntryKind(enum.StrEnum):
+    """What a name in a directory stands for. Links are never followed."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+    OTHER = "other"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One name in a directory."""
+
+    name: str
+    kind: EntryKind
+    size: int
+
+
+class File(Protocol):
+    """An open file, addressed by position."""
+
+    def read_at(self, position: int, size: int) -> bytes: ...
+    def write_at(self, position: int, data: Buffer) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def sync(self) -> None: ...
+    def size(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """A directory tree that files are kept in."""
+
+    def entries(self, directory: str) -> list[Entry]: ...
+    def open(self, path: str) -> File: ...
+    def create(self, path: str) -> File: ...
+    def make_directory(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def free_bytes(self) -> int: ...
+
+
+def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> None:
+    """Replace a small file so that after any crash it holds the old content or the new, whole."""
+    temporary = f"{directory}/{name}.tmp"
+    if any(entry.name == f"{name}.tmp" for entry in files.entries(directory)):
+        files.remove(temporary)
+    file = files.create(temporary)
+    try:
+        file.write_at(0, data)
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, f"{directory}/{name}")
+    files.sync_directory(directory)

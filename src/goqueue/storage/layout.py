@@ -1,0 +1,112 @@
+"""Where things lie in a data directory, and what a name found there means.
+
+`logs/{topic}/{partition}/{base offset, 20 digits}.log`, with `.index` and `.timeindex` beside it.
+"""
+
+import enum
+import re
+
+from goqueue.model import Code, LogId, Offset, Refused
+from goqueue.storage.filesystem import EntryKind, FileSystem
+
+__all__ = [
+    "EPOCHS_FILE",
+    "LOGS",
+    "POINT_FILE",
+    "NameKind",
+    "check_topic",
+    "classify",
+    "find_logs",
+    "log_directory",
+    "segment_base",
+    "segment_name",
+]
+
+LOGS = "logs"
+POINT_FILE = "recovery-point"
+EPOCHS_FILE = "epochs.json"
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+_SEGMENT = re.compile(r"([0-9]{20})(\.[a-z.]+)", re.ASCII)
+# Far beyond what a log can reach, and far enough from the limit of an offset to append after it.
+_BASE_MAX = 1 << 62
+
+
+class NameKind(enum.StrEnum):
+    """What a file beside a log is for; the value is its suffix where it has one."""
+
+    SEGMENT = ".log"
+    INDEX = ".index"
+    TIMEINDEX = ".timeindex"
+    CLEANED = ".log.cleaned"
+    QUARANTINED = ".log.quarantined"
+    TEMPORARY = ".tmp"
+    OWN = ""
+    FOREIGN = "foreign"
+
+
+_SEGMENT_KINDS = (
+    NameKind.SEGMENT,
+    NameKind.INDEX,
+    NameKind.TIMEINDEX,
+    NameKind.CLEANED,
+    NameKind.QUARANTINED,
+)
+
+
+def check_topic(topic: str) -> None:
+    """Refuse a name that must not become a directory."""
+    if topic in {".", ".."} or not _TOPIC.fullmatch(topic):
+        raise Refused(Code.NAME_INVALID, field="topic")
+
+
+def log_directory(log: LogId) -> str:
+    check_topic(log.topic)
+    return f"{LOGS}/{log.topic}/{log.partition}"
+
+
+def segment_name(base: int, kind: NameKind = NameKind.SEGMENT) -> str:
+    return f"{base:020d}{kind.value}"
+
+
+def classify(name: str) -> NameKind:
+    """What a name in a log's directory stands for."""
+    if name in {POINT_FILE, EPOCHS_FILE}:
+        return NameKind.OWN
+    if name.removesuffix(NameKind.TEMPORARY) in {POINT_FILE, EPOCHS_FILE}:
+        return NameKind.TEMPORARY
+    match = _SEGMENT.fullmatch(name)
+    if match is None or int(match[1]) > _BASE_MAX:
+        return NameKind.FOREIGN
+    for kind in _SEGMENT_KINDS:
+        if match[2] == kind.value:
+            return kind
+    return NameKind.FOREIGN
+
+
+def segment_base(name: str) -> Offset:
+    """The base offset in the name of a segment's file."""
+    match = _SEGMENT.fullmatch(name)
+    assert match is not None
+    return Offset(int(match[1]))
+
+
+def find_logs(files: FileSystem) -> tuple[list[LogId], list[str]]:
+    """The logs of a data directory in order, and the paths in it that are none."""
+    logs: list[LogId] = []
+    foreign: list[str] = []
+    if all(entry.name != LOGS for entry in files.entries("")):
+        return logs, foreign
+    for topic in sorted(files.entries(LOGS), key=lambda entry: entry.name):
+        is_topic = topic.kind is EntryKind.DIRECTORY and _TOPIC.fullmatch(topic.name)
+        if not is_topic:
+            foreign.append(f"{LOGS}/{topic.name}")
+            continue
+        found = files.entries(f"{LOGS}/{topic.name}")
+        for partition in sorted(found, key=lambda entry: (len(entry.name), entry.name)):
+            if partition.kind is EntryKind.DIRECTORY and _PARTITION.fullmatch(partition.name):
+                logs.append(LogId(topic.name, int(partition.name)))
+            else:
+                foreign.append(f"{LOGS}/{topic.name}/{partition.name}")
+    return logs, foreign

@@ -1,0 +1,379 @@
+"""All files of one log: the active segment, the sealed ones, the recovery point.
+
+Carries out what the log decided, one change at a time, in an order that leaves a readable log
+after a crash between any two steps. Raises OSError when the disk refuses; what that means for
+the log is decided by `Storage`.
+
+Invariant: every segment but the last is durable, so only the last can have a torn tail.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import msgspec
+
+from goqueue.log import LogSettings, RecoveryPoint, placeholder
+from goqueue.model import (
+    Code,
+    Damaged,
+    LogId,
+    Offset,
+    Refused,
+    Seek,
+    SegmentFacts,
+    Slice,
+    Truncated,
+    Write,
+)
+from goqueue.records import Corrupt, crc32c
+from goqueue.storage.filesystem import EntryKind, FileSystem, atomic_write
+from goqueue.storage.layout import (
+    EPOCHS_FILE,
+    NameKind,
+    classify,
+    log_directory,
+    segment_base,
+    segment_name,
+)
+from goqueue.storage.open_segments import OpenSegments
+from goqueue.storage.recovery_point import RecoveryPointFile
+from goqueue.storage.segment_file import SegmentFile
+
+__all__ = ["DamageFound", "LogFiles", "SavedEpochs"]
+
+
+class DamageFound(Exception):
+    """A read met bytes that no longer add up; `event` goes to the log."""
+
+    def __init__(self, event: Damaged) -> None:
+        super().__init__(event)
+        self.event = event
+
+
+class SavedEpochs(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of the epochs file; the sum is over the JSON of the history."""
+
+    crc: int
+    epochs: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, epochs: tuple[tuple[int, int], ...]) -> "SavedEpochs":
+        return cls(crc=crc32c(msgspec.json.encode(epochs)), epochs=epochs)
+
+
+class LogFiles:
+    """The files of one log, opened for writing by this process alone."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        log: LogId,
+        settings: LogSettings,
+        sealed: Iterable[SegmentFacts],
+        active: SegmentFile,
+        point: RecoveryPointFile,
+        pool: OpenSegments,
+    ) -> None:
+        self._files = files
+        self._log = log
+        self._directory = log_directory(log)
+        self._settings = settings
+        self._sealed = {facts.base: facts for facts in sealed}
+        self._active = active
+        self._point = point
+        self._pool = pool
+        self._is_dirty = False
+
+    @property
+    def log(self) -> LogId:
+        return self._log
+
+    @property
+    def directory(self) -> str:
+        return self._directory
+
+    @property
+    def settings(self) -> LogSettings:
+        return self._settings
+
+    @property
+    def end(self) -> Offset:
+        """The offset after the last record written."""
+        return self._active.end
+
+    @property
+    def active_base(self) -> Offset:
+        return self._active.base
+
+    @property
+    def point(self) -> RecoveryPoint:
+        return self._point.point
+
+    def facts(self, base: Offset) -> SegmentFacts | None:
+        """What is known of a sealed segment."""
+        return self._sealed.get(base)
+
+    # Writing
+
+    def write(self, write: Write) -> None:
+        """Append one batch; the active segment must be where the log thinks it is."""
+        assert write.segment == self._active.base, "the log and its files disagree on the segment"
+        assert write.position == self._active.size, "the log and its files disagree on the size"
+        self._is_dirty = True
+        self._active.append(write.data)
+        assert self._active.end == write.next_offset, "the log and its files disagree on offsets"
+
+    def trim(self) -> None:
+        """Take back a write that failed half way."""
+        self._active.trim()
+
+    def sync(self) -> None:
+        """Make everything written durable, then move the recovery point up to it."""
+        self.sync_active()
+        self.note_synced()
+
+    def sync_active(self) -> None:
+        """The part of a sync that waits for the disk and changes nothing that a reader sees."""
+        if self._is_dirty:
+            self._active.sync()
+
+    def note_synced(self) -> None:
+        if self._is_dirty:
+            self._is_dirty = False
+            self._active.save_index()
+            with suppress(OSError):
+                # The promise before this one still holds.
+                self._point.save(self._reached())
+
+    def roll(self, base: Offset) -> None:
+        """Seal the active segment and start the next.
+
+        The old one is synced before the new one exists: a segment that has a successor is whole.
+        """
+        if self._active.base == base:
+            return
+        self._active.sync()
+        self._is_dirty = False
+        self._active.save_index()
+        successor = SegmentFile.create(
+            self._files, self._directory, base, self._settings.index_interval_bytes
+        )
+        self._sealed[self._active.base] = self._active.facts
+        self._pool.put(self._log, self._active)
+        self._active = successor
+        self._point.save_durably(self._reached())
+
+    def _reached(self, start: Offset | None = None) -> RecoveryPoint:
+        return RecoveryPoint(
+            sequence=0,
+            segment=self._active.base,
+            position=self._active.size,
+            offset=self._active.end,
+            start=self.point.start if start is None else start,
+        )
+
+    # Reshaping
+
+    def truncate(self, offset: Offset) -> Truncated:
+        """Remove every record from `offset` on.
+
+        The promise of durability is lowered first, then segments go from the last backwards:
+        a crash in between leaves a shorter log or the old one, never a hole.
+        """
+        self.sync()
+        offset = min(offset, self._active.end)
+        base = self._base_holding(offset)
+        target = self._segment(base) if base is not None else None
+        position = target.position_of(offset) if target is not None else 0
+        self._point.save_durably(
+            RecoveryPoint(
+                sequence=0,
+                segment=offset if base is None else base,
+                position=position,
+                offset=offset,
+                start=self.point.start,
+            )
+        )
+        kept_below = offset if base is None else base + 1
+        for later in sorted((*self._sealed, self._active.base), reverse=True):
+            if later >= kept_below:
+                self._forget(later)
+                self._remove(later)
+                self._files.sync_directory(self._directory)
+        for entry in self._files.entries(self._directory):
+            is_set_aside = classify(entry.name) is NameKind.QUARANTINED
+            if is_set_aside and segment_base(entry.name) >= offset:
+                self._files.remove(f"{self._directory}/{entry.name}")
+        if target is None:
+            self._active = SegmentFile.create(
+                self._files, self._directory, offset, self._settings.index_interval_bytes
+            )
+        else:
+            self._reopen(target, position, offset)
+        self._files.sync_directory(self._directory)
+        return Truncated(log=self._log, offset=offset, active=self._active.facts)
+
+    def _base_holding(self, offset: Offset) -> Offset | None:
+        """The last segment that begins at or before `offset` and reaches it."""
+        if self._active.base <= offset:
+            return self._active.base
+        ends = {base: facts.end for base, facts in self._sealed.items()}
+        return max((b for b, end in ends.items() if b <= offset <= end), default=None)
+
+    def _reopen(self, target: SegmentFile, position: int, offset: Offset) -> None:
+        """Make `target`, cut at `position`, the active segment."""
+        if target.base != self._active.base:
+            self._sealed.pop(target.base)
+            self._pool.take(self._log, target.base)
+        self._active = target
+        self._active.cut(position)
+        if self._active.end < offset:
+            # Compaction had removed the last record before the cut: the segment must still end
+            # where the log goes on.
+            self._active.append(placeholder(offset - 1, self._active.facts.max_timestamp))
+            self._active.sync()
+
+    def drop(self, start: Offset) -> None:
+        """Remove every sealed segment that ends at or below `start`, oldest first."""
+        self.sync()
+        self._point.save_durably(self._reached(start))
+        for base in sorted(self._sealed):
+            if self._sealed[base].end <= start:
+                self._forget(base)
+                self._remove(base)
+        self._files.sync_directory(self._directory)
+
+    def quarantine(self, base: Offset) -> None:
+        """Rename a damaged segment so that it is neither served nor lost."""
+        if base not in self._sealed:
+            return
+        self._forget(base)
+        self._set_aside(base)
+        self._files.sync_directory(self._directory)
+
+    def _set_aside(self, base: Offset) -> None:
+        old = f"{self._directory}/{segment_name(base)}"
+        self._files.rename(old, f"{self._directory}/{segment_name(base, NameKind.QUARANTINED)}")
+
+    def swap(self, replaced: tuple[Offset, ...], merged: SegmentFacts) -> None:
+        """Put a rewritten segment, complete and synced, in the place of those it was made from.
+
+        Indexes go first. After the rename the other segments are covered by the new one, which
+        recovery recognises, so a crash before they are removed changes nothing.
+        """
+        for base in replaced:
+            self._forget(base)
+            self._remove_index(base)
+        first = replaced[0]
+        self._files.rename(
+            f"{self._directory}/{segment_name(first, NameKind.CLEANED)}",
+            f"{self._directory}/{segment_name(first)}",
+        )
+        self._files.sync_directory(self._directory)
+        for base in replaced[1:]:
+            self._remove(base)
+        self._files.sync_directory(self._directory)
+        self._sealed[first] = merged
+        self._open_sealed(merged)
+
+    def save_epochs(self, epochs: tuple[tuple[int, int], ...]) -> None:
+        """Keep a copy of the epoch history; where that fails, none rather than a stale one."""
+        saved = msgspec.json.encode(SavedEpochs.of(epochs))
+        try:
+            atomic_write(self._files, self._directory, EPOCHS_FILE, saved)
+        except OSError:
+            entries = self._files.entries(self._directory)
+            if any(e.name == EPOCHS_FILE and e.kind is EntryKind.FILE for e in entries):
+                self._files.remove(f"{self._directory}/{EPOCHS_FILE}")
+                self._files.sync_directory(self._directory)
+
+    def close(self) -> None:
+        """A clean stop: sync, and leave nothing to scan."""
+        self.sync()
+        self._active.save_index()
+        self._point.save_durably(self._reached())
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the files without another write, as after a failure."""
+        self._active.close()
+        self._point.close()
+        for base in sorted(self._sealed):
+            self._pool.discard(self._log, base)
+
+    def _forget(self, base: Offset) -> None:
+        if base == self._active.base:
+            self._active.close()
+        self._sealed.pop(base, None)
+        self._pool.discard(self._log, base)
+
+    def _remove(self, base: Offset) -> None:
+        self._remove_index(base)
+        self._files.remove(f"{self._directory}/{segment_name(base)}")
+
+    def _remove_index(self, base: Offset) -> None:
+        names = {entry.name for entry in self._files.entries(self._directory)}
+        for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
+            if segment_name(base, kind) in names:
+                self._files.remove(f"{self._directory}/{segment_name(base, kind)}")
+
+    # Reading
+
+    def read(self, slice: Slice) -> memoryview:
+        """The records of a slice; raises DamageFound when they are not what was written."""
+        segment = self._segment_for(slice)
+        try:
+            return segment.read(slice.offset, slice.below, slice.bytes_max)
+        except Corrupt as corrupt:
+            self._look_closer(segment, corrupt)
+        try:
+            return segment.read(slice.offset, slice.below, slice.bytes_max)
+        except Corrupt as corrupt:
+            raise self.damage(segment.base, corrupt) from corrupt
+
+    def find(self, seek: Seek) -> Offset | None:
+        """The first offset of the segment stamped at or after the time sought."""
+        if seek.segment != self._active.base and seek.segment not in self._sealed:
+            return None
+        segment = self._segment(seek.segment)
+        try:
+            return segment.find(seek.timestamp, seek.offset, seek.below)
+        except Corrupt as corrupt:
+            self._look_closer(segment, corrupt)
+        return segment.find(seek.timestamp, seek.offset, seek.below)
+
+    def _look_closer(self, segment: SegmentFile, doubt: Corrupt) -> None:
+        """Tell a lying index, which is made anew, from damaged records, which are reported."""
+        try:
+            segment.rebuild_index()
+        except Corrupt as corrupt:
+            raise self.damage(segment.base, corrupt) from doubt
+
+    def damage(self, base: Offset, corrupt: Corrupt) -> DamageFound:
+        """What to raise for a segment that does not add up."""
+        return DamageFound(
+            Damaged(log=self._log, segment=base, position=corrupt.position, reason=corrupt.reason)
+        )
+
+    def _segment_for(self, slice: Slice) -> SegmentFile:
+        """The segment of a slice, also if it was merged into another since the slice was made."""
+        if slice.segment == self._active.base or slice.segment in self._sealed:
+            return self._segment(slice.segment)
+        for base, facts in self._sealed.items():
+            if base <= slice.offset < facts.end:
+                return self._segment(base)
+        raise Refused(Code.OFFSET_OUT_OF_RANGE, offset=slice.offset, earliest=self.point.start)
+
+    def _segment(self, base: Offset) -> SegmentFile:
+        if base == self._active.base:
+            return self._active
+        opened = self._pool.get(self._log, base)
+        return self._open_sealed(self._sealed[base]) if opened is None else opened
+
+    def _open_sealed(self, facts: SegmentFacts) -> SegmentFile:
+        interval = self._settings.index_interval_bytes
+        opened = SegmentFile(self._files, self._directory, facts.base, facts.size, interval)
+        if not opened.load_index(facts.size):
+            self._look_closer(opened, Corrupt(0, "index"))
+        self._pool.put(self._log, opened)
+        return opened

@@ -1,0 +1,43 @@
+"""Sealed segments that are open at the moment, over all logs of a data directory.
+
+Owns a bound on open files and on indexes in memory: the one not used for longest is closed.
+"""
+
+from collections import OrderedDict
+
+from goqueue.model import LogId, Offset
+from goqueue.storage.segment_file import SegmentFile
+
+__all__ = ["OpenSegments"]
+
+
+class OpenSegments:
+    """At most `limit` sealed segments, least recently used first out."""
+
+    def __init__(self, limit: int = 64) -> None:
+        self._limit = limit
+        self._opened: OrderedDict[tuple[LogId, Offset], SegmentFile] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def get(self, log: LogId, base: Offset) -> SegmentFile | None:
+        opened = self._opened.get((log, base))
+        if opened is not None:
+            self._opened.move_to_end((log, base))
+        return opened
+
+    def put(self, log: LogId, segment: SegmentFile) -> None:
+        self._opened[log, segment.base] = segment
+        while len(self._opened) > self._limit:
+            _, oldest = self._opened.popitem(last=False)
+            oldest.close()
+
+    def take(self, log: LogId, base: Offset) -> SegmentFile | None:
+        """Hand a segment over to the caller, who closes it."""
+        return self._opened.pop((log, base), None)
+
+    def discard(self, log: LogId, base: Offset) -> None:
+        opened = self.take(log, base)
+        if opened is not None:
+            opened.close()

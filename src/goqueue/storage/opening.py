@@ -1,0 +1,358 @@
+"""Opening a log after a stop of any kind: look at the files, mend what a crash left, report.
+
+Reads only what lies above the recovery point, plus the last few kilobytes of each sealed segment.
+Everything that was cut, set aside, rebuilt or found and not understood is in the report.
+
+Crash points: each repair is complete in itself and found again by the next opening, so a crash
+during recovery is just one more crash.
+"""
+
+import errno
+from collections.abc import Iterator
+
+import msgspec
+
+from goqueue.log import (
+    Assembly,
+    Checked,
+    DamagedRange,
+    Epochs,
+    LogSettings,
+    LogState,
+    RecoveryPoint,
+    assemble,
+    epoch_of,
+    tail_to_scan,
+)
+from goqueue.model import LogId, Offset
+from goqueue.records import Corrupt, Flag, decode
+from goqueue.storage.filesystem import Entry, EntryKind, FileSystem
+from goqueue.storage.layout import (
+    EPOCHS_FILE,
+    POINT_FILE,
+    NameKind,
+    classify,
+    log_directory,
+    segment_base,
+    segment_name,
+)
+from goqueue.storage.log_files import LogFiles, SavedEpochs
+from goqueue.storage.open_segments import OpenSegments
+from goqueue.storage.recovery_point import RecoveryPointFile, read_point
+from goqueue.storage.segment_file import SegmentFile, chunks
+
+__all__ = ["Cut", "Opened", "RecoveryReport", "open_log"]
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """A torn tail that was removed."""
+
+    segment: Offset
+    position: int
+    size: int
+    reason: str
+
+
+class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What opening a log found and did."""
+
+    log: LogId
+    scanned_bytes: int
+    cut: Cut | None
+    damaged: tuple[DamagedRange, ...]
+    set_aside: tuple[Offset, ...]
+    rebuilt_indexes: tuple[Offset, ...]
+    removed: tuple[str, ...]
+    foreign: tuple[str, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        return self.cut is None and not self.damaged
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A log that is ready: its files, its state, and what it took."""
+
+    files: LogFiles
+    state: LogState
+    report: RecoveryReport
+
+
+def open_log(files: FileSystem, log: LogId, settings: LogSettings, pool: OpenSegments) -> Opened:
+    """Open the log of one partition, creating it if it is not there."""
+    return _Opening(files, log, settings, pool).run()
+
+
+class _Opening:
+    """One opening: what was listed, and what has been done about it so far."""
+
+    def __init__(
+        self, files: FileSystem, log: LogId, settings: LogSettings, pool: OpenSegments
+    ) -> None:
+        self._files = files
+        self._log = log
+        self._directory = log_directory(log)
+        self._settings = settings
+        self._pool = pool
+        self._cut: Cut | None = None
+        self._scanned = 0
+        self._rebuilt: list[Offset] = []
+        self._removed: list[str] = []
+        self._foreign: list[str] = []
+        self._opened: dict[Offset, SegmentFile] = {}
+
+    def run(self) -> Opened:
+        self._make_directories()
+        entries = self._sort_out(self._files.entries(self._directory))
+        point = self._read_point(entries)
+        checked = list(self._check_segments(entries, point))
+        assembly = assemble(checked, point)
+        self._remove_superseded(assembly)
+        # A new active segment comes before the damaged one is set aside: its name is what tells
+        # the next opening, should this one be cut short, which offsets are taken.
+        is_name_taken = assembly.state.segments[-1].base in assembly.to_set_aside
+        if is_name_taken:
+            self._set_aside(assembly)
+        active = self._activate(assembly)
+        if not is_name_taken:
+            self._set_aside(assembly)
+        # What the scan kept may be in the page cache only; nothing is committed before it is durable.
+        active.sync()
+        files = LogFiles(
+            self._files,
+            self._log,
+            self._settings,
+            assembly.state.segments[:-1],
+            active,
+            self._save_point(assembly.state, active, point),
+            self._pool,
+        )
+        self._files.sync_directory(self._directory)
+        epochs = self._epochs(assembly.state, files)
+        state = msgspec.structs.replace(assembly.state, epochs=epochs)
+        return Opened(files=files, state=state, report=self._report(assembly))
+
+    def _make_directories(self) -> None:
+        path = ""
+        for name in self._directory.split("/"):
+            parent, path = path, f"{path}/{name}".lstrip("/")
+            kinds = [entry.kind for entry in self._files.entries(parent) if entry.name == name]
+            if not kinds:
+                self._files.make_directory(path)
+                self._files.sync_directory(parent)
+            elif kinds[0] is not EntryKind.DIRECTORY:
+                raise NotADirectoryError(errno.ENOTDIR, f"a {kinds[0]}, not a directory", path)
+
+    def _sort_out(self, entries: list[Entry]) -> dict[str, Entry]:
+        """Remove what a crash left half done, and note what is not ours."""
+        ours: dict[str, Entry] = {}
+        for entry in sorted(entries, key=lambda found: found.name):
+            kind = classify(entry.name)
+            if kind is NameKind.FOREIGN:
+                self._foreign.append(entry.name)
+            elif kind in {NameKind.TEMPORARY, NameKind.CLEANED} and entry.kind is EntryKind.FILE:
+                self._files.remove(f"{self._directory}/{entry.name}")
+                self._removed.append(entry.name)
+            else:
+                ours[entry.name] = entry
+        return ours
+
+    def _read_point(self, entries: dict[str, Entry]) -> RecoveryPoint | None:
+        entry = entries.get(POINT_FILE)
+        path = f"{self._directory}/{POINT_FILE}"
+        if entry is None:
+            return None
+        if entry.kind is not EntryKind.FILE:
+            raise OSError(errno.EINVAL, f"a {entry.kind}, not a file", path)
+        file = self._files.open(path)
+        try:
+            return read_point(file.read_at(0, file.size()))
+        finally:
+            file.close()
+
+    # Checking
+
+    def _check_segments(
+        self, entries: dict[str, Entry], point: RecoveryPoint | None
+    ) -> Iterator[Checked]:
+        segments = [e for e in entries.values() if classify(e.name) is NameKind.SEGMENT]
+        for entry in entries.values():
+            if classify(entry.name) is NameKind.QUARANTINED:
+                yield Checked(
+                    base=segment_base(entry.name), reason="quarantined", is_set_aside=True
+                )
+        for index, entry in enumerate(segments):
+            base = segment_base(entry.name)
+            if entry.kind is not EntryKind.FILE:
+                yield Checked(base=base, reason=f"a {entry.kind}, not a file")
+            elif index + 1 < len(segments):
+                yield self._check_sealed(base, entry.size)
+            else:
+                yield self._check_last(base, entry.size, point)
+
+    def _check_sealed(self, base: Offset, size: int) -> Checked:
+        if not size:
+            return Checked(base=base, reason="empty")
+        segment = self._segment_file(base, size)
+        if not segment.load_index(size):
+            try:
+                segment.rebuild_index()
+            except Corrupt as corrupt:
+                segment.close()
+                return Checked(base=base, reason=corrupt.reason)
+            self._scanned += size
+            self._rebuilt.append(base)
+        self._pool.put(self._log, segment)
+        return Checked(base=base, facts=segment.facts)
+
+    def _check_last(self, base: Offset, size: int, point: RecoveryPoint | None) -> Checked:
+        tail = tail_to_scan(base, size, point)
+        if tail is None:
+            return Checked(base=base, reason="truncated")
+        segment = self._segment_file(base, tail.position)
+        damage: Corrupt | None = None
+        if tail.position and not segment.load_index(tail.position):
+            try:
+                segment.rebuild_index()
+            except Corrupt as corrupt:
+                damage = corrupt
+            self._scanned += tail.position
+            self._rebuilt.append(base)
+        torn = self._scan_tail(segment, size, tail.expected)
+        if damage is not None:
+            segment.close()
+            return Checked(base=base, reason=damage.reason, end=segment.end)
+        if torn is not None:
+            self._cut = Cut(
+                segment=base, position=segment.size, size=size - segment.size, reason=torn.reason
+            )
+            segment.trim()
+        segment.write_again(tail.position)
+        self._opened[base] = segment
+        return Checked(base=base, facts=segment.facts)
+
+    def _scan_tail(self, segment: SegmentFile, size: int, expected: int) -> Corrupt | None:
+        """Take in the whole records above the recovery point; what ended them, if not the file."""
+        start = segment.size
+        self._scanned += size - start
+        file = self._files.open(segment.path(NameKind.SEGMENT))
+        try:
+            for chunk in chunks(file, start, size, expected):
+                segment.adopt(chunk)
+        except Corrupt as corrupt:
+            return corrupt
+        finally:
+            file.close()
+        return None
+
+    def _segment_file(self, base: Offset, size: int) -> SegmentFile:
+        interval = self._settings.index_interval_bytes
+        return SegmentFile(self._files, self._directory, base, size, interval)
+
+    # Repairing
+
+    def _remove_superseded(self, assembly: Assembly) -> None:
+        for base in assembly.superseded:
+            self._pool.discard(self._log, base)
+            for kind in (NameKind.INDEX, NameKind.TIMEINDEX, NameKind.SEGMENT):
+                self._remove_if_there(segment_name(base, kind))
+
+    def _set_aside(self, assembly: Assembly) -> None:
+        for base in assembly.to_set_aside:
+            self._pool.discard(self._log, base)
+            opened = self._opened.pop(base, None)
+            if opened is not None:
+                opened.close()
+            for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
+                self._remove_if_there(segment_name(base, kind))
+            old, new = segment_name(base), segment_name(base, NameKind.QUARANTINED)
+            self._files.rename(f"{self._directory}/{old}", f"{self._directory}/{new}")
+        self._files.sync_directory(self._directory)
+
+    def _remove_if_there(self, name: str) -> None:
+        if any(entry.name == name for entry in self._files.entries(self._directory)):
+            self._files.remove(f"{self._directory}/{name}")
+            self._removed.append(name)
+
+    def _activate(self, assembly: Assembly) -> SegmentFile:
+        facts = assembly.state.segments[-1]
+        last = self._opened.pop(facts.base, None)
+        for segment in self._opened.values():
+            self._pool.put(self._log, segment)
+        if last is not None:
+            return last
+        if assembly.is_active_new:
+            interval = self._settings.index_interval_bytes
+            return SegmentFile.create(self._files, self._directory, facts.base, interval)
+        # The file after it is gone and held nothing, so this sealed one is written to again.
+        self._pool.discard(self._log, facts.base)
+        reopened = self._segment_file(facts.base, facts.size)
+        if not reopened.load_index(facts.size):
+            reopened.rebuild_index()
+        return reopened
+
+    def _save_point(
+        self, state: LogState, active: SegmentFile, point: RecoveryPoint | None
+    ) -> RecoveryPointFile:
+        reached = RecoveryPoint(
+            sequence=point.sequence if point else 0,
+            segment=active.base,
+            position=active.size,
+            offset=active.end,
+            start=state.start,
+        )
+        return RecoveryPointFile.open(self._files, self._directory, reached)
+
+    # Epochs
+
+    def _epochs(self, state: LogState, files: LogFiles) -> tuple[tuple[int, int], ...]:
+        """The saved history if it can be trusted, else what the epoch records say."""
+        saved = self._saved_epochs()
+        epochs = Epochs(saved if saved is not None else self._scan_epochs(state))
+        epochs.truncate(state.end)
+        epochs.drop_below(state.start)
+        if epochs.history != saved:
+            files.save_epochs(epochs.history)
+        return epochs.history
+
+    def _saved_epochs(self) -> tuple[tuple[int, int], ...] | None:
+        try:
+            file = self._files.open(f"{self._directory}/{EPOCHS_FILE}")
+        except OSError:
+            return None
+        try:
+            saved = msgspec.json.decode(file.read_at(0, file.size()), type=SavedEpochs)
+        except (OSError, msgspec.DecodeError):
+            return None
+        finally:
+            file.close()
+        return saved.epochs if saved == SavedEpochs.of(saved.epochs) else None
+
+    def _scan_epochs(self, state: LogState) -> Iterator[tuple[int, int]]:
+        for facts in state.segments:
+            file = self._files.open(f"{self._directory}/{segment_name(facts.base)}")
+            try:
+                for chunk in chunks(file, 0, facts.size):
+                    for index, flags in enumerate(chunk.columns.flags):
+                        if flags & Flag.CONTROL:
+                            record = decode(chunk.data, chunk.columns.positions[index])
+                            epoch = epoch_of(record)
+                            if epoch is not None:
+                                yield epoch, record.offset
+            except Corrupt:
+                # Damage below the recovery point is reported when it is read.
+                continue
+            finally:
+                file.close()
+
+    def _report(self, assembly: Assembly) -> RecoveryReport:
+        return RecoveryReport(
+            log=self._log,
+            scanned_bytes=self._scanned,
+            cut=self._cut,
+            damaged=assembly.state.damaged,
+            set_aside=assembly.to_set_aside,
+            rebuilt_indexes=tuple(self._rebuilt),
+            removed=tuple(self._removed),
+            foreign=tuple(self._foreign),
+        )

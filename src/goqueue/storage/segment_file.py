@@ -1,0 +1,406 @@
+"""One segment on disk: its records, its index, and reading from it.
+
+Owns the mapping from offsets to file positions. Serves only whole records whose sums were checked
+since the process started: bytes that this process wrote or has checked once are not checked again.
+
+Invariant: `end` and `size` describe whole records; what lies beyond `size` in the file is not ours.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from goqueue.log import ENTRY_SIZE, IndexEntry, SparseIndex
+from goqueue.model import RECORD_BYTES_MAX, Offset, SegmentFacts, Timestamp
+from goqueue.records import (
+    HEADER_SIZE,
+    Buffer,
+    Columns,
+    Corrupt,
+    mark,
+    scan,
+    span,
+    sums,
+)
+from goqueue.storage.filesystem import File, FileSystem
+from goqueue.storage.layout import NameKind, segment_name
+
+__all__ = ["Chunk", "SegmentFile", "chunks"]
+
+_CHUNK_BYTES = 1024 * 1024
+_HINTS_MAX = 16
+_OFFSET_AT = 8
+_ANY_OFFSET = -1
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Some whole records of a segment, checked: `data` up to `end`, at `position` in the file."""
+
+    position: int
+    data: bytes
+    columns: Columns
+    end: int
+
+
+def chunks(
+    file: File, position: int, size: int, expected: int = -1, chunk_bytes: int = _CHUNK_BYTES
+) -> Iterator[Chunk]:
+    """Walk the records between `position` and `size`, checking every sum.
+
+    With `expected` the offsets must go up one by one from there. Raises Corrupt, with the position
+    in the file, at the first record that does not add up.
+    """
+    previous = -1
+    window = chunk_bytes
+    while position < size:
+        data = file.read_at(position, min(window, size - position))
+        found = scan(data, expected)
+        count = len(found.columns)
+        if not count:
+            is_partial = found.reason == "truncated" and position + found.needs <= size
+            if not is_partial or len(data) >= found.needs:
+                raise Corrupt(position, found.reason or "truncated")
+            window = found.needs
+            continue
+        window = chunk_bytes
+        if found.columns.offsets[0] <= previous:
+            raise Corrupt(position, "offset")
+        previous = found.columns.offsets[-1]
+        if expected >= 0:
+            expected = previous + 1
+        yield Chunk(position=position, data=data, columns=found.columns, end=found.end)
+        position += found.end
+
+
+class SegmentFile:
+    """The files of one segment, opened."""
+
+    def __init__(
+        self, files: FileSystem, directory: str, base: Offset, size: int, interval: int
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._interval = interval
+        self._base = base
+        self._end = base
+        self._size = size
+        self._max_timestamp = Timestamp(0)
+        self._index = SparseIndex(base)
+        self._saved_marks = 0
+        self._saved_times = 0
+        self._good = (0, 0)
+        self._is_index_ours = True
+        self._hints: dict[int, IndexEntry] = {}
+        self._file = files.open(self.path(NameKind.SEGMENT))
+
+    @classmethod
+    def create(
+        cls, files: FileSystem, directory: str, base: Offset, interval: int
+    ) -> "SegmentFile":
+        """Start an empty segment, durably."""
+        files.create(f"{directory}/{segment_name(base)}").close()
+        files.sync_directory(directory)
+        return cls(files, directory, base, 0, interval)
+
+    def path(self, kind: NameKind) -> str:
+        return f"{self._directory}/{segment_name(self._base, kind)}"
+
+    @property
+    def base(self) -> Offset:
+        return self._base
+
+    @property
+    def end(self) -> Offset:
+        return self._end
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @property
+    def facts(self) -> SegmentFacts:
+        return SegmentFacts(
+            base=self._base, end=self._end, size=self._size, max_timestamp=self._max_timestamp
+        )
+
+    # Writing
+
+    def append(self, data: Buffer) -> None:
+        """Write whole, stamped records at the end; a failed write leaves the segment as it was."""
+        self._file.write_at(self._size, data)
+        self._learn(data, self._size)
+        self._trust(self._size, self._size + len(data))
+        self._size += len(data)
+
+    def _learn(self, data: Buffer, position: int) -> None:
+        marks = mark(data, position, self._index.last_position, self._interval)
+        self._index.add(marks, self._max_timestamp)
+        self._max_timestamp = Timestamp(max(self._max_timestamp, marks.max_timestamp))
+        self._end = Offset(marks.next_offset)
+
+    def trim(self) -> None:
+        """Remove what lies beyond the last whole record, durably.
+
+        A write that failed half way may have left whole records there. Its producer is told that
+        nothing was taken, so no crash may bring them back.
+        """
+        self._file.truncate(self._size)
+        self._file.sync()
+
+    def write_again(self, position: int) -> None:
+        """Write the records from `position` on over themselves, for a sync that follows.
+
+        If a sync failed before, the kernel may show these bytes, hold them for written, and have
+        lost them: the next sync would succeed and mean nothing. Written again they are dirty again.
+        The same goes for the length.
+        """
+        self._file.truncate(self._size)
+        while position < self._size:
+            data = self._file.read_at(position, min(_CHUNK_BYTES, self._size - position))
+            self._file.write_at(position, data)
+            position += len(data)
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def cut(self, position: int) -> None:
+        """Shorten the segment durably to the whole records below `position`."""
+        self._file.truncate(position)
+        self._file.sync()
+        self._size = position
+        self.rebuild_index()
+
+    def close(self) -> None:
+        self._file.close()
+
+    # The index
+
+    def save_index(self) -> None:
+        """Write the marks made since the last call.
+
+        Not synced, and no error is passed on: an index is only a cache. After one that could not
+        be written all of it is written again.
+        """
+        marks = self._index.encode_offsets(self._saved_marks)
+        times = self._index.encode_times(self._saved_times)
+        try:
+            self._extend(NameKind.INDEX, marks, self._saved_marks)
+            self._extend(NameKind.TIMEINDEX, times, self._saved_times)
+        except OSError:
+            self._saved_marks = self._saved_times = 0
+        else:
+            self._saved_marks = len(self._index)
+            self._saved_times = self._index.times_count
+
+    def _extend(self, kind: NameKind, entries: bytes, saved: int) -> None:
+        if not entries:
+            return
+        path = self.path(kind)
+        if not saved:
+            self._remove_index_file(kind)
+        file = self._files.open(path) if saved else self._files.create(path)
+        try:
+            file.write_at(saved * ENTRY_SIZE, entries)
+        finally:
+            file.close()
+
+    def load_index(self, upto: int) -> bool:
+        """Take the index from its files if it fits the records below position `upto`.
+
+        The last mark must stand at a record, and the records from there on are read and checked;
+        marks that are missing for them are made good.
+        """
+        try:
+            offsets = self._read_whole(NameKind.INDEX)
+            times = self._read_whole(NameKind.TIMEINDEX)
+        except OSError:
+            return False
+        index = SparseIndex.decode(self._base, offsets, times)
+        if index is None:
+            return False
+        index.cut(upto)
+        last = index.last
+        if last is None or upto - last.position > self._interval + RECORD_BYTES_MAX:
+            return False
+        self._index = index
+        self._saved_marks = len(index)
+        self._saved_times = index.times_count
+        self._is_index_ours = False
+        self._max_timestamp = Timestamp(0)
+        try:
+            if _offset_at(self._file.read_at(last.position, HEADER_SIZE), 0) != last.offset:
+                return False
+            for chunk in chunks(self._file, last.position, upto):
+                self._learn(memoryview(chunk.data)[: chunk.end], chunk.position)
+        except Corrupt:
+            return False
+        # Records are mostly stamped in order, so the last ones are the newest. An index that says
+        # otherwise may be right, but retention must not rest on its word.
+        return index.max_timestamp <= self._max_timestamp
+
+    def _read_whole(self, kind: NameKind) -> bytes:
+        file = self._files.open(self.path(kind))
+        try:
+            return file.read_at(0, file.size())
+        finally:
+            file.close()
+
+    def rebuild_index(self) -> None:
+        """Make the index from the records, checking every sum.
+
+        Raises Corrupt on damage, and has then changed nothing.
+        """
+        index = SparseIndex(self._base)
+        newest = 0
+        end = self._base
+        for chunk in chunks(self._file, 0, self._size):
+            records = memoryview(chunk.data)[: chunk.end]
+            marks = mark(records, chunk.position, index.last_position, self._interval)
+            index.add(marks, newest)
+            newest = max(newest, marks.max_timestamp)
+            end = Offset(marks.next_offset)
+        self._index = index
+        self._is_index_ours = True
+        self._end = end
+        self._max_timestamp = Timestamp(newest)
+        self._hints.clear()
+        self._good = (0, self._size)
+        self._remove_index_files()
+        self.save_index()
+
+    def adopt(self, chunk: Chunk) -> None:
+        """Take in checked records that a recovery scan found beyond the present size."""
+        assert chunk.position == self._size
+        self._learn(memoryview(chunk.data)[: chunk.end], chunk.position)
+        self._size = chunk.position + chunk.end
+        self._trust(chunk.position, self._size)
+
+    def _remove_index_files(self) -> None:
+        """Where that fails, `load_index` finds that the old ones do not fit."""
+        self._saved_marks = self._saved_times = 0
+        with suppress(OSError):
+            self._remove_index_file(NameKind.INDEX)
+            self._remove_index_file(NameKind.TIMEINDEX)
+
+    def _remove_index_file(self, kind: NameKind) -> None:
+        name = segment_name(self._base, kind)
+        if any(entry.name == name for entry in self._files.entries(self._directory)):
+            self._files.remove(self.path(kind))
+
+    # Reading
+
+    def read(self, offset: int, below: int, bytes_max: int) -> memoryview:
+        """Whole records from the first at or after `offset`, all below `below`: at least one.
+
+        Raises Corrupt when the bytes do not add up, or do not fit the index.
+        """
+        entry = self._hints.get(offset) or self._index.floor(offset)
+        window = bytes_max + 2 * self._interval
+        while True:
+            available = self._size - entry.position
+            data = memoryview(self._file.read_at(entry.position, min(window, available)))
+            bounds = self._bounds(data, entry, offset, below, bytes_max)
+            if bounds is not None:
+                break
+            if len(data) >= available:
+                raise Corrupt(entry.position, "truncated")
+            window *= 2
+        start, end = bounds
+        # The records passed over are checked too: one whose offset is wrong would be skipped.
+        self._check_sums(data, entry.position, end)
+        if start == end:
+            raise Corrupt(entry.position, "offset")
+        return data[start:end]
+
+    def _bounds(
+        self, data: memoryview, entry: IndexEntry, offset: int, below: int, bytes_max: int
+    ) -> tuple[int, int] | None:
+        """Where the wanted records start and end in `data`; None if it does not hold one whole."""
+        first = _offset_at(data, 0)
+        if first < 0 or (first != entry.offset and entry.offset != _ANY_OFFSET):
+            raise Corrupt(entry.position, "index")
+        head = span(data, offset, below, 1)
+        if head.start == head.end:
+            return (head.start, head.start) if head.reached else None
+        # Hop from the last mark within reach, not over every record: the marks are 4 KiB apart.
+        goal = entry.position + head.start + bytes_max
+        last = self._index.floor_position(goal)
+        if last.offset >= below:
+            last = self._index.floor(below - 1)
+        anchor = last.position - entry.position
+        if anchor <= head.start or anchor + HEADER_SIZE > len(data):
+            tail = span(data[head.start :], offset, below, bytes_max)
+            end, following = head.start + tail.end, tail.next_offset
+        else:
+            if _offset_at(data, anchor) != last.offset:
+                raise Corrupt(last.position, "index")
+            room = bytes_max - (anchor - head.start)
+            tail = span(data[anchor:], last.offset, below, room)
+            fits = tail.end <= room
+            end = anchor + tail.end if fits else anchor
+            following = tail.next_offset if fits else last.offset
+        self._remember(following, entry.position + end)
+        return head.start, end
+
+    def _remember(self, offset: int, position: int) -> None:
+        """A reader that goes on where this read ended needs no search.
+
+        The record there may have a higher offset, where compaction removed some.
+        """
+        if len(self._hints) >= _HINTS_MAX:
+            self._hints.clear()
+        self._hints[offset] = IndexEntry(_ANY_OFFSET, position)
+
+    def _check_sums(self, data: memoryview, position: int, end: int) -> None:
+        low, high = position, position + end
+        if self._good[0] <= low and high <= self._good[1]:
+            return
+        try:
+            sums(data, 0, end)
+        except Corrupt as corrupt:
+            raise Corrupt(position + corrupt.position, corrupt.reason) from None
+        self._trust(low, high)
+
+    def _trust(self, low: int, high: int) -> None:
+        """Remember one range of checked bytes: this one joined to it, or the longer of the two."""
+        good_low, good_high = self._good
+        if low <= good_high and high >= good_low:
+            self._good = (min(good_low, low), max(good_high, high))
+        elif high - low > good_high - good_low:
+            self._good = (low, high)
+
+    def position_of(self, offset: int) -> int:
+        """Where the first record at or after `offset` begins; the size if there is none."""
+        entry = self._index.floor(offset)
+        for chunk in chunks(self._file, entry.position, self._size):
+            for index, found in enumerate(chunk.columns.offsets):
+                if found >= offset:
+                    return chunk.position + chunk.columns.positions[index]
+        return self._size
+
+    def find(self, timestamp: int, offset: int, below: int) -> Offset | None:
+        """The first offset from `offset` on, below `below`, stamped at or after `timestamp`.
+
+        Nothing in the records tells whether a time mark is right, so times are believed only of an
+        index that this process made.
+        """
+        if not self._is_index_ours:
+            self.rebuild_index()
+        entry = self._index.floor_time(timestamp)
+        for chunk in chunks(
+            self._file, entry.position, self._size, chunk_bytes=16 * self._interval
+        ):
+            for index, stamp in enumerate(chunk.columns.timestamps):
+                found = chunk.columns.offsets[index]
+                if found >= offset and stamp >= timestamp:
+                    return Offset(found) if found < below else None
+        return None
+
+
+def _offset_at(data: Buffer, position: int) -> int:
+    """The offset in the record header at `position`, or -1 if no header is there."""
+    header = bytes(data[position : position + HEADER_SIZE])
+    if len(header) < HEADER_SIZE or not header.startswith(b"GQ"):
+        return -1
+    return int.from_bytes(header[_OFFSET_AT : _OFFSET_AT + 8], "big")

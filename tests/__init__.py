@@ -1,0 +1,1 @@
+"""Everything that must be shown to be true of GoQueue."""

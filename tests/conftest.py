@@ -1,0 +1,25 @@
+"""Settings of every test run: what is collected, how properties are explored, which twin runs."""
+
+import os
+from pathlib import Path
+
+import hypothesis
+
+IS_EXHAUSTIVE = os.environ.get("GOQUEUE_EXHAUSTIVE") == "1"
+
+# Hours of cutting and flipping every byte: `make test-exhaustive`.
+collect_ignore = [] if IS_EXHAUSTIVE else ["exhaustive"]
+
+# A run in CI is a function of the commit. Exhaustive runs look for new examples instead.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile(
+    "exhaustive", max_examples=5_000, deadline=None, print_blob=True
+)
+hypothesis.settings.load_profile("exhaustive" if IS_EXHAUSTIVE else "repeatable")
+
+
+def pytest_report_header() -> str:
+    """Say which twin of the compiled room these tests run."""
+    records = Path(__file__).parents[1] / "src" / "goqueue" / "records"
+    is_compiled = any(records.glob("*.so")) and os.environ.get("GOQUEUE_NO_EXTENSIONS") != "1"
+    return f"goqueue.records: {'compiled' if is_compiled else 'interpreted'}"

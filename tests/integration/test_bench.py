@@ -1,0 +1,81 @@
+"""The bench runs and prints what others may parse. What it measures is not judged here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench.log.figure import Figure, Rounds, Target
+from goqueue import records
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURES = {
+    "disk": {"disk_write", "disk_cached_read", "disk_sync"},
+    "append": {
+        f"append_{size}{what}" for size in ("100B", "1KiB") for what in ("", "_verified", "_built")
+    },
+    "read": {
+        f"read_{size}_{what}"
+        for size in ("100B", "1KiB")
+        for what in ("written", "reopened_first", "reopened_again")
+    },
+    "scan": {f"scan_{size}{what}" for size in ("100B", "1KiB") for what in ("", "_with_read")},
+    "reopen": {"reopen_clean", "reopen_clean_cold", "reopen_killed", "reopen_killed_cold"},
+    "memory": {"memory_growth"},
+}
+TWINS = FIGURES["append"] | FIGURES["read"] | FIGURES["scan"]
+
+
+def run_bench(only: str, folder: Path) -> list[Figure]:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "bench" / "log" / "run.py")),
+            *("--tiny", "--only", only, "--dir", str(folder)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [msgspec.json.decode(line, type=Figure) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("only", sorted(FIGURES))
+def test_each_figure_is_one_json_line_and_no_file_is_left(only: str, tmp_path: Path) -> None:
+    figures = run_bench(only, tmp_path)
+
+    assert [figure.figure for figure in figures].count(figures[0].figure) == 1
+    assert {figure.figure for figure in figures} == FIGURES[only]
+    assert all(figure.value >= 0 for figure in figures if figure.figure != "memory_growth")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interpreted_figures_stand_beside_and_are_not_judged(tmp_path: Path) -> None:
+    if not records.COMPILED:
+        pytest.skip("this process has no compiled mode to stand beside")
+    figures = run_bench("interpreted", tmp_path)
+
+    assert {figure.figure for figure in figures} == TWINS
+    assert {figure.mode for figure in figures} == {"interpreted"}
+    assert {figure.is_reached for figure in figures} == {None}
+
+
+def test_a_target_is_reached_only_if_all_its_bounds_hold() -> None:
+    target = Target(at_least=100, ratio_at_least=0.5)
+
+    assert target.is_reached(100, 0.5)
+    assert not target.is_reached(99, 0.5)
+    assert not target.is_reached(100, 0.49)
+    assert not target.is_reached(100, None)
+    assert not Target(below=3).is_reached(3, None)
+
+
+def test_the_ratio_is_the_median_over_rounds_of_our_rate_to_the_raw_one() -> None:
+    rounds = Rounds()
+    for ours_s, raw_s in ((2.0, 1.0), (1.0, 1.0), (100.0, 1.0)):
+        rounds.add(ours_s, raw_s)
+
+    assert rounds.ratio == 0.5

@@ -1,0 +1,161 @@
+"""What the documents show is run: every fenced python and sh block, top to bottom.
+
+The blocks of one document share a directory. Python blocks share one namespace and run first,
+under the line numbers of the document. A line that starts with `make` is not run but must name
+targets of the Makefile. A block after `<!-- not run: reason -->` is left alone.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+LANGUAGES = ("python", "sh")
+SECONDS_MAX = 120
+
+NOT_RUN = re.compile(r"<!-- not run: \w+[^>]*-->")
+# A reader starts outside the project, a test inside.
+GETTING_THERE = re.compile(r"(git clone|cd goqueue\b)")
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A fenced block of a document, and the number of its first line."""
+
+    language: str
+    first_line: int
+    lines: tuple[str, ...]
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Every fenced block that is to be run."""
+    lines = text.splitlines()
+    position = 0
+    while position < len(lines):
+        opening = re.match(r"( *)(```+)(\w*)", lines[position])
+        if opening is None:
+            position += 1
+            continue
+        indent, fence, language = opening.groups()
+        end = position + 1
+        while end < len(lines) and lines[end].strip() != fence:
+            end += 1
+        before = next((line for line in reversed(lines[:position]) if line.strip()), "")
+        if language in LANGUAGES and not NOT_RUN.search(before):
+            body = tuple(line.removeprefix(indent) for line in lines[position + 1 : end])
+            yield Block(language, position + 2, body)
+        position = end + 1
+
+
+def python_script(text: str) -> str:
+    """All Python of a document as one script; a line keeps its number."""
+    script: list[str] = []
+    for block in blocks(text):
+        if block.language == "python":
+            script += [""] * (block.first_line - 1 - len(script))
+            script += block.lines
+    return "\n".join(script)
+
+
+def shell_script(text: str) -> str:
+    """All commands of a document that can be run inside a test."""
+    return "\n".join(
+        line
+        for block in blocks(text)
+        if block.language == "sh"
+        for line in block.lines
+        if not line.startswith("make") and not GETTING_THERE.match(line)
+    )
+
+
+def targets_shown(text: str) -> list[str]:
+    """The Makefile targets that a document tells its reader to run."""
+    shown: list[str] = []
+    for block in blocks(text):
+        for line in block.lines if block.language == "sh" else ():
+            words = line.split("#")[0].split()
+            if words[:1] == ["make"]:
+                shown += [word for word in words[1:] if "=" not in word]
+    return shown
+
+
+def makefile_targets() -> list[str]:
+    return re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def run(command: list[str], folder: Path) -> None:
+    """Run with the tools of this environment first on the path, and show all output on failure."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_does_what_it_shows(document: Path, tmp_path: Path) -> None:
+    text = document.read_text()
+    if script := python_script(text):
+        named = tmp_path / f"{document.name}.py"
+        named.write_text(script)
+        run([sys.executable, "-W", "error", str(named)], tmp_path)
+    if commands := shell_script(text):
+        run(["bash", "-euo", "pipefail", "-c", commands], tmp_path)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_shows_only_targets_that_exist(document: Path) -> None:
+    unknown = [
+        name for name in targets_shown(document.read_text()) if name not in makefile_targets()
+    ]
+    assert not unknown
+
+
+DOCUMENT = """
+```python
+x = 1
+```
+<!-- not run: needs a broker -->
+```sh
+exit 1
+```
+```sh
+git clone somewhere && cd goqueue
+make demo  # a comment
+make SECONDS=5 fuzz
+false
+```
+```python
+assert x == 2
+```
+"""
+
+
+def test_a_wrong_block_fails_under_the_line_of_its_document(tmp_path: Path) -> None:
+    script = tmp_path / "document.py"
+    script.write_text(python_script(DOCUMENT))
+    with pytest.raises(AssertionError, match="line 16"):
+        run([sys.executable, str(script)], tmp_path)
+
+
+def test_a_failing_command_fails(tmp_path: Path) -> None:
+    assert shell_script(DOCUMENT) == "false"
+    with pytest.raises(AssertionError):
+        run(["bash", "-e", "-c", shell_script(DOCUMENT)], tmp_path)
+
+
+def test_targets_are_recognised() -> None:
+    assert targets_shown(DOCUMENT) == ["demo", "fuzz"]
+    assert {"demo", "fuzz", "test"} <= set(makefile_targets())

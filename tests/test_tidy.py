@@ -1,0 +1,284 @@
+"""The house style, held by walking syntax trees: what import-linter, ruff and mypy cannot see."""
+
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import pytest
+
+from tests.tidy import hygiene, purity, sets, shape, surface
+from tests.tidy.sources import ROOT, Finding, Source, projects_sources, projects_texts
+
+Rule = Callable[[Source], Iterator[Finding]]
+
+EVERYWHERE = projects_sources()
+PACKAGE = tuple(source for source in EVERYWHERE if source.is_package)
+CORE = tuple(source for source in EVERYWHERE if source.is_core)
+PACKAGES = frozenset(surface.public_surface(EVERYWHERE))
+
+
+def assert_nothing(findings: Iterable[Finding]) -> None:
+    shown = "\n".join(map(str, findings))
+    assert not shown, f"\n{shown}"
+
+
+def assert_holds(rule: Rule, sources: Iterable[Source]) -> None:
+    assert_nothing(finding for source in sources for finding in rule(source))
+
+
+def finds_foreign_modules(source: Source) -> Iterator[Finding]:
+    return surface.finds_foreign_modules(source, PACKAGES)
+
+
+# ---- the core ------------------------------------------------------------------------------
+
+
+def test_the_core_never_waits() -> None:
+    assert_holds(purity.finds_async_functions, CORE)
+
+
+def test_the_core_has_time_chance_and_io_handed_in() -> None:
+    assert_holds(purity.finds_forbidden_imports, CORE)
+
+
+def test_the_core_calls_no_builtin_that_does_io_or_differs_between_runs() -> None:
+    assert_holds(purity.finds_forbidden_calls, CORE)
+
+
+def test_the_core_never_walks_a_set() -> None:
+    assert_holds(sets.finds_walks_over_sets, CORE)
+
+
+def test_the_core_keeps_no_state_in_modules() -> None:
+    assert_holds(purity.finds_module_state, CORE)
+
+
+def test_the_core_counts_time_in_integers() -> None:
+    assert_holds(purity.finds_float_times, CORE)
+
+
+# ---- shape and names -----------------------------------------------------------------------
+
+
+def test_functions_have_at_most_sixty_lines() -> None:
+    assert_holds(shape.finds_long_functions, EVERYWHERE)
+
+
+def test_files_have_at_most_six_hundred_lines() -> None:
+    assert_holds(shape.finds_long_files, EVERYWHERE)
+
+
+def test_classes_are_named_for_what_they_are() -> None:
+    assert_holds(shape.finds_banned_class_names, EVERYWHERE)
+
+
+def test_files_are_named_for_what_they_hold() -> None:
+    assert_holds(shape.finds_banned_file_names, EVERYWHERE)
+
+
+def test_rooms_have_at_most_nine_modules() -> None:
+    assert_nothing(shape.finds_crowded_rooms(PACKAGE))
+
+
+# ---- the public surface --------------------------------------------------------------------
+
+
+def test_packages_say_what_they_offer() -> None:
+    assert_holds(surface.finds_missing_all, PACKAGE)
+
+
+def test_packages_hold_only_their_docstring_imports_and_all() -> None:
+    assert_holds(surface.finds_other_things_in_packages, PACKAGE)
+
+
+def test_what_a_module_offers_is_sorted() -> None:
+    assert_holds(surface.finds_unsorted_all, EVERYWHERE)
+
+
+def test_rooms_are_entered_through_their_packages() -> None:
+    assert_holds(finds_foreign_modules, EVERYWHERE)
+
+
+def test_gateways_and_clients_see_only_words_and_bytes() -> None:
+    assert_holds(surface.finds_overreaching_edges, PACKAGE)
+
+
+def test_the_public_surface_changes_only_on_purpose() -> None:
+    accepted = msgspec.json.decode(surface.GOLDEN.read_bytes(), type=dict[str, list[str]])
+    assert surface.public_surface(EVERYWHERE) == accepted, (
+        "a package offers other names than accepted: if that is meant, run `make surface` "
+        "and say in the commit why"
+    )
+
+
+# ---- hygiene -------------------------------------------------------------------------------
+
+
+def test_errors_are_never_swallowed() -> None:
+    assert_holds(hygiene.finds_swallowed_errors, EVERYWHERE)
+
+
+def test_only_storage_renames_files() -> None:
+    outside_tests = [source for source in EVERYWHERE if not source.path.startswith("tests/")]
+    assert_holds(hygiene.finds_renames, outside_tests)
+
+
+def test_every_suppression_carries_its_reason() -> None:
+    assert_holds(hygiene.finds_suppressions_without_reason, EVERYWHERE)
+
+
+def test_no_file_mentions_a_path_of_one_machine() -> None:
+    found = (
+        finding
+        for path, text in projects_texts()
+        for finding in hygiene.finds_machine_paths(path, text)
+    )
+    assert_nothing(found)
+
+
+def test_the_lock_files_hold_nothing_but_versions_and_hashes() -> None:
+    for path in ROOT.glob("requirements*.lock"):
+        for line in path.read_text().splitlines():
+            is_pin = "==" in line and line[0].isalnum()
+            assert is_pin or line.strip().startswith(("#", "--hash=sha256:")), (
+                f"{path.name}: {line}"
+            )
+
+
+def test_the_lock_file_names_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    locked = (ROOT / "requirements.lock").read_text()
+    missing = [name for name in wanted if f"\n{name.split('>')[0]}==" not in locked]
+    assert not missing, "run `make lock`"
+
+
+# ---- proof that every rule can fail --------------------------------------------------------
+
+IN_CORE = "src/goqueue/log/segments.py"
+IN_PACKAGE = "src/goqueue/log/__init__.py"
+IN_GATEWAY = "src/goqueue/gateways/pages.py"
+
+BROKEN: list[tuple[Rule, Source]] = [
+    (purity.finds_async_functions, Source(IN_CORE, "async def wait(): ...")),
+    (purity.finds_forbidden_imports, Source(IN_CORE, "import time")),
+    (purity.finds_forbidden_imports, Source(IN_CORE, "from os.path import join")),
+    (purity.finds_forbidden_imports, Source(IN_CORE, "def f():\n    import random")),
+    (purity.finds_forbidden_calls, Source(IN_CORE, "open('x')")),
+    (purity.finds_forbidden_calls, Source(IN_CORE, "lane = hash(key) % 8")),
+    (purity.finds_forbidden_calls, Source(IN_CORE, "class A:\n    def __del__(self): ...")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "for x in {1, 2}: ...")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "y = [x for x in set(z)]")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "def f(x: set[int]):\n    return list(x)")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "def f(a, b):\n    return tuple(a | {b})")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "def f(a, b):\n    c = {a}\n    return [*c]")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "for x in a.keys() - b.keys(): ...")),
+    (
+        sets.finds_walks_over_sets,
+        Source(
+            IN_CORE,
+            "class A:\n"
+            "    def __init__(self):\n        self._open: set[int] = set()\n"
+            "    def f(self):\n        return self._open.pop()",
+        ),
+    ),
+    (purity.finds_module_state, Source(IN_CORE, "_seen = {}")),
+    (purity.finds_module_state, Source(IN_CORE, "waiting: deque[int] = deque()")),
+    (purity.finds_module_state, Source(IN_CORE, "def f():\n    global count")),
+    (purity.finds_module_state, Source(IN_CORE, "@functools.lru_cache(8)\ndef f(): ...")),
+    (purity.finds_float_times, Source(IN_CORE, "half = interval_ns / 2")),
+    (purity.finds_float_times, Source(IN_CORE, "if self.deadline > 1.5: ...")),
+    (purity.finds_float_times, Source(IN_CORE, "def f(now: float | None): ...")),
+    (purity.finds_float_times, Source(IN_CORE, "x = Instant(0.5)")),
+    (shape.finds_long_functions, Source(IN_CORE, "def f():\n" + "    x = 1\n" * 60)),
+    (shape.finds_long_files, Source(IN_CORE, "x = 1\n" * 601)),
+    (shape.finds_banned_class_names, Source(IN_CORE, "class SegmentManager: ...")),
+    (shape.finds_banned_class_names, Source(IN_CORE, "class BrokerUtils: ...")),
+    (shape.finds_banned_file_names, Source("bench/log/utils.py", "")),
+    (shape.finds_banned_file_names, Source("src/goqueue/log/ack_utils.py", "")),
+    (surface.finds_missing_all, Source(IN_PACKAGE, '"""Logs."""')),
+    (surface.finds_unsorted_all, Source(IN_CORE, '__all__ = ["b", "a"]')),
+    (surface.finds_unsorted_all, Source(IN_CORE, '__all__ = ["Log", "LOG_MAX"]')),
+    (surface.finds_other_things_in_packages, Source(IN_PACKAGE, '"""Logs."""\nx = 1')),
+    (surface.finds_other_things_in_packages, Source(IN_PACKAGE, "__all__ = []")),
+    (finds_foreign_modules, Source("src/goqueue/cli/a.py", "from goqueue.model.ids import Offset")),
+    (finds_foreign_modules, Source("src/goqueue/cli/a.py", "from goqueue.model import ids")),
+    (finds_foreign_modules, Source("tests/simulation/a.py", "import goqueue.model.ids")),
+    (finds_foreign_modules, Source("bench/log/a.py", "from goqueue.model import _Hidden")),
+    (surface.finds_overreaching_edges, Source(IN_GATEWAY, "from goqueue.log import Log")),
+    (hygiene.finds_swallowed_errors, Source(IN_CORE, "try: f()\nexcept Exception: pass")),
+    (hygiene.finds_swallowed_errors, Source(IN_CORE, "try: f()\nexcept: raise")),
+    (hygiene.finds_swallowed_errors, Source(IN_CORE, "with suppress(Exception): f()")),
+    (hygiene.finds_renames, Source(IN_CORE, "os.replace(a, b)")),
+    (hygiene.finds_renames, Source(IN_CORE, "from os import rename")),
+    (hygiene.finds_renames, Source(IN_CORE, "path.rename(b)")),
+    (hygiene.finds_renames, Source("src/goqueue/storage/a.py", "os.rename(a, b)")),
+    (hygiene.finds_suppressions_without_reason, Source(IN_CORE, "x = 1  # noqa: E501")),
+    (hygiene.finds_suppressions_without_reason, Source(IN_CORE, "x = 1  # type: ignore[misc]")),
+    (hygiene.finds_suppressions_without_reason, Source(IN_CORE, "x  # noqa: E501, S101 # why")),
+]
+
+SOUND: list[tuple[Rule, Source]] = [
+    (purity.finds_forbidden_imports, Source(IN_CORE, "import heapq\nfrom goqueue.model import X")),
+    (purity.finds_forbidden_calls, Source(IN_CORE, "shell.open(log)")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "for x in sorted({1, 2}): ...")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "def f(x: set[int]):\n    return 3 in x, len(x)")),
+    (sets.finds_walks_over_sets, Source(IN_CORE, "x = set()\ndef f(x: list[int]): return [*x]")),
+    (purity.finds_module_state, Source(IN_CORE, "LIMITS = {}\n_TABLE = []\n__all__ = []")),
+    (purity.finds_module_state, Source(IN_CORE, "class A:\n    def f(self):\n        x = []")),
+    (purity.finds_float_times, Source(IN_CORE, "half = interval_ns // 2\nshare = a / b")),
+    (shape.finds_long_functions, Source(IN_CORE, "def f():\n" + "    x = 1\n" * 59)),
+    (shape.finds_banned_class_names, Source(IN_CORE, "class DataLog: ...")),
+    (surface.finds_unsorted_all, Source(IN_CORE, '__all__ = ["A_MAX", "Log", "read"]')),
+    (finds_foreign_modules, Source("src/goqueue/cli/a.py", "from goqueue.model import Offset")),
+    (finds_foreign_modules, Source("src/goqueue/model/a.py", "from goqueue.model.ids import X")),
+    (finds_foreign_modules, Source("tests/unit/model/a.py", "from goqueue.model.ids import X")),
+    (hygiene.finds_swallowed_errors, Source(IN_CORE, "try: f()\nexcept KeyError: pass")),
+    (hygiene.finds_renames, Source(hygiene.RENAMING_FILE, "os.replace(a, b)")),
+    (hygiene.finds_renames, Source(IN_CORE, "name.replace('a', 'b')")),
+    (hygiene.finds_renames, Source("src/goqueue/storage/a.py", "files.rename(a, b)")),
+    (
+        hygiene.finds_suppressions_without_reason,
+        Source(IN_CORE, "x = 1  # noqa: S311 - not for secrets"),
+    ),
+    (
+        hygiene.finds_suppressions_without_reason,
+        Source(IN_CORE, "x = 1  # type: ignore[misc]  # the stub is wrong"),
+    ),
+]
+
+
+def named(case: tuple[Rule, Source]) -> str:
+    return case[0].__name__
+
+
+@pytest.mark.parametrize("case", BROKEN, ids=named)
+def test_each_rule_finds_what_it_forbids(case: tuple[Rule, Source]) -> None:
+    rule, source = case
+    assert list(rule(source)), source.text
+
+
+@pytest.mark.parametrize("case", SOUND, ids=named)
+def test_each_rule_lets_sound_code_pass(case: tuple[Rule, Source]) -> None:
+    rule, source = case
+    assert_holds(rule, [source])
+
+
+def test_a_room_with_ten_modules_is_crowded() -> None:
+    ten = [Source(f"src/goqueue/log/noun{number}.py", "") for number in range(10)]
+    assert list(shape.finds_crowded_rooms(ten))
+    assert not list(shape.finds_crowded_rooms([*ten[1:], Source(IN_PACKAGE, "")]))
+
+
+@pytest.mark.parametrize("folder", ["home/ada", "root", "Users/ada", "workspace/ada"])
+def test_a_path_of_one_machine_is_found(folder: str) -> None:
+    assert list(hygiene.finds_machine_paths("README.md", f"see /{folder}/notes"))
+    assert not list(hygiene.finds_machine_paths("README.md", f"see docs/{folder}/notes"))
+
+
+def test_every_rule_is_shown_to_fail() -> None:
+    modules = (purity, sets, shape, surface, hygiene)
+    rules = [name for module in modules for name in module.__all__ if name.startswith("finds_")]
+    shown = [named(case) for case in BROKEN]
+    shown += ["finds_crowded_rooms", "finds_machine_paths"]
+    assert sorted(rules) == sorted(dict.fromkeys(shown))

@@ -1,0 +1,67 @@
+"""Rules of size and naming: a listing of the tree should read as the glossary."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tests.tidy.sources import Finding, Source
+
+__all__ = [
+    "finds_banned_class_names",
+    "finds_banned_file_names",
+    "finds_crowded_rooms",
+    "finds_long_files",
+    "finds_long_functions",
+]
+
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 600
+ROOM_MODULES_MAX = 9
+
+_BANNED_CLASS = re.compile(
+    r"(Manager|Helper|Helpers|Util|Utils|Service|Impl|Handler|Processor|Base|Info|Data)$"
+)
+_BANNED_FILE = re.compile(
+    r"(^|_)(utils?|common|misc|helpers?|manager|handler|processor|impl|part\d+|types|base)\.py$"
+)
+
+
+def finds_long_functions(source: Source) -> Iterator[Finding]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                words = f"{node.name} has {lines} lines, the limit is {FUNCTION_LINES_MAX}"
+                yield source.finding(node, f"{words}: move straight-line work out")
+
+
+def finds_long_files(source: Source) -> Iterator[Finding]:
+    lines = len(source.text.splitlines())
+    if lines > FILE_LINES_MAX:
+        words = f"{lines} lines, the limit is {FILE_LINES_MAX}: which second noun is in here?"
+        yield Finding(source.path, lines, words)
+
+
+def finds_banned_class_names(source: Source) -> Iterator[Finding]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef):
+            suffix = _BANNED_CLASS.search(node.name)
+            if suffix is not None:
+                yield source.finding(node, f"{node.name}: what is it, other than a {suffix[0]}?")
+
+
+def finds_banned_file_names(source: Source) -> Iterator[Finding]:
+    name = source.path.rsplit("/", 1)[-1]
+    if _BANNED_FILE.search(name):
+        yield Finding(source.path, 1, f"{name} is not a noun of the glossary")
+
+
+def finds_crowded_rooms(sources: Iterable[Source]) -> Iterator[Finding]:
+    """Counts modules by folder, so that each gateway is a room of its own."""
+    folders = (source.path.rsplit("/", 1) for source in sources if source.is_package)
+    counts = Counter(folder for folder, name in folders if not name.startswith("__"))
+    for folder, count in sorted(counts.items()):
+        if count > ROOM_MODULES_MAX:
+            words = f"{count} modules, the limit is {ROOM_MODULES_MAX}: split the room by an ADR"
+            yield Finding(folder, 1, words)

@@ -1,0 +1,152 @@
+"""Rules of the public surface: a package says what it offers, and others use only that.
+
+Run as a module, it accepts the present surface into tests/public_surface.json.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from tests.tidy.sources import ROOT, Finding, Source, projects_sources
+
+__all__ = [
+    "GOLDEN",
+    "finds_foreign_modules",
+    "finds_missing_all",
+    "finds_other_things_in_packages",
+    "finds_overreaching_edges",
+    "finds_unsorted_all",
+    "public_surface",
+]
+
+GOLDEN = ROOT / "tests" / "public_surface.json"
+
+# Gateways and clients see the words and the bytes of a message, never the machines.
+_EDGE_ROOMS = ("gateways", "client")
+_EDGE_MAY_IMPORT = ("model", "records")
+
+
+class _RoomImport(msgspec.Struct, frozen=True):
+    """One name taken from a room; `import goqueue.log.index` takes none."""
+
+    node: ast.stmt
+    module: str
+    name: str
+
+    @property
+    def room(self) -> str:
+        return self.module.split(".")[1]
+
+
+def public_surface(sources: Iterable[Source]) -> dict[str, list[str]]:
+    """What every package offers, by its dotted name."""
+    surface: dict[str, list[str]] = {}
+    for source in sources:
+        if _is_init(source):
+            name = source.path.removeprefix("src/").removesuffix("/__init__.py").replace("/", ".")
+            surface[name] = _exported(source) or []
+    return surface
+
+
+def finds_missing_all(source: Source) -> Iterator[Finding]:
+    if _is_init(source) and _exported(source) is None:
+        yield Finding(source.path, 1, "a package says what it offers: add a literal __all__")
+
+
+def finds_unsorted_all(source: Source) -> Iterator[Finding]:
+    exported = _exported(source)
+    if exported is not None and exported != sorted(exported, key=_sorting_key):
+        yield Finding(source.path, 1, "__all__ is sorted: CONSTANTS, Classes, functions")
+
+
+def finds_other_things_in_packages(source: Source) -> Iterator[Finding]:
+    if not _is_init(source):
+        return
+    for position, statement in enumerate(source.tree.body):
+        is_docstring = position == 0 and isinstance(statement, ast.Expr)
+        is_import = isinstance(statement, ast.Import | ast.ImportFrom)
+        is_name = isinstance(statement, ast.Assign) and all(
+            isinstance(target, ast.Name) and target.id in ("__all__", "__version__")
+            for target in statement.targets
+        )
+        # The choice between compiled and interpreted must be made before any room is imported.
+        is_choice = source.path == "src/goqueue/__init__.py" and _is_call(statement)
+        if not (is_docstring or is_import or is_name or is_choice):
+            words = "an __init__.py holds its docstring, imports and __all__; nothing else"
+            yield source.finding(statement, words)
+    if ast.get_docstring(source.tree) is None:
+        yield Finding(source.path, 1, "a package says in a docstring what it owns")
+
+
+def finds_foreign_modules(source: Source, packages: frozenset[str]) -> Iterator[Finding]:
+    """Imports of another room's modules or underscored names; its packages are the way in."""
+    for taken in _room_imports(source):
+        if taken.room == source.room:
+            continue
+        if taken.module not in packages:
+            words = f"import from the package, not from its module {taken.module}"
+            yield source.finding(taken.node, words)
+        elif taken.name.startswith("_"):
+            yield source.finding(taken.node, f"{taken.name} is private to {taken.module}")
+        elif _is_module(f"{taken.module}.{taken.name}"):
+            words = f"import what you need from {taken.module}, not its module {taken.name}"
+            yield source.finding(taken.node, words)
+
+
+def finds_overreaching_edges(source: Source) -> Iterator[Finding]:
+    if not source.is_package or source.room not in _EDGE_ROOMS:
+        return
+    for taken in _room_imports(source):
+        if taken.room not in (*_EDGE_MAY_IMPORT, source.room):
+            yield source.finding(taken.node, f"{source.room} may import model and records only")
+
+
+def _room_imports(source: Source) -> Iterator[_RoomImport]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            taken = [_RoomImport(node, alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            taken = [_RoomImport(node, node.module or "", alias.name) for alias in node.names]
+        else:
+            continue
+        # The top-level package is nobody's room, and `_twin` stands outside the rooms.
+        for each in taken:
+            if each.module.startswith("goqueue.") and not each.module.startswith("goqueue._"):
+                yield each
+
+
+def _is_module(dotted: str) -> bool:
+    return (ROOT / "src" / (dotted.replace(".", "/") + ".py")).exists()
+
+
+def _is_init(source: Source) -> bool:
+    return source.is_package and source.path.endswith("/__init__.py")
+
+
+def _is_call(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    called = statement.value.func
+    return isinstance(called, ast.Name) and called.id == "prefer_sources"
+
+
+def _exported(source: Source) -> list[str] | None:
+    for statement in source.tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            is_all = statement.targets[0].id == "__all__"
+            if is_all and isinstance(statement.value, ast.List | ast.Tuple):
+                return [ast.literal_eval(element) for element in statement.value.elts]
+    return None
+
+
+def _sorting_key(name: str) -> tuple[int, list[str]]:
+    """The order that ruff's formatter of __all__ keeps: by kind, then numbers as numbers."""
+    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
+    return kind, [part.zfill(9) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+if __name__ == "__main__":
+    present = msgspec.json.encode(public_surface(projects_sources()), order="sorted")
+    GOLDEN.write_bytes(msgspec.json.format(present, indent=2) + b"\n")

@@ -1,0 +1,476 @@
+"""`goqueue log verify`: what is a problem, what is torn, and what is only odd."""
+
+import errno
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from goqueue.cli.log.places import look_at
+from goqueue.cli.log.verification import Kind, verify
+from goqueue.model import Message, Record
+from goqueue.records import encode
+from goqueue.runtime import OsFile, OsFileSystem
+from goqueue.storage import EPOCHS_FILE, POINT_FILE, NameKind
+from tests.unit.cli.data_directories import (
+    PER_SEGMENT,
+    RECORD_SIZE,
+    VALUE,
+    Terminal,
+    append,
+    check,
+    contents,
+    cut,
+    kinds,
+    problems,
+    segment,
+    spoil,
+    write_log,
+)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A partition of three segments, 0, 10 and 20, with 25 records in all."""
+    return write_log(tmp_path)
+
+
+def test_a_sound_log_has_no_problem_and_is_counted_exactly(tmp_path: Path) -> None:
+    write_log(tmp_path)
+    verification = check(tmp_path)
+    assert verification.verdict.records == 25
+    assert verification.verdict.segments == 3
+    assert verification.verdict.bytes == 25 * RECORD_SIZE
+    assert not verification.verdict.problems
+    assert not verification.verdict.torn
+    assert not verification.notes
+
+
+def test_verifying_writes_nothing(tmp_path: Path) -> None:
+    directory = write_log(tmp_path)
+    spoil(segment(directory, 0), 250)
+    append(segment(directory, 20), b"GQ\x01torn")
+    (directory / "foreign").write_text("x")
+    before = contents(tmp_path)
+    check(tmp_path)
+    assert contents(tmp_path) == before
+
+
+# Damage
+
+
+def test_a_bad_record_in_a_sealed_segment_is_damage_and_the_others_are_counted(
+    directory: Path,
+) -> None:
+    spoil(segment(directory, 10), 3 * RECORD_SIZE + 50)
+    verdict = check(directory).verdict
+    [problem] = verdict.problems
+    assert (problem.kind, problem.segment) == (Kind.DAMAGE, 10)
+    assert (problem.position, problem.offset) == (3 * RECORD_SIZE, 13)
+    assert problem.reason.startswith("crc: ")
+    assert verdict.records == 24
+
+
+@pytest.mark.parametrize("position", range(RECORD_SIZE, 2 * RECORD_SIZE))
+def test_every_byte_of_a_sealed_record_matters_and_costs_that_record_alone(
+    tmp_path: Path, position: int
+) -> None:
+    directory = write_log(tmp_path, 11)
+    spoil(segment(directory, 0), position)
+    verdict = check(directory).verdict
+    assert [problem.position for problem in verdict.problems] == [RECORD_SIZE]
+    assert verdict.records == 10
+
+
+def test_a_bad_record_below_the_recovery_point_is_damage_in_the_last_segment_too(
+    directory: Path,
+) -> None:
+    spoil(segment(directory, 20), RECORD_SIZE + 50)
+    verdict = check(directory).verdict
+    assert [problem.kind for problem in verdict.problems] == [Kind.DAMAGE]
+    assert not verdict.torn
+
+
+def test_durable_bytes_that_are_gone_are_damage(directory: Path) -> None:
+    cut(segment(directory, 20), 2 * RECORD_SIZE)
+    [problem] = problems(directory)
+    assert (problem.kind, problem.position, problem.offset) == (Kind.DAMAGE, 200, 22)
+    assert "300 bytes that were durable are gone" in problem.reason
+
+
+def test_a_durable_record_cut_in_half_is_told_once(directory: Path) -> None:
+    cut(segment(directory, 20), 2 * RECORD_SIZE + 7)
+    [problem] = problems(directory)
+    assert (problem.kind, problem.position) == (Kind.DAMAGE, 200)
+
+
+def test_a_sealed_segment_without_a_byte_is_damage(directory: Path) -> None:
+    cut(segment(directory, 10), 0)
+    assert Kind.DAMAGE in kinds(directory)
+
+
+def test_a_segment_under_a_name_that_is_too_high_is_damage(directory: Path) -> None:
+    segment(directory, 10).replace(segment(directory, 15))
+    [gap, damage] = problems(directory)
+    assert (gap.kind, gap.segment) == (Kind.GAP, 10)
+    assert (damage.kind, damage.segment) == (Kind.DAMAGE, 15)
+    assert damage.reason.startswith("offset: ")
+
+
+def test_a_record_inside_a_damaged_value_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
+    inner = encode(
+        Record(offset=5, timestamp=1, priority=2, flags=0, key=b"", value=b"x", headers=())
+    )
+    messages = [Message(value=b"first"), Message(value=b"pad" + inner), Message(value=b"last")]
+    directory = write_log(tmp_path, messages=messages * 5)
+    spoil(segment(directory, 0), 39 + 34)
+    verdict = check(directory).verdict
+    assert len(verdict.problems) == 1
+    assert verdict.records == 14
+
+
+def test_a_segment_full_of_starts_that_are_none_is_given_up_in_good_time(tmp_path: Path) -> None:
+    directory = write_log(tmp_path)
+    header = segment(directory, 0).read_bytes()[:28] + (1 << 20).to_bytes(4, "big") + b"\0\0"
+    segment(directory, 0).write_bytes(header * 60_000)
+    began = time.monotonic()
+    assert Kind.DAMAGE in kinds(directory)
+    assert time.monotonic() - began < 20
+
+
+def test_a_segment_of_nothing_but_flaws_is_not_reported_without_end(tmp_path: Path) -> None:
+    directory = write_log(tmp_path)
+    good = segment(directory, 0).read_bytes()[:RECORD_SIZE]
+    bad = good[:-1] + b"x"
+    whole = b"".join(bad + encode_at(offset) for offset in range(1000))
+    segment(directory, 0).write_bytes(whole)
+    found = [p for p in problems(directory) if p.kind is Kind.DAMAGE and p.segment == 0]
+    assert len(found) == 100
+    assert "the rest of the segment was not read" in found[-1].reason
+
+
+def encode_at(offset: int) -> bytes:
+    return encode(
+        Record(offset=offset, timestamp=1, priority=2, flags=0, key=b"", value=VALUE, headers=())
+    )
+
+
+class Unreadable(OsFile):
+    """A file on a disk with a bad sector."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+class Failing(OsFileSystem):
+    """A file system in which one segment cannot be read."""
+
+    def open(self, path: str) -> OsFile:
+        if path.endswith("00010.log"):
+            return Unreadable(os.open("/dev/null", os.O_RDONLY))
+        return super().open(path)
+
+
+def test_a_segment_that_the_disk_cannot_read_is_damage_and_the_others_are_checked(
+    directory: Path,
+) -> None:
+    tree = look_at(str(directory))
+    verdict = verify(Failing(tree.root, is_read_only=True), tree.places, lambda _: None).verdict
+    [problem] = verdict.problems
+    assert (problem.kind, problem.segment) == (Kind.DAMAGE, 10)
+    assert problem.reason == "unreadable: Input/output error"
+    assert verdict.records == 15
+
+
+# Torn tails
+
+
+def test_half_a_record_above_the_recovery_point_is_torn_and_no_problem(directory: Path) -> None:
+    append(segment(directory, 20), encode_at(25)[:50])
+    verdict = check(directory).verdict
+    assert not verdict.problems
+    [torn] = verdict.torn
+    assert (torn.kind, torn.segment, torn.position, torn.offset) == (Kind.TORN, 20, 500, 25)
+    assert "the last 50 bytes are cut at the next start" in torn.reason
+
+
+def test_whole_records_above_the_recovery_point_are_counted(directory: Path) -> None:
+    append(segment(directory, 20), encode_at(25))
+    verdict = check(directory).verdict
+    assert verdict.records == 26
+    assert not verdict.torn
+
+
+def test_a_record_that_does_not_follow_the_recovery_point_is_torn(directory: Path) -> None:
+    append(segment(directory, 20), encode_at(27))
+    [torn] = check(directory).verdict.torn
+    assert torn.reason.startswith("offset: ")
+
+
+@pytest.mark.parametrize("spoiled", ["missing", "empty", "garbage"])
+def test_without_a_readable_recovery_point_all_of_the_last_segment_may_be_torn(
+    directory: Path, spoiled: str
+) -> None:
+    point = directory / POINT_FILE
+    point.unlink()
+    if spoiled != "missing":
+        point.write_bytes(b"" if spoiled == "empty" else b"\xff" * 1024)
+    spoil(segment(directory, 20), RECORD_SIZE + 50)
+    verification = check(directory)
+    assert not verification.verdict.problems
+    assert [torn.position for torn in verification.verdict.torn] == [RECORD_SIZE]
+    assert any("recovery-point" in note for note in verification.notes)
+
+
+def test_a_sealed_segment_that_lost_its_successor_is_damaged_not_torn(directory: Path) -> None:
+    segment(directory, 20).unlink()
+    spoil(segment(directory, 10), RECORD_SIZE + 50)
+    verdict = check(directory).verdict
+    assert not verdict.torn
+    assert [problem.kind for problem in verdict.problems] == [Kind.DAMAGE, Kind.GAP]
+
+
+# The chain
+
+
+@pytest.mark.parametrize("base", [0, 10, 20])
+def test_a_segment_that_is_missing_is_a_gap(directory: Path, base: int) -> None:
+    segment(directory, base).unlink()
+    [problem] = problems(directory)
+    assert (problem.kind, problem.segment, problem.offset) == (Kind.GAP, base, base)
+    below = min(base + PER_SEGMENT, 25)
+    assert f"offsets {base} to {below - 1} are in no segment" in problem.reason
+
+
+def test_a_quarantined_segment_is_a_problem_and_no_gap(directory: Path) -> None:
+    segment(directory, 10).replace(segment(directory, 10, NameKind.QUARANTINED))
+    [problem] = problems(directory)
+    assert (problem.kind, problem.segment, problem.offset) == (Kind.QUARANTINED, 10, 10)
+
+
+def test_a_segment_that_begins_before_the_one_in_front_ends_is_an_overlap(directory: Path) -> None:
+    shutil.copy(segment(directory, 20), segment(directory, 15))
+    assert Kind.OVERLAP in kinds(directory)
+
+
+def test_what_an_interrupted_merge_left_over_is_only_noted(directory: Path) -> None:
+    append(segment(directory, 0), segment(directory, 10).read_bytes())
+    for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
+        segment(directory, 0, kind).unlink()
+    verification = check(directory)
+    assert not verification.verdict.problems
+    assert any("a leftover" in note for note in verification.notes)
+
+
+# Indexes
+
+
+@pytest.mark.parametrize("kind", [NameKind.INDEX, NameKind.TIMEINDEX])
+@pytest.mark.parametrize("base", [0, 20])
+def test_a_missing_index_is_fine(directory: Path, base: int, kind: NameKind) -> None:
+    segment(directory, base, kind).unlink()
+    assert not problems(directory)
+
+
+@pytest.mark.parametrize("position", range(64))
+def test_every_byte_of_an_index_matters(directory: Path, position: int) -> None:
+    path = segment(directory, 10, NameKind.INDEX)
+    assert path.stat().st_size >= 64
+    spoil(path, position)
+    [problem] = problems(directory)
+    assert (problem.kind, problem.segment) == (Kind.INDEX, 10)
+    assert problem.reason.startswith(".index: ")
+
+
+@pytest.mark.parametrize("position", range(32))
+def test_every_byte_of_a_time_index_matters(directory: Path, position: int) -> None:
+    spoil(segment(directory, 10, NameKind.TIMEINDEX), position)
+    [problem] = problems(directory)
+    assert (problem.kind, problem.segment) == (Kind.INDEX, 10)
+
+
+def test_an_index_of_half_an_entry_is_malformed(directory: Path) -> None:
+    append(segment(directory, 0, NameKind.INDEX), b"1234567")
+    [problem] = problems(directory)
+    assert "malformed" in problem.reason
+
+
+def test_an_index_that_ends_long_before_its_segment_is_short(tmp_path: Path) -> None:
+    directory = write_log(tmp_path, messages=[Message(value=b"x" * 900)] * 12)
+    for base in (0, 1):
+        path = segment(directory, base)
+        assert path.exists()
+    whole = b"".join(encode_at(offset) for offset in range(100))
+    for path in directory.glob("*.*"):
+        path.unlink()
+    (directory / POINT_FILE).unlink()
+    segment(directory, 0).write_bytes(whole)
+    segment(directory, 0, NameKind.INDEX).write_bytes(bytes(16))
+    segment(directory, 100).write_bytes(b"")
+    [problem] = problems(directory)
+    assert problem.reason == ".index: short, it ends before the segment does"
+
+
+def test_an_index_larger_than_its_segment_could_need_is_not_read(directory: Path) -> None:
+    cut(segment(directory, 0, NameKind.INDEX), 1 << 40)
+    [problem] = problems(directory)
+    assert "more entries than the segment has room for" in problem.reason
+
+
+def test_an_index_that_is_a_directory_is_an_index_problem(directory: Path) -> None:
+    segment(directory, 0, NameKind.INDEX).unlink()
+    segment(directory, 0, NameKind.INDEX).mkdir()
+    assert kinds(directory) == [Kind.INDEX]
+
+
+def test_an_index_of_a_damaged_segment_is_not_blamed(directory: Path) -> None:
+    spoil(segment(directory, 0), 50)
+    assert kinds(directory) == [Kind.DAMAGE]
+
+
+# Names
+
+
+@pytest.mark.parametrize("thing", ["directory", "link", "fifo"])
+def test_a_thing_that_is_no_file_where_a_segment_should_be_is_a_problem(
+    directory: Path, tmp_path: Path, thing: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    segment(directory, 10).replace(elsewhere)
+    match thing:
+        case "directory":
+            segment(directory, 10).mkdir()
+        case "link":
+            segment(directory, 10).symlink_to(elsewhere)
+        case _:
+            os.mkfifo(segment(directory, 10))
+    [problem] = problems(directory)
+    assert (problem.kind, problem.segment) == (Kind.NOT_A_FILE, 10)
+
+
+@pytest.mark.parametrize("name", [POINT_FILE, EPOCHS_FILE])
+def test_a_directory_in_place_of_the_logs_own_files_is_a_problem(
+    directory: Path, name: str
+) -> None:
+    (directory / name).unlink(missing_ok=True)
+    (directory / name).mkdir()
+    assert kinds(directory) == [Kind.NOT_A_FILE]
+
+
+def test_foreign_files_are_noted_with_harmless_names(directory: Path) -> None:
+    (directory / "core\x1b[2J").write_text("x")
+    os.symlink("/", directory / "link")
+    segment(directory, 0, NameKind.CLEANED).write_text("half")
+    segment(directory, 7, NameKind.INDEX).write_text("orphan")
+    verification = check(directory)
+    assert not verification.verdict.problems
+    assert len(verification.notes) == 4
+    assert all(note.isprintable() for note in verification.notes)
+
+
+# Beside a broker
+
+
+class Racing(OsFileSystem):
+    """A file system in which something happens to a segment while it is checked."""
+
+    def __init__(self, root: str, name: str, is_removed: bool) -> None:
+        super().__init__(root, is_read_only=True)
+        self._name = name
+        self._is_removed = is_removed
+        self._disk = Path(root)
+
+    def open(self, path: str) -> OsFile:
+        if path.endswith(self._name):
+            if self._is_removed:
+                (self._disk / path).unlink()
+            else:
+                cut(self._disk / path, 50)
+        return super().open(path)
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_segment_that_a_broker_changes_meanwhile_is_noted_not_blamed(
+    directory: Path, is_removed: bool
+) -> None:
+    tree = look_at(str(directory))
+    files = Racing(tree.root, "00010.log", is_removed)
+    verification = verify(files, tree.places, lambda _: None)
+    assert not verification.verdict.problems
+    assert len(verification.notes) == 1
+
+
+# The command
+
+
+def test_the_json_has_exactly_the_fields_of_the_contract(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = write_log(tmp_path)
+    segment(directory, 10).unlink()
+    segment(directory, 10).mkdir()
+    spoil(segment(directory, 0), 50)
+    append(segment(directory, 20), b"GQ")
+    answer = Terminal(capsys).run("log", "verify", tmp_path, "-o", "json")
+    assert answer.code == 1
+    document = answer.json()
+    assert document == {
+        "records": 14,
+        "segments": 2,
+        "bytes": 1502,
+        "problems": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "segment": 0,
+                "position": 0,
+                "offset": 0,
+                "kind": "damage",
+                "reason": "crc: the bytes do not match their checksum",
+            },
+            {
+                "topic": "orders",
+                "partition": 0,
+                "segment": 10,
+                "position": 0,
+                "kind": "not_a_file",
+                "reason": "00000000000000000010.log is a directory, not a file",
+            },
+        ],
+        "torn": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "segment": 20,
+                "position": 500,
+                "offset": 25,
+                "kind": "torn",
+                "reason": "truncated: the record is cut off; "
+                "the last 2 bytes are cut at the next start",
+            }
+        ],
+    }
+
+
+def test_a_torn_tail_alone_exits_with_0(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append(segment(directory, 20), b"GQ")
+    answer = Terminal(capsys).run("log", "verify", directory)
+    assert answer.code == 0
+    assert "1 torn tail" in answer.out
+
+
+def test_the_table_shows_problems_and_notes(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(segment(directory, 0), 50)
+    (directory / "evil\x1b[31m[red]").write_text("")
+    answer = Terminal(capsys).run("log", "verify", directory)
+    assert answer.code == 1
+    assert "damage" in answer.out
+    assert "evil\\x1b[31m[red]: a file that is not ours" in answer.out
+    assert "\x1b" not in answer.out
+    assert answer.out.endswith("24 records in 3 segments (2.4 KiB): 1 problem\n")

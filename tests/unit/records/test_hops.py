@@ -1,0 +1,126 @@
+"""Slices by offset and sparse index entries, by hopping over headers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.model import Message
+from goqueue.records import Corrupt, Span, build, mark, span, stamp, walk
+from tests.unit.records.examples import FIRST_VECTOR, Forged, batches
+
+FAR = 1 << 62
+SIZE = 44
+
+# Three records of 44 bytes with a gap, as compaction leaves them: offsets 5, 6 and 9.
+GAPPED = b"".join(Forged(offset=offset, body=bytes(10)).encode() for offset in (5, 6, 9))
+
+
+@pytest.mark.parametrize(
+    ("from_offset", "below_offset", "max_bytes", "expected"),
+    [
+        (0, FAR, FAR, Span(0, 3 * SIZE, 10, False)),
+        (6, FAR, FAR, Span(SIZE, 3 * SIZE, 10, False)),
+        (7, FAR, FAR, Span(2 * SIZE, 3 * SIZE, 10, False)),
+        (10, FAR, FAR, Span(3 * SIZE, 3 * SIZE, 10, False)),
+        (5, 9, FAR, Span(0, 2 * SIZE, 7, True)),
+        (5, 5, FAR, Span(0, 0, 5, True)),
+        (7, 9, FAR, Span(2 * SIZE, 2 * SIZE, 7, True)),
+        (5, FAR, 2 * SIZE, Span(0, 2 * SIZE, 7, True)),
+        (5, FAR, 2 * SIZE - 1, Span(0, SIZE, 6, True)),
+        (5, FAR, 3 * SIZE, Span(0, 3 * SIZE, 10, False)),
+        (6, FAR, 0, Span(SIZE, 2 * SIZE, 7, True)),
+        (9, FAR, 0, Span(2 * SIZE, 3 * SIZE, 10, False)),
+    ],
+)
+def test_a_span_ends_at_its_first_bound(
+    from_offset: int, below_offset: int, max_bytes: int, expected: Span
+) -> None:
+    assert span(GAPPED, from_offset, below_offset, max_bytes) == expected
+
+
+def test_a_record_that_is_not_whole_is_left_out_of_a_span() -> None:
+    assert span(GAPPED[:-1], 5, FAR, FAR) == Span(0, 2 * SIZE, 7, False)
+    assert span(GAPPED[: SIZE - 1], 5, FAR, FAR) == Span(0, 0, 5, False)
+    assert span(b"", 5, FAR, FAR) == Span(0, 0, 5, False)
+
+
+@given(batches, st.integers(0, 6), st.integers(0, 6), st.integers(0, 400))
+def test_a_span_is_the_records_that_the_columns_name(
+    batch: list[Message], from_offset: int, below_offset: int, max_bytes: int
+) -> None:
+    data = build(batch)
+    stamp(data, 0, FAR)
+    ends = [*walk(data).positions[1:], len(data)] if batch else []
+    wanted = range(min(from_offset, len(batch)), min(below_offset, len(batch)))
+
+    found = span(data, from_offset, below_offset, max_bytes)
+
+    start = walk(data).positions[wanted[0]] if wanted else found.start
+    fitting = [index for index in wanted if ends[index] - start <= max_bytes] or wanted[:1]
+    assert found.start == start
+    assert found.end == (ends[fitting[-1]] if fitting else found.start)
+    assert found.next_offset == (fitting[-1] + 1 if fitting else from_offset)
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [
+        (b"XX", "magic"),
+        (Forged(offset=9).encode(), "offset"),
+        (Forged(offset=10, value_length=(16 << 20) + 1).encode(), "length"),
+    ],
+)
+def test_hops_stop_at_what_is_no_record(tail: bytes, reason: str) -> None:
+    for hop in (lambda data: span(data, 0, FAR, FAR), lambda data: mark(data, 0, -1, 1)):
+        with pytest.raises(Corrupt) as corrupt:
+            hop(GAPPED + tail)
+        assert (corrupt.value.position, corrupt.value.reason) == (3 * SIZE, reason)
+
+
+def test_a_span_does_not_look_past_its_bound() -> None:
+    assert span(GAPPED + b"XX", 5, 9, FAR) == Span(0, 2 * SIZE, 7, True)
+
+
+def test_the_first_record_of_a_segment_is_always_marked() -> None:
+    marks = mark(GAPPED, 0, -1, 4096)
+
+    assert (list(marks.offsets), list(marks.positions)) == ([5], [0])
+    assert (marks.last, marks.count, marks.next_offset) == (0, 3, 10)
+
+
+def test_a_record_is_marked_when_the_interval_has_passed() -> None:
+    marks = mark(GAPPED, 1_000, 1_000 - SIZE, 2 * SIZE)
+
+    assert (list(marks.offsets), list(marks.positions)) == ([6], [1_000 + SIZE])
+    assert marks.last == 1_000 + SIZE
+
+
+def test_marks_carry_the_highest_timestamp_so_far() -> None:
+    stamps = (50, 20, 70, 60)
+    data = b"".join(
+        Forged(offset=offset, timestamp=stamped).encode() for offset, stamped in enumerate(stamps)
+    )
+
+    marks = mark(data, 0, -1, 1)
+
+    assert list(marks.timestamps) == [50, 50, 70, 70]
+    assert marks.max_timestamp == 70
+
+
+def test_records_of_one_write_are_marked_alike_however_they_are_divided() -> None:
+    whole = mark(GAPPED, 0, -1, SIZE + 1)
+
+    first = mark(GAPPED[:SIZE], 0, -1, SIZE + 1)
+    second = mark(GAPPED[SIZE:], SIZE, first.last, SIZE + 1)
+
+    assert first.positions + second.positions == whole.positions
+    assert first.offsets + second.offsets == whole.offsets
+    assert second.last == whole.last
+
+
+def test_only_whole_records_are_marked_and_counted() -> None:
+    marks = mark(GAPPED[:-1], 0, -1, 1)
+
+    assert (list(marks.offsets), marks.count, marks.next_offset) == ([5, 6], 2, 7)
+    assert mark(b"", 0, -1, 1).count == 0
+    assert mark(FIRST_VECTOR, 0, -1, 1).next_offset == 1

@@ -1,0 +1,154 @@
+"""The compiled modules and the sources that they were compiled from do the same."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import goqueue.records
+from goqueue.records import COMPILED, layout, octets
+
+Store = Callable[[memoryview, int, int], None]
+Load = Callable[[memoryview, int], int]
+
+ROOM = Path(goqueue.records.__file__).parent
+
+# Prints which twin ran, then a digest of what every function makes of the same bytes.
+DIGEST = """
+import hashlib, random
+from goqueue.model import Message, Refused
+from goqueue import records
+from goqueue.records import *
+seen = hashlib.sha256()
+def note(function, *arguments):
+    try:
+        result = function(*arguments)
+    except (Corrupt, Refused, IndexError, BufferError) as error:
+        result = (type(error).__name__, str(error))
+    if isinstance(result, Columns):
+        result = [getattr(result, name) for name in ("offsets", "timestamps", "priorities", "flags",
+                  "positions", "key_lengths", "value_lengths", "header_lengths")]
+    if isinstance(result, Scan):
+        note(lambda: result.columns)
+        result = (result.end, result.reason, result.needs)
+    seen.update(repr(result).encode())
+chance = random.Random(7)
+for round in range(300):
+    batch = []
+    for _ in range(chance.randrange(4)):
+        spoken = ["a", "\\u00e9", "\\U0001f600", "gq.codec", "gq.deliver-at", "gq.other"]
+        names = [chance.choice(spoken) for _ in range(chance.randrange(3))]
+        is_control = chance.random() < 0.2
+        prefix = b"gq." if is_control != (chance.random() < 0.05) else b""
+        batch.append(Message(
+            value=chance.choice([None, chance.randbytes(chance.randrange(900))]),
+            key=prefix + chance.randbytes(chance.randrange(9)),
+            priority=chance.randrange(6 if round % 9 == 0 else 5),
+            timestamp=chance.choice([0, 1, 2, 2**63 - 1, 2**63]),
+            is_control=is_control,
+            is_compressed=("gq.codec" in names) != (chance.random() < 0.05),
+            is_delayed=chance.random() < (0.5 if "gq.deliver-at" in names else 0.05),
+            headers=tuple((name, chance.randbytes(3)) for name in names),
+        ))
+    note(build, batch)
+    try:
+        data = build(batch)
+    except Refused:
+        continue
+    note(stamp, data, chance.choice([0, 2, 2**63 - 3, 2**63 - 1]), 1)
+    if data and chance.random() < 0.2:
+        data[8:16] = (2**63 - chance.randrange(3)).to_bytes(8, "big")
+        data[4:8] = crc32c(data[8:]).to_bytes(4, "big")
+    for _ in range(chance.randrange(3) if data else 0):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    if data and chance.random() < 0.3:
+        data[3] ^= 1 << chance.randrange(8)
+    if chance.random() < 0.3:
+        del data[chance.randrange(len(data) + 1):]
+    for function in (verify, walk, scan, decode, crc32c):
+        note(function, data)
+    note(scan, data, 2)
+    note(sums, data, 0, chance.randrange(len(data) + 2))
+    note(span, data, chance.randrange(5), chance.randrange(9), chance.randrange(2000))
+    note(mark, data, chance.randrange(5), chance.randrange(-1, 5), chance.randrange(1000))
+    note(stamp, data, 3, 5)
+    note(bytes, data)
+print(COMPILED, seen.hexdigest())
+"""
+
+
+def run_twin(*, is_interpreted: bool) -> tuple[str, str]:
+    environment = os.environ | {"GOQUEUE_NO_EXTENSIONS": "1" if is_interpreted else "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True
+    )
+    is_compiled, digest = run.stdout.split()
+    return is_compiled, digest
+
+
+def test_the_environment_forces_the_interpreted_twin_and_it_does_the_same() -> None:
+    interpreted = run_twin(is_interpreted=True)
+    preferred = run_twin(is_interpreted=False)
+
+    assert interpreted[0] == "False"
+    assert preferred[0] == str(any(ROOM.glob("cursor.*.so")))
+    assert interpreted[1] == preferred[1]
+
+
+def test_this_process_runs_one_twin_throughout() -> None:
+    for name in ("batch", "columns", "cursor", "hops", "record"):
+        module = importlib.import_module(f"goqueue.records.{name}")
+        assert str(module.__file__).endswith(".py") is not COMPILED
+
+
+def test_the_constants_for_the_compiler_are_those_of_the_sources() -> None:
+    declared = dict(
+        re.findall(r"^    (\w+) = (\w+)$", (ROOM / "layout.pxd").read_text(), re.MULTILINE)
+    )
+
+    assert len(declared) > 20
+    for name, number in declared.items():
+        assert getattr(layout, name) == int(number, 0), name
+
+
+def test_the_names_for_the_compiler_are_those_of_the_sources() -> None:
+    declared = dict(re.findall(r'#define GQ_(\w+) "(.*)"', (ROOM / "layout.pxd").read_text()))
+
+    assert declared == {
+        "CONTROL_PREFIX": layout.CONTROL_PREFIX.decode(),
+        "CODEC_HEADER": layout.CODEC_HEADER,
+        "DELIVER_HEADER": layout.DELIVER_HEADER,
+    }
+
+
+def test_every_reason_has_its_word() -> None:
+    answers = {name: code for name, code in vars(layout).items() if name.startswith("BAD_")}
+
+    assert layout.REASONS[layout.OK] == "ok"
+    assert layout.REASONS[layout.TRUNCATED] == "truncated"
+    for name, code in answers.items():
+        assert layout.REASONS[code] == name.removeprefix("BAD_").lower()
+    assert len(layout.REASONS) == len(answers) + 2
+
+
+@pytest.mark.parametrize(
+    ("store", "load", "number"),
+    [
+        (octets.store_u16, octets.load_u16, 0xFEDC),
+        (octets.store_u32, octets.load_u32, 0xFEDCBA98),
+        (octets.store_i64, octets.load_i64, -2),
+    ],
+)
+def test_the_interpreted_numbers_are_big_endian(store: Store, load: Load, number: int) -> None:
+    base = memoryview(bytearray(12))
+
+    store(base, 2, number)
+
+    assert load(base, 2) == number
+    assert base[:2] == bytes(2)
+    assert base[2] >= 0xFE

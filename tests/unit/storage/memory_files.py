@@ -1,0 +1,167 @@
+"""A file system in memory, simple enough to be believed: for tests of storage.
+
+Keeps whatever is written at once and forgets nothing; a test takes `copy()` for what a power cut
+would leave. Faults are handed in as `Faults`, which see every operation before it happens.
+"""
+
+import errno
+
+from goqueue.records import Buffer
+from goqueue.storage import Entry, EntryKind
+
+Content = dict[str, bytes]
+
+
+class Killed(BaseException):
+    """The process ends here. No handler of storage may stop it."""
+
+
+class Faults:
+    """What goes wrong and where; nothing unless a test sets it."""
+
+    def __init__(self) -> None:
+        self.room: int | None = None
+        self.operations_left: int | None = None
+        self.broken: dict[tuple[str, str], int] = {}
+        self.calls: list[tuple[str, str]] = []
+
+    def meet(self, operation: str, path: str) -> None:
+        """Note the call; raise if this operation is broken for paths with this ending."""
+        self.calls.append((operation, path))
+        if self.operations_left is not None:
+            self.operations_left -= 1
+            if self.operations_left < 0:
+                raise Killed(operation, path)
+        for (broken, ending), number in self.broken.items():
+            if broken == operation and path.endswith(ending):
+                raise OSError(number, f"planted: {operation} of {path}")
+
+    def count(self, operation: str, ending: str = "") -> int:
+        return sum(1 for done, path in self.calls if done == operation and path.endswith(ending))
+
+
+class MemoryFile:
+    """An open file of a `MemoryFiles`."""
+
+    def __init__(self, path: str, content: bytearray, faults: Faults) -> None:
+        self._path = path
+        self._content = content
+        self._faults = faults
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._faults.meet("read", self._path)
+        return bytes(self._content[position : position + size])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._faults.meet("write", self._path)
+        growth = max(0, position + len(data) - len(self._content))
+        room = self._faults.room
+        if room is not None and growth > room:
+            # As on a real disk, what still fits is written before the refusal.
+            self._put(position, bytes(data)[: max(0, len(data) - growth + room)])
+            self._faults.room = 0
+            raise OSError(errno.ENOSPC, "planted: no space")
+        if room is not None:
+            self._faults.room = room - growth
+        self._put(position, bytes(data))
+
+    def _put(self, position: int, data: bytes) -> None:
+        if len(self._content) < position:
+            self._content.extend(bytes(position - len(self._content)))
+        self._content[position : position + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        self._faults.meet("truncate", self._path)
+        if self._faults.room is not None:
+            self._faults.room += max(0, len(self._content) - size)
+        del self._content[size:]
+        self._content.extend(bytes(size - len(self._content)))
+
+    def sync(self) -> None:
+        self._faults.meet("sync", self._path)
+
+    def size(self) -> int:
+        return len(self._content)
+
+    def close(self) -> None:
+        """Changes nothing on a disk, so it is not a place to fail."""
+        self._faults.calls.append(("close", self._path))
+
+
+class MemoryFiles:
+    """Files by path, and the directories they are in."""
+
+    def __init__(self, content: Content | None = None) -> None:
+        self.faults = Faults()
+        self._files: dict[str, bytearray] = {}
+        self._directories: dict[str, None] = {"": None}
+        for path, data in (content or {}).items():
+            self._files[path] = bytearray(data)
+            parts = path.split("/")[:-1]
+            for depth in range(1, len(parts) + 1):
+                self._directories["/".join(parts[:depth])] = None
+
+    def copy(self) -> Content:
+        return {path: bytes(data) for path, data in self._files.items()}
+
+    def entries(self, directory: str) -> list[Entry]:
+        if directory not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        prefix = f"{directory}/" if directory else ""
+        found = [
+            Entry(path[len(prefix) :], EntryKind.FILE, len(data))
+            for path, data in self._files.items()
+            if path.startswith(prefix) and "/" not in path[len(prefix) :]
+        ]
+        found += [
+            Entry(path[len(prefix) :], EntryKind.DIRECTORY, 0)
+            for path in self._directories
+            if path and path.startswith(prefix) and "/" not in path[len(prefix) :]
+        ]
+        return found
+
+    def open(self, path: str) -> MemoryFile:
+        self.faults.meet("open", path)
+        if path in self._directories:
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        if path not in self._files:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return MemoryFile(path, self._files[path], self.faults)
+
+    def create(self, path: str) -> MemoryFile:
+        self.faults.meet("create", path)
+        if path in self._files or path in self._directories:
+            raise FileExistsError(errno.EEXIST, "exists", path)
+        if path.rpartition("/")[0] not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        self._files[path] = bytearray()
+        return MemoryFile(path, self._files[path], self.faults)
+
+    def make_directory(self, path: str) -> None:
+        self.faults.meet("make_directory", path)
+        if path in self._files or path in self._directories:
+            raise FileExistsError(errno.EEXIST, "exists", path)
+        self._directories[path] = None
+
+    def sync_directory(self, path: str) -> None:
+        self.faults.meet("sync_directory", path)
+
+    def rename(self, old: str, new: str) -> None:
+        self.faults.meet("rename", old)
+        if new in self._directories:
+            raise IsADirectoryError(errno.EISDIR, "is a directory", new)
+        if old in self._directories:
+            self._directories[new] = self._directories.pop(old)
+            return
+        self._files[new] = self._files.pop(old)
+
+    def remove(self, path: str) -> None:
+        self.faults.meet("remove", path)
+        if path in self._directories:
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        if path not in self._files:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        del self._files[path]
+
+    def free_bytes(self) -> int:
+        return 1 << 40 if self.faults.room is None else self.faults.room
