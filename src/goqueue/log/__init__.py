@@ -12,6 +12,7 @@ from goqueue.log.recovery import (
     RecoveryPoint,
     Tail,
     assemble,
+    is_sealed,
     tail_to_scan,
 )
 from goqueue.log.segments import DamagedRange, Segments
@@ -40,6 +41,7 @@ __all__ = [
     "assemble",
     "epoch_of",
     "epoch_start",
+    "is_sealed",
     "placeholder",
     "plan_compaction",
     "tail_to_scan",

@@ -65,10 +65,11 @@ def plan_compaction(
 class NewestOffsets:
     """The newest offset of each key in the dirty part of a log, within bounded memory."""
 
-    def __init__(self, keys_bytes_max: int) -> None:
+    def __init__(self, keys_bytes_max: int, dirty_from: Offset) -> None:
         self._newest: dict[bytes, int] = {}
         self._room = keys_bytes_max
-        self.upto = 0
+        self._dirty_from = dirty_from
+        self.upto = dirty_from
 
     def note(self, data: Buffer, columns: Columns) -> bool:
         """Learn the keys of these records; False when memory for keys ran out at some record.
@@ -78,6 +79,8 @@ class NewestOffsets:
         view = memoryview(data)
         for index, key_length in enumerate(columns.key_lengths):
             offset = columns.offsets[index]
+            if offset < self._dirty_from:
+                continue
             if key_length and not columns.flags[index] & _NOT_FOLDED:
                 start = columns.positions[index] + HEADER_SIZE
                 key = bytes(view[start : start + key_length])
@@ -86,7 +89,7 @@ class NewestOffsets:
                     if self._room < 0 and self._newest:
                         return False
                 self._newest[key] = offset
-            self.upto = offset + 1
+            self.upto = Offset(offset + 1)
         return True
 
     def kept(

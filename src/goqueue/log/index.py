@@ -4,13 +4,16 @@ Owns marks, one about every 4 KiB, that say where a search in the segment may be
 cache: built while writing, rebuilt by a scan when in doubt, and never believed without a look
 at the record that it points to.
 
-Invariant: offsets and positions rise strictly, and so do timestamps and their offsets. Each kind
-of mark is one array that grows by one call, so a reader in another thread never sees half a mark.
+A mark knows the newest timestamp of all records up to and including its own, so that a search by
+time finds the first record at or after a time even where clocks went back.
+
+Invariant: offsets and positions rise strictly, newest timestamps never fall.
 """
 
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 
 import msgspec
 
@@ -23,10 +26,11 @@ _PAIR = 2
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
-    """A record that is known to begin at `position`."""
+    """A record that is known to begin at `position`, and the newest timestamp up to it."""
 
     offset: int
     position: int
+    newest: int = 0
 
 
 class SparseIndex:
@@ -34,126 +38,93 @@ class SparseIndex:
 
     def __init__(self, base: int) -> None:
         self._base = base
-        self._marks = array("q")
-        self._times = array("q")
+        self._offsets = array("q")
+        self._positions = array("q")
+        self._newest = array("q")
 
     def __len__(self) -> int:
-        return len(self._marks) // _PAIR
-
-    @property
-    def times_count(self) -> int:
-        return len(self._times) // _PAIR
-
-    @property
-    def last(self) -> IndexEntry | None:
-        return IndexEntry(self._marks[-2], self._marks[-1]) if self._marks else None
+        return len(self._offsets)
 
     @property
     def last_position(self) -> int:
         """Position of the newest mark, or -1 if there is none."""
-        return self._marks[-1] if self._marks else -1
-
-    @property
-    def max_timestamp(self) -> int:
-        """The newest timestamp that the marks account for; 0 if there is none."""
-        return self._times[-2] if self._times else 0
+        return self._positions[-1] if self._positions else -1
 
     def add(self, marks: Marks, newest_before: int) -> None:
         """Take the marks of records just written at the end of the segment.
 
-        `newest_before` is the newest timestamp of all records before them, marked or not: a time
-        mark says that no record up to its offset is stamped later.
+        `newest_before` is the newest timestamp of all records before them, marked or not.
         """
-        self._marks.extend(_interleave(marks.offsets, marks.positions))
-        for offset, timestamp in zip(marks.offsets, marks.timestamps, strict=True):
-            newest = max(timestamp, newest_before)
-            if not self._times or newest > self._times[-2]:
-                self._times.extend((newest, offset))
+        self._offsets.extend(marks.offsets)
+        self._positions.extend(marks.positions)
+        self._newest.extend(max(newest, newest_before) for newest in marks.timestamps)
+
+    def entry(self, index: int) -> IndexEntry:
+        """The mark of this number, negative numbers from the end; the first if there is none."""
+        if not self._offsets:
+            return IndexEntry(self._base, 0)
+        index = max(index, -len(self._offsets))
+        return IndexEntry(self._offsets[index], self._positions[index], self._newest[index])
 
     def floor(self, offset: int) -> IndexEntry:
         """The last mark at or before `offset`."""
-        marks = self._marks
-        count = len(marks) // _PAIR
-        return self._entry(bisect_right(range(count), offset, key=lambda i: marks[_PAIR * i]) - 1)
+        return self.entry(max(bisect_right(self._offsets, offset) - 1, 0))
 
     def floor_position(self, position: int) -> IndexEntry:
         """The last mark at or before `position`."""
-        marks = self._marks
-        count = len(marks) // _PAIR
-        key = bisect_right(range(count), position, key=lambda i: marks[_PAIR * i + 1])
-        return self._entry(key - 1)
+        return self.entry(max(bisect_right(self._positions, position) - 1, 0))
 
     def floor_time(self, timestamp: int) -> IndexEntry:
         """A mark before which every record is stamped earlier than `timestamp`."""
-        times = self._times
-        count = len(times) // _PAIR
-        index = bisect_left(range(count), timestamp, key=lambda i: times[_PAIR * i]) - 1
-        return self.floor(times[_PAIR * index + 1] if index >= 0 else self._base)
+        return self.entry(max(bisect_left(self._newest, timestamp) - 1, 0))
 
     def cut(self, position: int) -> None:
-        """Forget marks at or after `position`, and times of records that may lie there."""
-        last = self.floor_position(position - 1)
-        while self._marks and self._marks[-1] >= position:
-            del self._marks[-_PAIR:]
-        while self._times and self._times[-1] > last.offset:
-            del self._times[-_PAIR:]
+        """Forget marks at or after `position`."""
+        keep = bisect_left(self._positions, position)
+        for column in (self._offsets, self._positions, self._newest):
+            del column[keep:]
 
     def encode_offsets(self, first: int = 0) -> bytes:
         """The entries from number `first` on, as they stand in an `.index` file."""
-        return _big_endian(self._marks[_PAIR * first :])
+        return _interleave(self._offsets[first:], self._positions[first:])
 
     def encode_times(self, first: int = 0) -> bytes:
         """The entries from number `first` on, as they stand in a `.timeindex` file."""
-        return _big_endian(self._times[_PAIR * first :])
-
-    def _entry(self, index: int) -> IndexEntry:
-        if not self._marks:
-            return IndexEntry(self._base, 0)
-        # Below the first mark there is nothing: compaction may have removed the first records.
-        index = max(index, 0)
-        return IndexEntry(self._marks[_PAIR * index], self._marks[_PAIR * index + 1])
+        return _interleave(self._newest[first:], self._offsets[first:])
 
     @classmethod
     def decode(cls, base: int, offsets: Buffer, times: Buffer) -> "SparseIndex | None":
         """Read both files of an index; None when they cannot be right."""
-        if len(offsets) % ENTRY_SIZE or len(times) % ENTRY_SIZE:
+        if len(offsets) % ENTRY_SIZE or len(times) != len(offsets):
             return None
         index = cls(base)
-        index._marks = _native(offsets)
-        index._times = _native(times)
-        return index if index._is_plausible() else None
+        index._offsets, index._positions = _separate(offsets)
+        index._newest, time_offsets = _separate(times)
+        return index if time_offsets == index._offsets and index._is_plausible() else None
 
     def _is_plausible(self) -> bool:
-        if not self._marks or not self._times:
-            return False
-        starts_right = self._marks[0] >= self._base and self._marks[1] == 0
-        return starts_right and all(
-            _rises(column[start::_PAIR])
-            for column in (self._marks, self._times)
-            for start in range(_PAIR)
+        return (
+            bool(self._offsets)
+            and self._offsets[0] >= self._base
+            and self._positions[0] == 0
+            and all(before < after for before, after in pairwise(self._offsets))
+            and all(before < after for before, after in pairwise(self._positions))
+            and all(before <= after for before, after in pairwise(self._newest))
         )
 
 
-def _rises(column: "array[int]") -> bool:
-    return all(map(int.__lt__, column, column[1:]))
-
-
-def _interleave(first: "array[int]", second: "array[int]") -> "array[int]":
+def _interleave(first: "array[int]", second: "array[int]") -> bytes:
     entries = array("q", bytes(len(first) * ENTRY_SIZE))
     entries[0::_PAIR] = first
     entries[1::_PAIR] = second
-    return entries
-
-
-def _big_endian(entries: "array[int]") -> bytes:
     if sys.byteorder == "little":
         entries.byteswap()
     return entries.tobytes()
 
 
-def _native(data: Buffer) -> "array[int]":
+def _separate(data: Buffer) -> "tuple[array[int], array[int]]":
     entries = array("q")
     entries.frombytes(data)
     if sys.byteorder == "little":
         entries.byteswap()
-    return entries
+    return entries[0::_PAIR], entries[1::_PAIR]

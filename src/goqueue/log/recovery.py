@@ -15,7 +15,16 @@ import msgspec
 from goqueue.log.segments import DamagedRange
 from goqueue.model import Offset, SegmentFacts, Timestamp
 
-__all__ = ["Assembly", "Checked", "LogState", "RecoveryPoint", "Tail", "assemble", "tail_to_scan"]
+__all__ = [
+    "Assembly",
+    "Checked",
+    "LogState",
+    "RecoveryPoint",
+    "Tail",
+    "assemble",
+    "is_sealed",
+    "tail_to_scan",
+]
 
 
 class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +84,11 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     superseded: tuple[Offset, ...]
     to_set_aside: tuple[Offset, ...]
     is_active_new: bool
+
+
+def is_sealed(base: Offset, point: RecoveryPoint | None) -> bool:
+    """Whether a segment had a successor, also if that is gone: then it has no torn tail."""
+    return point is not None and point.segment > base
 
 
 def tail_to_scan(base: Offset, size: int, point: RecoveryPoint | None) -> Tail | None:

@@ -90,7 +90,11 @@ class Segments:
             self._bases.pop()
         self._facts.append(facts)
         self._bases.append(facts.base)
-        self._damaged = [gap for gap in self._damaged if gap.first < facts.end]
+        self._damaged = [
+            msgspec.structs.replace(gap, below=min(gap.below, facts.end))
+            for gap in self._damaged
+            if gap.first < facts.end
+        ]
 
     def drop_below(self, start: Offset) -> None:
         """Forget sealed segments and damage that end at or below `start`."""

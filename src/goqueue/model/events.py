@@ -17,7 +17,7 @@ __all__ = [
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the core knows of one segment: offsets `base` to `end` (exclusive), size, newest stamp."""
+    """What the core knows of one segment: offsets `base` up to `end`, size, newest stamp."""
 
     base: Offset
     end: Offset

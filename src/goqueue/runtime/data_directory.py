@@ -43,9 +43,10 @@ class DataDirectory:
         except OSError as error:
             hint = " (a link is not followed)" if error.errno == errno.ELOOP else ""
             raise DataDirectoryUnusable(f"cannot lock {path}: {error.strerror}{hint}") from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise DataDirectoryUnusable(f"cannot lock {path}: not a regular file")
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise DataDirectoryUnusable(f"cannot lock {path}: not a regular file")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
@@ -53,9 +54,6 @@ class DataDirectory:
             raise DataDirectoryUnusable(
                 f"{self._root} is in use by another process (pid {holder})"
             ) from None
-        except DataDirectoryUnusable:
-            os.close(descriptor)
-            raise
         with suppress(OSError):
             # A courtesy to whoever is refused; a full disk must not keep us out.
             os.ftruncate(descriptor, 0)

@@ -54,9 +54,9 @@ class Disk:
         """Hand effects over; they are carried out in order."""
         self._queue.put(effects)
 
-    def read(self, slice: Slice) -> memoryview:
+    def read(self, wanted: Slice) -> memoryview:
         """Read records, from any thread; raises DamageFound."""
-        return self._storage.read(slice)
+        return self._storage.read(wanted)
 
     def find(self, seeks: Sequence[Seek]) -> Offset | None:
         """Find an offset by time, from any thread; raises DamageFound."""
@@ -75,7 +75,7 @@ class Disk:
         try:
             while self._turn():
                 pass
-        except BaseException as crash:  # noqa: BLE001 - the thread's owner must see it, not stderr alone
+        except BaseException as crash:
             self._crash = crash
             raise
 

@@ -81,11 +81,11 @@ class LocalLog:
 
     def read(self, offset: Offset, bytes_max: int = 1024 * 1024) -> memoryview | None:
         """Committed records from `offset` on, or None at the end."""
-        slice = self._log.read(offset, bytes_max)
-        if slice is None:
+        wanted = self._log.read(offset, bytes_max)
+        if wanted is None:
             return None
         try:
-            return self._disk.read(slice)
+            return self._disk.read(wanted)
         except DamageFound as found:
             self._take([found.event])
             self._log.read(offset, bytes_max)

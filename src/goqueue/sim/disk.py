@@ -1,8 +1,8 @@
 """A file system in memory that forgets, tears, fills up and lies as real ones do.
 
-Keeps two pictures: what a process sees, and what a power cut would leave. Writes move from the first
-to the second by `sync`, names by `sync_directory`. At a crash each 512-byte sector of what was not
-synced, and each change of a name, survives or not on its own, and the last sector may be torn.
+Keeps two pictures: what a process sees, and what a power cut would leave. Writes move from the
+first to the second by `sync`, names by `sync_directory`. At a crash each 512-byte sector of what
+was not synced, and each change of a name, survives or not on its own, and some sectors are torn.
 
 A failed sync behaves as on ext4 and XFS: the pages are dropped from what will ever be written, the
 process still reads them, and the next sync reports success.

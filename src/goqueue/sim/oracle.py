@@ -6,7 +6,7 @@ that is read. Raises Violation with the name of the invariant (docs/adr/0004) th
 
 from goqueue.log import DamagedRange, epoch_of
 from goqueue.model import Offset, Record
-from goqueue.records import Flag, decode, walk
+from goqueue.records import Buffer, Corrupt, Flag, decode, walk
 
 __all__ = ["Oracle", "Violation"]
 
@@ -26,7 +26,7 @@ class Oracle:
         self._compacts = compacts
         self._records: dict[int, Record] = {}
         self._refused: dict[bytes, None] = {}
-        self._newest: dict[bytes, int] = {}
+        self._compacted_upto = Offset(0)
         self._damaged_bases: dict[int, None] = {}
         self._tombstones_before = 0
         self.start = Offset(0)
@@ -35,7 +35,7 @@ class Oracle:
 
     # What happened
 
-    def appended(self, batch: bytearray) -> None:
+    def appended(self, batch: Buffer) -> None:
         columns = walk(batch)
         for position in columns.positions:
             record = decode(batch, position)
@@ -91,6 +91,10 @@ class Oracle:
     def tombstones_expire_before(self, timestamp: int) -> None:
         self._tombstones_before = max(self._tombstones_before, timestamp)
 
+    def expect_compacted_below(self, offset: Offset) -> None:
+        """From now on no record below `offset` may be read that has a newer one below it."""
+        self._compacted_upto = offset
+
     def reopened(self, start: Offset, end: Offset, *, is_power_lost: bool) -> None:
         """The log came back. What it promised must be there, and nothing that it never had."""
         promised = self.durable if is_power_lost else self.committed
@@ -118,7 +122,11 @@ class Oracle:
 
     def check_read(self, offset: Offset, data: memoryview, committed: Offset) -> Offset:
         """Judge records read from `offset` on; where to go on."""
-        for position in walk(data).positions:
+        try:
+            positions = walk(data).positions
+        except Corrupt as corrupt:
+            raise Violation("wrong-bytes-served", f"from {offset} on: {corrupt}") from corrupt
+        for position in positions:
             record = decode(data, position)
             if record.offset >= committed:
                 raise Violation("uncommitted-read", f"{record.offset} >= {committed}")
@@ -132,12 +140,21 @@ class Oracle:
             raise Violation("refused-record-read", f"offset {record.offset}")
         known = self._records.get(record.offset)
         if known == record:
+            if record.key and record.offset < self._compacted_upto:
+                self._check_newest(record)
             return
         is_placeholder = bool(record.flags & Flag.CONTROL) and epoch_of(record) is None
         if is_placeholder and (self._compacts or known is None):
             self._check_gap(Offset(record.offset), Offset(record.offset + 1))
             return
         raise Violation("wrong-record", f"offset {record.offset}: {record} is not {known}")
+
+    def _check_newest(self, record: Record) -> None:
+        for offset in range(record.offset + 1, self._compacted_upto):
+            other = self._records.get(offset)
+            is_newer = other is not None and other.key == record.key
+            if is_newer and not record.flags & Flag.CONTROL:
+                raise Violation("old-value-kept", f"key {record.key!r} at {record.offset}")
 
     def _check_gap(self, first: Offset, below: Offset) -> None:
         """Offsets that a read passes over must have been compacted away, rightly."""
@@ -177,12 +194,3 @@ class Oracle:
         """The leader epochs that the records of the log start."""
         found = [(epoch_of(record), offset) for offset, record in sorted(self._records.items())]
         return [(e, offset) for e, offset in found if e is not None and offset >= self.start]
-
-    def check_compacted(self, seen: dict[int, bytes], cleaned_upto: Offset) -> None:
-        """After a full pass each key is there at most once below `cleaned_upto`."""
-        keys: dict[bytes, int] = {}
-        for offset, key in sorted(seen.items()):
-            if key and offset < cleaned_upto:
-                if key in keys:
-                    raise Violation("old-value-kept", f"key {key!r} at {keys[key]} and {offset}")
-                keys[key] = offset

@@ -5,11 +5,10 @@ things are simulated. Events and effects wait in queues, and the run chooses wha
 every order that threads could produce is possible here.
 """
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
-from goqueue.log import Cleanup, Flush, Log, LogSettings
+from goqueue.log import Log
 from goqueue.model import (
     HOUR,
     MILLISECOND,
@@ -22,27 +21,26 @@ from goqueue.model import (
     Filled,
     Instant,
     LogId,
-    Message,
     Now,
     Offset,
     Refused,
     Timestamp,
     Truncated,
+    Write,
 )
-from goqueue.records import build, decode, walk
 from goqueue.sim.disk import Crashed, SimulatedFileSystem
 from goqueue.sim.faults import Faults, Swarm
+from goqueue.sim.machine import Machine
 from goqueue.sim.oracle import Oracle, Violation
 from goqueue.sim.sabotage import Sabotage
 from goqueue.sim.trace import Trace
-from goqueue.storage import DamageFound, Storage
+from goqueue.sim.workload import Workload, draw_settings
+from goqueue.storage import DamageFound, RecoveryReport
 
 __all__ = ["Run"]
 
 _LOG = LogId("simulated", 0)
 _STEPS = 250
-_KEYS = 5
-_BATCH_MAX = 4
 _READ_BYTES = (1, 200, 2000, 1 << 20)
 
 
@@ -50,40 +48,26 @@ class Run:
     """The world of one seed."""
 
     def __init__(self, seed: int, trace: Trace) -> None:
-        self._random = Random(seed)
+        self._random = Random(seed)  # noqa: S311 - chance that can be repeated is the point
         self._trace = trace
         self._swarm = Swarm.draw(self._random)
         self._faults = Faults()
         self._files = SimulatedFileSystem(self._random, self._faults)
-        self._settings = self._draw_settings()
+        self._settings = draw_settings(self._random, self._swarm)
+        self._workload = Workload(self._random)
         self._oracle = Oracle(compacts=self._swarm.compaction)
         self._sabotage = Sabotage(self._files, self._random, _LOG)
         self._now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
-        self._serial = 0
         self._epoch = 0
-        self._effects: deque[tuple[Effect, ...]] = deque()
-        self._events: deque[DiskEvent] = deque()
-        self._is_armed = False
+        self._machine = Machine(_LOG, self._files, self._settings, trace)
         self._is_truncating = False
         self._cleaned_upto = Offset(0)
         trace.note("swarm", self._swarm)
         self._open(is_power_lost=False)
 
-    def _draw_settings(self) -> LogSettings:
-        random = self._random
-        cleanup = Cleanup.DELETE
-        if self._swarm.compaction:
-            cleanup = Cleanup.COMPACT_AND_DELETE if self._swarm.retention else Cleanup.COMPACT
-        return LogSettings(
-            segment_bytes=random.choice([400, 1000, 3000]),
-            index_interval_bytes=random.choice([64, 200, 1000]),
-            flush=Flush.INTERVAL if self._swarm.flushes_at_intervals else Flush.COMMIT,
-            retention_ns=1 * HOUR if self._swarm.retention else None,
-            cleanup=cleanup,
-            tombstone_ns=HOUR // 2,
-            dirty_percent_min=random.choice([1, 50]),
-            compaction_keys_bytes=random.choice([1, 400, 1 << 20]),
-        )
+    @property
+    def _log(self) -> Log:
+        return self._machine.log
 
     def live(self) -> None:
         """The whole run: chaos, then calm, in which everything promised must come true."""
@@ -123,29 +107,14 @@ class Run:
     # What clients do
 
     def _append(self) -> None:
-        messages = [self._message() for _ in range(self._random.randint(1, _BATCH_MAX))]
-        batch = build(messages)
+        batch = self._workload.batch()
         try:
             appended = self._log.append(batch, self._now)
         except Refused as refused:
             self._check_refusal(refused)
             return
         self._oracle.appended(batch)
-        self._submit(list(appended.effects))
-
-    def _message(self) -> Message:
-        self._serial += 1
-        random = self._random
-        padding = random.choice([0, 10, 60, 300, 700])
-        is_keyed = random.random() < 0.6
-        is_tombstone = is_keyed and random.random() < 0.2
-        value = b"%d:" % self._serial + b"x" * padding
-        return Message(
-            key=b"key-%d" % random.randrange(_KEYS) if is_keyed else b"",
-            value=None if is_tombstone else value,
-            headers=(("serial", b"%d" % self._serial),) if random.random() < 0.2 else (),
-            priority=random.randrange(5),
-        )
+        self._submit(appended.effects)
 
     def _check_refusal(self, refused: Refused) -> None:
         expected = {
@@ -164,9 +133,9 @@ class Run:
             self._check_refusal(refused)
             return
         for effect in appended.effects:
-            if hasattr(effect, "data"):
-                self._oracle.appended(bytearray(effect.data))
-        self._submit(list(appended.effects))
+            if isinstance(effect, Write):
+                self._oracle.appended(effect.data)
+        self._submit(appended.effects)
 
     def _read(self) -> None:
         if self._log.start < self._log.high_watermark:
@@ -176,19 +145,19 @@ class Run:
     def _read_at(self, offset: Offset, bytes_max: int) -> Offset | None:
         """Read once; where to go on, or None when nothing was there."""
         try:
-            slice = self._log.read(offset, bytes_max)
+            wanted = self._log.read(offset, bytes_max)
         except Refused as refused:
             return self._refused_read(offset, refused)
-        if slice is None:
+        if wanted is None:
             return None
         try:
-            data = self._storage.read(slice)
+            data = self._machine.storage.read(wanted)
         except DamageFound as found:
             self._trace.note("damage", found.event)
             self._take(found.event)
             return self._read_at(offset, bytes_max)
         if not data:
-            raise Violation("empty-read", f"{slice}")
+            raise Violation("empty-read", f"{wanted}")
         return self._oracle.check_read(offset, data, self._log.high_watermark)
 
     def _refused_read(self, offset: Offset, refused: Refused) -> Offset:
@@ -207,34 +176,26 @@ class Run:
         if not stamps:
             return
         timestamp = Timestamp(self._random.choice(stamps) + self._random.randint(-1, 1))
-        found = self._storage.find(self._log.seek(timestamp))
+        found = self._machine.storage.find(self._log.seek(timestamp))
         expected = self._oracle.first_since(timestamp)
         if found != expected:
             raise Violation("seek-wrong", f"{timestamp}: found {found}, expected {expected}")
 
     # What the shell does
 
-    def _submit(self, effects: list[Effect]) -> None:
-        if effects:
-            self._trace.note("effects", effects)
-            self._effects.append(tuple(effects))
+    def _submit(self, effects: Sequence[Effect]) -> None:
+        self._machine.submit(effects)
 
     def _disk_turn(self) -> None:
-        """The disk thread takes some of what has gathered."""
-        group: list[Effect] = []
-        for _ in range(self._random.randint(1, 6)):
-            if self._effects:
-                group.extend(self._effects.popleft())
-        if group:
-            self._events.extend(self._storage.carry_out(group))
+        self._machine.disk_turn(self._random.randint(1, 6))
 
     def _compaction_step(self) -> None:
-        if self._storage.has_background_work:
-            self._events.extend(self._storage.work())
+        self._machine.work()
 
     def _deliver(self) -> None:
-        if self._events:
-            self._take(self._events.popleft())
+        event = self._machine.next_event()
+        if event is not None:
+            self._take(event)
 
     def _take(self, event: DiskEvent) -> None:
         self._trace.note("event", event)
@@ -323,28 +284,22 @@ class Run:
 
     def _open(self, *, is_power_lost: bool) -> None:
         """Start the process again, as often as it takes."""
-        self._effects.clear()
-        self._events.clear()
         self._is_truncating = False
-        while True:
-            self._storage = Storage(self._files)
+        report: RecoveryReport | None = None
+        while report is None:
             try:
-                opened = self._storage.open(_LOG, self._settings)
+                report = self._machine.open()
             except Crashed:
                 if self._is_power_to_be_lost():
                     is_power_lost = True
                     self._files.lose_power()
-                continue
             except OSError as error:
                 self._trace.note("cannot open", str(error))
                 self._faults.calm()
-                continue
-            break
-        self._trace.note("opened", opened.report)
-        self._log = Log(_LOG, self._settings, opened.state)
-        for damage in opened.state.damaged:
+        self._trace.note("opened", report)
+        for damage in self._log.damaged:
             self._oracle.must_accept(damage)
-        self._oracle.reopened(opened.state.start, opened.state.end, is_power_lost=is_power_lost)
+        self._oracle.reopened(self._log.start, self._log.end, is_power_lost=is_power_lost)
         self._check_epochs()
         self._read_all()
 
@@ -356,21 +311,20 @@ class Run:
         if known[-len(expected) :] != expected and expected:
             raise Violation("epochs-wrong", f"{known} is not {expected}")
 
-    def _read_all(self) -> dict[int, bytes]:
-        """Read everything there is, from the start to the high watermark; the key of each offset."""
-        offset: Offset | None = self._log.start
-        while offset is not None and offset < self._log.high_watermark:
+    def _read_all(self) -> None:
+        """Read everything there is, from the start to the high watermark."""
+        offset = self._log.start
+        while offset < self._log.high_watermark:
             following = self._read_at(offset, self._random.choice(_READ_BYTES))
             if following is None or following <= offset:
                 raise Violation("reader-stuck", f"at {offset} of {self._log.high_watermark}")
             offset = following
-        return {}
 
     # The end
 
     def _settle(self) -> None:
         """Let everything that is under way finish."""
-        while self._effects or self._events or self._storage.has_background_work:
+        while not self._machine.is_idle:
             self._disk_turn()
             self._compaction_step()
             self._deliver()
@@ -394,39 +348,22 @@ class Run:
     def _prove(self) -> None:
         """Everything promised is there, before and after a clean stop, which leaves no scan."""
         if self._swarm.compaction:
-            self._compact_fully()
+            self._maintain()
+            self._settle()
+            if not self._swarm.rot:
+                # What is set aside is not seen by a compaction, so it supersedes nothing.
+                self._oracle.expect_compacted_below(self._cleaned_upto)
         self._read_all()
-        self._storage.close()
+        self._machine.storage.close()
         self._trace.note("closed", None)
-        self._storage = Storage(self._files)
-        opened = self._storage.open(_LOG, self._settings)
+        report = self._machine.open()
         swarm = self._swarm
         # An index that could not be written, was spoilt, or says what the last records do not is
         # made again by a scan.
         is_index_lost = any(
             (swarm.index_trouble, swarm.rot, swarm.clock_jumps, swarm.full_disk, swarm.write_errors)
         )
-        if opened.report.scanned_bytes and not is_index_lost:
-            raise Violation("scan-after-clean-stop", f"{opened.report}")
-        self._log = Log(_LOG, self._settings, opened.state)
-        self._oracle.reopened(opened.state.start, opened.state.end, is_power_lost=False)
+        if report.scanned_bytes and not is_index_lost:
+            raise Violation("scan-after-clean-stop", f"{report}")
+        self._oracle.reopened(self._log.start, self._log.end, is_power_lost=False)
         self._read_all()
-
-    def _compact_fully(self) -> None:
-        self._maintain()
-        self._settle()
-        seen: dict[int, bytes] = {}
-        offset: Offset | None = self._log.start
-        while offset is not None and offset < self._log.high_watermark:
-            slice = self._log.read(offset, 1 << 20) if not self._log.damaged else None
-            if slice is None:
-                return
-            try:
-                data = self._storage.read(slice)
-            except DamageFound:
-                return
-            for position in walk(data).positions:
-                record = decode(data, position)
-                seen[record.offset] = record.key if not record.flags & 8 else b""
-                offset = Offset(record.offset + 1)
-        self._oracle.check_compacted(seen, self._cleaned_upto)

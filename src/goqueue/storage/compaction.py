@@ -26,7 +26,7 @@ def compact(files: FileSystem, log: LogFiles, order: Compact) -> Iterator[Compac
     Raises DamageFound when a record does not add up and OSError when the disk refuses: the group in
     work is then as it was before.
     """
-    newest = NewestOffsets(log.settings.compaction_keys_bytes)
+    newest = NewestOffsets(log.settings.compaction_keys_bytes, order.dirty_from)
     has_room = True
     for base in (base for group in order.groups for base in group):
         facts = log.facts(base)
@@ -48,7 +48,7 @@ def compact(files: FileSystem, log: LogFiles, order: Compact) -> Iterator[Compac
             log=log.log,
             replaced=group,
             segment=merged,
-            cleaned_upto=min(merged.end, Offset(newest.upto)),
+            cleaned_upto=min(merged.end, newest.upto),
             is_last=index + 1 == len(groups),
         )
     if not groups:

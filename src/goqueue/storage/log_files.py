@@ -69,6 +69,7 @@ class LogFiles:
         files: FileSystem,
         log: LogId,
         settings: LogSettings,
+        *,
         sealed: Iterable[SegmentFacts],
         active: SegmentFile,
         point: RecoveryPointFile,
@@ -319,15 +320,15 @@ class LogFiles:
 
     # Reading
 
-    def read(self, slice: Slice) -> memoryview:
+    def read(self, wanted: Slice) -> memoryview:
         """The records of a slice; raises DamageFound when they are not what was written."""
-        segment = self._segment_for(slice)
+        segment = self._segment_for(wanted)
         try:
-            return segment.read(slice.offset, slice.below, slice.bytes_max)
+            return segment.read(wanted.offset, wanted.below, wanted.bytes_max)
         except Corrupt as corrupt:
             self._look_closer(segment, corrupt)
         try:
-            return segment.read(slice.offset, slice.below, slice.bytes_max)
+            return segment.read(wanted.offset, wanted.below, wanted.bytes_max)
         except Corrupt as corrupt:
             raise self.damage(segment.base, corrupt) from corrupt
 
@@ -355,14 +356,14 @@ class LogFiles:
             Damaged(log=self._log, segment=base, position=corrupt.position, reason=corrupt.reason)
         )
 
-    def _segment_for(self, slice: Slice) -> SegmentFile:
+    def _segment_for(self, wanted: Slice) -> SegmentFile:
         """The segment of a slice, also if it was merged into another since the slice was made."""
-        if slice.segment == self._active.base or slice.segment in self._sealed:
-            return self._segment(slice.segment)
+        if wanted.segment == self._active.base or wanted.segment in self._sealed:
+            return self._segment(wanted.segment)
         for base, facts in self._sealed.items():
-            if base <= slice.offset < facts.end:
+            if base <= wanted.offset < facts.end:
                 return self._segment(base)
-        raise Refused(Code.OFFSET_OUT_OF_RANGE, offset=slice.offset, earliest=self.point.start)
+        raise Refused(Code.OFFSET_OUT_OF_RANGE, offset=wanted.offset, earliest=self.point.start)
 
     def _segment(self, base: Offset) -> SegmentFile:
         if base == self._active.base:

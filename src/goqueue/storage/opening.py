@@ -22,6 +22,7 @@ from goqueue.log import (
     RecoveryPoint,
     assemble,
     epoch_of,
+    is_sealed,
     tail_to_scan,
 )
 from goqueue.model import LogId, Offset
@@ -116,16 +117,16 @@ class _Opening:
         active = self._activate(assembly)
         if not is_name_taken:
             self._set_aside(assembly)
-        # What the scan kept may be in the page cache only; nothing is committed before it is durable.
+        # What the scan kept may be in the page cache only, and what is served must be durable.
         active.sync()
         files = LogFiles(
             self._files,
             self._log,
             self._settings,
-            assembly.state.segments[:-1],
-            active,
-            self._save_point(assembly.state, active, point),
-            self._pool,
+            sealed=assembly.state.segments[:-1],
+            active=active,
+            point=self._save_point(assembly.state, active, point),
+            pool=self._pool,
         )
         self._files.sync_directory(self._directory)
         epochs = self._epochs(assembly.state, files)
@@ -185,7 +186,7 @@ class _Opening:
             base = segment_base(entry.name)
             if entry.kind is not EntryKind.FILE:
                 yield Checked(base=base, reason=f"a {entry.kind}, not a file")
-            elif index + 1 < len(segments):
+            elif index + 1 < len(segments) or is_sealed(base, point):
                 yield self._check_sealed(base, entry.size)
             else:
                 yield self._check_last(base, entry.size, point)

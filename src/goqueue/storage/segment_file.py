@@ -54,12 +54,14 @@ def chunks(
     previous = -1
     window = chunk_bytes
     while position < size:
-        data = file.read_at(position, min(window, size - position))
+        wanted = min(window, size - position)
+        data = file.read_at(position, wanted)
         found = scan(data, expected)
         count = len(found.columns)
         if not count:
             is_partial = found.reason == "truncated" and position + found.needs <= size
-            if not is_partial or len(data) >= found.needs:
+            # A read that is short tells that the file is: to read more would never end.
+            if not is_partial or len(data) < wanted:
                 raise Corrupt(position, found.reason or "truncated")
             window = found.needs
             continue
@@ -88,7 +90,6 @@ class SegmentFile:
         self._max_timestamp = Timestamp(0)
         self._index = SparseIndex(base)
         self._saved_marks = 0
-        self._saved_times = 0
         self._good = (0, 0)
         self._is_index_ours = True
         self._hints: dict[int, IndexEntry] = {}
@@ -182,16 +183,14 @@ class SegmentFile:
         Not synced, and no error is passed on: an index is only a cache. After one that could not
         be written all of it is written again.
         """
-        marks = self._index.encode_offsets(self._saved_marks)
-        times = self._index.encode_times(self._saved_times)
+        saved = self._saved_marks
         try:
-            self._extend(NameKind.INDEX, marks, self._saved_marks)
-            self._extend(NameKind.TIMEINDEX, times, self._saved_times)
+            self._extend(NameKind.INDEX, self._index.encode_offsets(saved), saved)
+            self._extend(NameKind.TIMEINDEX, self._index.encode_times(saved), saved)
         except OSError:
-            self._saved_marks = self._saved_times = 0
+            self._saved_marks = 0
         else:
             self._saved_marks = len(self._index)
-            self._saved_times = self._index.times_count
 
     def _extend(self, kind: NameKind, entries: bytes, saved: int) -> None:
         if not entries:
@@ -208,8 +207,9 @@ class SegmentFile:
     def load_index(self, upto: int) -> bool:
         """Take the index from its files if it fits the records below position `upto`.
 
-        The last mark must stand at a record, and the records from there on are read and checked;
-        marks that are missing for them are made good.
+        The records from the last mark but one on are read and checked. They tell whether both
+        marks stand at records and whether the newest timestamp, on which retention rests, is
+        right; marks that are missing for them are made good.
         """
         try:
             offsets = self._read_whole(NameKind.INDEX)
@@ -219,25 +219,35 @@ class SegmentFile:
         index = SparseIndex.decode(self._base, offsets, times)
         if index is None:
             return False
+        saved = len(index)
         index.cut(upto)
-        last = index.last
-        if last is None or upto - last.position > self._interval + RECORD_BYTES_MAX:
+        before, last = index.entry(-2), index.entry(-1)
+        if not len(index) or upto - before.position > 2 * (self._interval + RECORD_BYTES_MAX):
             return False
         self._index = index
-        self._saved_marks = len(index)
-        self._saved_times = index.times_count
         self._is_index_ours = False
-        self._max_timestamp = Timestamp(0)
-        try:
-            if _offset_at(self._file.read_at(last.position, HEADER_SIZE), 0) != last.offset:
+        self._saved_marks = len(index) if len(index) == saved else 0
+        self._max_timestamp = Timestamp(before.newest if len(index) > 1 else 0)
+        return self._fits(before, last, upto)
+
+    def _fits(self, before: IndexEntry, last: IndexEntry, upto: int) -> bool:
+        """Check the last two marks against the records, and learn those after the last."""
+        for entry in (before, last):
+            if _offset_at(self._file.read_at(entry.position, HEADER_SIZE), 0) != entry.offset:
                 return False
+        try:
+            for chunk in chunks(self._file, before.position, last.position):
+                newest = max(chunk.columns.timestamps)
+                self._max_timestamp = Timestamp(max(self._max_timestamp, newest))
             for chunk in chunks(self._file, last.position, upto):
+                stamp = chunk.columns.timestamps[0]
+                is_first = chunk.position == last.position
+                if is_first and max(self._max_timestamp, stamp) != last.newest:
+                    return False
                 self._learn(memoryview(chunk.data)[: chunk.end], chunk.position)
         except Corrupt:
             return False
-        # Records are mostly stamped in order, so the last ones are the newest. An index that says
-        # otherwise may be right, but retention must not rest on its word.
-        return index.max_timestamp <= self._max_timestamp
+        return True
 
     def _read_whole(self, kind: NameKind) -> bytes:
         file = self._files.open(self.path(kind))
@@ -278,7 +288,7 @@ class SegmentFile:
 
     def _remove_index_files(self) -> None:
         """Where that fails, `load_index` finds that the old ones do not fit."""
-        self._saved_marks = self._saved_times = 0
+        self._saved_marks = 0
         with suppress(OSError):
             self._remove_index_file(NameKind.INDEX)
             self._remove_index_file(NameKind.TIMEINDEX)
@@ -303,7 +313,7 @@ class SegmentFile:
             bounds = self._bounds(data, entry, offset, below, bytes_max)
             if bounds is not None:
                 break
-            if len(data) >= available:
+            if window >= available:
                 raise Corrupt(entry.position, "truncated")
             window *= 2
         start, end = bounds
@@ -318,7 +328,7 @@ class SegmentFile:
     ) -> tuple[int, int] | None:
         """Where the wanted records start and end in `data`; None if it does not hold one whole."""
         first = _offset_at(data, 0)
-        if first < 0 or (first != entry.offset and entry.offset != _ANY_OFFSET):
+        if first < 0 or entry.offset not in {first, _ANY_OFFSET}:
             raise Corrupt(entry.position, "index")
         head = span(data, offset, below, 1)
         if head.start == head.end:

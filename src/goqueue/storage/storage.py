@@ -1,8 +1,8 @@
 """A data directory: carries out the effects of its logs and reports what came of them.
 
 Synchronous, and the only caller of `LogFiles`. The runtime calls it from one thread, the simulator
-from its event loop; the code in between is the same. Where other threads read, a guard is handed in:
-it is held for every change and every read, and not while a sync waits for the disk.
+from its event loop; the code in between is the same. Where other threads read, a guard is handed
+in: it is held for every change and every read, and not while a sync waits for the disk.
 
 Group commit: all effects handed over in one call share one sync per log. So the cost of a sync is
 paid once however many batches arrived while the one before was under way.
@@ -15,8 +15,8 @@ What a refusal of the disk means is decided here, once:
 """
 
 import errno
-from contextlib import AbstractContextManager, nullcontext
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from goqueue.log import LogSettings
 from goqueue.model import (
@@ -155,8 +155,7 @@ class Storage:
 
     def _fill(self, desk: _Desk, events: list[DiskEvent]) -> None:
         # What was written before is settled first, so that the log hears of both in order.
-        self._settle(desk, events)
-        if desk.is_failed:
+        if not self._settle(desk, events):
             return
         desk.is_full = True
         events.append(
@@ -177,8 +176,8 @@ class Storage:
         else:
             desk.written_upto = max(sync.upto, desk.written_upto or Offset(0))
 
-    def _settle(self, desk: _Desk, events: list[DiskEvent]) -> None:
-        """Answer the syncs asked for so far."""
+    def _settle(self, desk: _Desk, events: list[DiskEvent]) -> bool:
+        """Answer the syncs asked for so far; False if the log has failed."""
         log = desk.files.log
         if desk.written_upto is not None:
             upto, desk.written_upto = min(desk.written_upto, desk.files.end), None
@@ -193,14 +192,14 @@ class Storage:
                 self._fail(desk, error, events)
             else:
                 events.append(Synced(log=log, upto=upto))
+        return not desk.is_failed
 
     def _reshape(self, desk: _Desk, effect: Reshape, events: list[DiskEvent]) -> None:
         if desk.is_failed:
             return
         if not isinstance(effect.change, Roll | SaveEpochs | Compact):
-            self._settle(desk, events)
             self._give_up_compaction(desk, events)
-            if desk.is_failed:
+            if not self._settle(desk, events):
                 return
         try:
             with self._guard:
@@ -282,10 +281,10 @@ class Storage:
 
     # Reading
 
-    def read(self, slice: Slice) -> memoryview:
+    def read(self, wanted: Slice) -> memoryview:
         """The records of a slice; raises DamageFound, whose event belongs to the log."""
         with self._guard:
-            return self._desks[slice.log].files.read(slice)
+            return self._desks[wanted.log].files.read(wanted)
 
     def find(self, seeks: Sequence[Seek]) -> Offset | None:
         """The first offset that any of these finds, in order."""

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.log import Cleanup, ControlKind
+from goqueue.log import Cleanup, ControlKind, Log
 from goqueue.model import HOUR, Compacted, Message, Offset, Record
 from goqueue.records import Flag, decode
-from tests.unit.storage.driven_log import SMALL, DrivenLog, path_of
+from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import MemoryFiles
 
 SETTINGS = msgspec.structs.replace(
@@ -20,13 +20,15 @@ SETTINGS = msgspec.structs.replace(
 
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
-    is_control = draw(st.sampled_from([False] * 9 + [True]))
-    return Message(
-        key=draw(st.sampled_from([b"", b"a", b"b", b"c", b"d"])),
-        value=draw(st.none() | st.binary(max_size=60)),
-        is_control=is_control,
-        is_delayed=not is_control and draw(st.sampled_from([False] * 9 + [True])),
-    )
+    value = draw(st.none() | st.binary(max_size=60))
+    match draw(st.integers(0, 19)):
+        case 0:
+            return Message(key=b"gq.test", value=value, is_control=True)
+        case 1:
+            due = (("gq.deliver-at", b"1"),)
+            return Message(key=b"a", value=value, headers=due, is_delayed=True)
+        case _:
+            return Message(key=draw(st.sampled_from([b"", b"a", b"b", b"c", b"d"])), value=value)
 
 
 plans = st.lists(st.lists(messages(), min_size=1, max_size=6), min_size=5, max_size=25)
@@ -216,7 +218,7 @@ def test_a_pass_with_little_memory_for_keys_gets_on_and_ends(keys_bytes: int) ->
     keyed(driven, 150, keys=30)
     truth = decoded(driven.read_all())
     must_stay = survivors(truth, int(driven.log.segments[-1].base), is_late=False)
-    for _ in range(200):
+    for _ in range(400):
         effects = driven.log.maintain(driven.now)
         if not effects:
             break
@@ -246,8 +248,10 @@ def test_a_merge_that_the_log_has_not_heard_of_outlives_a_deletion_and_a_restart
 
     # Retention deletes the first segment as the log knows it, which is a part of a merged one.
     second = driven.log.segments[1]
-    shorter = msgspec.structs.replace(settings, retention_bytes=driven.log.size - 400)
-    driven.log._settings = shorter  # type: ignore[misc]  # noqa: SLF001 - a setting changed at run time
+    shorter = msgspec.structs.replace(
+        settings, cleanup=Cleanup.DELETE, retention_bytes=driven.log.size - 500
+    )
+    driven.log = Log(LOG, shorter, driven.opened.state)
     effects = driven.log.maintain(driven.now)
     assert driven.log.start == second.base
     driven.carry_out([*effects, *driven.take(unheard)])

@@ -32,7 +32,7 @@ def log() -> None:
     """
 
 
-@log.command("verify")
+@log.command("verify", short_help="Check every record, index and chain of segments.")
 @_directory
 @output_option
 def verify_command(directory: str, output: Output) -> int:
@@ -60,7 +60,7 @@ def verify_command(directory: str, output: Output) -> int:
     return DAMAGED if verification.verdict.problems else DONE
 
 
-@log.command("dump")
+@log.command("dump", short_help="Show messages in the order of their offsets.")
 @_directory
 @click.option("--topic", help="Only the logs of this topic.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
@@ -111,7 +111,7 @@ def dump_command(
     return _report(damage)
 
 
-@log.command("stats")
+@log.command("stats", short_help="Show what each log holds, quickly.")
 @_directory
 @output_option
 def stats_command(directory: str, output: Output) -> int:
@@ -134,7 +134,7 @@ def stats_command(directory: str, output: Output) -> int:
     return DONE
 
 
-@log.command("rebuild-index")
+@log.command("rebuild-index", short_help="Make every index anew; needs the lock.")
 @_directory
 @output_option
 def rebuild_index_command(directory: str, output: Output) -> int:

@@ -61,6 +61,8 @@ class IndexCheck:
             return ".index: entries for records beyond the end of the segment"
         if 2 * self._next_time < len(self._times):
             return ".timeindex: entries for records beyond the end of the segment"
+        if self._times and self._times[1::2] != self._marks[0::2]:
+            return ".timeindex: not made with its .index, they are for different records"
         if self._last_start - self._marks[-1] >= self._widest_step():
             return ".index: short, it ends before the segment does"
         return ""
@@ -116,8 +118,11 @@ def _shape_fault(suffix: str, data: bytes) -> str:
     if len(data) % ENTRY_SIZE:
         return f"{suffix}: malformed, {len(data)} bytes are not whole entries"
     entries = _entries(data)
-    for column in (entries[0::2], entries[1::2]):
-        if (column and column[0] < 0) or not all(map(int.__lt__, column, column[1:])):
+    # A time may stand for several marks; offsets and positions are each marked once.
+    columns = (entries[0::2], entries[1::2])
+    compare = (int.__le__ if suffix == ".timeindex" else int.__lt__, int.__lt__)
+    for column, is_before in zip(columns, compare, strict=True):
+        if (column and column[0] < 0) or not all(map(is_before, column, column[1:])):
             return f"{suffix}: malformed, the entries do not rise"
     return ""
 

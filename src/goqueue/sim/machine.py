@@ -1,0 +1,67 @@
+"""A process with one log: the real machine and the real storage, with queues between them.
+
+What the threads of the runtime do at times of their own, this does when told to, so a run chooses
+the order of everything.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from goqueue.log import Log, LogSettings
+from goqueue.model import DiskEvent, Effect, LogId
+from goqueue.sim.disk import SimulatedFileSystem
+from goqueue.sim.trace import Trace
+from goqueue.storage import RecoveryReport, Storage
+
+__all__ = ["Machine"]
+
+
+class Machine:
+    """The log and the storage of the present life of the process, and what is on its way."""
+
+    log: Log
+    storage: Storage
+
+    def __init__(
+        self, log: LogId, files: SimulatedFileSystem, settings: LogSettings, trace: Trace
+    ) -> None:
+        self._id = log
+        self._files = files
+        self._settings = settings
+        self._trace = trace
+        self._effects: deque[Sequence[Effect]] = deque()
+        self._events: deque[DiskEvent] = deque()
+
+    def open(self) -> RecoveryReport:
+        """Begin a new life: whatever was in memory is gone."""
+        self._effects.clear()
+        self._events.clear()
+        self.storage = Storage(self._files)
+        opened = self.storage.open(self._id, self._settings)
+        self.log = Log(self._id, self._settings, opened.state)
+        return opened.report
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._effects or self._events or self.storage.has_background_work)
+
+    def submit(self, effects: Sequence[Effect]) -> None:
+        if effects:
+            self._trace.note("effects", effects)
+            self._effects.append(effects)
+
+    def disk_turn(self, groups: int) -> None:
+        """The disk thread takes some of what has gathered."""
+        gathered: list[Effect] = []
+        for _ in range(min(groups, len(self._effects))):
+            gathered.extend(self._effects.popleft())
+        if gathered:
+            self._events.extend(self.storage.carry_out(gathered))
+
+    def work(self) -> None:
+        """The disk thread has nothing else to do."""
+        if self.storage.has_background_work:
+            self._events.extend(self.storage.work())
+
+    def next_event(self) -> DiskEvent | None:
+        return self._events.popleft() if self._events else None

@@ -1,0 +1,53 @@
+"""Runs of the simulator: new seeds, and those that once found a bug."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from goqueue.sim import Run, Trace
+
+_SEEDS_PER_TEST = 50
+_TESTS = 6
+
+# Each of these broke an invariant once. What it found is named by a unit test as well.
+_KEPT = (
+    *(1, 2, 3, 4, 10, 41, 48, 130, 201, 242, 257, 284, 408, 434, 617, 1050, 1081, 1157, 1771),
+    *(1931, 2114, 2190, 2249, 2418, 4607, 5421, 6562, 6569, 12060, 12237),
+)
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_seed_breaks_an_invariant(block: int) -> None:
+    first = block * _SEEDS_PER_TEST
+
+    for seed in range(first, first + _SEEDS_PER_TEST):
+        trace = Trace()
+        Run(seed, trace).live()
+        assert len(trace) > _SEEDS_PER_TEST, "a run that does nothing proves nothing"
+
+
+@pytest.mark.parametrize("seed", _KEPT)
+def test_a_seed_that_once_found_a_bug_finds_none(seed: int) -> None:
+    trace = Trace()
+
+    Run(seed, trace).live()
+
+    assert len(trace) > 0
+
+
+def _replay(seed: int, hash_seed: str) -> str:
+    command = [sys.executable, "-W", "error", "-m", "goqueue.sim", "--seed", str(seed)]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("seed", [7, 130, 1771])
+def test_a_seed_replays_exactly_whatever_the_hash_seed(seed: int) -> None:
+    first = _replay(seed, "1")
+
+    assert first == _replay(seed, "4242")
+    assert "hash " in first
+    assert first != _replay(seed + 1, "1")

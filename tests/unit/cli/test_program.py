@@ -1,0 +1,176 @@
+"""The program as a whole: exit codes, one helpful line for each mistake, what DIR may be."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+import goqueue
+from goqueue.model import LogId
+from goqueue.records import COMPILED
+from goqueue.runtime import OsFileSystem
+from goqueue.storage import Entry
+from tests.unit.cli.data_directories import Terminal, write_log
+
+COMMANDS = ["verify", "dump", "stats", "rebuild-index"]
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(capsys)
+
+
+def test_help_lists_every_command(terminal: Terminal) -> None:
+    for flag in ("-h", "--help"):
+        answer = terminal.run(flag)
+        assert answer.code == 0
+        assert "log" in answer.out
+        assert "version" in answer.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_log_has_help(terminal: Terminal, command: str) -> None:
+    assert command in terminal.run("log", "--help").out
+    answer = terminal.run("log", command, "--help")
+    assert answer.code == 0
+    assert "DIR" in answer.out
+
+
+@pytest.mark.parametrize("arguments", [(), ("log",)])
+def test_a_bare_group_shows_its_help_and_counts_as_misuse(
+    terminal: Terminal, arguments: tuple[str, ...]
+) -> None:
+    answer = terminal.run(*arguments)
+    assert answer.code == 2
+    assert "Commands:" in answer.err
+
+
+def test_the_version_tells_which_records_run(terminal: Terminal) -> None:
+    records = "compiled" if COMPILED else "interpreted"
+    assert terminal.run("version").out == f"goqueue {goqueue.__version__} (records: {records})\n"
+    document = {"version": goqueue.__version__, "records": records}
+    assert terminal.run("version", "-o", "json").json() == document
+
+
+def test_the_output_may_be_chosen_before_the_command(terminal: Terminal, tmp_path: Path) -> None:
+    write_log(tmp_path, 1)
+    first = terminal.run("-o", "json", "log", "verify", tmp_path)
+    assert first.out == terminal.run("log", "verify", tmp_path, "-o", "json").out
+    last_wins = terminal.run("-o", "json", "log", "verify", tmp_path, "-o", "table")
+    assert last_wins.out.startswith("1 record in")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("frobnicate",), "No such command 'frobnicate' (see goqueue --help)"),
+        (("log", "frob"), "No such command 'frob' (see goqueue log --help)"),
+        (("log", "verify"), "Missing argument 'DIR' (see goqueue log verify --help)"),
+        (("log", "verify", "x", "-o", "xml"), "'xml' is not one of"),
+        (("log", "dump", "x", "--from", "-1"), "-1 is not in the range"),
+        (("log", "dump", "x", "--limit", "0"), "0 is not in the range"),
+        (("log", "stats", "x", "--fast"), "No such option"),
+    ],
+)
+def test_misuse_is_one_helpful_line(
+    terminal: Terminal, arguments: tuple[str, ...], words: str
+) -> None:
+    answer = terminal.run(*arguments)
+    assert answer.code == 2
+    assert not answer.out
+    assert answer.err.startswith("goqueue: ")
+    assert answer.err.count("\n") == 1
+    assert words in answer.err
+
+
+# What DIR may be
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_directory_that_is_unsuitable_is_refused_and_left_alone(
+    terminal: Terminal, tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "logs").symlink_to(empty)
+    for path, words in (
+        (tmp_path / "nowhere", "does not exist"),
+        (file, "is a file, not a directory"),
+        (empty, "is neither a data directory"),
+        (linked, "is a link, not a directory"),
+    ):
+        answer = terminal.run("log", command, path)
+        assert answer.code == 2
+        assert words in answer.err
+    assert not list(empty.iterdir())
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_name_that_would_take_over_the_terminal_is_escaped(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    answer = terminal.run("log", "verify", tmp_path / "\x1b[2J")
+    assert "\x1b" not in answer.err
+    assert "\\x1b[2J does not exist" in answer.err
+
+
+def test_a_data_directory_without_logs_is_sound(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("")
+    answer = terminal.run("log", "verify", tmp_path)
+    assert answer.code == 0
+    assert answer.out == "0 records in 0 segments (0 B): no problem found\n"
+
+
+def test_a_partition_is_known_by_its_place(terminal: Terminal, tmp_path: Path) -> None:
+    directory = write_log(tmp_path, 1)
+    write_log(tmp_path, 5, LogId("other", 0))
+    answer = terminal.run("log", "verify", directory)
+    assert answer.out.startswith("1 record in 1 segment")
+
+
+def test_foreign_things_among_the_logs_are_noted(terminal: Terminal, tmp_path: Path) -> None:
+    write_log(tmp_path, 1)
+    (tmp_path / "logs" / "lost+found").mkdir()
+    (tmp_path / "logs" / "orders" / "00").mkdir()
+    os.symlink(tmp_path, tmp_path / "logs" / "loop")
+    answer = terminal.run("log", "verify", tmp_path)
+    assert answer.code == 0
+    for path in ("logs/lost+found", "logs/loop", "logs/orders/00"):
+        assert f"note: {path}: not ours" in answer.out
+
+
+# When the system refuses
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_permission_error_is_a_clear_sentence(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    write_log(tmp_path, 1)
+
+    def refuse(_: OsFileSystem, directory: str) -> list[Entry]:
+        raise PermissionError(13, "Permission denied", f"{tmp_path}/{directory}")
+
+    monkeypatch.setattr(OsFileSystem, "entries", refuse)
+    answer = terminal.run("log", command, tmp_path)
+    assert answer.code == 1
+    assert answer.err.startswith(f"goqueue: {tmp_path}")
+    assert "permission denied; run this as the user of the broker" in answer.err
+
+
+def test_another_refusal_of_the_system_is_told_with_the_name(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path, 1)
+
+    def fail(_: OsFileSystem, directory: str) -> list[Entry]:
+        raise OSError(5, "Input/output error", f"{tmp_path}/{directory}")
+
+    monkeypatch.setattr(OsFileSystem, "entries", fail)
+    answer = terminal.run("log", "verify", tmp_path)
+    assert answer.code == 1
+    assert answer.err == f"goqueue: {tmp_path}/: Input/output error\n"

@@ -1,0 +1,78 @@
+"""Documents and cells: valid for machines, harmless on a terminal."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.cli.output import Output
+from goqueue.cli.render import ListWriter, cut, encode, printable, sized, write_document
+
+scalars = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text()
+documents = st.recursive(
+    scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10
+)
+
+
+@given(st.text(st.characters()))
+def test_printable_text_has_nothing_that_a_terminal_acts_on(text: str) -> None:
+    assert printable(text).isprintable()
+
+
+@given(st.text(st.characters(codec="utf-8")).filter(str.isprintable))
+def test_text_that_is_printable_is_left_as_it_is(text: str) -> None:
+    assert printable(text) == text
+
+
+@given(documents)
+def test_encoded_json_says_the_same_without_controls(document: object) -> None:
+    encoded = encode(document)
+    assert msgspec.json.decode(encoded) == document
+    assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in encoded.decode())
+
+
+def test_yaml_is_blocks_with_scalars_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"a": 1, "empty": [], "list": [{"x": None, "y": ["no", True]}, [], [1, 2]], "m": {}}
+    write_document(document, Output.YAML)
+    assert capsys.readouterr().out == (
+        '"a": 1\n'
+        '"empty": []\n'
+        '"list":\n'
+        '  - "x": null\n'
+        '    "y":\n'
+        '      - "no"\n'
+        "      - true\n"
+        "  - []\n"
+        "  - - 1\n"
+        "    - 2\n"
+        '"m": {}\n'
+    )
+
+
+@pytest.mark.parametrize("items", [[], [{"a": 1}], [{"a": 1}, {"b": "\x1b"}]])
+def test_a_list_written_bit_by_bit_is_one_document(
+    items: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = ListWriter(Output.JSON)
+    for item in items:
+        writer.add(item)
+    writer.close()
+    assert msgspec.json.decode(capsys.readouterr().out) == items
+
+
+def test_a_list_that_was_broken_off_is_no_document(capsys: pytest.CaptureFixture[str]) -> None:
+    ListWriter(Output.JSON).add(1)
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 50, "1024.0 TiB")]
+)
+def test_sizes_are_told_in_the_largest_fitting_unit(count: int, words: str) -> None:
+    assert sized(count) == words
+
+
+def test_a_cut_text_ends_in_an_ellipsis() -> None:
+    assert cut("abcd", 4) == "abcd"
+    assert cut("abcde", 4) == "abc…"
