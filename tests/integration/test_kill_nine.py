@@ -98,8 +98,10 @@ def lose_power(witness: Witness) -> None:
     promised = point.position if point and point.segment == int(last.name[:20]) else 0
     found = scan(data)
     positions = [*found.columns.positions, found.end]
-    acked_count = sum(1 for offset in found.columns.offsets if offset in witness.acked)
-    cut = witness.random.randrange(max(promised, positions[acked_count]), len(data) + 1)
+    # Records that no life acknowledged may stand between those that one did.
+    acked = [index for index, offset in enumerate(found.columns.offsets) if offset in witness.acked]
+    kept = acked[-1] + 1 if acked else 0
+    cut = witness.random.randrange(max(promised, positions[kept]), len(data) + 1)
     garbage = witness.random.randbytes(witness.random.randrange(200))
     last.write_bytes(data[:cut] + garbage)
 

@@ -7,6 +7,7 @@ data directory means a file in the data directory.
 import errno
 import os
 import stat
+from contextlib import suppress
 
 from goqueue.records import Buffer
 from goqueue.storage import Entry, EntryKind
@@ -73,8 +74,13 @@ class OsFileSystem:
         return os.path.join(self._root, path)
 
     def entries(self, directory: str) -> list[Entry]:
+        entries: list[Entry] = []
         with os.scandir(self._path(directory)) as found:
-            return [_entry(item) for item in found]
+            for item in found:
+                with suppress(FileNotFoundError):
+                    # Another thread or process may remove a file between the two calls.
+                    entries.append(_entry(item))
+        return entries
 
     def open(self, path: str) -> OsFile:
         descriptor = os.open(self._path(path), self._access | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -96,8 +96,9 @@ def find_logs(files: FileSystem) -> tuple[list[LogId], list[str]]:
     """The logs of a data directory in order, and the paths in it that are none."""
     logs: list[LogId] = []
     foreign: list[str] = []
-    if all(entry.name != LOGS for entry in files.entries("")):
-        return logs, foreign
+    kinds = [entry.kind for entry in files.entries("") if entry.name == LOGS]
+    if kinds != [EntryKind.DIRECTORY]:
+        return logs, [LOGS] if kinds else []
     for topic in sorted(files.entries(LOGS), key=lambda entry: entry.name):
         is_topic = topic.kind is EntryKind.DIRECTORY and _TOPIC.fullmatch(topic.name)
         if not is_topic:

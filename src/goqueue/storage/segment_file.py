@@ -265,6 +265,9 @@ class SegmentFile:
         newest = 0
         end = self._base
         for chunk in chunks(self._file, 0, self._size):
+            if chunk.columns.offsets[0] < self._base:
+                # The content of another segment under the name of this one.
+                raise Corrupt(chunk.position, "offset")
             records = memoryview(chunk.data)[: chunk.end]
             marks = mark(records, chunk.position, index.last_position, self._interval)
             index.add(marks, newest)

@@ -17,7 +17,7 @@ from goqueue.cli.log.verification import Problem, problem_of
 from goqueue.cli.log.walk import Flaw, walk
 from goqueue.model import SECOND, Header, LogId, Priority, Record
 from goqueue.records import Corrupt, decode, decompress
-from goqueue.storage import Chunk, EntryKind, FileSystem
+from goqueue.storage import Chunk, Entry, EntryKind, FileSystem
 
 __all__ = ["Selection", "ShownMessage", "read_messages", "show", "timestamp_text"]
 
@@ -84,9 +84,15 @@ def _parts(files: FileSystem, place: Place, segment: Segment) -> Iterator[Chunk 
         # Retention or compaction of a broker at work has just removed it.
         return
     try:
-        yield from walk(file, segment)
+        yield from walk(file, segment if segment.is_last else _resized(segment, file.size()))
     finally:
         file.close()
+
+
+def _resized(segment: Segment, size: int) -> Segment:
+    """A sealed segment as opened: compaction may have replaced it since the listing."""
+    entry = Entry(segment.entry.name, segment.entry.kind, size)
+    return msgspec.structs.replace(segment, entry=entry, promised=size)
 
 
 def show(record: Record, log: LogId, *, is_raw: bool = False) -> ShownMessage:

@@ -4,6 +4,7 @@ Looks and judges nothing. A path may be a data directory, the directory of one p
 or a copy of such a directory that lies anywhere.
 """
 
+import contextlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
     "Segment",
     "Snapshot",
     "Tree",
+    "list_files",
     "look_at",
     "take_snapshot",
     "weigh",
@@ -44,6 +46,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _LOCK_FILE = "lock"
 _POINT_BYTES_MAX = 4096
 _SNAPSHOTS_MAX = 5
+_LISTINGS_MAX = 100
 
 # The partition of a copy whose name does not tell it.
 _UNKNOWN = -1
@@ -177,13 +180,21 @@ def take_snapshot(files: FileSystem, place: Place) -> Snapshot:
     before = _read_point(files, place)
     tries = 0
     while True:
-        entries = sorted(files.entries(place.directory), key=lambda entry: entry.name)
+        entries = sorted(list_files(files, place), key=lambda entry: entry.name)
         after = _read_point(files, place)
         tries += 1
         is_steady = before is None or after is None or _is_sequel(before, after)
         if is_steady or tries == _SNAPSHOTS_MAX:
             return Snapshot(place=place, point=before, entries=tuple(entries))
         before = after
+
+
+def list_files(files: FileSystem, place: Place) -> list[Entry]:
+    """The files of a log. A broker that removes one while they are listed makes it start again."""
+    for _ in range(_LISTINGS_MAX):
+        with contextlib.suppress(FileNotFoundError):
+            return files.entries(place.directory)
+    return files.entries(place.directory)
 
 
 def _is_sequel(before: RecoveryPoint, after: RecoveryPoint) -> bool:
@@ -209,6 +220,6 @@ def weigh(files: FileSystem, places: Iterable[Place]) -> int:
     return sum(
         entry.size
         for place in places
-        for entry in files.entries(place.directory)
+        for entry in list_files(files, place)
         if classify(entry.name) is NameKind.SEGMENT
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from goqueue.cli.log.index_check import IndexCheck
-from goqueue.cli.log.places import Place, Segment, Snapshot, take_snapshot
+from goqueue.cli.log.places import Place, Segment, Snapshot, list_files, take_snapshot
 from goqueue.cli.log.walk import Flaw, walk
 from goqueue.cli.render import printable
 from goqueue.log import ENTRY_SIZE, Checked, assemble
@@ -29,6 +29,8 @@ from goqueue.storage import (
 )
 
 __all__ = ["Kind", "Problem", "Verdict", "Verification", "problem_of", "verify"]
+
+_INDEXES = (NameKind.INDEX, NameKind.TIMEINDEX)
 
 
 class Kind(enum.StrEnum):
@@ -190,13 +192,8 @@ class _LogCheck:
             found = self._check_records(file, segment, index)
         finally:
             file.close()
-        if (found or index.finish()) and self._has_changed(segment):
-            self._note(segment.entry.name, "changed while it was being checked; check it again")
-            return
-        self.problems += [problem for problem in found if problem.kind is not Kind.TORN]
-        self.torn += [problem for problem in found if problem.kind is Kind.TORN]
-        if index.finish():
-            self._add(Kind.INDEX, segment.base, index.finish())
+        if found or index.finish():
+            self._judge(segment, found, index.finish())
 
     def _check_records(self, file: File, segment: Segment, index: IndexCheck) -> list[Problem]:
         found: list[Problem] = []
@@ -233,14 +230,26 @@ class _LogCheck:
         point = self._snapshot.point
         return segment.is_last and point is not None and point.segment > segment.base
 
-    def _has_changed(self, segment: Segment) -> bool:
-        """Whether a broker has touched the segment or its index since they were listed."""
-        now = {entry.name: entry for entry in self._files.entries(self._place.directory)}
-        names = (
-            segment_name(segment.base, kind)
-            for kind in (NameKind.SEGMENT, NameKind.INDEX, NameKind.TIMEINDEX)
-        )
-        return any(now.get(name) != self._snapshot.find(name) for name in names)
+    def _judge(self, segment: Segment, found: list[Problem], index_fault: str) -> None:
+        """Take what was found, unless a broker at work since the listing explains it.
+
+        Retention, compaction and truncation replace a file, so that nothing found in it counts.
+        Appends only add: they may explain half a record at the end, never damage before it.
+        """
+        now = {entry.name: entry for entry in list_files(self._files, self._place)}
+        name = segment.entry.name
+        size = now[name].size if name in now else -1
+        if size < segment.entry.size or (size > segment.entry.size and not segment.is_last):
+            self._note(name, "changed while it was being checked; check it again")
+            return
+        self.problems += [problem for problem in found if problem.kind is not Kind.TORN]
+        if size > segment.entry.size:
+            self._note(name, "grew while it was being checked, so its end was not judged")
+        else:
+            self.torn += [problem for problem in found if problem.kind is Kind.TORN]
+        indexes = (segment_name(segment.base, kind) for kind in _INDEXES)
+        if index_fault and all(now.get(name) == self._snapshot.find(name) for name in indexes):
+            self._add(Kind.INDEX, segment.base, index_fault)
 
     def _read_index(self, segment: Segment) -> IndexCheck:
         marks = self._read_entries(segment, NameKind.INDEX)
