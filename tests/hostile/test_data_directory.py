@@ -201,7 +201,7 @@ def test_a_lock_that_is_no_file_is_refused_in_words(root: Path, kind: str) -> No
         case _:
             os.mkfifo(lock)
 
-    with pytest.raises(DataDirectoryUnusable, match="cannot lock .*lock"):
+    with pytest.raises(DataDirectoryUnusable, match=r"cannot lock .*lock"):
         open_log(root)
     assert outside.read_bytes() == b"untouched"
 
@@ -247,10 +247,10 @@ FOREIGN = [
     "00000000000000000025.LOG",
     "99999999999999999999.log",
     "09223372036854775808.log",
-    "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٢٥.log",
+    "\u0660" * 18 + "\u0662\u0665.log",
     "-0000000000000000025.log",
     "+0000000000000000025.log",
-    "0000000000000000002_5.log"[:24],
+    "0000000000000000_025.log",
     "00000000000000000025.log ",
     "00000000000000000025.log\n",
     "line\nbreak\x1b[31m",
@@ -275,7 +275,7 @@ def test_foreign_files_are_reported_and_left_alone(root: Path) -> None:
 def test_foreign_names_beside_logs_are_no_logs(root: Path) -> None:
     (root / "logs" / "bad name").mkdir()
     (root / "logs" / "orders" / "01").mkdir()
-    (root / "logs" / "orders" / "٣").mkdir()
+    (root / "logs" / "orders" / "\u0663").mkdir()
     (root / "logs" / "linked").symlink_to(root / "logs" / "orders")
 
     logs, foreign = find_logs(OsFileSystem(str(root)))
@@ -285,7 +285,7 @@ def test_foreign_names_beside_logs_are_no_logs(root: Path) -> None:
         "logs/bad name",
         "logs/linked",
         "logs/orders/01",
-        "logs/orders/٣",
+        "logs/orders/\u0663",
     ]
 
 

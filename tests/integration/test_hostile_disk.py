@@ -68,7 +68,7 @@ def append_until_full(local: LocalLog) -> list[bytes]:
     return committed
 
 
-# The ballast leaves a different number of pages, so that each kind of file is the one without space.
+# The ballast leaves other numbers of pages, so that each kind of file is the one without space.
 @pytest.mark.parametrize("spare_pages", range(8))
 def test_a_full_disk_refuses_writes_serves_reads_and_recovers(
     tmp_path: Path, spare_pages: int
@@ -130,7 +130,7 @@ def test_a_read_only_disk_is_refused_in_words_and_left_alone(tmp_path: Path) -> 
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         before = {path: path.stat().st_mtime_ns for path in disk.rglob("*")}
 
-        with pytest.raises(DataDirectoryUnusable, match="(?i)read-only"):
+        with pytest.raises(DataDirectoryUnusable, match=r"(?i)read-only"):
             open_log(disk / "data")
 
         assert {path: path.stat().st_mtime_ns for path in disk.rglob("*")} == before
@@ -182,7 +182,8 @@ readable = 0
 while (data := local.read(readable)) is not None:
     readable += len(walk(data))
 local.close()
-print(json.dumps({"acked": acked, "failure": local.log.failure, "code": code, "readable": readable}))
+said = {"acked": acked, "failure": local.log.failure, "code": code, "readable": readable}
+print(json.dumps(said))
 """
 
 

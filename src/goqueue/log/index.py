@@ -13,7 +13,7 @@ Invariant: offsets and positions rise strictly, newest timestamps never fall.
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import pairwise
+from operator import le, lt
 
 import msgspec
 
@@ -107,9 +107,9 @@ class SparseIndex:
             bool(self._offsets)
             and self._offsets[0] >= self._base
             and self._positions[0] == 0
-            and all(before < after for before, after in pairwise(self._offsets))
-            and all(before < after for before, after in pairwise(self._positions))
-            and all(before <= after for before, after in pairwise(self._newest))
+            and all(map(lt, self._offsets, self._offsets[1:]))
+            and all(map(lt, self._positions, self._positions[1:]))
+            and all(map(le, self._newest, self._newest[1:]))
         )
 
 

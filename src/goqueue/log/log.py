@@ -155,8 +155,8 @@ class Log:
         """Give the records of a verified batch their offsets; they are not yet committed."""
         self._check_writable(now)
         first = self._end
-        count = stamp(batch, first, now.wall)
-        if not count:
+        stamped = stamp(batch, first, now.wall)
+        if not stamped.count:
             raise Refused(Code.REQUEST_INVALID, field="batch", reason="no records")
         active = self._segments.active
         effects: list[Effect] = []
@@ -165,8 +165,8 @@ class Log:
             active = self._segments.active
         else:
             self._unwritten.append(_Unwritten(first, active))
-        self._end = Offset(first + count)
-        self._segments.grow(len(batch), self._end, now.wall)
+        self._end = Offset(first + stamped.count)
+        self._segments.grow(len(batch), self._end, Timestamp(stamped.max_timestamp))
         effects.append(
             Write(
                 log=self._log,
@@ -267,6 +267,9 @@ class Log:
         self._segments.restore_active(active)
         self._end = event.offset
         self._full_until = Instant(now.instant + self._settings.full_retry_ns)
+        if self._durable < self._end and self._settings.flush is Flush.INTERVAL:
+            # A flush that was on its way may have met the full disk.
+            self._flush_at = self._flush_at or self._full_until
         return [self._reshape(Rewind(event.offset)), *self._take_back_epochs()]
 
     def _damaged(self, event: Damaged) -> list[Effect]:

@@ -1,6 +1,6 @@
 """A record, a batch of records, and their bytes."""
 
-from goqueue.records.batch import build, stamp, sums, verify
+from goqueue.records.batch import Stamped, build, stamp, sums, verify
 from goqueue.records.columns import Columns, Scan, scan, walk
 from goqueue.records.compression import Codec, compress, decompress
 from goqueue.records.cursor import COMPILED, crc32c
@@ -19,6 +19,7 @@ __all__ = [
     "Marks",
     "Scan",
     "Span",
+    "Stamped",
     "build",
     "compress",
     "crc32c",

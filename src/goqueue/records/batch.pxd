@@ -22,5 +22,5 @@ cpdef Py_ssize_t verify(batch) except -1
 @cython.locals(cursor=Cursor, reason=int)
 cpdef sums(data, Py_ssize_t start, Py_ssize_t end)
 
-@cython.locals(cursor=Cursor, count=Py_ssize_t, index=Py_ssize_t, position=Py_ssize_t, stamped=int64_t, reason=int)
-cpdef Py_ssize_t stamp(batch, int64_t first_offset, int64_t timestamp) except -1
+@cython.locals(cursor=Cursor, count=Py_ssize_t, index=Py_ssize_t, position=Py_ssize_t, stamped=int64_t, newest=int64_t, reason=int)
+cpdef object stamp(batch, int64_t first_offset, int64_t timestamp)

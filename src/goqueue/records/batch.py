@@ -9,6 +9,7 @@ Invariant: a batch that verify() accepted consists of whole records, and stamp()
 from collections.abc import Sequence
 
 import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+import msgspec
 
 from goqueue.model import Code, Message, Refused
 from goqueue.records.cursor import Cursor
@@ -27,6 +28,13 @@ if not cython.compiled:
         PRIORITY_MAX,
     )
     from goqueue.records.record import prove, weigh
+
+
+class Stamped(msgspec.Struct, frozen=True):
+    """How many records were stamped, and the newest of their timestamps."""
+
+    count: int
+    max_timestamp: int
 
 
 def build(messages: Sequence[Message]) -> bytearray:
@@ -121,8 +129,8 @@ def sums(data: Buffer, start: int, end: int) -> None:
         raise cursor.corrupt(reason)
 
 
-def stamp(batch: bytearray | memoryview, first_offset: int, timestamp: int) -> int:
-    """Give the records offsets from `first_offset` on; returns how many there are.
+def stamp(batch: bytearray | memoryview, first_offset: int, timestamp: int) -> Stamped:
+    """Give the records offsets from `first_offset` on.
 
     A timestamp of 0, or one in the future, becomes `timestamp`; others are kept. Bodies are
     not verified: a wrong sum would be covered by the new one, so verify() comes first.
@@ -137,11 +145,13 @@ def stamp(batch: bytearray | memoryview, first_offset: int, timestamp: int) -> i
     if first_offset < 0 or first_offset > OFFSET_MAX - count:
         raise IndexError(f"{count} offsets from {first_offset} on")
     position = 0
+    newest = 0
     for index in range(count):
         cursor.hop(position)
         stamped = cursor.timestamp
         if stamped == 0 or stamped > timestamp:
             stamped = timestamp
+        newest = max(newest, stamped)
         cursor.stamp(first_offset + index, stamped)
         position = cursor.end
-    return count
+    return Stamped(count, newest)

@@ -85,16 +85,26 @@ class LocalLog:
         if wanted is None:
             return None
         try:
-            return self._disk.read(wanted)
+            return self._disk.read(wanted) or None
         except DamageFound as found:
             self._take([found.event])
+            # Refused from now on, which says more than the damage itself.
             self._log.read(offset, bytes_max)
             raise
 
     def seek(self, timestamp: Timestamp) -> Offset:
-        """The first committed offset stamped at or after `timestamp`, or the end."""
-        found = self._disk.find(self._log.seek(timestamp))
-        return self._log.high_watermark if found is None else found
+        """The first committed offset stamped at or after `timestamp`, or the end.
+
+        Where damage is met on the way, the segment is set aside and the search goes on behind it.
+        """
+        for _ in range(len(self._log.segments)):
+            try:
+                found = self._disk.find(self._log.seek(timestamp))
+            except DamageFound as damage:
+                self._take([damage.event])
+            else:
+                return self._log.high_watermark if found is None else found
+        return self._log.high_watermark
 
     def close(self) -> None:
         self._disk.close()

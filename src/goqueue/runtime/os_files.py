@@ -68,10 +68,16 @@ class OsFileSystem:
 
     def __init__(self, root: str, *, is_read_only: bool = False) -> None:
         self._root = root
+        self._is_read_only = is_read_only
         self._access = os.O_RDONLY if is_read_only else os.O_RDWR
 
     def _path(self, path: str) -> str:
         return os.path.join(self._root, path)
+
+    def _changeable(self, path: str) -> str:
+        if self._is_read_only:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return self._path(path)
 
     def entries(self, directory: str) -> list[Entry]:
         entries: list[Entry] = []
@@ -90,10 +96,10 @@ class OsFileSystem:
         return OsFile(descriptor)
 
     def create(self, path: str) -> OsFile:
-        return OsFile(os.open(self._path(path), _CREATE, _MODE))
+        return OsFile(os.open(self._changeable(path), _CREATE, _MODE))
 
     def make_directory(self, path: str) -> None:
-        os.mkdir(self._path(path), _DIRECTORY_MODE)
+        os.mkdir(self._changeable(path), _DIRECTORY_MODE)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -103,10 +109,10 @@ class OsFileSystem:
             os.close(descriptor)
 
     def rename(self, old: str, new: str) -> None:
-        os.replace(self._path(old), self._path(new))
+        os.replace(self._changeable(old), self._changeable(new))
 
     def remove(self, path: str) -> None:
-        os.unlink(self._path(path))
+        os.unlink(self._changeable(path))
 
     def free_bytes(self) -> int:
         usage = os.statvfs(self._root)

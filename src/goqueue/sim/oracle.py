@@ -135,6 +135,10 @@ class Oracle:
             offset = Offset(record.offset + 1)
         return offset
 
+    def check_nothing(self, offset: Offset, below: Offset) -> None:
+        """A read of these offsets returned no record."""
+        self._check_gap(offset, below)
+
     def _check_record(self, record: Record) -> None:
         if (record.value or b"") in self._refused and record.value:
             raise Violation("refused-record-read", f"offset {record.offset}")

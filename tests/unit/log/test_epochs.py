@@ -69,12 +69,9 @@ def test_truncation_forgets_epochs_whose_records_are_gone() -> None:
 
 def test_deletion_moves_the_oldest_epoch_up_to_the_start() -> None:
     epochs = Epochs(HISTORY)
-    epochs.drop_below(Offset(12))
-    assert epochs.history == ((4, 12), (7, 25))
-    epochs.drop_below(Offset(25))
-    assert epochs.history == ((7, 25),)
-    epochs.drop_below(Offset(90))
-    assert epochs.history == ((7, 90),)
+    for start, left in [(12, [(4, 12), (7, 25)]), (25, [(7, 25)]), (90, [(7, 90)])]:
+        epochs.drop_below(Offset(start))
+        assert list(epochs.history) == left
 
 
 steps = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=12)

@@ -1,7 +1,6 @@
 """The sparse index against a plain list of marks."""
 
 from array import array
-from bisect import bisect_right
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,13 +31,17 @@ class PlainIndex:
 
     def floor(self, column: int, value: int) -> IndexEntry:
         before = [mark for mark in self.marks if mark[column] <= value]
-        return IndexEntry(before[-1][0], before[-1][1]) if before else IndexEntry(BASE, 0)
+        offset, position, _ = before[-1] if before else self.marks[0]
+        newest = max(mark[2] for mark in self.marks if mark[1] <= position)
+        return IndexEntry(offset, position, newest)
 
 
 def index_of(plain: PlainIndex) -> SparseIndex:
     index = SparseIndex(BASE)
-    for offset, position, timestamp in plain.marks:
-        index.add(marks_of([(offset, position, timestamp)]))
+    newest = 0
+    for mark in plain.marks:
+        index.add(marks_of([mark]), newest)
+        newest = max(newest, mark[2])
     return index
 
 
@@ -89,8 +92,8 @@ def test_a_cut_index_is_the_index_of_what_is_left(
     index.cut(position)
     plain.marks = [mark for mark in plain.marks if mark[1] < position]
     assert len(index) == len(plain.marks)
-    assert index.floor(offset) == plain.floor(0, offset)
-    assert index.max_timestamp <= max((mark[2] for mark in plain.marks), default=0)
+    if plain.marks:
+        assert index.floor(offset) == plain.floor(0, offset)
     for timestamp in (1, 900, 1_000, 1_100):
         start = index.floor_time(timestamp)
         assert all(m[2] < timestamp for m in plain.marks if m[1] < start.position)
@@ -156,11 +159,19 @@ def test_an_index_without_marks_starts_every_search_at_the_base() -> None:
     index = SparseIndex(BASE)
     assert index.floor(BASE + 7) == index.floor_position(99) == IndexEntry(BASE, 0)
     assert index.floor_time(5) == IndexEntry(BASE, 0)
-    assert (index.last, index.last_position, index.max_timestamp) == (None, -1, 0)
+    assert index.entry(-1) == IndexEntry(BASE, 0)
+    assert index.last_position == -1
 
 
-def test_bisecting_the_plain_list_agrees_with_its_scan() -> None:
-    plain = PlainIndex([(2, 50, 1)] * 9)
-    offsets = [mark[0] for mark in plain.marks]
-    for offset in range(BASE, BASE + 20):
-        assert plain.floor(0, offset).offset == offsets[bisect_right(offsets, offset) - 1]
+def test_a_mark_knows_of_newer_records_that_were_not_marked() -> None:
+    index = SparseIndex(BASE)
+    index.add(marks_of([(BASE, 0, 10)]), 0)
+    # Between these two marks lies a record that is stamped later than both.
+    index.add(marks_of([(BASE + 5, 500, 20)]), 90)
+    assert index.floor_time(90).position == 0
+    assert index.floor_time(91).position == 500
+
+
+def test_a_mark_is_found_by_its_number_from_the_end() -> None:
+    index = index_of(PlainIndex([(1, 50, 1)] * 3))
+    assert [index.entry(-number).position for number in range(1, 5)] == [100, 50, 0, 0]

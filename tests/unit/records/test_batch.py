@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model import Code, Message, Refused
-from goqueue.records import Corrupt, build, decode, stamp, sums, verify, walk
+from goqueue.records import Corrupt, Stamped, build, decode, stamp, sums, verify, walk
 from tests.unit.records.examples import FIRST_VECTOR, SECOND_VECTOR, Forged, batches
 
 NOW = 1_000
@@ -21,7 +21,7 @@ def test_a_built_batch_is_verified_with_its_count(batch: list[Message]) -> None:
 def test_a_batch_of_nothing_is_empty_and_valid() -> None:
     assert build([]) == bytearray()
     assert verify(b"") == 0
-    assert stamp(bytearray(), 5, NOW) == 0
+    assert stamp(bytearray(), 5, NOW).count == 0
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_largest_parts_that_the_format_holds_are_built() -> None:
 def test_stamping_gives_consecutive_offsets_and_keeps_past_timestamps_only() -> None:
     batch = build([Message(value=b"v", timestamp=stamped) for stamped in (0, 7, NOW, NOW + 1)])
 
-    assert stamp(batch, 40, NOW) == 4
+    assert stamp(batch, 40, NOW) == Stamped(count=4, max_timestamp=NOW)
 
     columns = walk(batch)
     assert list(columns.offsets) == [40, 41, 42, 43]
@@ -79,9 +79,10 @@ def test_stamping_changes_offsets_and_timestamps_and_nothing_else(
     before = build(batch)
     after = bytearray(before)
 
-    assert stamp(after, first_offset, timestamp) == len(batch)
+    stamped = stamp(after, first_offset, timestamp)
 
-    assert verify(after) == len(batch)
+    assert stamped.count == verify(after) == len(batch)
+    assert stamped.max_timestamp == max(walk(after).timestamps, default=0)
     columns = walk(before)
     assert list(walk(after).offsets) == list(range(first_offset, first_offset + len(batch)))
     for start, end in pairwise([*columns.positions, len(before)]):

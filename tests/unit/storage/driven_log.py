@@ -88,11 +88,11 @@ class DrivenLog:
 
     def read(self, offset: int, bytes_max: int = 1 << 20) -> dict[int, bytes]:
         """Records by offset, from one read; raises Refused as a reader would see it."""
-        slice = self.log.read(Offset(offset), bytes_max)
-        if slice is None:
+        wanted = self.log.read(Offset(offset), bytes_max)
+        if wanted is None:
             return {}
         try:
-            return split(self.storage.read(slice))
+            return split(self.storage.read(wanted))
         except DamageFound as found:
             self.carry_out(self.take([found.event]))
         return self.read(offset, bytes_max)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from goqueue.log import Cleanup, ControlKind, Log
 from goqueue.model import HOUR, Compacted, Message, Offset, Record
 from goqueue.records import Flag, decode
-from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
+from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of, split
 from tests.unit.storage.memory_files import MemoryFiles
 
 SETTINGS = msgspec.structs.replace(
@@ -173,6 +173,17 @@ def test_sequential_reads_of_a_compacted_log_write_nothing() -> None:
         offset = max(driven.read(offset, 150)) + 1
     assert files.faults.count("create") == files.faults.count("remove") == 0
     assert files.faults.count("write") == 0
+
+
+def test_a_read_bounded_within_a_gap_gets_nothing_and_reports_no_damage() -> None:
+    driven = DrivenLog(MemoryFiles(), SETTINGS)
+    keyed(driven, 60, keys=1)
+    driven.maintain()
+    for below in range(1, 12):
+        bounded = driven.log.read(Offset(0), 1 << 20, below=Offset(below))
+        assert bounded is not None
+        data = driven.storage.read(bounded)
+        assert all(offset < below for offset in split(data))
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync"])

@@ -156,8 +156,7 @@ def test_a_log_outlives_a_disk_that_is_full_for_any_of_its_files(
     files.faults.broken.clear()
 
     driven.pass_time(driven.settings.full_retry_ns)
-    for number in range(40):
-        committed.append(driven.put(b"%30d" % number).first)
+    committed += [driven.put(b"%30d" % number).first for number in range(40)]
 
     assert driven.log.failure is None
     assert list(driven.read_all()) == committed

@@ -41,7 +41,7 @@ KINDS = [
     (f"0{BASE}.log", NameKind.FOREIGN),
     ("9" * 20 + ".log", NameKind.FOREIGN),
     (f"{1 << 63:020d}.log", NameKind.FOREIGN),
-    ("٠" * 18 + "42.log", NameKind.FOREIGN),
+    ("\u0660" * 18 + "42.log", NameKind.FOREIGN),
     ("²" * 20 + ".log", NameKind.FOREIGN),
     ("-" + BASE[1:] + ".log", NameKind.FOREIGN),
 ]
