@@ -118,7 +118,7 @@ def check_round_trips(data: bytes, columns: Columns) -> None:
 
 def check_stamping(data: bytes, good: bytes, count: int) -> None:
     batch = bytearray(good)
-    assert records.stamp(batch, 10, 1) == count
+    assert records.stamp(batch, 10, 1).count == count
     assert records.scan(batch, 10).reason is None
     batch = bytearray(data)
     try:

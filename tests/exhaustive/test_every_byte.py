@@ -19,7 +19,6 @@ from tests.unit.storage.memory_files import MemoryFiles
 
 STRIDE = 1 if os.environ.get("GOQUEUE_EXHAUSTIVE") == "1" else 7
 FAILURES_SHOWN = 3
-FLAGS_AT = 3
 
 
 def cut(data: bytes, position: int) -> bytes:
@@ -73,24 +72,8 @@ class Case:
                 assert offset in self.stopped.held_by(self.name), f"{offset} was not harmed"
             else:
                 assert offset in served, f"nothing is served at offset {offset}"
-                got = self.without_harmed_flags(offset, served[offset])
-                truth = self.without_harmed_flags(offset, truth)
-                assert got == truth, f"a wrong byte at offset {offset}"
+                assert served[offset] == truth, f"a wrong byte at offset {offset}"
         return missing
-
-    def without_harmed_flags(self, offset: int, record: bytes) -> bytes:
-        """The record, its flags left out if they are the byte that was flipped.
-
-        The format sums a record from byte 8 on. Magic and version are constants and thereby
-        checked; of the flags only what contradicts the rest of the record can be noticed.
-        """
-        if not self.name.endswith(".log") or offset not in self.stopped.held_by(self.name):
-            return record
-        held = range(self.stopped.held_by(self.name).start, offset)
-        start = sum(len(self.stopped.committed[before]) for before in held)
-        if self.harm != "flipped" or self.position != start + FLAGS_AT:
-            return record
-        return record[:FLAGS_AT] + record[FLAGS_AT + 1 :]
 
     def check_losses(self, driven: DrivenLog, missing: list[int]) -> None:
         """Records may be missing only from a torn tail, and the report must say so."""

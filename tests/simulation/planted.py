@@ -1,26 +1,33 @@
 """Faults planted into the storage engine, one at a time, to see that the simulator finds them.
 
-Each is a mistake that a change could really make. The patches reach into private methods on
+Each is a mistake that a change could really make. The patches reach into the rooms by name on
 purpose: that is where such a mistake would be made.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from goqueue.log import Log, NewestOffsets, RecoveryPoint, SparseIndex, Tail, assemble
+from goqueue.log import Log, SparseIndex, Tail, assemble
 from goqueue.model import DiskEvent, Effect, Now, Synced
-from goqueue.storage import FileSystem, SegmentFile, Storage, compaction, opening, storage
-from goqueue.storage.log_files import LogFiles
-from goqueue.storage.recovery_point import RecoveryPointFile
+from goqueue.storage import FileSystem, SegmentFile
 
 __all__ = ["PLANTED", "Plant"]
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
+_LOG_FILES = "goqueue.storage.log_files.LogFiles"
+_SEGMENT_FILE = "goqueue.storage.segment_file.SegmentFile"
+_POINT_FILE = "goqueue.storage.recovery_point.RecoveryPointFile"
+
+
+def _does_nothing(*_: object) -> None:
+    """Stands in for a step that a careless change would leave out."""
+
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogFiles, "sync_active", lambda self: None)
+    patch.setattr(f"{_LOG_FILES}.sync_active", _does_nothing)
 
 
 def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
@@ -36,40 +43,47 @@ def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def moves_the_recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    write = LogFiles.write
+    append = SegmentFile.append
+    files: dict[str, Any] = {}
 
-    def hasty(files: LogFiles, order: object) -> None:
-        write(files, order)  # type: ignore[arg-type]  # passed through
-        files._point.save_durably(files._reached())
+    def remember(log_files: Any, write: Any) -> None:
+        files["now"] = log_files
+        original(log_files, write)
 
-    patch.setattr(LogFiles, "write", hasty)
+    def hasty(segment: SegmentFile, data: bytes) -> None:
+        append(segment, data)
+        files["now"]._point.save_durably(files["now"]._reached())
+
+    original = _attribute(f"{_LOG_FILES}.write")
+    patch.setattr(f"{_LOG_FILES}.write", remember)
+    patch.setattr(SegmentFile, "append", hasty)
 
 
 def keeps_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SegmentFile, "trim", lambda self: None)
-    patch.setattr(SegmentFile, "write_again", lambda self, position: None)
+    patch.setattr(f"{_SEGMENT_FILE}.trim", _does_nothing)
+    patch.setattr(f"{_SEGMENT_FILE}.write_again", _does_nothing)
 
 
 def cuts_damage_like_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
     def from_the_start(*_: object) -> Tail:
         return Tail(position=0, expected=-1)
 
-    patch.setattr(opening, "tail_to_scan", from_the_start)
+    patch.setattr("goqueue.storage.opening.tail_to_scan", from_the_start)
 
 
 def believes_the_index(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SegmentFile, "_fits", lambda self, before, last, upto: True)
-    patch.setattr(SparseIndex, "_is_plausible", lambda self: True)
+    patch.setattr(f"{_SEGMENT_FILE}._fits", lambda *_: True)
+    patch.setattr(SparseIndex, "_is_plausible", lambda *_: True)
 
 
 def serves_without_checking_sums(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SegmentFile, "_check_sums", lambda self, data, position, end: None)
+    patch.setattr(f"{_SEGMENT_FILE}._check_sums", _does_nothing)
 
 
 def does_not_sync_the_directory(patch: pytest.MonkeyPatch) -> None:
-    def create(files: FileSystem, directory: str, base: int, interval: int) -> SegmentFile:
+    def create(files: FileSystem, directory: str, base: Any, interval: int) -> SegmentFile:
         files.create(f"{directory}/{base:020d}.log").close()
-        return SegmentFile(files, directory, base, 0, interval)  # type: ignore[arg-type]  # an Offset
+        return SegmentFile(files, directory, base, 0, interval)
 
     patch.setattr(SegmentFile, "create", create)
 
@@ -87,64 +101,65 @@ def tries_a_failed_sync_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_half_a_write_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LogFiles, "trim", lambda self: None)
+    patch.setattr(f"{_LOG_FILES}.trim", _does_nothing)
 
 
 def drops_the_newest_value(patch: pytest.MonkeyPatch) -> None:
-    survives = NewestOffsets._survives
+    name = "goqueue.log.compaction.NewestOffsets._survives"
+    survives = _attribute(name)
 
-    def backwards(newest: NewestOffsets, *args: object) -> bool:
-        columns, index = args[1], args[2]
-        key_length = columns.key_lengths[index]  # type: ignore[attr-defined]  # Columns
-        survived = survives(newest, *args)  # type: ignore[arg-type]  # passed through
-        return survived if not key_length or index % 3 else False  # type: ignore[operator]  # int
+    def absent_minded(
+        newest: object, view: object, columns: Any, index: int, *rest: object
+    ) -> bool:
+        is_forgotten = columns.key_lengths[index] and not index % 3
+        return not is_forgotten and bool(survives(newest, view, columns, index, *rest))
 
-    patch.setattr(NewestOffsets, "_survives", backwards)
+    patch.setattr(name, absent_minded)
 
 
 def swaps_before_the_new_segment_is_durable(patch: pytest.MonkeyPatch) -> None:
-    finish = compaction._Rewrite.finish
+    name = "goqueue.storage.compaction._Rewrite.finish"
+    finish = _attribute(name)
 
-    def unsynced(rewrite: compaction._Rewrite) -> object:
-        rewrite._file.sync = lambda: None  # type: ignore[method-assign]  # the fault
+    def unsynced(rewrite: Any) -> object:
+        rewrite._file.sync = _does_nothing
         return finish(rewrite)
 
-    patch.setattr(compaction._Rewrite, "finish", unsynced)
+    patch.setattr(name, unsynced)
 
 
 def truncates_before_lowering_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
-    truncate = LogFiles.truncate
-    save = RecoveryPointFile.save_durably
+    truncate = _attribute(f"{_LOG_FILES}.truncate")
+    save = _attribute(f"{_POINT_FILE}.save_durably")
 
-    def careless(files: LogFiles, offset: int) -> object:
-        patch.setattr(RecoveryPointFile, "save_durably", lambda self, point: None)
+    def careless(files: object, offset: int) -> object:
+        patch.setattr(f"{_POINT_FILE}.save_durably", _does_nothing)
         try:
-            return truncate(files, offset)  # type: ignore[arg-type]  # an Offset
+            return truncate(files, offset)
         finally:
-            patch.setattr(RecoveryPointFile, "save_durably", save)
+            patch.setattr(f"{_POINT_FILE}.save_durably", save)
 
-    patch.setattr(LogFiles, "truncate", careless)
+    patch.setattr(f"{_LOG_FILES}.truncate", careless)
 
 
 def looks_too_late_for_a_time(patch: pytest.MonkeyPatch) -> None:
-    def last_mark(index: SparseIndex, timestamp: int) -> object:
-        return index.entry(-1)
-
-    patch.setattr(SparseIndex, "floor_time", last_mark)
+    patch.setattr(SparseIndex, "floor_time", lambda index, _: index.entry(-1))
 
 
-def forgets_the_start_of_the_log(patch: pytest.MonkeyPatch) -> None:
-    def without_start(checked: object, point: RecoveryPoint | None) -> object:
-        return assemble(checked, None)  # type: ignore[arg-type]  # passed through
-
-    patch.setattr(opening, "assemble", without_start)
+def forgets_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("goqueue.storage.opening.assemble", lambda checked, _: assemble(checked, None))
 
 
 def goes_on_after_a_failure(patch: pytest.MonkeyPatch) -> None:
-    def shrug(self: Storage, desk: object, error: OSError, events: list[DiskEvent]) -> None:
-        del self, desk, error, events
+    patch.setattr("goqueue.storage.storage.Storage._fail", _does_nothing)
 
-    patch.setattr(storage.Storage, "_fail", shrug)
+
+def _attribute(name: str) -> Callable[..., Any]:
+    """What stands under this dotted name of a method of a class in a module."""
+    module, class_name, method = name.rsplit(".", 2)
+    found = getattr(getattr(__import__(module, fromlist=[class_name]), class_name), method)
+    assert callable(found)
+    return found  # type: ignore[no-any-return]  # looked up by name
 
 
 PLANTED: tuple[Plant, ...] = (
@@ -162,6 +177,6 @@ PLANTED: tuple[Plant, ...] = (
     swaps_before_the_new_segment_is_durable,
     truncates_before_lowering_the_recovery_point,
     looks_too_late_for_a_time,
-    forgets_the_start_of_the_log,
+    forgets_the_recovery_point,
     goes_on_after_a_failure,
 )

@@ -141,8 +141,8 @@ class _Chain:
         if not found.is_set_aside:
             self._to_set_aside.append(found.base)
         promised = self._point.offset if self._point else found.base
-        below = max(promised, found.base, found.end) if following is None else following
-        self._skip_to(below, found.reason)
+        below = max(promised, found.base) if following is None else following
+        self._skip_to(max(below, found.end), found.reason)
 
     def _overlap(self, found: Checked, expected: Offset) -> None:
         """A segment that begins below the end of the chain."""
