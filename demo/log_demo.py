@@ -16,8 +16,7 @@ import msgspec
 from rich.console import Console
 
 from goqueue import records
-from goqueue.log import LogSettings
-from goqueue.model import LogId, Message, Offset, Record, Refused, Timestamp
+from goqueue.model import LogId, LogSettings, Message, Offset, Record, Refused, Timestamp
 from goqueue.runtime import LocalLog
 from goqueue.storage import log_directory, segment_name
 

@@ -18,8 +18,7 @@ from bench.log.amounts import BATCH_RECORDS, IN_FLIGHT, MIB, Amounts
 from bench.log.figure import Detail, Figure, Rounds, Target, rounded
 from bench.log.tape import Tape, recording, replay
 from goqueue import records
-from goqueue.log import LogSettings
-from goqueue.model import LogId, Message, Offset
+from goqueue.model import LogId, LogSettings, Message, Offset
 from goqueue.runtime import LocalLog
 
 __all__ = ["LOG", "append_all", "make_messages", "measure_append"]

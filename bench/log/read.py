@@ -15,8 +15,7 @@ from bench.log.amounts import BATCH_RECORDS, MIB, SLICE_BYTES, Amounts
 from bench.log.append import LOG, VALUE_SIZES, append_all, make_messages
 from bench.log.figure import Figure, Rounds, Target
 from goqueue import records
-from goqueue.log import Flush, LogSettings
-from goqueue.model import Offset
+from goqueue.model import Flush, LogSettings, Offset
 from goqueue.runtime import LocalLog
 from goqueue.storage import log_directory, segment_name
 

@@ -11,8 +11,7 @@ from bench.log.amounts import MIB, Amounts
 from bench.log.append import LOG
 from bench.log.figure import Figure, Target
 from bench.log.writer import read_progress, start_writer
-from goqueue.log import Flush, LogSettings
-from goqueue.model import Offset
+from goqueue.model import Flush, LogSettings, Offset
 from goqueue.runtime import LocalLog
 from goqueue.storage import RecoveryReport, log_directory
 

@@ -14,8 +14,7 @@ import msgspec
 from bench.log.amounts import BATCH_RECORDS, IN_FLIGHT
 from bench.log.append import LOG, make_messages
 from goqueue import records
-from goqueue.log import Flush, LogSettings
-from goqueue.model import Offset
+from goqueue.model import Flush, LogSettings, Offset
 from goqueue.runtime import LocalLog
 
 __all__ = ["Progress", "read_progress", "start_writer"]

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.log import LogSettings
-from goqueue.model import Code, LogId, Message, Offset, Refused
+from goqueue.model import Code, LogId, LogSettings, Message, Offset, Refused
 from goqueue.records import build, decode, walk
 from goqueue.runtime import DataDirectoryUnusable, LocalLog, OsFileSystem
 from goqueue.storage import find_logs, log_directory

@@ -7,8 +7,7 @@ the log said that the batch is committed. The value of a record is a function of
 import random
 import sys
 
-from goqueue.log import Flush, LogSettings
-from goqueue.model import LogId, Message
+from goqueue.model import Flush, LogId, LogSettings, Message
 from goqueue.records import build
 from goqueue.runtime import LocalLog
 

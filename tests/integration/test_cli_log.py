@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from goqueue.log import LogSettings
-from goqueue.model import LogId, Message
+from goqueue.model import LogId, LogSettings, Message
 from goqueue.records import build
 from goqueue.runtime import LocalLog
 

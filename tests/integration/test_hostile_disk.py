@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.log import LogSettings
-from goqueue.model import MILLISECOND, Code, LogId, Message, Offset, Refused
+from goqueue.model import MILLISECOND, Code, LogId, LogSettings, Message, Offset, Refused
 from goqueue.records import build, decode, walk
 from goqueue.runtime import DataDirectoryUnusable, LocalLog
 

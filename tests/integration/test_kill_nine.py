@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.log import Flush
-from goqueue.model import Offset
+from goqueue.model import Flush, Offset
 from goqueue.records import decode, scan, walk
 from goqueue.runtime import LocalLog
 from goqueue.storage import POINT_FILE, log_directory, read_point

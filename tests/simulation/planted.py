@@ -36,7 +36,7 @@ def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
     def eager(log: Log, event: DiskEvent, now: Now) -> list[Effect]:
         effects = take(log, event, now)
         if isinstance(event, Synced):
-            log._high_watermark = log.end
+            log._watermarks.advance(log.end, is_durable=False)
         return effects
 
     patch.setattr(Log, "take", eager)

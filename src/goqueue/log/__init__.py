@@ -16,28 +16,26 @@ from goqueue.log.recovery import (
     tail_to_scan,
 )
 from goqueue.log.segments import DamagedRange, Segments
-from goqueue.log.settings import Cleanup, Flush, LogSettings
+from goqueue.log.watermarks import Watermarks
 
 __all__ = [
     "ENTRY_SIZE",
     "Appended",
     "Assembly",
     "Checked",
-    "Cleanup",
     "ControlKind",
     "DamagedRange",
     "Epochs",
-    "Flush",
     "IndexEntry",
     "KeptRange",
     "Log",
-    "LogSettings",
     "LogState",
     "NewestOffsets",
     "RecoveryPoint",
     "Segments",
     "SparseIndex",
     "Tail",
+    "Watermarks",
     "assemble",
     "epoch_of",
     "epoch_start",

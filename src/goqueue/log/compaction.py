@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from goqueue.log.control import ControlKind
-from goqueue.log.settings import LogSettings
-from goqueue.model import Compact, Offset, SegmentFacts, Timestamp
+from goqueue.model import Compact, LogSettings, Offset, SegmentFacts, Timestamp
 from goqueue.records import HEADER_SIZE, Buffer, Columns, Flag
 
 __all__ = ["KeptRange", "NewestOffsets", "plan_compaction"]

@@ -25,7 +25,7 @@ from goqueue.log.epochs import Epochs
 from goqueue.log.recovery import LogState
 from goqueue.log.retention import is_outlived, retained_from
 from goqueue.log.segments import DamagedRange, Segments
-from goqueue.log.settings import Flush, LogSettings
+from goqueue.log.watermarks import Watermarks
 from goqueue.model import (
     Change,
     Code,
@@ -36,8 +36,10 @@ from goqueue.model import (
     Effect,
     Failed,
     Filled,
+    Flush,
     Instant,
     LogId,
+    LogSettings,
     Now,
     Offset,
     Quarantine,
@@ -86,9 +88,7 @@ class Log:
         self._segments = Segments(state.segments, state.damaged)
         self._epochs = Epochs(state.epochs)
         self._end = state.end
-        self._durable = state.end
-        self._high_watermark = state.end
-        self._unstable_from: Offset | None = None
+        self._watermarks = Watermarks(state.end)
         self._unwritten: deque[_Unwritten] = deque()
         self._flush_at: Instant | None = None
         self._cleaned_upto = Offset(0)
@@ -108,21 +108,14 @@ class Log:
         return self._end
 
     @property
-    def durable_upto(self) -> Offset:
-        """Everything below survives a power cut."""
-        return self._durable
+    def watermarks(self) -> Watermarks:
+        """How far the log is durable, committed and stable."""
+        return self._watermarks
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed."""
-        return self._high_watermark
-
-    @property
-    def last_stable(self) -> Offset:
-        """Everything below is committed and of no open transaction."""
-        if self._unstable_from is None:
-            return self._high_watermark
-        return min(self._unstable_from, self._high_watermark)
+        """Everything below is committed: the one watermark that everybody asks for."""
+        return self._watermarks.committed
 
     @property
     def size(self) -> int:
@@ -144,10 +137,6 @@ class Log:
     @property
     def epochs(self) -> Epochs:
         return self._epochs
-
-    def hold_stable_at(self, offset: Offset | None) -> None:
-        """Set the first offset of the oldest open transaction, or None when there is none."""
-        self._unstable_from = offset
 
     # Appending
 
@@ -247,9 +236,7 @@ class Log:
             return
         while self._unwritten and self._unwritten[0].offset < upto:
             self._unwritten.popleft()
-        if event.is_durable:
-            self._durable = max(self._durable, upto)
-        self._high_watermark = max(self._high_watermark, upto)
+        self._watermarks.advance(upto, is_durable=event.is_durable)
 
     def _filled(self, event: Filled, now: Now) -> list[Effect]:
         if self._truncating_to is not None:
@@ -267,7 +254,7 @@ class Log:
         self._segments.restore_active(active)
         self._end = event.offset
         self._full_until = Instant(now.instant + self._settings.full_retry_ns)
-        if self._durable < self._end and self._settings.flush is Flush.INTERVAL:
+        if self._watermarks.durable < self._end and self._settings.flush is Flush.INTERVAL:
             # A flush that was on its way may have met the full disk.
             self._flush_at = self._flush_at or self._full_until
         return [self._reshape(Rewind(event.offset)), *self._take_back_epochs()]
@@ -291,7 +278,7 @@ class Log:
         """Where to read committed records from `offset` on; None when there is none yet.
 
         A read ends with its segment, so a reader goes on at the offset after the last record it
-        got. `below` bounds the read further, for instance at `last_stable`.
+        got. `below` bounds the read further, for instance at the last stable offset.
         """
         if not self._start <= offset <= self._end:
             raise Refused(
@@ -306,7 +293,7 @@ class Log:
                 next_readable=damage.below,
                 reason=damage.reason,
             )
-        limit = self._high_watermark if below is None else min(below, self._high_watermark)
+        limit = self.high_watermark if below is None else min(below, self.high_watermark)
         segment = self._segments.holding(offset)
         if segment is None or offset >= min(limit, segment.end):
             return None
@@ -329,10 +316,10 @@ class Log:
                 segment=segment.base,
                 timestamp=timestamp,
                 offset=max(segment.base, self._start),
-                below=min(segment.end, self._high_watermark),
+                below=min(segment.end, self.high_watermark),
             )
             for segment in self.segments
-            if segment.max_timestamp >= timestamp and segment.base < self._high_watermark
+            if segment.max_timestamp >= timestamp and segment.base < self.high_watermark
         ]
 
     # Removing
@@ -341,7 +328,8 @@ class Log:
         """Retention, then compaction; nothing at or above `floor` is touched."""
         if self._failure is not None or self._truncating_to is not None:
             return []
-        limit = self.last_stable if floor is None else min(floor, self.last_stable)
+        stable = self._watermarks.stable
+        limit = stable if floor is None else min(floor, stable)
         effects: list[Effect] = []
         if self._settings.cleanup.deletes:
             effects.extend(self._retire(now, limit))
@@ -389,8 +377,7 @@ class Log:
             raise Refused(Code.LOG_BUSY, reason="truncation")
         self._truncating_to = offset
         self._unwritten.clear()
-        self._high_watermark = min(self._high_watermark, offset)
-        self._durable = min(self._durable, offset)
+        self._watermarks.lower_to(offset)
         return [self._reshape(Truncate(offset))]
 
     def _truncated(self, event: Truncated) -> list[Effect]:

@@ -6,8 +6,7 @@ an open transaction or a pending delay may still need it.
 
 from collections.abc import Sequence
 
-from goqueue.log.settings import LogSettings
-from goqueue.model import Offset, SegmentFacts, Timestamp
+from goqueue.model import LogSettings, Offset, SegmentFacts, Timestamp
 
 __all__ = ["is_outlived", "retained_from"]
 

@@ -1,4 +1,4 @@
-"""The words of the system: ids, times, messages, effects, events, errors, limits."""
+"""The words of the system: ids, times, messages, effects, events, errors, settings, limits."""
 
 from goqueue.model.effects import (
     Change,
@@ -46,6 +46,7 @@ from goqueue.model.limits import (
     VALUE_BYTES_MAX,
 )
 from goqueue.model.messages import Header, Message, Priority, Record
+from goqueue.model.settings import Cleanup, Flush, LogSettings
 
 __all__ = [
     "HEADERS_BYTES_MAX",
@@ -58,6 +59,7 @@ __all__ = [
     "SEGMENT_BYTES",
     "VALUE_BYTES_MAX",
     "Change",
+    "Cleanup",
     "Code",
     "Compact",
     "Compacted",
@@ -67,9 +69,11 @@ __all__ = [
     "Effect",
     "Failed",
     "Filled",
+    "Flush",
     "Header",
     "Instant",
     "LogId",
+    "LogSettings",
     "Message",
     "Now",
     "Offset",

@@ -9,8 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from goqueue.log import LogSettings
-from goqueue.model import DiskEvent, Effect, LogId, Offset, Seek, Slice
+from goqueue.model import DiskEvent, Effect, LogId, LogSettings, Offset, Seek, Slice
 from goqueue.runtime.os_files import OsFileSystem
 from goqueue.storage import Opened, Storage
 

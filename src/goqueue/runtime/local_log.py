@@ -6,8 +6,8 @@ broker. Same machine, same disk thread, same recovery as the broker's.
 
 import queue
 
-from goqueue.log import Appended, Log, LogSettings
-from goqueue.model import DiskEvent, LogId, Offset, Timestamp
+from goqueue.log import Appended, Log
+from goqueue.model import DiskEvent, LogId, LogSettings, Offset, Timestamp
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk

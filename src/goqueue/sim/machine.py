@@ -7,8 +7,8 @@ the order of everything.
 from collections import deque
 from collections.abc import Sequence
 
-from goqueue.log import Log, LogSettings
-from goqueue.model import DiskEvent, Effect, LogId
+from goqueue.log import Log
+from goqueue.model import DiskEvent, Effect, LogId, LogSettings
 from goqueue.sim.disk import SimulatedFileSystem
 from goqueue.sim.trace import Trace
 from goqueue.storage import RecoveryReport, Storage

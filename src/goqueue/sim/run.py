@@ -215,7 +215,7 @@ class Run:
                 self._cleaned_upto = max(self._cleaned_upto, event.cleaned_upto)
             case Failed():
                 self._is_truncating = False
-        self._oracle.advanced(self._log.high_watermark, self._log.durable_upto, self._log.end)
+        self._oracle.advanced(self._log.high_watermark, self._log.watermarks.durable, self._log.end)
 
     def _pass_time(self) -> None:
         elapsed = self._random.choice([0, 1, 20 * MILLISECOND, SECOND, HOUR // 4])

@@ -2,8 +2,7 @@
 
 from random import Random
 
-from goqueue.log import Cleanup, Flush, LogSettings
-from goqueue.model import HOUR, Message
+from goqueue.model import HOUR, Cleanup, Flush, LogSettings, Message
 from goqueue.records import build
 from goqueue.sim.faults import Swarm
 

@@ -12,11 +12,12 @@ from contextlib import suppress
 
 import msgspec
 
-from goqueue.log import LogSettings, RecoveryPoint, placeholder
+from goqueue.log import RecoveryPoint, placeholder
 from goqueue.model import (
     Code,
     Damaged,
     LogId,
+    LogSettings,
     Offset,
     Refused,
     Seek,

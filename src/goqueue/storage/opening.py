@@ -17,7 +17,6 @@ from goqueue.log import (
     Checked,
     DamagedRange,
     Epochs,
-    LogSettings,
     LogState,
     RecoveryPoint,
     assemble,
@@ -25,7 +24,7 @@ from goqueue.log import (
     is_sealed,
     tail_to_scan,
 )
-from goqueue.model import LogId, Offset
+from goqueue.model import LogId, LogSettings, Offset
 from goqueue.records import Corrupt, Flag, decode
 from goqueue.storage.filesystem import Entry, EntryKind, FileSystem
 from goqueue.storage.layout import (

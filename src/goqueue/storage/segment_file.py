@@ -389,7 +389,12 @@ class SegmentFile:
             self._good = (low, high)
 
     def position_of(self, offset: int) -> int:
-        """Where the first record at or after `offset` begins; the size if there is none."""
+        """Where the first record at or after `offset` begins; the size if there is none.
+
+        What lies there is cut off, so this rests on an index that this process made.
+        """
+        if not self._is_index_ours:
+            self.rebuild_index()
         entry = self._index.floor(offset)
         for chunk in chunks(self._file, entry.position, self._size):
             for index, found in enumerate(chunk.columns.offsets):

@@ -18,7 +18,6 @@ import errno
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from goqueue.log import LogSettings
 from goqueue.model import (
     Compact,
     Compacted,
@@ -28,6 +27,7 @@ from goqueue.model import (
     Failed,
     Filled,
     LogId,
+    LogSettings,
     Offset,
     Quarantine,
     Reshape,

@@ -9,8 +9,7 @@ import pytest
 from goqueue.cli.log.places import look_at
 from goqueue.cli.log.verification import Problem, Verification, verify
 from goqueue.cli.program import run
-from goqueue.log import LogSettings
-from goqueue.model import LogId, Message
+from goqueue.model import LogId, LogSettings, Message
 from goqueue.records import build
 from goqueue.runtime import LocalLog, OsFileSystem
 from goqueue.storage import NameKind, segment_name

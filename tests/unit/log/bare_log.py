@@ -2,12 +2,14 @@
 
 import msgspec
 
-from goqueue.log import Appended, Flush, Log, LogSettings, LogState
+from goqueue.log import Appended, Log, LogState
 from goqueue.model import (
     SECOND,
     Effect,
+    Flush,
     Instant,
     LogId,
+    LogSettings,
     Message,
     Now,
     Offset,

@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.log import LogSettings, NewestOffsets, placeholder, plan_compaction
-from goqueue.model import HOUR, Compact, Message, Offset, SegmentFacts, Timestamp
+from goqueue.log import NewestOffsets, placeholder, plan_compaction
+from goqueue.model import HOUR, Compact, LogSettings, Message, Offset, SegmentFacts, Timestamp
 from goqueue.records import Columns, build, decode, stamp, walk
 
 WALL = 1_700_000_000_000_000_000

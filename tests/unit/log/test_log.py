@@ -66,7 +66,7 @@ def test_nothing_is_readable_before_it_is_synced() -> None:
     log = new_log()
     append(log, 2)
     assert log.read(Offset(0), 1_000) is None
-    assert (log.high_watermark, log.durable_upto) == (0, 0)
+    assert (log.high_watermark, log.watermarks.durable) == (0, 0)
     log.take(Synced(log=LOG, upto=Offset(1)), at())
     wanted = log.read(Offset(0), 1_000)
     assert wanted is not None
@@ -111,7 +111,7 @@ def test_interval_flush_commits_what_is_written_and_syncs_after_a_second() -> No
     appended = append(log)
     assert appended.effects[-1] == Sync(log=LOG, upto=Offset(1), is_durable=False)
     log.take(Synced(log=LOG, upto=Offset(1), is_durable=False), at())
-    assert (log.high_watermark, log.durable_upto) == (1, 0)
+    assert (log.high_watermark, log.watermarks.durable) == (1, 0)
     assert log.next_deadline() == 1_000 * MILLISECOND
 
     append(log, now=at(SECOND - 1))
@@ -120,7 +120,7 @@ def test_interval_flush_commits_what_is_written_and_syncs_after_a_second() -> No
     assert log.next_deadline() is None
     assert log.expire(at(SECOND)) == []
     log.take(Synced(log=LOG, upto=Offset(2)), at())
-    assert log.durable_upto == 2
+    assert log.watermarks.durable == 2
 
 
 def test_a_flush_that_met_a_full_disk_is_made_up_for() -> None:
@@ -213,7 +213,7 @@ def test_a_truncation_is_busy_until_done_and_lowers_what_is_committed_at_once() 
     commit(log, 3)
     commit(log, 2)
     assert changes(log.truncate(Offset(2))) == [Truncate(Offset(2))]
-    assert (log.high_watermark, log.durable_upto) == (2, 2)
+    assert (log.high_watermark, log.watermarks.durable) == (2, 2)
     for command in (lambda: append(log), lambda: log.truncate(Offset(1))):
         with pytest.raises(Refused) as refused:
             command()

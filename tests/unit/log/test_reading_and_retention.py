@@ -29,13 +29,13 @@ def test_a_read_ends_with_its_segment() -> None:
 def test_the_last_stable_offset_never_passes_an_open_transaction() -> None:
     log = new_log()
     commit(log, 3)
-    assert log.last_stable == 3
-    log.hold_stable_at(Offset(1))
-    assert log.last_stable == 1
-    log.hold_stable_at(Offset(9))
-    assert log.last_stable == 3
-    log.hold_stable_at(None)
-    assert log.last_stable == 3
+    assert log.watermarks.stable == 3
+    log.watermarks.hold_stable_at(Offset(1))
+    assert log.watermarks.stable == 1
+    log.watermarks.hold_stable_at(Offset(9))
+    assert log.watermarks.stable == 3
+    log.watermarks.hold_stable_at(None)
+    assert log.watermarks.stable == 3
 
 
 def test_a_search_by_time_looks_only_where_the_answer_can_be() -> None:
@@ -80,7 +80,7 @@ def test_retention_never_touches_what_lies_above_the_floor_or_is_not_committed()
     for _ in range(3):
         commit(log, 3)
     assert changes(log.maintain(at(99 * SECOND), Offset(5))) == [Drop(Offset(3))]
-    log.hold_stable_at(Offset(3))
+    log.watermarks.hold_stable_at(Offset(3))
     assert log.maintain(at(99 * SECOND)) == []
     waiting = new_log(RETAINING)
     append(waiting, 3)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.log import Flush, LogSettings
-from goqueue.model import Code, LogId, Message, Offset, Refused, Timestamp
+from goqueue.model import Code, Flush, LogId, LogSettings, Message, Offset, Refused, Timestamp
 from goqueue.records import build, decode, walk
 from goqueue.runtime import (
     DataDirectory,
@@ -56,7 +55,7 @@ def test_many_batches_in_flight_are_committed_together(tmp_path: Path) -> None:
     with LocalLog(str(tmp_path), LOG, SMALL) as local:
         ends = [local.append(build([Message(value=b"x")])).next for _ in range(100)]
         assert local.wait_for_commit(ends[-1]) == 100
-        assert local.log.durable_upto == 100
+        assert local.log.watermarks.durable == 100
 
 
 def test_a_search_by_time_finds_the_first_record_not_earlier(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from goqueue.log import Appended, Log, LogSettings
+from goqueue.log import Appended, Log
 from goqueue.model import (
     MILLISECOND,
     Code,
@@ -10,6 +10,7 @@ from goqueue.model import (
     Effect,
     Instant,
     LogId,
+    LogSettings,
     Message,
     Now,
     Offset,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.log import Cleanup, ControlKind, Log
-from goqueue.model import HOUR, Compacted, Message, Offset, Record
+from goqueue.log import ControlKind, Log
+from goqueue.model import HOUR, Cleanup, Compacted, Message, Offset, Record
 from goqueue.records import Flag, decode
 from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of, split
 from tests.unit.storage.memory_files import MemoryFiles

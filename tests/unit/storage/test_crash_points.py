@@ -8,8 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from goqueue.log import Cleanup, LogSettings
-from goqueue.model import Damaged, Message, Offset
+from goqueue.model import Cleanup, Damaged, LogSettings, Message, Offset
 from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, Killed, MemoryFiles
 

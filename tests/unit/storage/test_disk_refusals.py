@@ -5,17 +5,7 @@ import errno
 import msgspec
 import pytest
 
-from goqueue.log import Flush
-from goqueue.model import (
-    Code,
-    Effect,
-    Failed,
-    Filled,
-    Message,
-    Offset,
-    Refused,
-    Synced,
-)
+from goqueue.model import Code, Effect, Failed, Filled, Flush, Message, Offset, Refused, Synced
 from goqueue.records import build
 from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import MemoryFiles
@@ -64,11 +54,11 @@ def test_interval_flush_commits_without_waiting_for_the_disk() -> None:
     driven.put(b"one")
 
     assert driven.log.high_watermark == 1
-    assert driven.log.durable_upto == 0
+    assert driven.log.watermarks.durable == 0
     assert files.faults.count("sync") == 0
     driven.pass_time(driven.settings.flush_interval_ns)
     driven.carry_out(driven.log.expire(driven.now))
-    assert driven.log.durable_upto == 1
+    assert driven.log.watermarks.durable == 1
     assert files.faults.count("sync", ".log") == 1
 
 

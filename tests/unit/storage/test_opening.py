@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from goqueue.log import Cleanup
-from goqueue.model import Code, Message, Offset, Refused
+from goqueue.model import Cleanup, Code, Message, Offset, Refused
 from goqueue.storage import POINT_FILE, Cut
 from tests.unit.storage.driven_log import SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, MemoryFiles

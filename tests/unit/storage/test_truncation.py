@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from goqueue.log import Cleanup
-from goqueue.model import Code, Damaged, Message, Offset, Refused
+from goqueue.model import Cleanup, Code, Damaged, Message, Offset, Refused
 from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, MemoryFiles
 

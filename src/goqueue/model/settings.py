@@ -4,7 +4,8 @@ import enum
 
 import msgspec
 
-from goqueue.model import HOUR, INDEX_INTERVAL_BYTES, MILLISECOND, SEGMENT_BYTES
+from goqueue.model.ids import HOUR, MILLISECOND
+from goqueue.model.limits import INDEX_INTERVAL_BYTES, SEGMENT_BYTES
 
 __all__ = ["Cleanup", "Flush", "LogSettings"]
 
