@@ -1,4 +1,4 @@
-"""Settings of every test run: what is collected, how properties are explored, which twin runs."""
+"""Settings of every test run: how properties are explored, which twin runs."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,6 @@ from pathlib import Path
 import hypothesis
 
 IS_EXHAUSTIVE = os.environ.get("GOQUEUE_EXHAUSTIVE") == "1"
-
-# Hours of cutting and flipping every byte: `make test-exhaustive`.
-collect_ignore = [] if IS_EXHAUSTIVE else ["exhaustive"]
 
 # A run in CI is a function of the commit. Exhaustive runs look for new examples instead.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)

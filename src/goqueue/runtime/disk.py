@@ -61,6 +61,11 @@ class Disk:
         """Find an offset by time, from any thread; raises DamageFound."""
         return self._storage.find(seeks)
 
+    @property
+    def crash(self) -> BaseException | None:
+        """What ended the thread, if it ended by itself: a bug, and nothing more will be done."""
+        return self._crash
+
     def close(self) -> None:
         """Carry out what was submitted, then stop cleanly."""
         self._queue.put(None)

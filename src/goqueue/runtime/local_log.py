@@ -61,10 +61,14 @@ class LocalLog:
     def wait_for_commit(self, upto: Offset, timeout_s: float = 30.0) -> Offset:
         """Wait until everything below `upto` is committed or can no longer be; the high watermark.
 
-        Less than `upto` comes back when the disk is full or has failed.
+        Less than `upto` comes back when the disk is full or has failed: then what was appended
+        is gone, and the next append takes the same offsets. Raises TimeoutError.
         """
         while self._log.high_watermark < upto <= self._log.end and self._log.failure is None:
-            self._take(self._events.get(timeout=timeout_s))
+            try:
+                self._take(self._events.get(timeout=timeout_s))
+            except queue.Empty:
+                raise TimeoutError(f"no commit of {upto} in {timeout_s} s") from self._disk.crash
         return self._log.high_watermark
 
     def tick(self) -> None:

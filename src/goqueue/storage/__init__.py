@@ -14,6 +14,7 @@ from goqueue.storage.layout import (
     classify,
     find_logs,
     log_directory,
+    quarantine_name,
     segment_base,
     segment_name,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "classify",
     "find_logs",
     "log_directory",
+    "quarantine_name",
     "read_point",
     "segment_base",
     "segment_name",

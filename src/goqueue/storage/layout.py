@@ -5,6 +5,7 @@
 
 import enum
 import re
+from collections.abc import Collection
 
 from goqueue.model import Code, LogId, Offset, Refused
 from goqueue.storage.filesystem import EntryKind, FileSystem
@@ -18,6 +19,7 @@ __all__ = [
     "classify",
     "find_logs",
     "log_directory",
+    "quarantine_name",
     "segment_base",
     "segment_name",
 ]
@@ -28,7 +30,7 @@ EPOCHS_FILE = "epochs.json"
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
-_SEGMENT = re.compile(r"([0-9]{20})(\.[a-z.]+)", re.ASCII)
+_SEGMENT = re.compile(r"([0-9]{20})(\.[a-z.]+)(-[0-9]+)?", re.ASCII)
 # Far beyond what a log can reach, and far enough from the limit of an offset to append after it.
 _BASE_MAX = 1 << 62
 
@@ -70,6 +72,12 @@ def segment_name(base: int, kind: NameKind = NameKind.SEGMENT) -> str:
     return f"{base:020d}{kind.value}"
 
 
+def quarantine_name(base: int, taken: Collection[str]) -> str:
+    """A name for a damaged segment that hides none set aside before."""
+    name = segment_name(base, NameKind.QUARANTINED)
+    return name if name not in taken else f"{name}-{sum(other.startswith(name) for other in taken)}"
+
+
 def classify(name: str) -> NameKind:
     """What a name in a log's directory stands for."""
     if name in {POINT_FILE, EPOCHS_FILE}:
@@ -80,7 +88,8 @@ def classify(name: str) -> NameKind:
     if match is None or int(match[1]) > _BASE_MAX:
         return NameKind.FOREIGN
     for kind in _SEGMENT_KINDS:
-        if match[2] == kind.value:
+        # Only a segment that was set aside more than once has a number behind its name.
+        if match[2] == kind.value and (match[3] is None or kind is NameKind.QUARANTINED):
             return kind
     return NameKind.FOREIGN
 

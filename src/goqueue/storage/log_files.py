@@ -33,6 +33,7 @@ from goqueue.storage.layout import (
     NameKind,
     classify,
     log_directory,
+    quarantine_name,
     segment_base,
     segment_name,
 )
@@ -40,7 +41,7 @@ from goqueue.storage.open_segments import OpenSegments
 from goqueue.storage.recovery_point import RecoveryPointFile
 from goqueue.storage.segment_file import SegmentFile
 
-__all__ = ["DamageFound", "LogFiles", "SavedEpochs"]
+__all__ = ["DamageFound", "LogFiles", "SavedEpochs", "set_aside"]
 
 
 class DamageFound(Exception):
@@ -60,6 +61,12 @@ class SavedEpochs(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, epochs: tuple[tuple[int, int], ...]) -> "SavedEpochs":
         return cls(crc=crc32c(msgspec.json.encode(epochs)), epochs=epochs)
+
+
+def set_aside(files: FileSystem, directory: str, base: Offset) -> None:
+    """Give a damaged segment a name under which it is neither served nor lost."""
+    name = quarantine_name(base, [entry.name for entry in files.entries(directory)])
+    files.rename(f"{directory}/{segment_name(base)}", f"{directory}/{name}")
 
 
 class LogFiles:
@@ -250,12 +257,8 @@ class LogFiles:
         if base not in self._sealed:
             return
         self._forget(base)
-        self._set_aside(base)
+        set_aside(self._files, self._directory, base)
         self._files.sync_directory(self._directory)
-
-    def _set_aside(self, base: Offset) -> None:
-        old = f"{self._directory}/{segment_name(base)}"
-        self._files.rename(old, f"{self._directory}/{segment_name(base, NameKind.QUARANTINED)}")
 
     def swap(self, replaced: tuple[Offset, ...], merged: SegmentFacts) -> None:
         """Put a rewritten segment, complete and synced, in the place of those it was made from.

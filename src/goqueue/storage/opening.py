@@ -36,7 +36,7 @@ from goqueue.storage.layout import (
     segment_base,
     segment_name,
 )
-from goqueue.storage.log_files import LogFiles, SavedEpochs
+from goqueue.storage.log_files import LogFiles, SavedEpochs, set_aside
 from goqueue.storage.open_segments import OpenSegments
 from goqueue.storage.recovery_point import RecoveryPointFile, read_point
 from goqueue.storage.segment_file import SegmentFile, chunks
@@ -265,8 +265,7 @@ class _Opening:
                 opened.close()
             for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
                 self._remove_if_there(segment_name(base, kind))
-            old, new = segment_name(base), segment_name(base, NameKind.QUARANTINED)
-            self._files.rename(f"{self._directory}/{old}", f"{self._directory}/{new}")
+            set_aside(self._files, self._directory, base)
         self._files.sync_directory(self._directory)
 
     def _remove_if_there(self, name: str) -> None:

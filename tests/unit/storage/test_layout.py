@@ -12,6 +12,7 @@ from goqueue.storage import (
     classify,
     find_logs,
     log_directory,
+    quarantine_name,
     segment_base,
     segment_name,
 )
@@ -137,3 +138,14 @@ def test_an_atomic_write_that_fails_leaves_the_old_content(operation: str) -> No
     files.faults.broken.clear()
     atomic_write(files, "d", "name", b"new")
     assert files.copy() == {"d/name": b"new"}
+
+
+def test_a_segment_set_aside_twice_keeps_both_files_apart() -> None:
+    first = quarantine_name(42, [])
+    second = quarantine_name(42, [first])
+    third = quarantine_name(42, [first, second])
+
+    assert len({first, second, third}) == 3
+    assert all(classify(name) is NameKind.QUARANTINED for name in (first, second, third))
+    assert all(segment_base(name) == 42 for name in (first, second, third))
+    assert classify(segment_name(42) + "-1") is NameKind.FOREIGN

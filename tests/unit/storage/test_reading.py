@@ -238,3 +238,15 @@ def test_damage_met_by_a_search_is_reported_like_damage_met_by_a_read() -> None:
         assert found.event.segment == 0
         driven.carry_out(driven.take([found.event]))
     assert driven.log.damaged
+
+
+def test_a_segment_cut_short_under_an_open_log_is_refused_as_damaged() -> None:
+    files = MemoryFiles(ORIGINAL_CONTENT)
+    driven = DrivenLog(files)
+    files.open(path_of(f"{0:020d}.log")).truncate(70)
+
+    with pytest.raises(Refused) as refused:
+        driven.read(2)
+
+    assert refused.value.code is Code.RECORDS_DAMAGED
+    assert [gap.first for gap in driven.log.damaged] == [0]
