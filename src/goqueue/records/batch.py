@@ -147,7 +147,10 @@ def stamp(batch: bytearray | memoryview, first_offset: int, timestamp: int) -> S
     position = 0
     newest = 0
     for index in range(count):
-        cursor.hop(position)
+        reason = cursor.hop(position)
+        # Only if someone wrote to the batch since it was counted: never sum past its end.
+        if reason != OK:
+            raise cursor.corrupt(reason)
         stamped = cursor.timestamp
         if stamped == 0 or stamped > timestamp:
             stamped = timestamp

@@ -10,8 +10,8 @@ from goqueue.records.layout cimport (
     VALUE_MAX, VERSION,
 )
 from goqueue.records.octets cimport (
-    address, begins, is_text, is_utf8, load_i64, load_u16, load_u32, put, store_i64, store_u16,
-    store_u32, sum_of, take,
+    address, begins, fetch_ahead, is_text, is_utf8, load_i64, load_u16, load_u32, put, store_i64,
+    store_u16, store_u32, sum_of, take,
 )
 
 cdef Py_ssize_t _GIL_BYTES
@@ -28,6 +28,9 @@ cdef class Cursor:
 
     @cython.locals(base="const uint8_t *", magic=uint16_t, version=uint8_t, reserved=uint8_t)
     cdef int hop(self, Py_ssize_t position) noexcept nogil
+
+    @cython.locals(reason=int)
+    cdef int skim(self, Py_ssize_t position) noexcept nogil
 
     @cython.locals(base="const uint8_t *", rest=Py_ssize_t)
     cdef int _begin(self, Py_ssize_t position) noexcept nogil

@@ -48,6 +48,7 @@ if not cython.compiled:
     from goqueue.records.octets import (
         address,
         begins,
+        fetch_ahead,
         is_text,
         is_utf8,
         load_i64,
@@ -135,6 +136,13 @@ class Cursor:
         if reserved != 0:
             return BAD_RESERVED
         return self._judge()
+
+    def skim(self, position: int) -> int:
+        """hop(), for a pass that reads no bodies and so is at the next header at once."""
+        reason = self.hop(position)
+        if reason == OK:
+            fetch_ahead(self._base, position, self.end, self.size)
+        return reason
 
     def _begin(self, position: int) -> int:
         """What a rest shorter than a header is: the start of a record, or something else."""
@@ -230,7 +238,7 @@ class Cursor:
         position = 0
         self.count = 0
         while position < self.size:
-            reason = self.hop(position)
+            reason = self.skim(position)
             if reason != OK:
                 return reason
             position = self.end

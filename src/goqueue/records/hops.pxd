@@ -2,10 +2,13 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from goqueue.records.cursor cimport Cursor
-from goqueue.records.layout cimport BAD_OFFSET, OK, TRUNCATED
+from goqueue.records.layout cimport BAD_OFFSET, HEADER_SIZE, OK, TRUNCATED
 
 @cython.locals(cursor=Cursor, position=Py_ssize_t, start=Py_ssize_t, previous=int64_t, next_offset=int64_t, reached=bint, reason=int)
 cpdef span(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
 
-@cython.locals(cursor=Cursor, place=Py_ssize_t, count=Py_ssize_t, previous=int64_t, max_timestamp=int64_t, reason=int)
+@cython.locals(
+    cursor=Cursor, columns=int64_t[::1], room=Py_ssize_t, marked=Py_ssize_t, place=Py_ssize_t,
+    count=Py_ssize_t, previous=int64_t, max_timestamp=int64_t, reason=int,
+)
 cpdef mark(data, int64_t position, int64_t last, int64_t interval)

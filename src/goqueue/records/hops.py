@@ -13,7 +13,7 @@ from goqueue.records.cursor import Cursor
 from goqueue.records.layout import Buffer
 
 if not cython.compiled:
-    from goqueue.records.layout import BAD_OFFSET, OK, TRUNCATED
+    from goqueue.records.layout import BAD_OFFSET, HEADER_SIZE, OK, TRUNCATED
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ def span(data: Buffer, from_offset: int, below_offset: int, max_bytes: int) -> S
     next_offset = from_offset
     reached = False
     while position < cursor.size:
-        reason = cursor.hop(position)
+        reason = cursor.skim(position)
         if reason == TRUNCATED:
             break
         if reason == OK and cursor.offset <= previous:
@@ -80,15 +80,18 @@ def mark(data: Buffer, position: int, last: int, interval: int) -> Marks:
     A record is marked when it begins `interval` bytes or more after the one marked `last`.
     """
     cursor = Cursor(data)
-    offsets = array("q")
-    positions = array("q")
-    timestamps = array("q")
+    # Room for as many marks as there can be: no two are nearer than an interval, or than a header.
+    # Three columns one after the other; `columns` is the same memory, typed where compiled.
+    room = cursor.size // max(interval, HEADER_SIZE) + 1
+    kept = array("q", bytes(3 * 8 * room))
+    columns = kept
+    marked = 0
     place = 0
     count = 0
     previous = -1
     max_timestamp = 0
     while place < cursor.size:
-        reason = cursor.hop(place)
+        reason = cursor.skim(place)
         if reason == TRUNCATED:
             break
         if reason == OK and cursor.offset <= previous:
@@ -99,15 +102,16 @@ def mark(data: Buffer, position: int, last: int, interval: int) -> Marks:
         max_timestamp = max(max_timestamp, cursor.timestamp)
         if last < 0 or position + place - last >= interval:
             last = position + place
-            offsets.append(previous)
-            positions.append(last)
-            timestamps.append(max_timestamp)
+            columns[marked] = previous
+            columns[room + marked] = last
+            columns[2 * room + marked] = max_timestamp
+            marked += 1
         place = cursor.end
         count += 1
     return Marks(
-        offsets=offsets,
-        positions=positions,
-        timestamps=timestamps,
+        offsets=kept[:marked],
+        positions=kept[room : room + marked],
+        timestamps=kept[2 * room : 2 * room + marked],
         max_timestamp=max_timestamp,
         last=last,
         count=count,

@@ -12,6 +12,9 @@
 #define GQ_BIG(bits, value) (value)
 #endif
 
+#define GQ_AHEAD 8      /* Records. */
+#define GQ_FORESEEN 256 /* Bytes from header to header that the processor foresees by itself. */
+
 #define GQ_OCTETS(bits)                                                                      \
     static inline uint##bits##_t gq_load_##bits(const uint8_t *bytes, ptrdiff_t position) {  \
         uint##bits##_t value;                                                                \
@@ -27,6 +30,17 @@
 GQ_OCTETS(16)
 GQ_OCTETS(32)
 GQ_OCTETS(64)
+
+/* Ask for a header some records on, so that a pass over headers does not wait for memory at
+ * every hop. The next records are taken to be as long as this one: a wrong guess only fetches
+ * in vain, and one past the end is not made. */
+static inline void gq_fetch_ahead(const uint8_t *bytes, ptrdiff_t position, ptrdiff_t end,
+                                  ptrdiff_t size) {
+    ptrdiff_t length = end - position;
+    ptrdiff_t guess = position + GQ_AHEAD * length;
+    if (length > GQ_FORESEEN && guess < size)
+        __builtin_prefetch(bytes + guess);
+}
 
 /* Whether bytes[start:end] begins with `text`. For a literal the compiler makes its length and
  * the comparison constant. */

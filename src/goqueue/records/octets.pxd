@@ -9,6 +9,7 @@ cdef extern from "octets.h" nogil:
     void store_u16 "gq_store_16" (uint8_t *base, Py_ssize_t position, uint16_t number)
     void store_u32 "gq_store_32" (uint8_t *base, Py_ssize_t position, uint32_t number)
     void store_i64 "gq_store_64" (uint8_t *base, Py_ssize_t position, int64_t number)
+    void fetch_ahead "gq_fetch_ahead" (const uint8_t *base, Py_ssize_t position, Py_ssize_t end, Py_ssize_t size)
     bint begins "gq_begins" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, const char *text)
     bint is_text "gq_is_text" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, const char *text)
     bint is_utf8 "gq_is_utf8" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)

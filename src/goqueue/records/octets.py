@@ -45,6 +45,10 @@ def store_i64(base: memoryview, position: int, number: int) -> None:
     _I64.pack_into(base, position, number)
 
 
+def fetch_ahead(*_: object) -> None:
+    """Nothing: only compiled passes are fast enough to wait for memory."""
+
+
 def begins(base: memoryview, start: int, end: int, text: bytes) -> bool:
     """Whether base[start:end] begins with `text`."""
     return end - start >= len(text) and base[start : start + len(text)] == text

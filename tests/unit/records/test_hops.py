@@ -1,11 +1,13 @@
 """Slices by offset and sparse index entries, by hopping over headers."""
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model import Message
-from goqueue.records import Corrupt, Span, build, mark, span, stamp, walk
+from goqueue.records import HEADER_SIZE, Corrupt, Span, build, mark, span, stamp, walk
 from tests.unit.records.examples import FIRST_VECTOR, Forged, batches
 
 FAR = 1 << 62
@@ -116,6 +118,36 @@ def test_records_of_one_write_are_marked_alike_however_they_are_divided() -> Non
     assert first.positions + second.positions == whole.positions
     assert first.offsets + second.offsets == whole.offsets
     assert second.last == whole.last
+
+
+@pytest.mark.parametrize("interval", [-1, 0, 1, HEADER_SIZE, HEADER_SIZE + 1, 10 * HEADER_SIZE])
+@pytest.mark.parametrize("last", [-1, 0, 900])
+def test_there_is_room_for_the_marks_of_the_smallest_records(interval: int, last: int) -> None:
+    data = b"".join(Forged(offset=offset).encode() for offset in range(50))
+    expected = []
+    previous = last
+    for position in range(1_000, 1_000 + len(data), HEADER_SIZE):
+        if previous < 0 or position - previous >= interval:
+            expected.append(position)
+            previous = position
+
+    marks = mark(data, 1_000, last, interval)
+
+    assert marks.positions == array("q", expected)
+    assert len(marks.offsets) == len(marks.timestamps) == len(expected)
+
+
+# Past the size from which on headers are fetched ahead, and with guesses that are wrong.
+@pytest.mark.parametrize("sizes", [[1_024] * 40, [300, 5_000] * 20, [9_000, *[0] * 30, 300]])
+def test_large_records_are_hopped_over_like_small_ones(sizes: list[int]) -> None:
+    data = build([Message(value=bytes(size)) for size in sizes])
+    assert stamp(data, 7, 1).count == len(sizes)
+    positions = walk(data).positions
+
+    assert span(data, 0, FAR, FAR) == Span(0, len(data), 7 + len(sizes), False)
+    assert mark(data, 0, -1, 0).positions == positions
+    assert mark(data[:-1], 0, -1, 0).positions == positions[:-1]
+    assert list(mark(data, 0, -1, 0).offsets) == list(range(7, 7 + len(sizes)))
 
 
 def test_only_whole_records_are_marked_and_counted() -> None:

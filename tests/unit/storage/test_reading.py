@@ -3,10 +3,11 @@
 import errno
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.model import Message, Offset, Timestamp
+from goqueue.model import Code, Message, Offset, Refused, Timestamp
 from goqueue.records import build, walk
 from goqueue.storage import DamageFound
 from tests.unit.storage.driven_log import DIRECTORY, EPOCH_NS, SMALL, DrivenLog, path_of
