@@ -162,8 +162,7 @@ def test_a_second_process_is_refused_and_told_who_holds_the_directory(tmp_path: 
 
 APPENDING = """
 import json, sys
-from goqueue.log import LogSettings
-from goqueue.model import LogId, Message, Refused
+from goqueue.model import LogId, LogSettings, Message, Refused
 from goqueue.records import build, walk
 from goqueue.runtime import LocalLog
 local = LocalLog(sys.argv[1], LogId("orders", 0), LogSettings(segment_bytes=4_000))

@@ -9,7 +9,7 @@ import pytest
 from goqueue.sim import Run, Trace
 
 _SEEDS_PER_TEST = 50
-_TESTS = 6
+_TESTS = 20
 
 # Each of these broke an invariant once. What it found is named by a unit test as well.
 _KEPT = (
