@@ -96,6 +96,7 @@ class Log:
         self._truncating_to: Offset | None = None
         self._full_until: Instant | None = None
         self._failure: str | None = None
+        self._damage: Damaged | None = None
 
     @property
     def start(self) -> Offset:
@@ -143,6 +144,9 @@ class Log:
     def append(self, batch: bytearray, now: Now) -> Appended:
         """Give the records of a verified batch their offsets; they are not yet committed."""
         self._check_writable(now)
+        if len(batch) > self._settings.batch_bytes_max:
+            limit = self._settings.batch_bytes_max
+            raise Refused(Code.MESSAGE_TOO_LARGE, size=len(batch), limit=limit)
         first = self._end
         stamped = stamp(batch, first, now.wall)
         if not stamped.count:
@@ -190,6 +194,10 @@ class Log:
             self._full_until = None
         if self._truncating_to is not None:
             raise Refused(Code.LOG_BUSY, reason="truncation")
+        if self._damage is not None:
+            raise Refused(Code.LOG_BUSY, reason="damage")
+        if len(self._unwritten) >= self._settings.batches_in_flight_max:
+            raise Refused(Code.LOG_BUSY, reason="in flight")
 
     def _sync_after_write(self, now: Now) -> Sync:
         is_durable = self._settings.flush is Flush.COMMIT
@@ -217,6 +225,7 @@ class Log:
         match event:
             case Synced():
                 self._synced(event)
+                return self._set_aside_when_quiet()
             case Failed():
                 self._failure = self._failure or event.reason
                 self._unwritten.clear()
@@ -257,20 +266,33 @@ class Log:
         if self._watermarks.durable < self._end and self._settings.flush is Flush.INTERVAL:
             # A flush that was on its way may have met the full disk.
             self._flush_at = self._flush_at or self._full_until
-        return [self._reshape(Rewind(event.offset)), *self._take_back_epochs()]
+        rewind = self._reshape(Rewind(event.offset))
+        return [rewind, *self._take_back_epochs(), *self._set_aside_when_quiet()]
 
     def _damaged(self, event: Damaged) -> list[Effect]:
-        effects: list[Effect] = []
-        is_in_flux = self._truncating_to is not None or self._failure is not None
-        is_active = event.segment == self._segments.active.base
-        if not self._segments.is_known(event.segment) or (is_active and is_in_flux):
-            # The next read will meet it again.
-            return effects
-        if is_active:
-            effects.append(self._roll())
-        self._segments.set_aside(event.segment, event.reason)
-        effects.append(self._reshape(Quarantine(event.segment)))
-        return effects
+        if not self._segments.is_known(event.segment):
+            return []
+        if event.segment != self._segments.active.base:
+            self._segments.set_aside(event.segment, event.reason)
+            return [self._reshape(Quarantine(event.segment))]
+        if self._truncating_to is None and self._failure is None:
+            self._damage = event
+        # Otherwise the next read meets it again.
+        return self._set_aside_when_quiet()
+
+    def _set_aside_when_quiet(self) -> list[Effect]:
+        """Refuse the damaged active segment, once nothing is on its way into it.
+
+        What was on its way would be acknowledged after it was refused.
+        """
+        if self._damage is None or self._unwritten:
+            return []
+        damage, self._damage = self._damage, None
+        if damage.segment != self._segments.active.base:
+            return []
+        roll = self._roll()
+        self._segments.set_aside(damage.segment, damage.reason)
+        return [roll, self._reshape(Quarantine(damage.segment))]
 
     # Reading
 
@@ -376,6 +398,7 @@ class Log:
         if self._truncating_to is not None:
             raise Refused(Code.LOG_BUSY, reason="truncation")
         self._truncating_to = offset
+        self._damage = None
         self._unwritten.clear()
         self._watermarks.lower_to(offset)
         return [self._reshape(Truncate(offset))]

@@ -120,7 +120,7 @@ class _Chain:
     """Segments joined so far, and the offset at which the next one must begin."""
 
     def __init__(self, point: RecoveryPoint | None) -> None:
-        self._point = point
+        self._promised = point.offset if point else Offset(0)
         self._expected: Offset | None = point.start if point else None
         self._start: Offset | None = self._expected
         self._segments: list[SegmentFacts] = []
@@ -129,39 +129,48 @@ class _Chain:
         self._to_set_aside: list[Offset] = []
 
     def take(self, found: Checked, following: Offset | None) -> None:
+        """Add what was found under the next name; `following` is the name after it."""
         facts = found.facts
-        if self._expected is not None and found.base < self._expected:
-            self._overlap(found, self._expected)
-            return
-        self._skip_to(found.base, "missing")
-        if facts is not None:
+        if facts is None:
+            self._take_damaged(found, following)
+        elif self._is_left_over(facts):
+            self._superseded.append(found.base)
+        elif self._expected is not None and found.base < self._expected and self._segments:
+            self._to_set_aside.append(found.base)
+        else:
+            # A first segment may begin below the start of the log: its first records were deleted
+            # with a neighbour that was merged into it at the same time.
+            self._skip_to(found.base, "missing")
             self._segments.append(facts)
             self._expected = facts.end
-            return
+
+    def _is_left_over(self, facts: SegmentFacts) -> bool:
+        """Whether a change of files that a crash cut short would have removed this one.
+
+        After a merge or a deletion all of it is held by the segment before or no longer wanted.
+        After a truncation an empty one may stand beyond the end.
+        """
+        if self._expected is None:
+            return False
+        is_beyond = not facts.size and self._expected < facts.base
+        return facts.end <= self._expected != facts.base or (
+            is_beyond and facts.base > self._promised
+        )
+
+    def _take_damaged(self, found: Checked, following: Offset | None) -> None:
         if not found.is_set_aside:
             self._to_set_aside.append(found.base)
-        promised = self._point.offset if self._point else found.base
-        below = max(promised, found.base) if following is None else following
+        is_within = self._expected is not None and found.base < self._expected
+        if is_within and (found.is_set_aside or self._segments):
+            below = found.end
+        else:
+            self._skip_to(found.base, "missing")
+            below = max(self._promised, found.base) if following is None else following
         self._skip_to(max(below, found.end), found.reason)
 
-    def _overlap(self, found: Checked, expected: Offset) -> None:
-        """A segment that begins below the end of the chain."""
-        facts = found.facts
-        if facts is not None and facts.end <= expected:
-            # Left over when a merge or a deletion was cut short by a crash: all of it is either
-            # held by the segment before or no longer wanted.
-            self._superseded.append(found.base)
-        elif facts is not None and not self._segments:
-            # The log starts within it: its first records were deleted with a neighbour that was
-            # merged into it at the same time.
-            self._segments.append(facts)
-            self._expected = facts.end
-        elif not found.is_set_aside:
-            self._to_set_aside.append(found.base)
-
     def finish(self) -> Assembly:
-        if self._point is not None:
-            self._skip_to(self._point.offset, "missing")
+        if self._expected is not None:
+            self._skip_to(self._promised, "missing")
         end = self._expected or Offset(0)
         is_active_new = not self._segments or self._segments[-1].end != end
         newest = max((segment.max_timestamp for segment in self._segments), default=Timestamp(0))

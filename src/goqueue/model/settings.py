@@ -38,6 +38,8 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     segment_bytes: int = SEGMENT_BYTES
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    batch_bytes_max: int = SEGMENT_BYTES
+    batches_in_flight_max: int = 4096
     flush: Flush = Flush.COMMIT
     flush_interval_ns: int = 1000 * MILLISECOND
     full_retry_ns: int = 1000 * MILLISECOND

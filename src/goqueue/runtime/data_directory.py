@@ -21,12 +21,17 @@ class DataDirectory:
     def __init__(self, root: str) -> None:
         self._root = root
         try:
-            os.makedirs(root, mode=0o750, exist_ok=True)
-        except FileExistsError:
+            _make_durably(root)
+            self._directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileExistsError, NotADirectoryError):
             raise DataDirectoryUnusable(f"{root} is a file, not a directory") from None
         except OSError as error:
             raise DataDirectoryUnusable(f"cannot make {root}: {error.strerror}") from error
-        self._lock = self._take_lock()
+        try:
+            self._lock = self._take_lock()
+        except BaseException:
+            os.close(self._directory)
+            raise
 
     @property
     def root(self) -> str:
@@ -34,6 +39,7 @@ class DataDirectory:
 
     def close(self) -> None:
         os.close(self._lock)
+        os.close(self._directory)
 
     def _take_lock(self) -> int:
         path = os.path.join(self._root, _LOCK_FILE)
@@ -47,7 +53,8 @@ class DataDirectory:
             os.close(descriptor)
             raise DataDirectoryUnusable(f"cannot lock {path}: not a regular file")
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The directory itself is locked: somebody may remove a file. The file says by whom.
+            fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
@@ -59,3 +66,17 @@ class DataDirectory:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return descriptor
+
+
+def _make_durably(root: str) -> None:
+    """Make a directory and those above it that are missing; a power cut takes none of them."""
+    if os.path.isdir(root):
+        return
+    parent = os.path.dirname(os.path.abspath(root))
+    _make_durably(parent)
+    os.mkdir(root, 0o750)
+    descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -43,7 +43,7 @@ class Disk:
         self._thread = threading.Thread(target=self._run, name="goqueue-disk", daemon=True)
 
     def open(self, log: LogId, settings: LogSettings) -> Opened:
-        """Recover and open a log. Called before `start`."""
+        """Recover and open a log; the caller's thread waits for it."""
         return self._storage.open(log, settings)
 
     def start(self) -> None:
@@ -51,6 +51,8 @@ class Disk:
 
     def submit(self, effects: Sequence[Effect]) -> None:
         """Hand effects over; they are carried out in order."""
+        if self._crash is not None:
+            raise RuntimeError("the disk thread has ended by a bug") from self._crash
         self._queue.put(effects)
 
     def read(self, wanted: Slice) -> memoryview:
@@ -72,7 +74,7 @@ class Disk:
         if self._thread.is_alive():
             self._thread.join()
         if self._crash is not None:
-            raise self._crash
+            raise RuntimeError("the disk thread has ended by a bug") from self._crash
         self._storage.close()
 
     def _run(self) -> None:

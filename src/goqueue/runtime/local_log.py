@@ -111,8 +111,11 @@ class LocalLog:
         return self._log.high_watermark
 
     def close(self) -> None:
-        self._disk.close()
-        self._directory.close()
+        """A clean stop; the lock is given up whatever happens."""
+        try:
+            self._disk.close()
+        finally:
+            self._directory.close()
 
     def _take(self, events: list[DiskEvent]) -> None:
         for event in events:

@@ -15,6 +15,13 @@ from goqueue.storage import Entry, EntryKind
 __all__ = ["OsFile", "OsFileSystem"]
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+# Without O_NONBLOCK a named pipe would hold up whoever opens it.
+_OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_KINDS = {
+    stat.S_IFREG: EntryKind.FILE,
+    stat.S_IFDIR: EntryKind.DIRECTORY,
+    stat.S_IFLNK: EntryKind.LINK,
+}
 _MODE = 0o640
 _DIRECTORY_MODE = 0o750
 
@@ -88,8 +95,15 @@ class OsFileSystem:
                     entries.append(_entry(item))
         return entries
 
+    def kind(self, path: str) -> EntryKind | None:
+        try:
+            mode = os.lstat(self._path(path)).st_mode
+        except FileNotFoundError:
+            return None
+        return _KINDS.get(stat.S_IFMT(mode), EntryKind.OTHER)
+
     def open(self, path: str) -> OsFile:
-        descriptor = os.open(self._path(path), self._access | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(self._path(path), self._access | _OPEN)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise OSError(errno.EINVAL, "not a regular file", path)
@@ -120,10 +134,6 @@ class OsFileSystem:
 
 
 def _entry(item: "os.DirEntry[str]") -> Entry:
-    if item.is_symlink():
-        return Entry(item.name, EntryKind.LINK, 0)
-    if item.is_dir(follow_symlinks=False):
-        return Entry(item.name, EntryKind.DIRECTORY, 0)
-    if item.is_file(follow_symlinks=False):
-        return Entry(item.name, EntryKind.FILE, item.stat(follow_symlinks=False).st_size)
-    return Entry(item.name, EntryKind.OTHER, 0)
+    status = item.stat(follow_symlinks=False)
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode), EntryKind.OTHER)
+    return Entry(item.name, kind, status.st_size if kind is EntryKind.FILE else 0)

@@ -28,12 +28,13 @@ def main() -> int:
         trace = Trace(print if options.verbose else None)
         try:
             Run(seed, trace).live()
-        except (Violation, AssertionError) as violation:
-            print(f"seed {seed}: {type(violation).__name__} {violation}", file=sys.stderr)
+        except Violation as violation:
+            print(f"seed {seed}: {violation}", file=sys.stderr)
             print(f"replay with: python -m goqueue.sim --seed {seed} --verbose", file=sys.stderr)
-            if not isinstance(violation, Violation):
-                raise
             return 1
+        except BaseException:
+            print(f"seed {seed}: a bug, told below", file=sys.stderr)
+            raise
         if options.seed is not None:
             print(f"seed {seed}: {len(trace)} notes, hash {trace.digest}")
     elapsed = time.monotonic() - started

@@ -37,6 +37,7 @@ class _Inode:
         self.durable = bytearray()
         self.unsynced: list[tuple[int, bytes | None]] = []
         self.flips: list[tuple[int, int]] = []
+        self.is_unreadable = False
 
     def write(self, position: int, data: bytes) -> None:
         _put(self.seen, position, data)
@@ -93,6 +94,7 @@ class _Handle:
     def __init__(self, files: "SimulatedFileSystem", inode: _Inode) -> None:
         self._files = files
         self._inode: _Inode | None = inode
+        files.open_handles += 1
 
     @property
     def _open(self) -> _Inode:
@@ -100,6 +102,8 @@ class _Handle:
         return self._inode
 
     def read_at(self, position: int, size: int) -> bytes:
+        if self._open.is_unreadable:
+            raise OSError(errno.EIO, "simulated unreadable sector")
         return bytes(self._open.seen[position : position + size])
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -114,7 +118,8 @@ class _Handle:
         self._files.step("sync")
         if self._files.faults.fails_sync():
             self._open.unsynced.clear()
-            raise OSError(errno.EIO, "simulated sync error")
+            number = self._files.random.choice([errno.EIO, errno.ENOSPC])
+            raise OSError(number, "simulated sync error")
         self._open.sync()
 
     def size(self) -> int:
@@ -123,15 +128,18 @@ class _Handle:
     def close(self) -> None:
         assert self._inode is not None, "closed twice"
         self._inode = None
+        self._files.open_handles -= 1
 
 
 class SimulatedFileSystem:
     """One machine's disk. Survives crashes; the handles that a process had do not."""
 
     def __init__(self, random: Random, faults: Faults) -> None:
-        self._random = random
+        self.random = random
         self.faults = faults
+        self.open_handles = 0
         self._directories: dict[str, None] = {"": None}
+        self._durable_directories: dict[str, None] = {"": None}
         self._seen: dict[str, _Inode] = {}
         self._durable: dict[str, _Inode] = {}
         self._unsynced: dict[str, list[_NameChange]] = {"": []}
@@ -153,6 +161,11 @@ class SimulatedFileSystem:
         )
         return found
 
+    def kind(self, path: str) -> EntryKind | None:
+        if path in self._seen:
+            return EntryKind.FILE
+        return EntryKind.DIRECTORY if path in self._directories else None
+
     def open(self, path: str) -> _Handle:
         if path not in self._seen:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
@@ -168,22 +181,30 @@ class SimulatedFileSystem:
         return _Handle(self, inode)
 
     def make_directory(self, path: str) -> None:
-        # Directories are durable at once: their loss only makes the whole log absent again.
+        self.step("make_directory")
         self._directories[path] = None
         self._unsynced[path] = []
 
     def sync_directory(self, path: str) -> None:
         self.step("sync_directory")
+        self.faults.check_names()
+        for directory in self._directories:
+            if directory and _parent(directory) == path:
+                self._durable_directories[directory] = None
         for change in self._unsynced[path]:
             change.apply(self._durable)
         self._unsynced[path].clear()
 
     def rename(self, old: str, new: str) -> None:
         self.step("rename")
+        self.faults.check_names()
         self._change(_NameChange(old=old, new=new, inode=self._seen[old]))
 
     def remove(self, path: str) -> None:
         self.step("remove")
+        if path not in self._seen:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self.faults.check_names()
         self._change(_NameChange(old=path, inode=self._seen[path]))
 
     def free_bytes(self) -> int:
@@ -212,11 +233,22 @@ class SimulatedFileSystem:
         """Forget what was not synced, and some of it not."""
         for directory in sorted(self._unsynced):
             for change in self._unsynced[directory]:
-                if self._random.random() < 0.5:
+                if self.random.random() < 0.5:
                     change.apply(self._durable)
             self._unsynced[directory].clear()
+        for directory in list(self._directories):
+            is_kept = directory in self._durable_directories or self.random.random() < 0.5
+            if not is_kept or _parent(directory) not in self._directories:
+                del self._directories[directory]
+                self._durable_directories.pop(directory, None)
+        self._durable_directories = dict(self._directories)
+        self._durable = {
+            path: inode
+            for path, inode in self._durable.items()
+            if _parent(path) in self._directories
+        }
         for _, inode in sorted(self._durable.items()):
-            inode.lose_power(self._random)
+            inode.lose_power(self.random)
         self._seen = dict(self._durable)
 
     def paths(self) -> list[str]:
@@ -237,8 +269,13 @@ class SimulatedFileSystem:
             inode.durable[position] ^= 1 << bit
             inode.flips.append((position, bit))
 
+    def make_unreadable(self, path: str) -> None:
+        """Rot of another kind: the disk knows that it lost a sector of this file, and says so."""
+        self._seen[path].is_unreadable = True
+
     def restart(self) -> None:
         """The process is gone; what it had in the page cache is read from disk the next time."""
+        self.open_handles = 0
         for inode in self._seen.values():
             for position, bit in inode.flips:
                 if position < len(inode.seen):

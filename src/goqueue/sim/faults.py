@@ -22,6 +22,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
     crash_inside: bool
     sync_errors: bool
     write_errors: bool
+    name_errors: bool
     full_disk: bool
     rot: bool
     point_rot: bool
@@ -39,11 +40,8 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
         # A log that has failed for good ends most of what a run can show, so that is rarer.
         drawn["sync_errors"] = random.random() < 0.15
         drawn["write_errors"] = random.random() < 0.15
+        drawn["name_errors"] = random.random() < 0.15
         drawn["flushes_at_intervals"] = random.random() < 0.25
-        if drawn["compaction"]:
-            # A leader compacts only what can no longer be truncated; this run has one node and
-            # truncates anywhere, so it does one or the other.
-            drawn["truncation"] = False
         if drawn["rot"]:
             # Damage below the recovery point is told from a torn tail by that point alone: a run
             # has rot in one of them.
@@ -58,12 +56,14 @@ class Faults:
         self._crash_in: int | None = None
         self._sync_fails = False
         self._write_fails = False
+        self._names_fail_in: int | None = None
         self._room: int | None = None
 
     def calm(self) -> None:
         """Nothing goes wrong from here on."""
         self._crash_in = None
         self._sync_fails = self._write_fails = False
+        self._names_fail_in = None
         self._room = None
 
     def arm_crash(self, operations: int) -> None:
@@ -77,6 +77,10 @@ class Faults:
 
     def arm_write_error(self) -> None:
         self._write_fails = True
+
+    def arm_name_error(self, operations: int) -> None:
+        """Some change of names from now on fails: a rename, a removal, a sync of a directory."""
+        self._names_fail_in = operations
 
     def fill(self, room: int) -> None:
         """From now on only `room` more bytes fit on the disk."""
@@ -97,6 +101,14 @@ class Faults:
             return False
         self._crash_in = None
         return True
+
+    def check_names(self) -> None:
+        if self._names_fail_in is None:
+            return
+        self._names_fail_in -= 1
+        if self._names_fail_in <= 0:
+            self._names_fail_in = None
+            raise OSError(errno.EIO, "simulated error of a directory")
 
     def fails_sync(self) -> bool:
         fails, self._sync_fails = self._sync_fails, False

@@ -31,12 +31,15 @@ class Machine:
         self._trace = trace
         self._effects: deque[Sequence[Effect]] = deque()
         self._events: deque[DiskEvent] = deque()
+        self._dead: list[Storage] = []
 
     def open(self) -> RecoveryReport:
         """Begin a new life: whatever was in memory is gone."""
         self._effects.clear()
         self._events.clear()
         self.storage = Storage(self._files)
+        # A dead process does nothing more. If its objects went now, generators would tidy up.
+        self._dead.append(self.storage)
         opened = self.storage.open(self._id, self._settings)
         self.log = Log(self._id, self._settings, opened.state)
         return opened.report

@@ -27,6 +27,7 @@ class Oracle:
         self._records: dict[int, Record] = {}
         self._refused: dict[bytes, None] = {}
         self._compacted_upto = Offset(0)
+        self._superseded: dict[int, None] = {}
         self._damaged_bases: dict[int, None] = {}
         self._tombstones_before = 0
         self.start = Offset(0)
@@ -40,6 +41,7 @@ class Oracle:
         for position in columns.positions:
             record = decode(batch, position)
             self._records[record.offset] = record
+            self._superseded.pop(record.offset, None)
 
     def advanced(self, committed: Offset, durable: Offset, end: Offset) -> None:
         """The log says that everything below `committed` is committed."""
@@ -87,6 +89,15 @@ class Oracle:
     def damaged(self, base: Offset) -> None:
         """A bit was flipped in this segment: from now on its offsets may be refused."""
         self._damaged_bases[base] = None
+
+    def compaction_planned(self) -> None:
+        """What is superseded now may go, also if what supersedes it is truncated later."""
+        newest: dict[bytes, int] = {}
+        for offset, record in sorted(self._records.items()):
+            if record.key and offset < self.committed:
+                if record.key in newest:
+                    self._superseded[newest[record.key]] = None
+                newest[record.key] = offset
 
     def tombstones_expire_before(self, timestamp: int) -> None:
         self._tombstones_before = max(self._tombstones_before, timestamp)
@@ -174,11 +185,7 @@ class Oracle:
     def _may_be_compacted(self, record: Record) -> bool:
         if not record.key or record.flags & Flag.CONTROL:
             return False
-        if any(
-            other.key == record.key
-            for offset, other in self._records.items()
-            if record.offset < offset < self.committed
-        ):
+        if record.offset in self._superseded:
             return True
         return bool(record.flags & Flag.TOMBSTONE) and record.timestamp < self._tombstones_before
 

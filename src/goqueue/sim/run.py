@@ -92,6 +92,7 @@ class Run:
             (swarm.crash_inside, self._arm_crash),
             (swarm.sync_errors, self._faults.arm_sync_error),
             (swarm.write_errors, self._faults.arm_write_error),
+            (swarm.name_errors, self._arm_name_error),
             (swarm.full_disk, self._change_space),
             (swarm.clock_jumps, self._jump_clock),
             (swarm.truncation, self._truncate),
@@ -120,7 +121,7 @@ class Run:
         expected = {
             Code.STORAGE_FULL: self._swarm.full_disk,
             Code.STORAGE_FAILED: self._log.failure is not None,
-            Code.LOG_BUSY: self._is_truncating,
+            Code.LOG_BUSY: self._is_truncating or self._swarm.rot,
         }
         if not expected.get(refused.code, False):
             raise Violation("refused-without-reason", str(refused))
@@ -228,6 +229,7 @@ class Run:
 
     def _maintain(self) -> None:
         start, unreadable = self._log.start, self._log.damaged
+        self._oracle.compaction_planned()
         self._oracle.tombstones_expire_before(self._now.wall - self._settings.tombstone_ns)
         self._submit(self._log.maintain(self._now))
         if self._log.start != start:
@@ -253,10 +255,16 @@ class Run:
             self._faults.fill(self._random.choice([0, 30, 300, 3000]))
 
     def _rot(self) -> None:
-        base = self._sabotage.flip_durable_bit()
+        if self._random.random() < 0.2:
+            base = self._sabotage.lose_sector()
+        else:
+            base = self._sabotage.flip_durable_bit()
         if base is not None:
             self._trace.note("rot", base)
             self._oracle.damaged(base)
+
+    def _arm_name_error(self) -> None:
+        self._faults.arm_name_error(self._random.randint(1, 4))
 
     def _arm_crash(self) -> None:
         self._faults.arm_crash(self._random.randint(1, 12))
@@ -294,6 +302,7 @@ class Run:
                 if self._is_power_to_be_lost():
                     is_power_lost = True
                     self._files.lose_power()
+                self._files.restart()
             except OSError as error:
                 self._trace.note("cannot open", str(error))
                 self._faults.calm()
@@ -357,12 +366,17 @@ class Run:
         self._read_all()
         self._machine.storage.close()
         self._trace.note("closed", None)
+        if self._files.open_handles:
+            raise Violation("files-left-open", f"{self._files.open_handles} after a clean stop")
         report = self._machine.open()
         swarm = self._swarm
         # An index that could not be written, was spoilt, or says what the last records do not is
         # made again by a scan.
         is_index_lost = any(
-            (swarm.index_trouble, swarm.rot, swarm.clock_jumps, swarm.full_disk, swarm.write_errors)
+            (
+                *(swarm.index_trouble, swarm.rot, swarm.clock_jumps),
+                *(swarm.full_disk, swarm.write_errors, swarm.name_errors),
+            )
         )
         if report.scanned_bytes and not is_index_lost:
             raise Violation("scan-after-clean-stop", f"{report}")

@@ -54,6 +54,17 @@ class Sabotage:
         is_flags_byte = any(position == start + _FLAGS_AT for start in starts)
         return is_flags_byte and bool(1 << bit & _WITHOUT_EVIDENCE)
 
+    def lose_sector(self) -> Offset | None:
+        """Make a sealed segment unreadable; its base."""
+        point = read_point(self._files.durable_content(f"{self._directory}/{POINT_FILE}"))
+        bases = self._bases(NameKind.SEGMENT)
+        sealed = [base for base in bases if point is not None and base < point.segment]
+        if not sealed:
+            return None
+        base = self._random.choice(sealed)
+        self._files.make_unreadable(f"{self._directory}/{segment_name(base)}")
+        return base
+
     def spoil_point_slot(self) -> None:
         """Flip a bit of the recovery point: the other slot must do."""
         path = f"{self._directory}/{POINT_FILE}"

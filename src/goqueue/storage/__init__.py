@@ -4,7 +4,14 @@ Synchronous and without clock, thread or `os`, so that the runtime and the simul
 code down to single file operations.
 """
 
-from goqueue.storage.filesystem import Entry, EntryKind, File, FileSystem, atomic_write
+from goqueue.storage.filesystem import (
+    Entry,
+    EntryKind,
+    File,
+    FileSystem,
+    atomic_write,
+    remove_if_there,
+)
 from goqueue.storage.layout import (
     EPOCHS_FILE,
     LOGS,
@@ -48,6 +55,7 @@ __all__ = [
     "log_directory",
     "quarantine_name",
     "read_point",
+    "remove_if_there",
     "segment_base",
     "segment_name",
 ]

@@ -5,12 +5,13 @@ one is whole and synced. Until the rename of a group nothing has changed; after 
 done. A crash at any point leaves a log that reads the same for every key.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 
 from goqueue.log import NewestOffsets, placeholder
 from goqueue.model import Compact, Compacted, Offset, SegmentFacts, Timestamp
 from goqueue.records import Corrupt, mark
-from goqueue.storage.filesystem import File, FileSystem
+from goqueue.storage.filesystem import File, FileSystem, remove_if_there
 from goqueue.storage.layout import NameKind, segment_name
 from goqueue.storage.log_files import LogFiles
 from goqueue.storage.segment_file import Chunk, chunks
@@ -20,7 +21,9 @@ __all__ = ["compact"]
 _STEP_BYTES = 256 * 1024
 
 
-def compact(files: FileSystem, log: LogFiles, order: Compact) -> Iterator[Compacted | None]:
+def compact(
+    files: FileSystem, log: LogFiles, order: Compact
+) -> Generator[Compacted | None, None, None]:
     """Carry out a compaction; each step yields None, each finished group its event.
 
     Raises DamageFound when a record does not add up and OSError when the disk refuses: the group in
@@ -94,9 +97,7 @@ class _Rewrite:
         self._max_timestamp = Timestamp(0)
 
     def run(self) -> Iterator[None]:
-        names = {entry.name for entry in self._files.entries(self._log.directory)}
-        if segment_name(self._group[0], NameKind.CLEANED) in names:
-            self._files.remove(self._path)
+        remove_if_there(self._files, self._path)
         self._file: File = self._files.create(self._path)
         try:
             for base in self._group:
@@ -105,9 +106,11 @@ class _Rewrite:
                 for chunk in _steps(self._files, self._log, facts):
                     self._copy(chunk)
                     yield None
-        except BaseException:
+        except (Exception, GeneratorExit):
             # Also when the pass is given up: the generator is closed at its yield.
             self._file.close()
+            with suppress(OSError):
+                self._files.remove(self._path)
             raise
 
     def _copy(self, chunk: Chunk) -> None:

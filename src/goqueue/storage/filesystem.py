@@ -1,6 +1,7 @@
 """What storage needs of a file system, as protocols: the real one or a simulated one is handed in.
 
-Paths are relative to the data directory, with `/` between names. Every method may raise OSError.
+Paths are relative to the data directory, with `/` between names. Every method may raise OSError;
+`create` and `make_directory` raise FileExistsError, `open` and `remove` FileNotFoundError.
 A write is either whole or raises; a read is short only at the end of the file.
 """
 
@@ -11,7 +12,7 @@ import msgspec
 
 from goqueue.records import Buffer
 
-__all__ = ["Entry", "EntryKind", "File", "FileSystem", "atomic_write"]
+__all__ = ["Entry", "EntryKind", "File", "FileSystem", "atomic_write", "remove_if_there"]
 
 
 class EntryKind(enum.StrEnum):
@@ -46,6 +47,7 @@ class FileSystem(Protocol):
     """A directory tree that files are kept in."""
 
     def entries(self, directory: str) -> list[Entry]: ...
+    def kind(self, path: str) -> EntryKind | None: ...
     def open(self, path: str) -> File: ...
     def create(self, path: str) -> File: ...
     def make_directory(self, path: str) -> None: ...
@@ -55,11 +57,19 @@ class FileSystem(Protocol):
     def free_bytes(self) -> int: ...
 
 
+def remove_if_there(files: FileSystem, path: str) -> bool:
+    """Remove a file that may be gone already; whether it was there."""
+    try:
+        files.remove(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> None:
     """Replace a small file so that after any crash it holds the old content or the new, whole."""
     temporary = f"{directory}/{name}.tmp"
-    if any(entry.name == f"{name}.tmp" for entry in files.entries(directory)):
-        files.remove(temporary)
+    remove_if_there(files, temporary)
     file = files.create(temporary)
     try:
         file.write_at(0, data)

@@ -6,6 +6,7 @@
 import enum
 import re
 from collections.abc import Collection
+from itertools import count
 
 from goqueue.model import Code, LogId, Offset, Refused
 from goqueue.storage.filesystem import EntryKind, FileSystem
@@ -65,6 +66,8 @@ def check_topic(topic: str) -> None:
 
 def log_directory(log: LogId) -> str:
     check_topic(log.topic)
+    if not _PARTITION.fullmatch(str(log.partition)):
+        raise Refused(Code.NAME_INVALID, field="partition")
     return f"{LOGS}/{log.topic}/{log.partition}"
 
 
@@ -75,7 +78,9 @@ def segment_name(base: int, kind: NameKind = NameKind.SEGMENT) -> str:
 def quarantine_name(base: int, taken: Collection[str]) -> str:
     """A name for a damaged segment that hides none set aside before."""
     name = segment_name(base, NameKind.QUARANTINED)
-    return name if name not in taken else f"{name}-{sum(other.startswith(name) for other in taken)}"
+    if name not in taken:
+        return name
+    return next(other for n in count(1) if (other := f"{name}-{n}") not in taken)
 
 
 def classify(name: str) -> NameKind:

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import msgspec
 
-from goqueue.log import RecoveryPoint, placeholder
+from goqueue.log import IndexEntry, RecoveryPoint, placeholder
 from goqueue.model import (
     Code,
     Damaged,
@@ -27,7 +27,7 @@ from goqueue.model import (
     Write,
 )
 from goqueue.records import Corrupt, crc32c
-from goqueue.storage.filesystem import EntryKind, FileSystem, atomic_write
+from goqueue.storage.filesystem import EntryKind, FileSystem, atomic_write, remove_if_there
 from goqueue.storage.layout import (
     EPOCHS_FILE,
     NameKind,
@@ -155,14 +155,13 @@ class LogFiles:
                 self._point.save(self._reached())
 
     def roll(self, base: Offset) -> None:
-        """Seal the active segment and start the next.
+        """Seal the active segment, which was synced, and start the next.
 
-        The old one is synced before the new one exists: a segment that has a successor is whole.
+        So a segment that has a successor is whole.
         """
         if self._active.base == base:
             return
-        self._active.sync()
-        self._is_dirty = False
+        assert not self._is_dirty, "a segment is synced before it is sealed"
         self._active.save_index()
         successor = SegmentFile.create(
             self._files, self._directory, base, self._settings.index_interval_bytes
@@ -170,7 +169,9 @@ class LogFiles:
         self._sealed[self._active.base] = self._active.facts
         self._pool.put(self._log, self._active)
         self._active = successor
-        self._point.save_durably(self._reached())
+        with suppress(OSError):
+            # The promise before this one still holds.
+            self._point.save_durably(self._reached())
 
     def _reached(self, start: Offset | None = None) -> RecoveryPoint:
         return RecoveryPoint(
@@ -192,35 +193,43 @@ class LogFiles:
         self.sync()
         offset = min(offset, self._active.end)
         base = self._base_holding(offset)
-        target = self._segment(base) if base is not None else None
-        position = target.position_of(offset) if target is not None else 0
+        target = None if base is None else self._segment(base)
+        # Where compaction removed the last records before the cut, the promise ends before them.
+        place = IndexEntry(offset, 0) if target is None else target.place_of(offset)
         self._point.save_durably(
             RecoveryPoint(
                 sequence=0,
                 segment=offset if base is None else base,
-                position=position,
-                offset=offset,
+                position=place.position,
+                offset=Offset(place.offset),
                 start=self.point.start,
             )
         )
-        kept_below = offset if base is None else base + 1
-        for later in sorted((*self._sealed, self._active.base), reverse=True):
-            if later >= kept_below:
-                self._forget(later)
-                self._remove(later)
-                self._files.sync_directory(self._directory)
-        for entry in self._files.entries(self._directory):
-            is_set_aside = classify(entry.name) is NameKind.QUARANTINED
-            if is_set_aside and segment_base(entry.name) >= offset:
-                self._files.remove(f"{self._directory}/{entry.name}")
+        self._remove_from(offset if base is None else Offset(base + 1))
         if target is None:
             self._active = SegmentFile.create(
                 self._files, self._directory, offset, self._settings.index_interval_bytes
             )
         else:
-            self._reopen(target, position, offset)
-        self._files.sync_directory(self._directory)
+            self._reopen(target, place.position, offset)
+        self._remove_set_aside_from(offset)
+        self._point.save_durably(self._reached())
         return Truncated(log=self._log, offset=offset, active=self._active.facts)
+
+    def _remove_from(self, base: Offset) -> None:
+        """Remove every segment that begins at or after `base`, the last one first."""
+        for later in sorted((*self._sealed, self._active.base), reverse=True):
+            if later >= base:
+                self._remove(later)
+                self._forget(later)
+                self._files.sync_directory(self._directory)
+
+    def _remove_set_aside_from(self, offset: Offset) -> None:
+        for entry in self._files.entries(self._directory):
+            is_set_aside = classify(entry.name) is NameKind.QUARANTINED
+            if is_set_aside and segment_base(entry.name) >= offset:
+                self._files.remove(f"{self._directory}/{entry.name}")
+        self._files.sync_directory(self._directory)
 
     def _base_holding(self, offset: Offset) -> Offset | None:
         """The last segment that begins at or before `offset` and reaches it."""
@@ -248,16 +257,17 @@ class LogFiles:
         self._point.save_durably(self._reached(start))
         for base in sorted(self._sealed):
             if self._sealed[base].end <= start:
-                self._forget(base)
                 self._remove(base)
+                self._forget(base)
         self._files.sync_directory(self._directory)
 
     def quarantine(self, base: Offset) -> None:
         """Rename a damaged segment so that it is neither served nor lost."""
         if base not in self._sealed:
             return
-        self._forget(base)
+        self._remove_index(base)
         set_aside(self._files, self._directory, base)
+        self._forget(base)
         self._files.sync_directory(self._directory)
 
     def swap(self, replaced: tuple[Offset, ...], merged: SegmentFacts) -> None:
@@ -266,19 +276,21 @@ class LogFiles:
         Indexes go first. After the rename the other segments are covered by the new one, which
         recovery recognises, so a crash before they are removed changes nothing.
         """
-        for base in replaced:
-            self._forget(base)
-            self._remove_index(base)
         first = replaced[0]
+        for base in replaced:
+            self._remove_index(base)
         self._files.rename(
             f"{self._directory}/{segment_name(first, NameKind.CLEANED)}",
             f"{self._directory}/{segment_name(first)}",
         )
+        # Reads go to the new file from here on, also if what follows fails.
+        for base in replaced:
+            self._forget(base)
+        self._sealed[first] = merged
         self._files.sync_directory(self._directory)
         for base in replaced[1:]:
             self._remove(base)
         self._files.sync_directory(self._directory)
-        self._sealed[first] = merged
         self._open_sealed(merged)
 
     def save_epochs(self, epochs: tuple[tuple[int, int], ...]) -> None:
@@ -287,20 +299,19 @@ class LogFiles:
         try:
             atomic_write(self._files, self._directory, EPOCHS_FILE, saved)
         except OSError:
-            entries = self._files.entries(self._directory)
-            if any(e.name == EPOCHS_FILE and e.kind is EntryKind.FILE for e in entries):
-                self._files.remove(f"{self._directory}/{EPOCHS_FILE}")
+            path = f"{self._directory}/{EPOCHS_FILE}"
+            if self._files.kind(path) is EntryKind.FILE:
+                self._files.remove(path)
                 self._files.sync_directory(self._directory)
 
-    def close(self) -> None:
-        """A clean stop: sync, and leave nothing to scan."""
+    def save(self) -> None:
+        """Before a clean stop: sync, and leave nothing to scan."""
         self.sync()
         self._active.save_index()
         self._point.save_durably(self._reached())
-        self.release()
 
     def release(self) -> None:
-        """Let go of the files without another write, as after a failure."""
+        """Let go of the files without another write."""
         self._active.close()
         self._point.close()
         for base in sorted(self._sealed):
@@ -317,10 +328,8 @@ class LogFiles:
         self._files.remove(f"{self._directory}/{segment_name(base)}")
 
     def _remove_index(self, base: Offset) -> None:
-        names = {entry.name for entry in self._files.entries(self._directory)}
         for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
-            if segment_name(base, kind) in names:
-                self._files.remove(f"{self._directory}/{segment_name(base, kind)}")
+            remove_if_there(self._files, f"{self._directory}/{segment_name(base, kind)}")
 
     # Reading
 
@@ -378,7 +387,11 @@ class LogFiles:
     def _open_sealed(self, facts: SegmentFacts) -> SegmentFile:
         interval = self._settings.index_interval_bytes
         opened = SegmentFile(self._files, self._directory, facts.base, facts.size, interval)
-        if not opened.load_index(facts.size):
-            self._look_closer(opened, Corrupt(0, "index"))
+        try:
+            if not opened.load_index(facts.size):
+                self._look_closer(opened, Corrupt(0, "index"))
+        except BaseException:
+            opened.close()
+            raise
         self._pool.put(self._log, opened)
         return opened

@@ -28,6 +28,7 @@ class OpenSegments:
         return opened
 
     def put(self, log: LogId, segment: SegmentFile) -> None:
+        self.discard(log, segment.base)
         self._opened[log, segment.base] = segment
         while len(self._opened) > self._limit:
             _, oldest = self._opened.popitem(last=False)

@@ -26,7 +26,7 @@ from goqueue.log import (
 )
 from goqueue.model import LogId, LogSettings, Offset
 from goqueue.records import Corrupt, Flag, decode
-from goqueue.storage.filesystem import Entry, EntryKind, FileSystem
+from goqueue.storage.filesystem import Entry, EntryKind, FileSystem, remove_if_there
 from goqueue.storage.layout import (
     EPOCHS_FILE,
     POINT_FILE,
@@ -38,10 +38,12 @@ from goqueue.storage.layout import (
 )
 from goqueue.storage.log_files import LogFiles, SavedEpochs, set_aside
 from goqueue.storage.open_segments import OpenSegments
-from goqueue.storage.recovery_point import RecoveryPointFile, read_point
+from goqueue.storage.recovery_point import POINT_BYTES, RecoveryPointFile, read_point
 from goqueue.storage.segment_file import SegmentFile, chunks
 
 __all__ = ["Cut", "Opened", "RecoveryReport", "open_log"]
+
+_EPOCHS_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,11 +102,28 @@ class _Opening:
         self._removed: list[str] = []
         self._foreign: list[str] = []
         self._opened: dict[Offset, SegmentFile] = {}
+        self._checked: list[Offset] = []
+        self._point_file: RecoveryPointFile | None = None
 
     def run(self) -> Opened:
+        """All of it; whatever was opened is closed again if it cannot be finished."""
+        try:
+            return self._run()
+        except Exception:
+            if self._point_file is not None:
+                self._point_file.close()
+            for segment in self._opened.values():
+                segment.close()
+            for base in self._checked:
+                self._pool.discard(self._log, base)
+            raise
+
+    def _run(self) -> Opened:
         self._make_directories()
         entries = self._sort_out(self._files.entries(self._directory))
         point = self._read_point(entries)
+        if point is None:
+            self._sync_parents()
         checked = list(self._check_segments(entries, point))
         assembly = assemble(checked, point)
         self._remove_superseded(assembly)
@@ -133,15 +152,22 @@ class _Opening:
         return Opened(files=files, state=state, report=self._report(assembly))
 
     def _make_directories(self) -> None:
-        path = ""
-        for name in self._directory.split("/"):
-            parent, path = path, f"{path}/{name}".lstrip("/")
-            kinds = [entry.kind for entry in self._files.entries(parent) if entry.name == name]
-            if not kinds:
+        for path in self._paths():
+            kind = self._files.kind(path)
+            if kind is None:
                 self._files.make_directory(path)
-                self._files.sync_directory(parent)
-            elif kinds[0] is not EntryKind.DIRECTORY:
-                raise NotADirectoryError(errno.ENOTDIR, f"a {kinds[0]}, not a directory", path)
+            elif kind is not EntryKind.DIRECTORY:
+                raise NotADirectoryError(errno.ENOTDIR, f"a {kind}, not a directory", path)
+
+    def _sync_parents(self) -> None:
+        """Make the way to the log durable: until it has a recovery point, nobody may have."""
+        for path in self._paths():
+            self._files.sync_directory(path.rpartition("/")[0])
+
+    def _paths(self) -> list[str]:
+        """The log's directory and those above it, from the top."""
+        names = self._directory.split("/")
+        return ["/".join(names[: depth + 1]) for depth in range(len(names))]
 
     def _sort_out(self, entries: list[Entry]) -> dict[str, Entry]:
         """Remove what a crash left half done, and note what is not ours."""
@@ -166,7 +192,7 @@ class _Opening:
             raise OSError(errno.EINVAL, f"a {entry.kind}, not a file", path)
         file = self._files.open(path)
         try:
-            return read_point(file.read_at(0, file.size()))
+            return read_point(file.read_at(0, POINT_BYTES))
         finally:
             file.close()
 
@@ -185,31 +211,41 @@ class _Opening:
             base = segment_base(entry.name)
             if entry.kind is not EntryKind.FILE:
                 yield Checked(base=base, reason=f"a {entry.kind}, not a file")
-            elif index + 1 < len(segments) or is_sealed(base, point):
+            elif is_sealed(base, point) or any(later.size for later in segments[index + 1 :]):
                 yield self._check_sealed(base, entry.size)
             else:
+                # The last one, or one before an empty file: a roll may have made that and failed.
                 yield self._check_last(base, entry.size, point)
 
     def _check_sealed(self, base: Offset, size: int) -> Checked:
         if not size:
             return Checked(base=base, reason="empty")
         segment = self._segment_file(base, size)
+        self._opened[base] = segment
         if not segment.load_index(size):
             try:
                 segment.rebuild_index()
             except Corrupt as corrupt:
-                segment.close()
+                self._close(base)
                 return Checked(base=base, reason=corrupt.reason)
             self._scanned += size
             self._rebuilt.append(base)
-        self._pool.put(self._log, segment)
+        self._pool.put(self._log, self._opened.pop(base))
+        self._checked.append(base)
         return Checked(base=base, facts=segment.facts)
+
+    def _close(self, base: Offset) -> None:
+        self._pool.discard(self._log, base)
+        opened = self._opened.pop(base, None)
+        if opened is not None:
+            opened.close()
 
     def _check_last(self, base: Offset, size: int, point: RecoveryPoint | None) -> Checked:
         tail = tail_to_scan(base, size, point)
         if tail is None:
             return Checked(base=base, reason="truncated")
         segment = self._segment_file(base, tail.position)
+        self._opened[base] = segment
         damage: Corrupt | None = None
         if tail.position and not segment.load_index(tail.position):
             try:
@@ -219,8 +255,11 @@ class _Opening:
             self._scanned += tail.position
             self._rebuilt.append(base)
         torn = self._scan_tail(segment, size, tail.expected)
+        if torn is not None and torn.reason == "unreadable":
+            # Nobody knows what is there, so it is not for us to cut.
+            damage = damage or torn
         if damage is not None:
-            segment.close()
+            self._close(base)
             return Checked(base=base, reason=damage.reason, end=segment.end)
         if torn is not None:
             self._cut = Cut(
@@ -228,7 +267,6 @@ class _Opening:
             )
             segment.trim()
         segment.write_again(tail.position)
-        self._opened[base] = segment
         return Checked(base=base, facts=segment.facts)
 
     def _scan_tail(self, segment: SegmentFile, size: int, expected: int) -> Corrupt | None:
@@ -253,39 +291,42 @@ class _Opening:
 
     def _remove_superseded(self, assembly: Assembly) -> None:
         for base in assembly.superseded:
-            self._pool.discard(self._log, base)
+            self._close(base)
             for kind in (NameKind.INDEX, NameKind.TIMEINDEX, NameKind.SEGMENT):
                 self._remove_if_there(segment_name(base, kind))
 
     def _set_aside(self, assembly: Assembly) -> None:
         for base in assembly.to_set_aside:
-            self._pool.discard(self._log, base)
-            opened = self._opened.pop(base, None)
-            if opened is not None:
-                opened.close()
+            self._close(base)
             for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
                 self._remove_if_there(segment_name(base, kind))
             set_aside(self._files, self._directory, base)
         self._files.sync_directory(self._directory)
 
     def _remove_if_there(self, name: str) -> None:
-        if any(entry.name == name for entry in self._files.entries(self._directory)):
-            self._files.remove(f"{self._directory}/{name}")
+        if remove_if_there(self._files, f"{self._directory}/{name}"):
             self._removed.append(name)
 
     def _activate(self, assembly: Assembly) -> SegmentFile:
         facts = assembly.state.segments[-1]
         last = self._opened.pop(facts.base, None)
-        for segment in self._opened.values():
-            self._pool.put(self._log, segment)
+        for base in list(self._opened):
+            # Scanned as if it were the last one, and sealed after all.
+            self._opened[base].save_index()
+            self._pool.put(self._log, self._opened.pop(base))
+            self._checked.append(base)
         if last is not None:
+            self._opened[facts.base] = last
             return last
         if assembly.is_active_new:
             interval = self._settings.index_interval_bytes
-            return SegmentFile.create(self._files, self._directory, facts.base, interval)
+            created = SegmentFile.create(self._files, self._directory, facts.base, interval)
+            self._opened[facts.base] = created
+            return created
         # The file after it is gone and held nothing, so this sealed one is written to again.
-        self._pool.discard(self._log, facts.base)
+        self._close(facts.base)
         reopened = self._segment_file(facts.base, facts.size)
+        self._opened[facts.base] = reopened
         if not reopened.load_index(facts.size):
             reopened.rebuild_index()
         return reopened
@@ -300,7 +341,8 @@ class _Opening:
             offset=active.end,
             start=state.start,
         )
-        return RecoveryPointFile.open(self._files, self._directory, reached)
+        self._point_file = RecoveryPointFile.open(self._files, self._directory, reached)
+        return self._point_file
 
     # Epochs
 
@@ -320,7 +362,7 @@ class _Opening:
         except OSError:
             return None
         try:
-            saved = msgspec.json.decode(file.read_at(0, file.size()), type=SavedEpochs)
+            saved = msgspec.json.decode(file.read_at(0, _EPOCHS_BYTES_MAX), type=SavedEpochs)
         except (OSError, msgspec.DecodeError):
             return None
         finally:

@@ -15,11 +15,11 @@ from goqueue.records import crc32c
 from goqueue.storage.filesystem import File, FileSystem
 from goqueue.storage.layout import POINT_FILE
 
-__all__ = ["RecoveryPointFile", "read_point"]
+__all__ = ["POINT_BYTES", "RecoveryPointFile", "read_point"]
 
 _SLOT_SIZE = 512
 _SLOTS = 2
-_CRC_DIGITS = 8
+POINT_BYTES = _SLOTS * _SLOT_SIZE
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(RecoveryPoint)
@@ -35,10 +35,14 @@ class RecoveryPointFile:
     @classmethod
     def open(cls, files: FileSystem, directory: str, point: RecoveryPoint) -> "RecoveryPointFile":
         """Go on with `point`, durably, whatever the file held before."""
-        names = {entry.name for entry in files.entries(directory)}
         path = f"{directory}/{POINT_FILE}"
-        opened = cls(files.open(path) if POINT_FILE in names else files.create(path), point)
-        opened.save_durably(point)
+        file = files.create(path) if files.kind(path) is None else files.open(path)
+        opened = cls(file, point)
+        try:
+            opened.save_durably(point)
+        except OSError:
+            opened.close()
+            raise
         return opened
 
     @property
@@ -47,9 +51,10 @@ class RecoveryPointFile:
 
     def save(self, point: RecoveryPoint) -> None:
         """Write the newest promise over the older slot, without waiting for the disk."""
-        self._point = msgspec.structs.replace(point, sequence=self._point.sequence + 1)
-        slot = self._point.sequence % _SLOTS
-        self._file.write_at(slot * _SLOT_SIZE, _encode(self._point))
+        newer = msgspec.structs.replace(point, sequence=self._point.sequence + 1)
+        self._file.write_at(newer.sequence % _SLOTS * _SLOT_SIZE, _encode(newer))
+        # Only now: after a failed write the next one must not go to the other, good slot.
+        self._point = newer
 
     def save_durably(self, point: RecoveryPoint) -> None:
         """Make `point` the only promise that any crash can leave behind."""

@@ -6,6 +6,7 @@ since the process started: bytes that this process wrote or has checked once are
 Invariant: `end` and `size` describe whole records; what lies beyond `size` in the file is not ours.
 """
 
+import errno
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,7 +25,7 @@ from goqueue.records import (
     span,
     sums,
 )
-from goqueue.storage.filesystem import File, FileSystem
+from goqueue.storage.filesystem import File, FileSystem, remove_if_there
 from goqueue.storage.layout import NameKind, segment_name
 
 __all__ = ["Chunk", "SegmentFile", "chunks"]
@@ -58,7 +59,7 @@ def chunks(
     window = chunk_bytes
     while position < size:
         wanted = min(window, size - position)
-        data = file.read_at(position, wanted)
+        data = _read(file, position, wanted)
         found = scan(data, expected)
         count = len(found.columns)
         if not count:
@@ -76,6 +77,16 @@ def chunks(
             expected = previous + 1
         yield Chunk(position=position, data=data, columns=found.columns, end=found.end)
         position += found.end
+
+
+def _read(file: File, position: int, size: int) -> bytes:
+    """Read; a sector that the disk cannot read is damage like a sector that it reads wrongly."""
+    try:
+        return file.read_at(position, size)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise Corrupt(position, "unreadable") from error
 
 
 class SegmentFile:
@@ -97,15 +108,23 @@ class SegmentFile:
         self._is_index_ours = True
         self._hints: dict[int, IndexEntry] = {}
         self._file = files.open(self.path(NameKind.SEGMENT))
+        self._is_open = True
 
     @classmethod
     def create(
         cls, files: FileSystem, directory: str, base: Offset, interval: int
     ) -> "SegmentFile":
         """Start an empty segment, durably."""
-        files.create(f"{directory}/{segment_name(base)}").close()
-        files.sync_directory(directory)
-        return cls(files, directory, base, 0, interval)
+        path = f"{directory}/{segment_name(base)}"
+        files.create(path).close()
+        try:
+            files.sync_directory(directory)
+            return cls(files, directory, base, 0, interval)
+        except OSError:
+            with suppress(OSError):
+                # The log goes on in the segment before, beside which this name must not stand.
+                files.remove(path)
+            raise
 
     def path(self, kind: NameKind) -> str:
         return f"{self._directory}/{segment_name(self._base, kind)}"
@@ -176,7 +195,10 @@ class SegmentFile:
         self.rebuild_index()
 
     def close(self) -> None:
-        self._file.close()
+        """Let go of the file; once is enough, and a second time does no harm."""
+        if self._is_open:
+            self._is_open = False
+            self._file.close()
 
     # The index
 
@@ -200,7 +222,7 @@ class SegmentFile:
             return
         path = self.path(kind)
         if not saved:
-            self._remove_index_file(kind)
+            remove_if_there(self._files, path)
         file = self._files.open(path) if saved else self._files.create(path)
         try:
             file.write_at(saved * ENTRY_SIZE, entries)
@@ -235,10 +257,10 @@ class SegmentFile:
 
     def _fits(self, before: IndexEntry, last: IndexEntry, upto: int) -> bool:
         """Check the last two marks against the records, and learn those after the last."""
-        for entry in (before, last):
-            if _offset_at(self._file.read_at(entry.position, HEADER_SIZE), 0) != entry.offset:
-                return False
         try:
+            for entry in (before, last):
+                if _offset_at(_read(self._file, entry.position, HEADER_SIZE), 0) != entry.offset:
+                    return False
             for chunk in chunks(self._file, before.position, last.position):
                 newest = max(chunk.columns.timestamps)
                 self._max_timestamp = Timestamp(max(self._max_timestamp, newest))
@@ -253,9 +275,11 @@ class SegmentFile:
         return True
 
     def _read_whole(self, kind: NameKind) -> bytes:
+        """An index file; nothing of one with more entries than the segment can have records."""
         file = self._files.open(self.path(kind))
         try:
-            return file.read_at(0, file.size())
+            bytes_max = (self._size // HEADER_SIZE + 1) * ENTRY_SIZE
+            return file.read_at(0, file.size()) if file.size() <= bytes_max else b""
         finally:
             file.close()
 
@@ -296,13 +320,8 @@ class SegmentFile:
         """Where that fails, `load_index` finds that the old ones do not fit."""
         self._saved_marks = 0
         with suppress(OSError):
-            self._remove_index_file(NameKind.INDEX)
-            self._remove_index_file(NameKind.TIMEINDEX)
-
-    def _remove_index_file(self, kind: NameKind) -> None:
-        name = segment_name(self._base, kind)
-        if any(entry.name == name for entry in self._files.entries(self._directory)):
-            self._files.remove(self.path(kind))
+            remove_if_there(self._files, self.path(NameKind.INDEX))
+            remove_if_there(self._files, self.path(NameKind.TIMEINDEX))
 
     # Reading
 
@@ -317,7 +336,7 @@ class SegmentFile:
         window = bytes_max + 2 * self._interval
         while True:
             available = self._size - entry.position
-            data = memoryview(self._file.read_at(entry.position, min(window, available)))
+            data = memoryview(_read(self._file, entry.position, min(window, available)))
             bounds = self._bounds(data, entry, offset, below, bytes_max)
             if bounds is not None:
                 break
@@ -388,19 +407,21 @@ class SegmentFile:
         elif high - low > good_high - good_low:
             self._good = (low, high)
 
-    def position_of(self, offset: int) -> int:
-        """Where the first record at or after `offset` begins; the size if there is none.
+    def place_of(self, offset: int) -> IndexEntry:
+        """Where the records below `offset` end: the offset after the last, and the position.
 
         What lies there is cut off, so this rests on an index that this process made.
         """
         if not self._is_index_ours:
             self.rebuild_index()
         entry = self._index.floor(offset)
+        end = self._base if entry.position == 0 else entry.offset
         for chunk in chunks(self._file, entry.position, self._size):
             for index, found in enumerate(chunk.columns.offsets):
                 if found >= offset:
-                    return chunk.position + chunk.columns.positions[index]
-        return self._size
+                    return IndexEntry(end, chunk.position + chunk.columns.positions[index])
+                end = Offset(found + 1)
+        return IndexEntry(end, self._size)
 
     def find(self, timestamp: int, offset: int, below: int) -> Offset | None:
         """The first offset from `offset` on, below `below`, stamped at or after `timestamp`.

@@ -2,20 +2,21 @@
 
 Synchronous, and the only caller of `LogFiles`. The runtime calls it from one thread, the simulator
 from its event loop; the code in between is the same. Where other threads read, a guard is handed
-in: it is held for every change and every read, and not while a sync waits for the disk.
+in: it is held for every change and every read, and not while a group commit waits for the disk.
 
 Group commit: all effects handed over in one call share one sync per log. So the cost of a sync is
 paid once however many batches arrived while the one before was under way.
 
 What a refusal of the disk means is decided here, once:
-- no space for a write: nothing of it is kept, the log is told (`Filled`) and writes that are
-  already on their way are dropped until it answers with `Rewind`;
+- no space for a write or for a new segment (or no descriptor, no memory): nothing of it is kept,
+  the log is told (`Filled`) and writes that are already on their way are dropped until it answers
+  with `Rewind`;
 - any other error of a write, and every error of a sync: the log has failed for good. A second
   sync could report success for pages that are gone, so there is none.
 """
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from goqueue.model import (
@@ -51,6 +52,8 @@ from goqueue.storage.opening import Opened, open_log
 __all__ = ["Storage"]
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+# What goes away by itself: a write or a new file may succeed later.
+_PASSING = _NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 def _describe(error: OSError) -> str:
@@ -67,7 +70,7 @@ class _Desk:
         self.is_full = False
         self.sync_upto: Offset | None = None
         self.written_upto: Offset | None = None
-        self.compaction: Iterator[Compacted | None] | None = None
+        self.compaction: Generator[Compacted | None, None, None] | None = None
 
 
 class Storage:
@@ -86,6 +89,7 @@ class Storage:
         self._reserve_bytes = reserve_bytes
         self._pool = OpenSegments(open_segments_max)
         self._desks: dict[LogId, _Desk] = {}
+        self._compacting: dict[LogId, _Desk] = {}
 
     def open(self, log: LogId, settings: LogSettings) -> Opened:
         """Open or create a log, recovering it first; raises OSError if that cannot be done."""
@@ -96,14 +100,20 @@ class Storage:
         return opened
 
     def close(self) -> None:
-        """A clean stop of every log that has not failed."""
+        """A clean stop of every log that has not failed; raises the first error after all."""
+        errors: list[OSError] = []
         for desk in self._desks.values():
             self._end_compaction(desk)
-            if desk.is_failed:
+            with self._guard:
+                if not desk.is_failed:
+                    try:
+                        desk.files.save()
+                    except OSError as error:
+                        errors.append(error)
                 desk.files.release()
-            else:
-                desk.files.close()
         self._desks.clear()
+        if errors:
+            raise errors[0]
 
     # Effects
 
@@ -128,7 +138,11 @@ class Storage:
         return events
 
     def _has_space(self) -> bool:
-        return not self._reserve_bytes or self._files.free_bytes() >= self._reserve_bytes
+        try:
+            return not self._reserve_bytes or self._files.free_bytes() >= self._reserve_bytes
+        except OSError:
+            # A disk that cannot say is asked by writing to it.
+            return True
 
     def _write(self, desk: _Desk, write: Write, has_space: bool, events: list[DiskEvent]) -> None:
         if desk.is_failed or desk.is_full:
@@ -143,7 +157,7 @@ class Storage:
             self._refused(desk, error, events)
 
     def _refused(self, desk: _Desk, error: OSError, events: list[DiskEvent]) -> None:
-        if error.errno not in _NO_SPACE:
+        if error.errno not in _PASSING:
             self._fail(desk, error, events)
             return
         try:
@@ -197,10 +211,13 @@ class Storage:
     def _reshape(self, desk: _Desk, effect: Reshape, events: list[DiskEvent]) -> None:
         if desk.is_failed:
             return
-        if not isinstance(effect.change, Roll | SaveEpochs | Compact):
+        if isinstance(effect.change, Roll):
+            # A segment is synced before it is sealed; what that proves is answered on the way.
+            desk.sync_upto = desk.files.end
+        elif not isinstance(effect.change, SaveEpochs | Compact):
             self._give_up_compaction(desk, events)
-            if not self._settle(desk, events):
-                return
+        if not isinstance(effect.change, SaveEpochs | Compact) and not self._settle(desk, events):
+            return
         try:
             with self._guard:
                 self._change(desk, effect, events)
@@ -219,7 +236,8 @@ class Storage:
             case Roll(base):
                 if not desk.is_full:
                     files.roll(base)
-            case Rewind():
+            case Rewind(offset):
+                assert offset == files.end, "the log and its files disagree on the end"
                 desk.is_full = False
             case Truncate(offset):
                 desk.is_full = False
@@ -235,19 +253,23 @@ class Storage:
                 files.save_epochs(epochs)
             case Compact():
                 desk.compaction = compact(self._files, files, effect.change)
+                self._compacting[desk.files.log] = desk
 
     # Work in the background
 
     @property
     def has_background_work(self) -> bool:
-        return any(desk.compaction is not None for desk in self._desks.values())
+        return bool(self._compacting)
 
     def work(self) -> list[DiskEvent]:
-        """One small step of every compaction under way."""
+        """One small step of one compaction, each in turn."""
         events: list[DiskEvent] = []
-        for desk in self._desks.values():
-            if desk.compaction is not None:
-                self._step(desk, desk.compaction, events)
+        log = next(iter(self._compacting), None)
+        if log is not None:
+            desk = self._compacting.pop(log)
+            self._compacting[log] = desk
+            assert desk.compaction is not None
+            self._step(desk, desk.compaction, events)
         return events
 
     def _step(
@@ -257,7 +279,7 @@ class Storage:
             with self._guard:
                 event = next(compaction)
         except StopIteration:
-            desk.compaction = None
+            self._end_compaction(desk)
         except DamageFound as found:
             self._give_up_compaction(desk, events)
             events.append(found.event)
@@ -276,8 +298,11 @@ class Storage:
         events.append(Compacted(log=desk.files.log, is_last=True))
 
     def _end_compaction(self, desk: _Desk) -> None:
-        # Dropping the generator closes it, and with it the files that it reads.
+        if desk.compaction is not None:
+            with self._guard:
+                desk.compaction.close()
         desk.compaction = None
+        self._compacting.pop(desk.files.log, None)
 
     # Reading
 

@@ -120,6 +120,11 @@ class MemoryFiles:
         ]
         return found
 
+    def kind(self, path: str) -> EntryKind | None:
+        if path in self._files:
+            return EntryKind.FILE
+        return EntryKind.DIRECTORY if path in self._directories else None
+
     def open(self, path: str) -> MemoryFile:
         self.faults.meet("open", path)
         if path in self._directories:

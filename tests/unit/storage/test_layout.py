@@ -120,6 +120,7 @@ def test_an_atomic_write_syncs_the_content_before_the_name() -> None:
     atomic_write(files, "d", "name", b"new")
     assert files.copy() == {"d/name": b"new"}
     assert [call for call in files.faults.calls if call[0] != "close"] == [
+        ("remove", "d/name.tmp"),
         ("create", "d/name.tmp"),
         ("write", "d/name.tmp"),
         ("sync", "d/name.tmp"),
