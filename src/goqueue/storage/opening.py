@@ -1,6 +1,7 @@
 """Opening a log after a stop of any kind: look at the files, mend what a crash left, report.
 
-Reads only what lies above the recovery point, plus the last few kilobytes of each sealed segment.
+Reads only what lies above the recovery point, plus the index and the last few kilobytes of each
+sealed segment.
 Everything that was cut, set aside, rebuilt or found and not understood is in the report.
 
 Crash points: each repair is complete in itself and found again by the next opening, so a crash
