@@ -1,5 +1,6 @@
 """The log as a machine: effects out, events in, no file in sight."""
 
+import msgspec
 import pytest
 
 from goqueue.log import DamagedRange
@@ -101,6 +102,33 @@ def test_a_batch_larger_than_a_segment_has_one_to_itself() -> None:
     log = new_log()
     assert changes(append(log, 5).effects) == []
     assert changes(append(log).effects) == [Roll(Offset(5))]
+
+
+def test_a_batch_above_the_limit_is_refused_with_its_size_and_the_limit() -> None:
+    log = new_log(msgspec.structs.replace(SETTINGS, batch_bytes_max=200))
+    append(log, 2)
+    with pytest.raises(Refused) as refused:
+        append(log, 3)
+    assert refused.value.code is Code.MESSAGE_TOO_LARGE
+    assert refused.value.facts == {"size": 300, "limit": 200}
+    assert log.end == 2
+
+
+def test_batches_beyond_those_in_flight_are_refused_until_the_disk_confirms_one() -> None:
+    log = new_log(msgspec.structs.replace(SETTINGS, batches_in_flight_max=2))
+    append(log)
+    append(log)
+    for _ in range(2):
+        with pytest.raises(Refused) as refused:
+            append(log)
+        assert refused.value.code is Code.LOG_BUSY
+        assert refused.value.code.is_retriable
+    log.take(Synced(log=LOG, upto=Offset(1)), at())
+    assert append(log).first == 2
+    with pytest.raises(Refused):
+        append(log)
+    log.take(Synced(log=LOG, upto=Offset(3)), at())
+    assert append(log).first == 3
 
 
 # Interval flush
@@ -287,3 +315,69 @@ def test_a_damaged_active_segment_is_rolled_first() -> None:
     assert changes(effects) == [Roll(Offset(2)), Quarantine(Offset(0))]
     assert log.damaged == (DamagedRange(first=Offset(0), below=Offset(2), reason="crc"),)
     assert append(log).first == 2
+
+
+DAMAGE = Damaged(log=LOG, segment=Offset(0), position=9, reason="crc")
+
+
+def test_damage_under_a_batch_in_flight_is_set_aside_only_after_its_commit() -> None:
+    log = new_log()
+    commit(log)
+    append(log)
+
+    assert log.take(DAMAGE, at()) == []
+    assert log.damaged == ()
+    with pytest.raises(Refused) as refused:
+        append(log)
+    assert refused.value.code is Code.LOG_BUSY
+    assert refused.value.code.is_retriable
+
+    effects = log.take(Synced(log=LOG, upto=Offset(2)), at())
+    assert log.high_watermark == 2
+    assert changes(effects) == [Roll(Offset(2)), Quarantine(Offset(0))]
+    assert log.damaged == (DamagedRange(first=Offset(0), below=Offset(2), reason="crc"),)
+    assert append(log).first == 2
+
+
+def test_a_commit_of_some_of_what_is_in_flight_sets_no_damage_aside() -> None:
+    log = new_log()
+    append(log)
+    append(log)
+    log.take(DAMAGE, at())
+    assert log.take(Synced(log=LOG, upto=Offset(1)), at()) == []
+    assert log.damaged == ()
+    assert changes(log.take(Synced(log=LOG, upto=Offset(2)), at())) == [
+        Roll(Offset(2)),
+        Quarantine(Offset(0)),
+    ]
+
+
+def test_damage_under_a_batch_that_the_disk_had_no_space_for_is_set_aside_after_the_rewind() -> None:
+    log = new_log()
+    commit(log)
+    append(log)
+    log.take(DAMAGE, at())
+    effects = log.take(Filled(log=LOG, offset=Offset(1), segment=Offset(0)), at())
+    assert changes(effects) == [Rewind(Offset(1)), Roll(Offset(1)), Quarantine(Offset(0))]
+    assert log.damaged == (DamagedRange(first=Offset(0), below=Offset(1), reason="crc"),)
+
+
+def test_no_offset_is_acknowledged_after_it_was_refused_also_across_a_roll() -> None:
+    log = new_log()
+    commit(log, 2)
+    in_flight = append(log)
+    assert changes(append(log).effects) == [Roll(Offset(3))]
+
+    log.take(DAMAGE, at())
+
+    was_refused = any(gap.first <= in_flight.first < gap.below for gap in log.damaged)
+    log.take(Synced(log=LOG, upto=in_flight.next), at())
+    assert not (was_refused and log.high_watermark >= in_flight.next)
+
+
+def test_setting_the_active_segment_aside_takes_up_no_place_in_flight() -> None:
+    log = new_log(msgspec.structs.replace(SETTINGS, batches_in_flight_max=1))
+    commit(log)
+    assert changes(log.take(DAMAGE, at())) == [Roll(Offset(1)), Quarantine(Offset(0))]
+    log.take(Synced(log=LOG, upto=Offset(1)), at())
+    assert append(log).first == 1

@@ -23,6 +23,8 @@ class Faults:
         self.room: int | None = None
         self.operations_left: int | None = None
         self.broken: dict[tuple[str, str], int] = {}
+        self.bad_sectors: dict[str, int] = {}
+        self.open_files: list[str] = []
         self.calls: list[tuple[str, str]] = []
 
     def meet(self, operation: str, path: str) -> None:
@@ -36,6 +38,12 @@ class Faults:
             if broken == operation and path.endswith(ending):
                 raise OSError(number, f"planted: {operation} of {path}")
 
+    def meet_sectors(self, path: str, position: int, size: int) -> None:
+        """Raise if a position that cannot be read, by the ending of its path, lies within."""
+        for ending, bad in self.bad_sectors.items():
+            if path.endswith(ending) and position <= bad < position + size:
+                raise OSError(errno.EIO, f"planted: {path} cannot be read at {bad}")
+
     def count(self, operation: str, ending: str = "") -> int:
         return sum(1 for done, path in self.calls if done == operation and path.endswith(ending))
 
@@ -47,9 +55,12 @@ class MemoryFile:
         self._path = path
         self._content = content
         self._faults = faults
+        self._is_open = True
+        faults.open_files.append(path)
 
     def read_at(self, position: int, size: int) -> bytes:
         self._faults.meet("read", self._path)
+        self._faults.meet_sectors(self._path, position, size)
         return bytes(self._content[position : position + size])
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -86,6 +97,9 @@ class MemoryFile:
     def close(self) -> None:
         """Changes nothing on a disk, so it is not a place to fail."""
         self._faults.calls.append(("close", self._path))
+        assert self._is_open, f"{self._path} closed twice"
+        self._is_open = False
+        self._faults.open_files.remove(self._path)
 
 
 class MemoryFiles:

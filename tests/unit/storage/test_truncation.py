@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from goqueue.model import Cleanup, Code, Damaged, Message, Offset, Refused
+from goqueue.storage import POINT_FILE, read_point
 from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
-from tests.unit.storage.memory_files import Content, MemoryFiles
+from tests.unit.storage.memory_files import Content, Killed, MemoryFiles
 
 COUNT = 90
 
@@ -88,29 +89,86 @@ def test_a_truncation_outside_the_log_is_refused(offset: int) -> None:
     assert refused.value.code is Code.OFFSET_OUT_OF_RANGE
 
 
-def test_a_compacted_log_cut_at_any_offset_goes_on_from_there() -> None:
-    settings = msgspec.structs.replace(
-        SMALL, cleanup=Cleanup.COMPACT, dirty_percent_min=1, segment_bytes=1_000
-    )
-    original = MemoryFiles()
-    driven = DrivenLog(original, settings)
+COMPACTING = msgspec.structs.replace(
+    SMALL, cleanup=Cleanup.COMPACT, dirty_percent_min=1, segment_bytes=1_000
+)
+
+
+def compacted() -> tuple[Content, dict[int, bytes]]:
+    files = MemoryFiles()
+    driven = DrivenLog(files, COMPACTING)
     for number in range(COUNT):
         driven.append([Message(key=b"k%d" % (number % 11), value=b"%030d" % number)])
     driven.maintain()
-    truth = driven.read_all()
-    content = original.copy()
+    return files.copy(), driven.read_all()
+
+
+GAPPED, LEFT = compacted()
+# A cut here falls behind records that compaction removed.
+CUTS_IN_GAPS = [offset for offset in range(1, COUNT + 1) if offset - 1 not in LEFT]
+
+
+def left_below(offset: int) -> dict[int, bytes]:
+    return {o: data for o, data in LEFT.items() if o < offset}
+
+
+def test_a_compacted_log_cut_at_any_offset_goes_on_from_there() -> None:
     for offset in range(COUNT + 1):
-        files = MemoryFiles(content)
-        driven = DrivenLog(files, settings)
+        files = MemoryFiles(GAPPED)
+        driven = DrivenLog(files, COMPACTING)
         driven.carry_out(driven.log.truncate(Offset(offset)))
         assert driven.log.end == offset
         driven.put(b"after")
-        driven = DrivenLog(MemoryFiles(files.copy()), settings)
+        driven = DrivenLog(MemoryFiles(files.copy()), COMPACTING)
         assert driven.opened.report.is_clean
         served = driven.read_all()
         assert served[offset].endswith(b"after")
-        kept = {o: data for o, data in truth.items() if o < offset}
+        kept = left_below(offset)
         assert {o: d for o, d in served.items() if o < offset and o in kept} == kept
+
+
+def test_an_update_of_the_recovery_point_lost_after_a_cut_in_a_gap_costs_nothing() -> None:
+    assert len(CUTS_IN_GAPS) > 10
+    for offset in CUTS_IN_GAPS:
+        files = MemoryFiles(GAPPED)
+        driven = DrivenLog(files, COMPACTING)
+        driven.carry_out(driven.log.truncate(Offset(offset)))
+        older = files.copy()[path_of(POINT_FILE)]
+        promised = read_point(older)
+        assert promised is not None
+        assert promised.offset == offset
+        driven.put(b"after")
+        driven.put(b"more")
+        truth = driven.read_all()
+
+        again = DrivenLog(MemoryFiles({**files.copy(), path_of(POINT_FILE): older}), COMPACTING)
+
+        assert again.opened.report.is_clean
+        assert again.log.end == offset + 2
+        assert again.read_all() == truth
+
+
+@pytest.mark.parametrize("offset", [CUTS_IN_GAPS[0], CUTS_IN_GAPS[-1]])
+def test_a_kill_at_any_point_of_a_cut_in_a_gap_leaves_all_that_lies_below(offset: int) -> None:
+    is_done = False
+    operations = 0
+    while not is_done:
+        files = MemoryFiles(GAPPED)
+        driven = DrivenLog(files, COMPACTING)
+        files.faults.operations_left = operations
+        try:
+            driven.carry_out(driven.log.truncate(Offset(offset)))
+            is_done = True
+        except Killed:
+            operations += 1
+
+        again = DrivenLog(MemoryFiles(files.copy()), COMPACTING)
+
+        assert not again.log.damaged
+        assert again.opened.report.cut is None
+        assert again.read_all().items() >= left_below(offset).items()
+        assert again.put(b"goes on").next == again.log.high_watermark
+    assert operations > 10
 
 
 @pytest.mark.parametrize("position", [40, 400, 1_500])
