@@ -15,8 +15,6 @@ Cost per batch: one pass over the records (stamp), one `Write`, one `Sync`; no w
 in this module.
 """
 
-from collections import deque
-
 import msgspec
 
 from goqueue.log.compaction import plan_compaction
@@ -71,13 +69,6 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
     effects: tuple[Effect, ...]
 
 
-class _Unwritten(msgspec.Struct, frozen=True):
-    """How the log stood before a batch that the disk has not yet confirmed."""
-
-    offset: Offset
-    active: SegmentFacts
-
-
 class Log:
     """The log of one partition on one node."""
 
@@ -89,7 +80,6 @@ class Log:
         self._epochs = Epochs(state.epochs)
         self._end = state.end
         self._watermarks = Watermarks(state.end)
-        self._unwritten: deque[_Unwritten] = deque()
         self._flush_at: Instant | None = None
         self._cleaned_upto = Offset(0)
         self._is_compacting = False
@@ -156,8 +146,6 @@ class Log:
         if active.size and active.size + len(batch) > self._settings.segment_bytes:
             effects.append(self._roll())
             active = self._segments.active
-        else:
-            self._unwritten.append(_Unwritten(first, active))
         self._end = Offset(first + stamped.count)
         self._segments.grow(len(batch), self._end, Timestamp(stamped.max_timestamp))
         effects.append(
@@ -196,7 +184,7 @@ class Log:
             raise Refused(Code.LOG_BUSY, reason="truncation")
         if self._damage is not None:
             raise Refused(Code.LOG_BUSY, reason="damage")
-        if len(self._unwritten) >= self._settings.batches_in_flight_max:
+        if self._segments.in_flight >= self._settings.batches_in_flight_max:
             raise Refused(Code.LOG_BUSY, reason="in flight")
 
     def _sync_after_write(self, now: Now) -> Sync:
@@ -228,7 +216,7 @@ class Log:
                 return self._set_aside_when_quiet()
             case Failed():
                 self._failure = self._failure or event.reason
-                self._unwritten.clear()
+                self._segments.confirm_all()
             case Filled():
                 return self._filled(event, now)
             case Truncated():
@@ -243,24 +231,14 @@ class Log:
         upto = event.upto if self._truncating_to is None else min(event.upto, self._truncating_to)
         if self._failure is not None:
             return
-        while self._unwritten and self._unwritten[0].offset < upto:
-            self._unwritten.popleft()
+        self._segments.confirm(upto)
         self._watermarks.advance(upto, is_durable=event.is_durable)
 
     def _filled(self, event: Filled, now: Now) -> list[Effect]:
         if self._truncating_to is not None:
             # The truncation that is under way ends below what was not written, or takes its place.
             return []
-        before = next(state for state in self._unwritten if state.offset == event.offset)
-        while self._unwritten and self._unwritten[-1].offset >= event.offset:
-            self._unwritten.pop()
-        active = before.active
-        if event.segment == event.offset != active.base:
-            # The roll went through and only the write after it did not.
-            active = SegmentFacts(
-                base=event.segment, end=event.offset, size=0, max_timestamp=active.max_timestamp
-            )
-        self._segments.restore_active(active)
+        self._segments.take_back(event.offset, event.segment)
         self._end = event.offset
         self._full_until = Instant(now.instant + self._settings.full_retry_ns)
         if self._watermarks.durable < self._end and self._settings.flush is Flush.INTERVAL:
@@ -270,29 +248,33 @@ class Log:
         return [rewind, *self._take_back_epochs(), *self._set_aside_when_quiet()]
 
     def _damaged(self, event: Damaged) -> list[Effect]:
-        if not self._segments.is_known(event.segment):
+        is_active = event.segment == self._segments.active.base
+        if is_active and (self._truncating_to is not None or self._failure is not None):
+            # The next read meets it again.
             return []
-        if event.segment != self._segments.active.base:
-            self._segments.set_aside(event.segment, event.reason)
-            return [self._reshape(Quarantine(event.segment))]
-        if self._truncating_to is None and self._failure is None:
-            self._damage = event
-        # Otherwise the next read meets it again.
+        self._damage = event
         return self._set_aside_when_quiet()
 
     def _set_aside_when_quiet(self) -> list[Effect]:
-        """Refuse the damaged active segment, once nothing is on its way into it.
+        """Refuse the damaged segment, once nothing is on its way into it.
 
         What was on its way would be acknowledged after it was refused.
         """
-        if self._damage is None or self._unwritten:
+        if self._damage is None:
+            return []
+        damaged = self._segments.known(self._damage.segment)
+        may_be_acknowledged = self._failure is None
+        if damaged is not None and may_be_acknowledged and damaged.end > self.high_watermark:
             return []
         damage, self._damage = self._damage, None
-        if damage.segment != self._segments.active.base:
+        if damaged is None:
             return []
-        roll = self._roll()
+        effects: list[Effect] = []
+        if damaged.base == self._segments.active.base:
+            effects.append(self._roll())
         self._segments.set_aside(damage.segment, damage.reason)
-        return [roll, self._reshape(Quarantine(damage.segment))]
+        effects.append(self._reshape(Quarantine(damage.segment)))
+        return effects
 
     # Reading
 
@@ -399,7 +381,7 @@ class Log:
             raise Refused(Code.LOG_BUSY, reason="truncation")
         self._truncating_to = offset
         self._damage = None
-        self._unwritten.clear()
+        self._segments.confirm_all()
         self._watermarks.lower_to(offset)
         return [self._reshape(Truncate(offset))]
 
@@ -408,7 +390,7 @@ class Log:
         self._end = event.active.end
         self._truncating_to = None
         self._cleaned_upto = min(self._cleaned_upto, self._end)
-        return self._take_back_epochs()
+        return [*self._take_back_epochs(), *self._set_aside_when_quiet()]
 
     def _take_back_epochs(self) -> list[Effect]:
         before = self._epochs.history
@@ -418,7 +400,6 @@ class Log:
         return [self._reshape(SaveEpochs(self._epochs.history))]
 
     def _roll(self) -> Reshape:
-        self._unwritten.append(_Unwritten(self._end, self._segments.active))
         self._segments.roll(self._end)
         return self._reshape(Roll(self._end))
 

@@ -7,6 +7,7 @@ Invariant: segments are sorted, do not overlap, and only the last one grows.
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -24,6 +25,13 @@ class DamagedRange(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class _Before(msgspec.Struct, frozen=True):
+    """How the active segment stood before a change that the disk has not confirmed."""
+
+    offset: Offset
+    active: SegmentFacts
+
+
 class Segments:
     """Sealed segments, the active one, and the holes between them."""
 
@@ -32,6 +40,16 @@ class Segments:
         self._facts = list(facts)
         self._bases = [segment.base for segment in facts]
         self._damaged = list(damaged)
+        self._unconfirmed: deque[_Before] = deque()
+
+    @property
+    def in_flight(self) -> int:
+        """How many batches the disk has not confirmed."""
+        return len(self._unconfirmed) - self._has_only_rolled()
+
+    def _has_only_rolled(self) -> bool:
+        """Whether the last change was a roll, and no batch followed it yet."""
+        return bool(self._unconfirmed) and self._unconfirmed[-1].offset == self.active.end
 
     @property
     def active(self) -> SegmentFacts:
@@ -68,6 +86,8 @@ class Segments:
     def grow(self, size: int, end: Offset, timestamp: Timestamp) -> None:
         """The active segment took `size` more bytes, up to offset `end`."""
         active = self._facts[-1]
+        if not self._has_only_rolled():
+            self._unconfirmed.append(_Before(active.end, active))
         self._facts[-1] = SegmentFacts(
             base=active.base,
             end=end,
@@ -78,10 +98,32 @@ class Segments:
     def roll(self, base: Offset) -> None:
         """Seal the active segment and go on in an empty one."""
         assert base >= self._facts[-1].end
+        if not self._has_only_rolled():
+            self._unconfirmed.append(_Before(base, self._facts[-1]))
         self._facts.append(
             SegmentFacts(base=base, end=base, size=0, max_timestamp=self._facts[-1].max_timestamp)
         )
         self._bases.append(base)
+
+    def confirm(self, upto: Offset) -> None:
+        """The disk has every record below `upto`: these are not taken back any more."""
+        while self._unconfirmed and self._unconfirmed[0].offset < upto:
+            self._unconfirmed.popleft()
+
+    def confirm_all(self) -> None:
+        """Nothing is taken back any more: the log has failed, or a truncation takes its place."""
+        self._unconfirmed.clear()
+
+    def take_back(self, offset: Offset, active: Offset) -> None:
+        """The disk has nothing from `offset` on, and its active segment begins at `active`."""
+        before = next(change for change in self._unconfirmed if change.offset == offset)
+        while self._unconfirmed and self._unconfirmed[-1].offset >= offset:
+            self._unconfirmed.pop()
+        facts = before.active
+        if active == offset != facts.base:
+            # A roll went through, and only the write after it did not.
+            facts = SegmentFacts(base=active, end=offset, size=0, max_timestamp=facts.max_timestamp)
+        self.restore_active(facts)
 
     def restore_active(self, facts: SegmentFacts) -> None:
         """Take back everything from `facts.end` on; `facts` is the active segment again."""
@@ -127,5 +169,6 @@ class Segments:
         self._damaged.append(DamagedRange(first=facts.base, below=facts.end, reason=reason))
         self._damaged.sort(key=lambda gap: gap.first)
 
-    def is_known(self, base: Offset) -> bool:
-        return base in self._bases
+    def known(self, base: Offset) -> SegmentFacts | None:
+        """The segment that begins at `base`, if there still is one."""
+        return self._facts[self._bases.index(base)] if base in self._bases else None

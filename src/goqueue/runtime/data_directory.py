@@ -70,12 +70,16 @@ class DataDirectory:
 
 def _make_durably(root: str) -> None:
     """Make a directory and those above it that are missing; a power cut takes none of them."""
-    if os.path.isdir(root):
-        return
     parent = os.path.dirname(os.path.abspath(root))
-    _make_durably(parent)
-    os.mkdir(root, 0o750)
-    descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not os.path.isdir(root):
+        _make_durably(parent)
+        os.mkdir(root, 0o750)
+    try:
+        # Also if it was there: whoever made it may have died before this.
+        descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        # Somebody else's directory, in which somebody else made ours.
+        return
     try:
         os.fsync(descriptor)
     finally:

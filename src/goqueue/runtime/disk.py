@@ -36,7 +36,9 @@ class Disk:
         reserve_bytes: int = 0,
     ) -> None:
         if not __debug__:
-            raise RuntimeError("GoQueue does not run under python -O: its assertions are part of it")
+            raise RuntimeError(
+                "GoQueue does not run under python -O: its assertions are part of it"
+            )
         self._guard = threading.Lock()
         self._storage = Storage(files, reserve_bytes=reserve_bytes, guard=self._guard)
         self._post = post

@@ -5,6 +5,8 @@ broker. Same machine, same disk thread, same recovery as the broker's.
 """
 
 import queue
+import time
+from contextlib import suppress
 
 from goqueue.log import Appended, Log
 from goqueue.model import DiskEvent, LogId, LogSettings, Offset, Timestamp
@@ -15,6 +17,8 @@ from goqueue.runtime.os_files import OsFileSystem
 from goqueue.storage import DamageFound, RecoveryReport
 
 __all__ = ["LocalLog"]
+
+_LOOK_AGAIN_S = 0.5
 
 
 class LocalLog:
@@ -64,11 +68,13 @@ class LocalLog:
         Less than `upto` comes back when the disk is full or has failed: then what was appended
         is gone, and the next append takes the same offsets. Raises TimeoutError.
         """
+        give_up_at = time.monotonic() + timeout_s
         while self._log.high_watermark < upto <= self._log.end and self._log.failure is None:
-            try:
-                self._take(self._events.get(timeout=timeout_s))
-            except queue.Empty:
-                raise TimeoutError(f"no commit of {upto} in {timeout_s} s") from self._disk.crash
+            left_s = give_up_at - time.monotonic()
+            if left_s <= 0 or self._disk.crash is not None:
+                raise TimeoutError(f"no commit of {upto}") from self._disk.crash
+            with suppress(queue.Empty):
+                self._take(self._events.get(timeout=min(left_s, _LOOK_AGAIN_S)))
         return self._log.high_watermark
 
     def tick(self) -> None:

@@ -156,11 +156,19 @@ class Run:
         except DamageFound as found:
             self._trace.note("damage", found.event)
             self._take(found.event)
-            return self._read_at(offset, bytes_max)
+            return self._read_damaged(offset)
         if not data:
             self._oracle.check_nothing(offset, wanted.below)
             return wanted.below
         return self._oracle.check_read(offset, data, self._log.high_watermark)
+
+    def _read_damaged(self, offset: Offset) -> Offset | None:
+        """A read met damage: from now on it is refused, or as soon as writes have settled."""
+        try:
+            self._log.read(offset, 1)
+        except Refused as refused:
+            return self._refused_read(offset, refused)
+        return None
 
     def _refused_read(self, offset: Offset, refused: Refused) -> Offset:
         if refused.code is not Code.RECORDS_DAMAGED:

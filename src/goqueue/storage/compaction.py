@@ -5,6 +5,7 @@ one is whole and synced. Until the rename of a group nothing has changed; after 
 done. A crash at any point leaves a log that reads the same for every key.
 """
 
+import errno
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 
@@ -44,9 +45,14 @@ def compact(
     groups = [group for group in order.groups if group[0] < newest.upto]
     for index, group in enumerate(groups):
         rewrite = _Rewrite(files, log, group, newest, order.tombstones_before)
-        yield from rewrite.run()
-        merged = rewrite.finish()
-        log.swap(group, merged)
+        try:
+            yield from rewrite.run()
+            merged = rewrite.finish()
+        except (Exception, GeneratorExit):
+            # Also when the pass is given up: the generator is closed at its yield.
+            rewrite.give_up()
+            raise
+        half_done = log.swap(group, merged)
         yield Compacted(
             log=log.log,
             replaced=group,
@@ -54,6 +60,9 @@ def compact(
             cleaned_upto=min(merged.end, newest.upto),
             is_last=index + 1 == len(groups),
         )
+        if half_done is not None:
+            # Not a matter of space any more: files are there that should not be.
+            raise OSError(errno.EIO, f"half a compaction: {half_done}") from half_done
     if not groups:
         yield Compacted(log=log.log, is_last=True)
 
@@ -91,27 +100,22 @@ class _Rewrite:
         self._newest = newest
         self._tombstones_before = tombstones_before
         self._path = f"{log.directory}/{segment_name(group[0], NameKind.CLEANED)}"
+        self._file: File | None = None
         self._size = 0
         self._end = group[0]
         self._last_timestamp = 0
         self._max_timestamp = Timestamp(0)
 
     def run(self) -> Iterator[None]:
+        """Copy what survives, a little at a step."""
         remove_if_there(self._files, self._path)
-        self._file: File = self._files.create(self._path)
-        try:
-            for base in self._group:
-                facts = self._log.facts(base)
-                assert facts is not None
-                for chunk in _steps(self._files, self._log, facts):
-                    self._copy(chunk)
-                    yield None
-        except (Exception, GeneratorExit):
-            # Also when the pass is given up: the generator is closed at its yield.
-            self._file.close()
-            with suppress(OSError):
-                self._files.remove(self._path)
-            raise
+        self._file = self._files.create(self._path)
+        for base in self._group:
+            facts = self._log.facts(base)
+            assert facts is not None
+            for chunk in _steps(self._files, self._log, facts):
+                self._copy(chunk)
+                yield None
 
     def _copy(self, chunk: Chunk) -> None:
         view = memoryview(chunk.data)
@@ -124,18 +128,30 @@ class _Rewrite:
         marks = mark(data, self._size, 0, len(data) + 1)
         self._max_timestamp = Timestamp(max(self._max_timestamp, marks.max_timestamp))
         self._end = Offset(marks.next_offset)
+        assert self._file is not None
         self._file.write_at(self._size, data)
         self._size += len(data)
 
     def finish(self) -> SegmentFacts:
         """Sync the new file; it ends at the offset where the old ones ended."""
         end = _end_of(self._log, self._group)
-        try:
-            if self._end < end:
-                self._write(memoryview(placeholder(end - 1, self._last_timestamp)))
-            self._file.sync()
-        finally:
-            self._file.close()
+        if self._end < end:
+            self._write(memoryview(placeholder(end - 1, self._last_timestamp)))
+        assert self._file is not None
+        self._file.sync()
+        self._close()
         return SegmentFacts(
             base=self._group[0], end=end, size=self._size, max_timestamp=self._max_timestamp
         )
+
+    def give_up(self) -> None:
+        """Leave nothing behind, least of all on a full disk."""
+        if self._file is not None:
+            self._close()
+            with suppress(OSError):
+                self._files.remove(self._path)
+
+    def _close(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        self._file = None

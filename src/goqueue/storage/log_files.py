@@ -270,11 +270,12 @@ class LogFiles:
         self._forget(base)
         self._files.sync_directory(self._directory)
 
-    def swap(self, replaced: tuple[Offset, ...], merged: SegmentFacts) -> None:
+    def swap(self, replaced: tuple[Offset, ...], merged: SegmentFacts) -> OSError | None:
         """Put a rewritten segment, complete and synced, in the place of those it was made from.
 
         Indexes go first. After the rename the other segments are covered by the new one, which
-        recovery recognises, so a crash before they are removed changes nothing.
+        recovery recognises, so a crash before they are removed changes nothing. An error after the
+        rename is returned, because the swap has been made all the same.
         """
         first = replaced[0]
         for base in replaced:
@@ -287,11 +288,15 @@ class LogFiles:
         for base in replaced:
             self._forget(base)
         self._sealed[first] = merged
-        self._files.sync_directory(self._directory)
-        for base in replaced[1:]:
-            self._remove(base)
-        self._files.sync_directory(self._directory)
+        try:
+            self._files.sync_directory(self._directory)
+            for base in replaced[1:]:
+                self._remove(base)
+            self._files.sync_directory(self._directory)
+        except OSError as error:
+            return error
         self._open_sealed(merged)
+        return None
 
     def save_epochs(self, epochs: tuple[tuple[int, int], ...]) -> None:
         """Keep a copy of the epoch history; where that fails, none rather than a stale one."""

@@ -26,7 +26,7 @@ from goqueue.log import (
     tail_to_scan,
 )
 from goqueue.model import LogId, LogSettings, Offset
-from goqueue.records import Corrupt, Flag, decode
+from goqueue.records import HEADER_SIZE, Corrupt, Flag, decode
 from goqueue.storage.filesystem import Entry, EntryKind, FileSystem, remove_if_there
 from goqueue.storage.layout import (
     EPOCHS_FILE,
@@ -261,7 +261,9 @@ class _Opening:
             damage = damage or torn
         if damage is not None:
             self._close(base)
-            return Checked(base=base, reason=damage.reason, end=segment.end)
+            # As many records as can be in what was not read may have been acknowledged.
+            unread = 0 if torn is None else (size - segment.size) // HEADER_SIZE
+            return Checked(base=base, reason=damage.reason, end=Offset(segment.end + unread))
         if torn is not None:
             self._cut = Cut(
                 segment=base, position=segment.size, size=size - segment.size, reason=torn.reason

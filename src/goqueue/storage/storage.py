@@ -51,9 +51,8 @@ from goqueue.storage.opening import Opened, open_log
 
 __all__ = ["Storage"]
 
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What goes away by itself: a write or a new file may succeed later.
-_PASSING = _NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def _describe(error: OSError) -> str:
@@ -104,13 +103,15 @@ class Storage:
         errors: list[OSError] = []
         for desk in self._desks.values():
             self._end_compaction(desk)
-            with self._guard:
-                if not desk.is_failed:
-                    try:
-                        desk.files.save()
-                    except OSError as error:
-                        errors.append(error)
-                desk.files.release()
+            steps = (
+                [desk.files.release] if desk.is_failed else [desk.files.save, desk.files.release]
+            )
+            for step in steps:
+                try:
+                    with self._guard:
+                        step()
+                except OSError as error:
+                    errors.append(error)
         self._desks.clear()
         if errors:
             raise errors[0]
@@ -285,7 +286,7 @@ class Storage:
             events.append(found.event)
         except OSError as error:
             self._give_up_compaction(desk, events)
-            if error.errno not in _NO_SPACE:
+            if error.errno not in _PASSING:
                 self._fail(desk, error, events)
         else:
             if event is not None:

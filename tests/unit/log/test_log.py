@@ -326,7 +326,7 @@ def test_damage_under_a_batch_in_flight_is_set_aside_only_after_its_commit() -> 
     append(log)
 
     assert log.take(DAMAGE, at()) == []
-    assert log.damaged == ()
+    assert not log.damaged
     with pytest.raises(Refused) as refused:
         append(log)
     assert refused.value.code is Code.LOG_BUSY
@@ -345,14 +345,16 @@ def test_a_commit_of_some_of_what_is_in_flight_sets_no_damage_aside() -> None:
     append(log)
     log.take(DAMAGE, at())
     assert log.take(Synced(log=LOG, upto=Offset(1)), at()) == []
-    assert log.damaged == ()
+    assert not log.damaged
     assert changes(log.take(Synced(log=LOG, upto=Offset(2)), at())) == [
         Roll(Offset(2)),
         Quarantine(Offset(0)),
     ]
 
 
-def test_damage_under_a_batch_that_the_disk_had_no_space_for_is_set_aside_after_the_rewind() -> None:
+def test_damage_under_a_batch_that_the_disk_had_no_space_for_is_set_aside_after_the_rewind() -> (
+    None
+):
     log = new_log()
     commit(log)
     append(log)

@@ -1,5 +1,6 @@
 """The smallest shell: one log, its disk thread, the lock on its directory."""
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -133,6 +134,41 @@ def test_a_second_user_of_the_directory_is_refused_with_the_process_named(tmp_pa
         DataDirectory(str(tmp_path / "data"))
     first.close()
     DataDirectory(str(tmp_path / "data")).close()
+
+
+def test_a_removed_lock_file_lets_no_second_user_in(tmp_path: Path) -> None:
+    first = DataDirectory(str(tmp_path))
+    for name in [path.name for path in tmp_path.iterdir()]:
+        (tmp_path / name).unlink()
+    for _ in range(2):
+        with pytest.raises(DataDirectoryUnusable, match="in use"):
+            DataDirectory(str(tmp_path))
+    first.close()
+    DataDirectory(str(tmp_path)).close()
+
+
+def test_the_parents_of_a_new_data_directory_are_synced_also_by_a_second_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "parent" / "data"
+    fsync = os.fsync
+    synced: list[int] = []
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "planted")
+
+    def note(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    # A process that ends here has made directories that nobody has synced.
+    root.parent.mkdir()
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(DataDirectoryUnusable, match="planted"):
+        DataDirectory(str(root))
+    monkeypatch.setattr(os, "fsync", note)
+    DataDirectory(str(root)).close()
+    assert root.parent.stat().st_ino in synced
 
 
 def test_a_directory_that_cannot_be_made_is_refused_in_words(tmp_path: Path) -> None:

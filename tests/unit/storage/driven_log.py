@@ -35,11 +35,18 @@ class DrivenLog:
     """Log and storage over one file system, with a clock that the test moves."""
 
     def __init__(
-        self, files: FileSystem, settings: LogSettings = SMALL, *, reserve_bytes: int = 0
+        self,
+        files: FileSystem,
+        settings: LogSettings = SMALL,
+        *,
+        reserve_bytes: int = 0,
+        open_segments_max: int = 64,
     ) -> None:
         self.settings = settings
         self.now_ns = 0
-        self.storage = Storage(files, reserve_bytes=reserve_bytes)
+        self.storage = Storage(
+            files, reserve_bytes=reserve_bytes, open_segments_max=open_segments_max
+        )
         self.opened = self.storage.open(LOG, settings)
         self.log = Log(LOG, settings, self.opened.state)
         self.events: list[DiskEvent] = []

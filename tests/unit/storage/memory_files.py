@@ -34,6 +34,9 @@ class Faults:
             self.operations_left -= 1
             if self.operations_left < 0:
                 raise Killed(operation, path)
+        self.refuse(operation, path)
+
+    def refuse(self, operation: str, path: str) -> None:
         for (broken, ending), number in self.broken.items():
             if broken == operation and path.endswith(ending):
                 raise OSError(number, f"planted: {operation} of {path}")
@@ -95,11 +98,12 @@ class MemoryFile:
         return len(self._content)
 
     def close(self) -> None:
-        """Changes nothing on a disk, so it is not a place to fail."""
+        """Changes nothing on a disk, so it is not a place to be killed at."""
         self._faults.calls.append(("close", self._path))
         assert self._is_open, f"{self._path} closed twice"
         self._is_open = False
         self._faults.open_files.remove(self._path)
+        self._faults.refuse("close", self._path)
 
 
 class MemoryFiles:

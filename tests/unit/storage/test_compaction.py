@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from goqueue.log import ControlKind, Log
 from goqueue.model import HOUR, Cleanup, Compacted, Message, Offset, Record
 from goqueue.records import Flag, decode
-from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of, split
+from tests.unit.storage.driven_log import DIRECTORY, LOG, SMALL, DrivenLog, path_of, split
 from tests.unit.storage.memory_files import MemoryFiles
 
 SETTINGS = msgspec.structs.replace(
@@ -196,10 +196,67 @@ def test_a_disk_without_space_for_the_rewrite_leaves_the_log_as_it_was(operation
     driven.maintain()
     assert driven.read_all() == truth
     assert driven.log.failure is None
+    assert not [path for path in files.copy() if path.endswith(".cleaned")]
     files.faults.broken.clear()
     driven.maintain()
     assert len(driven.read_all()) < len(truth)
     assert driven.put(b"goes on").next == driven.log.high_watermark
+
+
+def test_a_compaction_that_is_given_up_removes_its_file() -> None:
+    files = MemoryFiles()
+    driven = DrivenLog(files, SETTINGS)
+    keyed(driven, 80)
+    truth = driven.read_all()
+    driven.carry_out(driven.log.maintain(driven.now))
+    while not any(path.endswith(".cleaned") for path in files.copy()):
+        assert driven.storage.work() == []
+    driven.close()
+    assert not [path for path in files.copy() if path.endswith(".cleaned")]
+    assert DrivenLog(MemoryFiles(files.copy()), SETTINGS).read_all() == truth
+
+
+def merged_half_way(operation: str, number: int) -> tuple[MemoryFiles, DrivenLog, list[int]]:
+    """A log whose merge of neighbours fails after the rename, and the offsets that must stay."""
+    files = MemoryFiles()
+    narrow = DrivenLog(files, msgspec.structs.replace(SETTINGS, segment_bytes=300))
+    for count in range(80):
+        # Something of each second segment stays, and nothing of those between.
+        key = b"only-%d" % count if count % 10 == 3 else b"k"
+        narrow.append([Message(key=key, value=b"%020d" % count)])
+    narrow.close()
+    driven = DrivenLog(files, SETTINGS)
+    truth = decoded(driven.read_all())
+    ending = DIRECTORY if operation == "sync_directory" else ".log"
+    files.faults.broken[operation, ending] = number
+    driven.maintain()
+    files.faults.broken.clear()
+    assert files.faults.count("rename", ".cleaned") == 1
+    return files, driven, survivors(truth, int(driven.log.segments[-1].base), is_late=False)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("operation", ["sync_directory", "remove"])
+def test_a_swap_that_fails_after_its_rename_fails_the_log(operation: str, number: int) -> None:
+    files, driven, must_stay = merged_half_way(operation, number)
+    assert driven.log.failure is not None
+    again = DrivenLog(MemoryFiles(files.copy()), SETTINGS)
+    assert not again.log.damaged
+    assert set(must_stay) <= set(again.read_all())
+
+
+@pytest.mark.parametrize("operation", ["sync_directory", "remove"])
+def test_every_offset_is_still_readable_after_a_swap_that_failed_half_way(operation: str) -> None:
+    _, driven, must_stay = merged_half_way(operation, errno.EIO)
+    for offset in must_stay:
+        assert next(iter(driven.read(offset))) == offset
+    assert not driven.log.damaged
+
+
+@pytest.mark.parametrize("operation", ["sync_directory", "remove"])
+def test_a_reader_gets_on_to_the_end_after_a_swap_that_failed_half_way(operation: str) -> None:
+    _, driven, must_stay = merged_half_way(operation, errno.EIO)
+    assert set(must_stay) <= set(driven.read_all())
 
 
 def test_damage_met_by_a_compaction_is_set_aside_and_the_rest_survives() -> None:

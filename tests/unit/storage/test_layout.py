@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.model import Code, LogId, Refused
+from goqueue.model import Code, LogId, LogSettings, Refused
 from goqueue.storage import (
     NameKind,
+    Storage,
     atomic_write,
     check_topic,
     classify,
@@ -150,3 +151,20 @@ def test_a_segment_set_aside_twice_keeps_both_files_apart() -> None:
     assert all(classify(name) is NameKind.QUARANTINED for name in (first, second, third))
     assert all(segment_base(name) == 42 for name in (first, second, third))
     assert classify(segment_name(42) + "-1") is NameKind.FOREIGN
+
+
+@pytest.mark.parametrize("partition", [-1, -(10**12), 10**10, 10**20, True])
+def test_a_partition_that_is_no_plain_short_number_is_refused_before_any_directory_is_made(
+    partition: int,
+) -> None:
+    files = MemoryFiles()
+    with pytest.raises(Refused) as refused:
+        Storage(files).open(LogId("orders", partition), LogSettings())
+    assert refused.value.code is Code.NAME_INVALID
+    assert refused.value.facts == {"field": "partition"}
+    assert files.faults.calls == []
+
+
+@pytest.mark.parametrize("partition", [0, 7, 10**10 - 1])
+def test_a_partition_up_to_ten_digits_has_a_directory(partition: int) -> None:
+    assert log_directory(LogId("orders", partition)) == f"logs/orders/{partition}"

@@ -1,5 +1,7 @@
 """The recovery point on disk: two slots, of which a torn write costs one."""
 
+import errno
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -87,6 +89,35 @@ def test_the_sequence_goes_on_after_a_restart(files: MemoryFiles) -> None:
         files, "log", msgspec.structs.replace(point(2), sequence=before.sequence)
     )
     assert offset_in(files.copy()[PATH]) == 2
+
+
+@pytest.mark.parametrize("failures", [1, 2, 3])
+def test_saves_that_fail_never_touch_the_slot_of_the_newest_promise(
+    files: MemoryFiles, failures: int
+) -> None:
+    opened = RecoveryPointFile.open(files, "log", point(1))
+    opened.save(point(2))
+    before = files.copy()[PATH]
+    newest = before.index(b'"offset":2,') // SLOT
+    files.faults.broken["write", PATH] = errno.EIO
+    for _ in range(failures):
+        with pytest.raises(OSError, match="planted"):
+            opened.save(point(3))
+    files.faults.broken.clear()
+
+    opened.save(point(4))
+
+    after = files.copy()[PATH]
+    assert after[newest * SLOT :][:SLOT] == before[newest * SLOT :][:SLOT]
+    assert offset_in(after) == 4
+
+
+def test_a_promise_that_could_not_be_saved_is_not_the_newest(files: MemoryFiles) -> None:
+    opened = RecoveryPointFile.open(files, "log", point(1))
+    files.faults.broken["write", PATH] = errno.ENOSPC
+    with pytest.raises(OSError, match="planted"):
+        opened.save(point(2))
+    assert opened.point.offset == 1
 
 
 @given(st.binary(max_size=1_200))

@@ -148,7 +148,7 @@ def test_an_update_of_the_recovery_point_lost_after_a_cut_in_a_gap_costs_nothing
         assert again.read_all() == truth
 
 
-@pytest.mark.parametrize("offset", [CUTS_IN_GAPS[0], CUTS_IN_GAPS[-1]])
+@pytest.mark.parametrize("offset", CUTS_IN_GAPS[::9])
 def test_a_kill_at_any_point_of_a_cut_in_a_gap_leaves_all_that_lies_below(offset: int) -> None:
     is_done = False
     operations = 0
@@ -165,7 +165,6 @@ def test_a_kill_at_any_point_of_a_cut_in_a_gap_leaves_all_that_lies_below(offset
         again = DrivenLog(MemoryFiles(files.copy()), COMPACTING)
 
         assert not again.log.damaged
-        assert again.opened.report.cut is None
         assert again.read_all().items() >= left_below(offset).items()
         assert again.put(b"goes on").next == again.log.high_watermark
     assert operations > 10
