@@ -18,7 +18,7 @@ __all__ = ["PLANTED", "Plant"]
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 _LOG_FILES = "goqueue.storage.log_files.LogFiles"
-_SEGMENT_FILE = "goqueue.storage.segment_file.SegmentFile"
+_SEGMENT_FILE = "goqueue.storage.segment.segment_file.SegmentFile"
 _POINT_FILE = "goqueue.storage.recovery_point.RecoveryPointFile"
 
 

@@ -28,7 +28,7 @@ from goqueue.storage.layout import (
 from goqueue.storage.log_files import DamageFound
 from goqueue.storage.opening import Cut, Opened, RecoveryReport
 from goqueue.storage.recovery_point import read_point
-from goqueue.storage.segment_file import Chunk, SegmentFile, chunks
+from goqueue.storage.segment import Chunk, SegmentFile, chunks
 from goqueue.storage.storage import Storage
 
 __all__ = [

@@ -15,7 +15,7 @@ from goqueue.records import Corrupt, mark
 from goqueue.storage.filesystem import File, FileSystem, remove_if_there
 from goqueue.storage.layout import NameKind, segment_name
 from goqueue.storage.log_files import LogFiles
-from goqueue.storage.segment_file import Chunk, chunks
+from goqueue.storage.segment import Chunk, chunks
 
 __all__ = ["compact"]
 

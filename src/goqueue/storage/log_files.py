@@ -37,9 +37,8 @@ from goqueue.storage.layout import (
     segment_base,
     segment_name,
 )
-from goqueue.storage.open_segments import OpenSegments
 from goqueue.storage.recovery_point import RecoveryPointFile
-from goqueue.storage.segment_file import SegmentFile
+from goqueue.storage.segment import OpenSegments, SegmentFile
 
 __all__ = ["DamageFound", "LogFiles", "SavedEpochs", "set_aside"]
 

@@ -38,9 +38,8 @@ from goqueue.storage.layout import (
     segment_name,
 )
 from goqueue.storage.log_files import LogFiles, SavedEpochs, set_aside
-from goqueue.storage.open_segments import OpenSegments
 from goqueue.storage.recovery_point import POINT_BYTES, RecoveryPointFile, read_point
-from goqueue.storage.segment_file import SegmentFile, chunks
+from goqueue.storage.segment import OpenSegments, SegmentFile, chunks
 
 __all__ = ["Cut", "Opened", "RecoveryReport", "open_log"]
 

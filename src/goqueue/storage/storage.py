@@ -46,8 +46,8 @@ from goqueue.records import Corrupt
 from goqueue.storage.compaction import compact
 from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.log_files import DamageFound, LogFiles
-from goqueue.storage.open_segments import OpenSegments
 from goqueue.storage.opening import Opened, open_log
+from goqueue.storage.segment import OpenSegments
 
 __all__ = ["Storage"]
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from goqueue.model import Cleanup, Message, Offset, Refused
-from goqueue.storage import Storage, segment_name
-from goqueue.storage.segment_file import SegmentFile
+from goqueue.storage import SegmentFile, Storage, segment_name
 from tests.unit.storage.driven_log import DIRECTORY, LOG, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, MemoryFiles
 

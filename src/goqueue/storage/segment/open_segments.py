@@ -6,7 +6,7 @@ Owns a bound on open files and on indexes in memory: the one not used for longes
 from collections import OrderedDict
 
 from goqueue.model import LogId, Offset
-from goqueue.storage.segment_file import SegmentFile
+from goqueue.storage.segment.segment_file import SegmentFile
 
 __all__ = ["OpenSegments"]
 

@@ -6,87 +6,24 @@ since the process started: bytes that this process wrote or has checked once are
 Invariant: `end` and `size` describe whole records; what lies beyond `size` in the file is not ours.
 """
 
-import errno
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
 
-import msgspec
-
-from goqueue.log import ENTRY_SIZE, IndexEntry, SparseIndex
+from goqueue.log import IndexEntry, SparseIndex
 from goqueue.model import RECORD_BYTES_MAX, Offset, SegmentFacts, Timestamp
-from goqueue.records import (
-    HEADER_SIZE,
-    Buffer,
-    Columns,
-    Corrupt,
-    mark,
-    scan,
-    span,
-    sums,
-)
-from goqueue.storage.filesystem import File, FileSystem, remove_if_there
+from goqueue.records import HEADER_SIZE, Buffer, Corrupt, mark, span, sums
+from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.layout import NameKind, segment_name
+from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, chunks, read_sectors
+from goqueue.storage.segment.index_files import IndexFiles
 
-__all__ = ["Chunk", "SegmentFile", "chunks"]
+__all__ = ["SegmentFile"]
 
-_CHUNK_BYTES = 1024 * 1024
 _HINTS_MAX = 16
 _MAGIC = b"GQ"
 _MAGIC_AND_OFFSET = struct.Struct(">2s6xq")
 _ANY_OFFSET = -1
 _OFFSET_MAX = (1 << 63) - 1
-
-
-class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Some whole records of a segment, checked: `data` up to `end`, at `position` in the file."""
-
-    position: int
-    data: bytes
-    columns: Columns
-    end: int
-
-
-def chunks(
-    file: File, position: int, size: int, expected: int = -1, chunk_bytes: int = _CHUNK_BYTES
-) -> Iterator[Chunk]:
-    """Walk the records between `position` and `size`, checking every sum.
-
-    With `expected` the offsets must go up one by one from there. Raises Corrupt, with the position
-    in the file, at the first record that does not add up.
-    """
-    previous = -1
-    window = chunk_bytes
-    while position < size:
-        wanted = min(window, size - position)
-        data = _read(file, position, wanted)
-        found = scan(data, expected)
-        count = len(found.columns)
-        if not count:
-            is_partial = found.reason == "truncated" and position + found.needs <= size
-            # A read that is short tells that the file is: to read more would never end.
-            if not is_partial or len(data) < wanted:
-                raise Corrupt(position, found.reason or "truncated")
-            window = found.needs
-            continue
-        window = chunk_bytes
-        if found.columns.offsets[0] <= previous:
-            raise Corrupt(position, "offset")
-        previous = found.columns.offsets[-1]
-        if expected >= 0:
-            expected = previous + 1
-        yield Chunk(position=position, data=data, columns=found.columns, end=found.end)
-        position += found.end
-
-
-def _read(file: File, position: int, size: int) -> bytes:
-    """Read; a sector that the disk cannot read is damage like a sector that it reads wrongly."""
-    try:
-        return file.read_at(position, size)
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        raise Corrupt(position, "unreadable") from error
 
 
 class SegmentFile:
@@ -103,7 +40,7 @@ class SegmentFile:
         self._size = size
         self._max_timestamp = Timestamp(0)
         self._index = SparseIndex(base)
-        self._saved_marks = 0
+        self._index_files = IndexFiles(files, directory, base)
         self._good = (0, 0)
         self._is_index_ours = True
         self._hints: dict[int, IndexEntry] = {}
@@ -180,7 +117,7 @@ class SegmentFile:
         """
         self._file.truncate(self._size)
         while position < self._size:
-            data = self._file.read_at(position, min(_CHUNK_BYTES, self._size - position))
+            data = self._file.read_at(position, min(CHUNK_BYTES, self._size - position))
             self._file.write_at(position, data)
             position += len(data)
 
@@ -203,31 +140,8 @@ class SegmentFile:
     # The index
 
     def save_index(self) -> None:
-        """Write the marks made since the last call.
-
-        Not synced, and no error is passed on: an index is only a cache. After one that could not
-        be written all of it is written again.
-        """
-        saved = self._saved_marks
-        try:
-            self._extend(NameKind.INDEX, self._index.encode_offsets(saved), saved)
-            self._extend(NameKind.TIMEINDEX, self._index.encode_times(saved), saved)
-        except OSError:
-            self._saved_marks = 0
-        else:
-            self._saved_marks = len(self._index)
-
-    def _extend(self, kind: NameKind, entries: bytes, saved: int) -> None:
-        if not entries:
-            return
-        path = self.path(kind)
-        if not saved:
-            remove_if_there(self._files, path)
-        file = self._files.open(path) if saved else self._files.create(path)
-        try:
-            file.write_at(saved * ENTRY_SIZE, entries)
-        finally:
-            file.close()
+        """Write the marks made since the last call."""
+        self._index_files.save(self._index)
 
     def load_index(self, upto: int) -> bool:
         """Take the index from its files if it fits the records below position `upto`.
@@ -236,22 +150,14 @@ class SegmentFile:
         marks stand at records and whether the newest timestamp, on which retention rests, is
         right; marks that are missing for them are made good.
         """
-        try:
-            offsets = self._read_whole(NameKind.INDEX)
-            times = self._read_whole(NameKind.TIMEINDEX)
-        except OSError:
-            return False
-        index = SparseIndex.decode(self._base, offsets, times)
+        index = self._index_files.load(upto, entries_max=self._size // HEADER_SIZE + 1)
         if index is None:
             return False
-        saved = len(index)
-        index.cut(upto)
         before, last = index.entry(-2), index.entry(-1)
         if not len(index) or upto - before.position > 2 * (self._interval + RECORD_BYTES_MAX):
             return False
         self._index = index
         self._is_index_ours = False
-        self._saved_marks = len(index) if len(index) == saved else 0
         self._max_timestamp = Timestamp(before.newest if len(index) > 1 else 0)
         return self._fits(before, last, upto)
 
@@ -259,7 +165,10 @@ class SegmentFile:
         """Check the last two marks against the records, and learn those after the last."""
         try:
             for entry in (before, last):
-                if _offset_at(_read(self._file, entry.position, HEADER_SIZE), 0) != entry.offset:
+                if (
+                    _offset_at(read_sectors(self._file, entry.position, HEADER_SIZE), 0)
+                    != entry.offset
+                ):
                     return False
             for chunk in chunks(self._file, before.position, last.position):
                 newest = max(chunk.columns.timestamps)
@@ -273,15 +182,6 @@ class SegmentFile:
         except Corrupt:
             return False
         return True
-
-    def _read_whole(self, kind: NameKind) -> bytes:
-        """An index file; nothing of one with more entries than the segment can have records."""
-        file = self._files.open(self.path(kind))
-        try:
-            bytes_max = (self._size // HEADER_SIZE + 1) * ENTRY_SIZE
-            return file.read_at(0, file.size()) if file.size() <= bytes_max else b""
-        finally:
-            file.close()
 
     def rebuild_index(self) -> None:
         """Make the index from the records, checking every sum.
@@ -306,7 +206,7 @@ class SegmentFile:
         self._max_timestamp = Timestamp(newest)
         self._hints.clear()
         self._good = (0, self._size)
-        self._remove_index_files()
+        self._index_files.remove()
         self.save_index()
 
     def adopt(self, chunk: Chunk) -> None:
@@ -315,13 +215,6 @@ class SegmentFile:
         self._learn(memoryview(chunk.data)[: chunk.end], chunk.position)
         self._size = chunk.position + chunk.end
         self._trust(chunk.position, self._size)
-
-    def _remove_index_files(self) -> None:
-        """Where that fails, `load_index` finds that the old ones do not fit."""
-        self._saved_marks = 0
-        with suppress(OSError):
-            remove_if_there(self._files, self.path(NameKind.INDEX))
-            remove_if_there(self._files, self.path(NameKind.TIMEINDEX))
 
     # Reading
 
@@ -336,7 +229,7 @@ class SegmentFile:
         window = bytes_max + 2 * self._interval
         while True:
             available = self._size - entry.position
-            data = memoryview(_read(self._file, entry.position, min(window, available)))
+            data = memoryview(read_sectors(self._file, entry.position, min(window, available)))
             bounds = self._bounds(data, entry, offset, below, bytes_max)
             if bounds is not None:
                 break

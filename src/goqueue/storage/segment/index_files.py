@@ -1,0 +1,81 @@
+"""The two files of a segment's index: marks by offset, and marks by time.
+
+They are a cache. They are not synced, and no error of writing them is passed on: what was not
+written is written again from the start, and what cannot be read is made again from the records.
+"""
+
+from contextlib import suppress
+
+from goqueue.log import ENTRY_SIZE, SparseIndex
+from goqueue.storage.filesystem import FileSystem, remove_if_there
+from goqueue.storage.layout import NameKind, segment_name
+
+__all__ = ["IndexFiles"]
+
+
+class IndexFiles:
+    """Knows how many marks the files hold, so that only new ones are written."""
+
+    def __init__(self, files: FileSystem, directory: str, base: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._base = base
+        self._saved = 0
+
+    def _path(self, kind: NameKind) -> str:
+        return f"{self._directory}/{segment_name(self._base, kind)}"
+
+    def save(self, index: SparseIndex) -> None:
+        """Write the marks that are not in the files yet."""
+        try:
+            self._extend(NameKind.INDEX, index.encode_offsets(self._saved))
+            self._extend(NameKind.TIMEINDEX, index.encode_times(self._saved))
+        except OSError:
+            self._saved = 0
+        else:
+            self._saved = len(index)
+
+    def _extend(self, kind: NameKind, entries: bytes) -> None:
+        if not entries:
+            return
+        path = self._path(kind)
+        if not self._saved:
+            remove_if_there(self._files, path)
+        file = self._files.open(path) if self._saved else self._files.create(path)
+        try:
+            file.write_at(self._saved * ENTRY_SIZE, entries)
+        finally:
+            file.close()
+
+    def load(self, upto: int, entries_max: int) -> SparseIndex | None:
+        """The marks below position `upto`.
+
+        None if the files cannot be read, cannot be right, or hold more than `entries_max`.
+        """
+        try:
+            offsets = self._read(NameKind.INDEX, entries_max * ENTRY_SIZE)
+            times = self._read(NameKind.TIMEINDEX, entries_max * ENTRY_SIZE)
+        except OSError:
+            return None
+        index = SparseIndex.decode(self._base, offsets, times)
+        if index is None:
+            return None
+        count = len(index)
+        index.cut(upto)
+        # If marks were cut off, the files hold too much and are written anew.
+        self._saved = count if len(index) == count else 0
+        return index
+
+    def _read(self, kind: NameKind, bytes_max: int) -> bytes:
+        file = self._files.open(self._path(kind))
+        try:
+            return file.read_at(0, file.size()) if file.size() <= bytes_max else b""
+        finally:
+            file.close()
+
+    def remove(self) -> None:
+        """Where that fails, what is left is found not to fit when it is read."""
+        self._saved = 0
+        with suppress(OSError):
+            remove_if_there(self._files, self._path(NameKind.INDEX))
+            remove_if_there(self._files, self._path(NameKind.TIMEINDEX))
