@@ -284,10 +284,7 @@ class Log:
         A read ends with its segment, so a reader goes on at the offset after the last record it
         got. `below` bounds the read further, for instance at the last stable offset.
         """
-        if not self._start <= offset <= self._end:
-            raise Refused(
-                Code.OFFSET_OUT_OF_RANGE, offset=offset, earliest=self._start, end=self._end
-            )
+        self._check_in_range(offset)
         damage = self._segments.damage_at(offset)
         if damage is not None:
             raise Refused(
@@ -308,6 +305,12 @@ class Log:
             below=min(limit, segment.end),
             bytes_max=bytes_max,
         )
+
+    def _check_in_range(self, offset: Offset) -> None:
+        if not self._start <= offset <= self._end:
+            raise Refused(
+                Code.OFFSET_OUT_OF_RANGE, offset=offset, earliest=self._start, end=self._end
+            )
 
     def seek(self, timestamp: Timestamp) -> list[Seek]:
         """Where to look for the first committed record stamped at or after `timestamp`.
@@ -371,10 +374,7 @@ class Log:
 
     def truncate(self, offset: Offset) -> list[Effect]:
         """Remove every record from `offset` on. Appends are refused until it is done."""
-        if not self._start <= offset <= self._end:
-            raise Refused(
-                Code.OFFSET_OUT_OF_RANGE, offset=offset, earliest=self._start, end=self._end
-            )
+        self._check_in_range(offset)
         if self._failure is not None:
             raise Refused(Code.STORAGE_FAILED, reason=self._failure)
         if self._truncating_to is not None:

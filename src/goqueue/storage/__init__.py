@@ -25,8 +25,8 @@ from goqueue.storage.layout import (
     segment_base,
     segment_name,
 )
-from goqueue.storage.log_files import DamageFound
 from goqueue.storage.opening import Cut, Opened, RecoveryReport
+from goqueue.storage.quarantine import DamageFound
 from goqueue.storage.recovery_point import read_point
 from goqueue.storage.segment import Chunk, SegmentFile, chunks
 from goqueue.storage.storage import Storage

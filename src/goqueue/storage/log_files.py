@@ -10,8 +10,6 @@ Invariant: every segment but the last is durable, so only the last can have a to
 from collections.abc import Iterable
 from contextlib import suppress
 
-import msgspec
-
 from goqueue.log import IndexEntry, RecoveryPoint, placeholder
 from goqueue.model import (
     Code,
@@ -26,46 +24,21 @@ from goqueue.model import (
     Truncated,
     Write,
 )
-from goqueue.records import Corrupt, crc32c
-from goqueue.storage.filesystem import EntryKind, FileSystem, atomic_write, remove_if_there
+from goqueue.records import Corrupt
+from goqueue.storage.epochs_file import History, save_epochs
+from goqueue.storage.filesystem import FileSystem, remove_if_there
 from goqueue.storage.layout import (
-    EPOCHS_FILE,
     NameKind,
     classify,
     log_directory,
-    quarantine_name,
     segment_base,
     segment_name,
 )
+from goqueue.storage.quarantine import DamageFound, set_aside
 from goqueue.storage.recovery_point import RecoveryPointFile
 from goqueue.storage.segment import OpenSegments, SegmentFile
 
-__all__ = ["DamageFound", "LogFiles", "SavedEpochs", "set_aside"]
-
-
-class DamageFound(Exception):
-    """A read met bytes that no longer add up; `event` goes to the log."""
-
-    def __init__(self, event: Damaged) -> None:
-        super().__init__(event)
-        self.event = event
-
-
-class SavedEpochs(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of the epochs file; the sum is over the JSON of the history."""
-
-    crc: int
-    epochs: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(cls, epochs: tuple[tuple[int, int], ...]) -> "SavedEpochs":
-        return cls(crc=crc32c(msgspec.json.encode(epochs)), epochs=epochs)
-
-
-def set_aside(files: FileSystem, directory: str, base: Offset) -> None:
-    """Give a damaged segment a name under which it is neither served nor lost."""
-    name = quarantine_name(base, [entry.name for entry in files.entries(directory)])
-    files.rename(f"{directory}/{segment_name(base)}", f"{directory}/{name}")
+__all__ = ["LogFiles"]
 
 
 class LogFiles:
@@ -297,16 +270,9 @@ class LogFiles:
         self._open_sealed(merged)
         return None
 
-    def save_epochs(self, epochs: tuple[tuple[int, int], ...]) -> None:
-        """Keep a copy of the epoch history; where that fails, none rather than a stale one."""
-        saved = msgspec.json.encode(SavedEpochs.of(epochs))
-        try:
-            atomic_write(self._files, self._directory, EPOCHS_FILE, saved)
-        except OSError:
-            path = f"{self._directory}/{EPOCHS_FILE}"
-            if self._files.kind(path) is EntryKind.FILE:
-                self._files.remove(path)
-                self._files.sync_directory(self._directory)
+    def save_epochs(self, epochs: History) -> None:
+        """Keep a copy of the epoch history."""
+        save_epochs(self._files, self._directory, epochs)
 
     def save(self) -> None:
         """Before a clean stop: sync, and leave nothing to scan."""

@@ -27,9 +27,9 @@ from goqueue.log import (
 )
 from goqueue.model import LogId, LogSettings, Offset
 from goqueue.records import HEADER_SIZE, Corrupt, Flag, decode
+from goqueue.storage.epochs_file import load_epochs
 from goqueue.storage.filesystem import Entry, EntryKind, FileSystem, remove_if_there
 from goqueue.storage.layout import (
-    EPOCHS_FILE,
     POINT_FILE,
     NameKind,
     classify,
@@ -37,13 +37,12 @@ from goqueue.storage.layout import (
     segment_base,
     segment_name,
 )
-from goqueue.storage.log_files import LogFiles, SavedEpochs, set_aside
+from goqueue.storage.log_files import LogFiles
+from goqueue.storage.quarantine import set_aside
 from goqueue.storage.recovery_point import POINT_BYTES, RecoveryPointFile, read_point
 from goqueue.storage.segment import OpenSegments, SegmentFile, chunks
 
 __all__ = ["Cut", "Opened", "RecoveryReport", "open_log"]
-
-_EPOCHS_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
@@ -350,26 +349,13 @@ class _Opening:
 
     def _epochs(self, state: LogState, files: LogFiles) -> tuple[tuple[int, int], ...]:
         """The saved history if it can be trusted, else what the epoch records say."""
-        saved = self._saved_epochs()
+        saved = load_epochs(self._files, self._directory)
         epochs = Epochs(saved if saved is not None else self._scan_epochs(state))
         epochs.truncate(state.end)
         epochs.drop_below(state.start)
         if epochs.history != saved:
             files.save_epochs(epochs.history)
         return epochs.history
-
-    def _saved_epochs(self) -> tuple[tuple[int, int], ...] | None:
-        try:
-            file = self._files.open(f"{self._directory}/{EPOCHS_FILE}")
-        except OSError:
-            return None
-        try:
-            saved = msgspec.json.decode(file.read_at(0, _EPOCHS_BYTES_MAX), type=SavedEpochs)
-        except (OSError, msgspec.DecodeError):
-            return None
-        finally:
-            file.close()
-        return saved.epochs if saved == SavedEpochs.of(saved.epochs) else None
 
     def _scan_epochs(self, state: LogState) -> Iterator[tuple[int, int]]:
         for facts in state.segments:

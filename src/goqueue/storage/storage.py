@@ -45,8 +45,9 @@ from goqueue.model import (
 from goqueue.records import Corrupt
 from goqueue.storage.compaction import compact
 from goqueue.storage.filesystem import FileSystem
-from goqueue.storage.log_files import DamageFound, LogFiles
+from goqueue.storage.log_files import LogFiles
 from goqueue.storage.opening import Opened, open_log
+from goqueue.storage.quarantine import DamageFound
 from goqueue.storage.segment import OpenSegments
 
 __all__ = ["Storage"]

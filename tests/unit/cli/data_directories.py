@@ -9,8 +9,8 @@ import pytest
 from goqueue.cli.log.places import look_at
 from goqueue.cli.log.verification import Problem, Verification, verify
 from goqueue.cli.program import run
-from goqueue.model import LogId, LogSettings, Message
-from goqueue.records import build
+from goqueue.model import LogId, LogSettings, Message, Record
+from goqueue.records import build, encode
 from goqueue.runtime import LocalLog, OsFileSystem
 from goqueue.storage import NameKind, segment_name
 
@@ -100,3 +100,10 @@ class Terminal:
         code = run([str(argument) for argument in arguments])
         captured = self._capture.readouterr()
         return Answer(code, captured.out, captured.err)
+
+
+def encode_at(offset: int) -> bytes:
+    """The record that a log of these would have at this offset."""
+    return encode(
+        Record(offset=offset, timestamp=1, priority=2, flags=0, key=b"", value=VALUE, headers=())
+    )

@@ -14,28 +14,21 @@ from goqueue.cli.log.verification import Kind, verify
 from goqueue.model import Message, Record
 from goqueue.records import encode
 from goqueue.runtime import OsFile, OsFileSystem
-from goqueue.storage import EPOCHS_FILE, POINT_FILE, Entry, NameKind
+from goqueue.storage import EPOCHS_FILE, POINT_FILE, NameKind
 from tests.unit.cli.data_directories import (
     PER_SEGMENT,
     RECORD_SIZE,
-    VALUE,
-    Terminal,
     append,
     check,
     contents,
     cut,
+    encode_at,
     kinds,
     problems,
     segment,
     spoil,
     write_log,
 )
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    """A partition of three segments, 0, 10 and 20, with 25 records in all."""
-    return write_log(tmp_path)
 
 
 def test_a_sound_log_has_no_problem_and_is_counted_exactly(tmp_path: Path) -> None:
@@ -150,12 +143,6 @@ def test_a_segment_of_nothing_but_flaws_is_not_reported_without_end(tmp_path: Pa
     found = [p for p in problems(directory) if p.kind is Kind.DAMAGE and p.segment == 0]
     assert len(found) == 100
     assert "the rest of the segment was not read" in found[-1].reason
-
-
-def encode_at(offset: int) -> bytes:
-    return encode(
-        Record(offset=offset, timestamp=1, priority=2, flags=0, key=b"", value=VALUE, headers=())
-    )
 
 
 class Unreadable(OsFile):
@@ -396,159 +383,3 @@ def test_the_last_segment_cut_at_any_byte_is_damage_below_the_point_and_torn_abo
         assert bool(verdict.problems) == (size < 500), size
         assert bool(verdict.torn) == (size > 500), size
         assert verdict.records == 20 + size // RECORD_SIZE, size
-
-
-# Beside a broker
-
-
-class Racing(OsFileSystem):
-    """A file system in which something happens to a segment while it is checked."""
-
-    def __init__(self, root: str, name: str, is_removed: bool) -> None:
-        super().__init__(root, is_read_only=True)
-        self._name = name
-        self._is_removed = is_removed
-        self._disk = Path(root)
-
-    def open(self, path: str) -> OsFile:
-        if path.endswith(self._name):
-            if self._is_removed:
-                (self._disk / path).unlink()
-            else:
-                cut(self._disk / path, 50)
-        return super().open(path)
-
-
-@pytest.mark.parametrize("is_removed", [True, False])
-def test_a_segment_that_a_broker_changes_meanwhile_is_noted_not_blamed(
-    directory: Path, is_removed: bool
-) -> None:
-    tree = look_at(str(directory))
-    files = Racing(tree.root, "00010.log", is_removed)
-    verification = verify(files, tree.places, lambda _: None)
-    assert not verification.verdict.problems
-    assert len(verification.notes) == 1
-
-
-class Growing(OsFileSystem):
-    """A file system in which a broker appends to a segment while it is checked."""
-
-    def __init__(self, root: str) -> None:
-        super().__init__(root, is_read_only=True)
-        self._disk = Path(root)
-
-    def open(self, path: str) -> OsFile:
-        file = super().open(path)
-        if path.endswith("00020.log"):
-            append(self._disk / path, encode_at(25))
-        return file
-
-
-def test_a_segment_that_grows_meanwhile_is_sound_up_to_its_old_end(directory: Path) -> None:
-    append(segment(directory, 20), b"GQ")
-    tree = look_at(str(directory))
-    verification = verify(Growing(tree.root), tree.places, lambda _: None)
-    assert not verification.verdict.problems
-    assert not verification.verdict.torn
-    assert "grew while it was being checked" in verification.notes[0]
-
-
-def test_damage_in_a_segment_that_grows_meanwhile_is_still_damage(directory: Path) -> None:
-    spoil(segment(directory, 20), 150)
-    tree = look_at(str(directory))
-    verdict = verify(Growing(tree.root), tree.places, lambda _: None).verdict
-    assert [problem.kind for problem in verdict.problems] == [Kind.DAMAGE]
-
-
-class Vanishing(OsFileSystem):
-    """A file system in which a file is removed while its directory is listed, twice."""
-
-    left = 2
-
-    def entries(self, directory: str) -> list[Entry]:
-        if self.left:
-            self.left -= 1
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", directory)
-        return super().entries(directory)
-
-
-def test_a_file_that_is_removed_while_its_directory_is_listed_stops_nothing(
-    directory: Path,
-) -> None:
-    tree = look_at(str(directory))
-    files = Vanishing(tree.root, is_read_only=True)
-    assert verify(files, tree.places, lambda _: None).verdict.records == 25
-
-
-# The command
-
-
-def test_the_json_has_exactly_the_fields_of_the_contract(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory = write_log(tmp_path)
-    segment(directory, 10).unlink()
-    segment(directory, 10).mkdir()
-    spoil(segment(directory, 0), 50)
-    append(segment(directory, 20), b"GQ")
-    answer = Terminal(capsys).run("log", "verify", tmp_path, "-o", "json")
-    assert answer.code == 1
-    document = answer.json()
-    assert document == {
-        "records": 14,
-        "segments": 2,
-        "bytes": 1502,
-        "problems": [
-            {
-                "topic": "orders",
-                "partition": 0,
-                "segment": 0,
-                "position": 0,
-                "offset": 0,
-                "kind": "damage",
-                "reason": "crc: the bytes do not match their checksum",
-            },
-            {
-                "topic": "orders",
-                "partition": 0,
-                "segment": 10,
-                "position": 0,
-                "kind": "not_a_file",
-                "reason": "00000000000000000010.log is a directory, not a file",
-            },
-        ],
-        "torn": [
-            {
-                "topic": "orders",
-                "partition": 0,
-                "segment": 20,
-                "position": 500,
-                "offset": 25,
-                "kind": "torn",
-                "reason": "truncated: the record is cut off; "
-                "the last 2 bytes are cut at the next start",
-            }
-        ],
-    }
-
-
-def test_a_torn_tail_alone_exits_with_0(
-    directory: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    append(segment(directory, 20), b"GQ")
-    answer = Terminal(capsys).run("log", "verify", directory)
-    assert answer.code == 0
-    assert "1 torn tail" in answer.out
-
-
-def test_the_table_shows_problems_and_notes(
-    directory: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spoil(segment(directory, 0), 50)
-    (directory / "evil\x1b[31m[red]").write_text("")
-    answer = Terminal(capsys).run("log", "verify", directory)
-    assert answer.code == 1
-    assert "damage" in answer.out
-    assert "evil\\x1b[31m[red]: a file that is not ours" in answer.out
-    assert "\x1b" not in answer.out
-    assert answer.out.endswith("24 records in 3 segments (2.4 KiB): 1 problem\n")
