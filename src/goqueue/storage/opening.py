@@ -206,14 +206,17 @@ class _Opening:
                 yield Checked(
                     base=segment_base(entry.name), reason="quarantined", is_set_aside=True
                 )
+        # An empty file at the end does not seal the one before: a roll may have made it and failed.
+        last = max(
+            (i for i, e in enumerate(segments) if e.size or e.kind != EntryKind.FILE), default=0
+        )
         for index, entry in enumerate(segments):
             base = segment_base(entry.name)
             if entry.kind is not EntryKind.FILE:
                 yield Checked(base=base, reason=f"a {entry.kind}, not a file")
-            elif is_sealed(base, point) or any(later.size for later in segments[index + 1 :]):
+            elif is_sealed(base, point) or index < last:
                 yield self._check_sealed(base, entry.size)
             else:
-                # The last one, or one before an empty file: a roll may have made that and failed.
                 yield self._check_last(base, entry.size, point)
 
     def _check_sealed(self, base: Offset, size: int) -> Checked:
@@ -313,6 +316,7 @@ class _Opening:
         last = self._opened.pop(facts.base, None)
         for base in list(self._opened):
             # Scanned as if it were the last one, and sealed after all.
+            self._opened[base].sync()
             self._opened[base].save_index()
             self._pool.put(self._log, self._opened.pop(base))
             self._checked.append(base)
