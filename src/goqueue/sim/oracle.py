@@ -82,6 +82,8 @@ class Oracle:
             is_lost = any(gap.first <= offset < gap.below for gap in unreadable)
             if record is None or oldest_kept is None or is_lost:
                 continue
+            if self._compacts and self._may_be_compacted(record):
+                continue
             if record.timestamp >= oldest_kept:
                 raise Violation("retention-too-early", f"offset {offset} at {record.timestamp}")
         self.start = start

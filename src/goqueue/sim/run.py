@@ -315,9 +315,9 @@ class Run:
                 self._trace.note("cannot open", str(error))
                 self._faults.calm()
         self._trace.note("opened", report)
+        self._oracle.reopened(self._log.start, self._log.end, is_power_lost=is_power_lost)
         for damage in self._log.damaged:
             self._oracle.must_accept(damage)
-        self._oracle.reopened(self._log.start, self._log.end, is_power_lost=is_power_lost)
         self._check_epochs()
         self._read_all()
 

@@ -313,16 +313,14 @@ class _Opening:
 
     def _activate(self, assembly: Assembly) -> SegmentFile:
         facts = assembly.state.segments[-1]
-        last = self._opened.pop(facts.base, None)
-        for base in list(self._opened):
+        for base in [base for base in self._opened if base != facts.base]:
             # Scanned as if it were the last one, and sealed after all.
             self._opened[base].sync()
             self._opened[base].save_index()
             self._pool.put(self._log, self._opened.pop(base))
             self._checked.append(base)
-        if last is not None:
-            self._opened[facts.base] = last
-            return last
+        if facts.base in self._opened:
+            return self._opened[facts.base]
         if assembly.is_active_new:
             interval = self._settings.index_interval_bytes
             created = SegmentFile.create(self._files, self._directory, facts.base, interval)
