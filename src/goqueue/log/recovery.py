@@ -121,6 +121,7 @@ class _Chain:
 
     def __init__(self, point: RecoveryPoint | None) -> None:
         self._promised = point.offset if point else Offset(0)
+        self._promised_in = point.segment if point else None
         self._expected: Offset | None = point.start if point else None
         self._start: Offset | None = self._expected
         self._segments: list[SegmentFacts] = []
@@ -165,7 +166,10 @@ class _Chain:
             below = found.end
         else:
             self._skip_to(found.base, "missing")
-            below = max(self._promised, found.base) if following is None else following
+            below = found.base if following is None else following
+            if following is None or found.base == self._promised_in:
+                # It reached at least as far as was promised, whatever old names lie in between.
+                below = max(below, self._promised)
         self._skip_to(max(below, found.end), found.reason)
 
     def finish(self) -> Assembly:
