@@ -14,7 +14,7 @@ _TESTS = 20
 # Each of these broke an invariant once. What it found is named by a unit test as well.
 _KEPT = (
     *(1, 2, 3, 4, 10, 41, 48, 130, 201, 242, 257, 284, 408, 434, 617, 1050, 1081, 1157, 1771),
-    *(1931, 2114, 2190, 2249, 2418, 4607, 5421, 6562, 6569, 12060, 12237, 21726),
+    *(1931, 2114, 2190, 2249, 2418, 4607, 5421, 6562, 6569, 12060, 12237, 21726, 117973),
 )
 
 
@@ -35,6 +35,16 @@ def test_a_seed_that_once_found_a_bug_finds_none(seed: int) -> None:
     Run(seed, trace).live()
 
     assert len(trace) > 0
+
+
+# Found only by lives that were six times as long.
+@pytest.mark.parametrize("seed", [391, 624, 1363, 15658, 25776, 35032, *range(10)])
+def test_a_long_life_breaks_no_invariant(seed: int) -> None:
+    trace = Trace()
+
+    Run(seed, trace, steps=1500).live()
+
+    assert len(trace) > _SEEDS_PER_TEST
 
 
 def _replay(seed: int, hash_seed: str) -> str:

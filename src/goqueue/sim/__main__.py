@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this seed")
     parser.add_argument("--seeds", type=int, default=100, help="run this many seeds (default 100)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
+    parser.add_argument("--steps", type=int, default=250, help="length of a run (default 250)")
     parser.add_argument("--verbose", action="store_true", help="show every step")
     options = parser.parse_args()
     if options.seed is not None:
@@ -27,10 +28,11 @@ def main() -> int:
     for seed in seeds:
         trace = Trace(print if options.verbose else None)
         try:
-            Run(seed, trace).live()
+            Run(seed, trace, options.steps).live()
         except Violation as violation:
             print(f"seed {seed}: {violation}", file=sys.stderr)
-            print(f"replay with: python -m goqueue.sim --seed {seed} --verbose", file=sys.stderr)
+            replay = f"python -m goqueue.sim --seed {seed} --steps {options.steps} --verbose"
+            print(f"replay with: {replay}", file=sys.stderr)
             return 1
         except BaseException:
             print(f"seed {seed}: a bug, told below", file=sys.stderr)

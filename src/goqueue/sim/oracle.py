@@ -33,6 +33,7 @@ class Oracle:
         self.start = Offset(0)
         self.committed = Offset(0)
         self.durable = Offset(0)
+        self._promised = Offset(0)
 
     # What happened
 
@@ -110,9 +111,9 @@ class Oracle:
 
     def reopened(self, start: Offset, end: Offset, *, is_power_lost: bool) -> None:
         """The log came back. What it promised must be there, and nothing that it never had."""
-        promised = self.durable if is_power_lost else self.committed
-        if end < promised:
-            raise Violation("acked-lost", f"the log ends at {end}, promised up to {promised}")
+        self._promised = self.durable if is_power_lost else self.committed
+        if end < self._promised:
+            raise Violation("acked-lost", f"the log ends at {end}, promised up to {self._promised}")
         if start > self.start:
             raise Violation("start-moved", f"the log starts at {start}, not at {self.start}")
         # A deletion that was decided and not yet done is forgotten by a crash.
@@ -123,6 +124,10 @@ class Oracle:
 
     def must_accept(self, range_: DamagedRange) -> None:
         """A range is refused as damaged: only where damage was done."""
+        if range_.first >= self._promised:
+            # Above what was promised, as in the middle of a truncation, nothing need be there.
+            self._damaged_bases[range_.first] = None
+            return
         is_damaged = any(range_.first <= base < range_.below for base in self._damaged_bases)
         # The log may start within a damaged segment.
         is_at_start = range_.first == self.start and any(

@@ -40,14 +40,14 @@ from goqueue.storage import DamageFound, RecoveryReport
 __all__ = ["Run"]
 
 _LOG = LogId("simulated", 0)
-_STEPS = 250
 _READ_BYTES = (1, 200, 2000, 1 << 20)
 
 
 class Run:
     """The world of one seed."""
 
-    def __init__(self, seed: int, trace: Trace) -> None:
+    def __init__(self, seed: int, trace: Trace, steps: int = 250) -> None:
+        self._steps = steps
         self._random = Random(seed)  # noqa: S311 - chance that can be repeated is the point
         self._trace = trace
         self._swarm = Swarm.draw(self._random)
@@ -72,7 +72,7 @@ class Run:
     def live(self) -> None:
         """The whole run: chaos, then calm, in which everything promised must come true."""
         actions = self._actions()
-        for _ in range(_STEPS):
+        for _ in range(self._steps):
             action = self._random.choice(actions)
             self._trace.note("do", action.__name__)
             try:

@@ -208,3 +208,34 @@ def test_the_scan_starts_where_the_promise_ends() -> None:
         assert tail.position == 0
     assert tail_to_scan(Offset(10), 69, promised) is None
     assert tail_to_scan(Offset(10), 70, promised) is not None
+
+
+def test_a_damaged_last_segment_reaches_as_far_as_was_promised_past_old_names() -> None:
+    found = [held(0, 10), broken(10), set_aside(12), set_aside(40)]
+
+    assembly = assemble(found, point(15, segment=10, position=99))
+
+    assert damaged_of(assembly) == [(10, 15)]
+    assert segments_of(assembly) == [(0, 10), (15, 15)]
+
+
+def test_a_promise_that_lags_does_not_shorten_the_log() -> None:
+    found = [held(0, 10), broken(10), held(20, 30)]
+
+    assembly = assemble(found, point(15, segment=10, position=99))
+
+    assert damaged_of(assembly) == [(10, 20)]
+    assert assembly.state.end == 30
+
+
+def test_an_empty_file_beyond_the_end_is_what_a_truncation_left_over() -> None:
+    empty = Checked(
+        base=Offset(46),
+        facts=SegmentFacts(base=Offset(46), end=Offset(46), size=0, max_timestamp=Timestamp(0)),
+    )
+
+    assembly = assemble([held(0, 42), held(42, 44), empty], point(42, segment=42))
+
+    assert assembly.superseded == (46,)
+    assert damaged_of(assembly) == []
+    assert assembly.state.end == 44
