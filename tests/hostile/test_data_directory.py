@@ -183,7 +183,9 @@ def test_after_an_opening_that_failed_the_directory_is_free_again(root: Path) ->
 
 def test_an_empty_lock_file_does_not_matter(root: Path) -> None:
     empty(root / "lock")
-    open_log(root).close()
+
+    with open_log(root) as local:
+        assert served(local) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("kind", ["directory", "link", "pipe"])

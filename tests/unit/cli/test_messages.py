@@ -21,11 +21,6 @@ from tests.unit.cli.data_directories import (
 )
 
 
-@pytest.fixture
-def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(capsys)
-
-
 def shown(terminal: Terminal, *arguments: str | Path) -> list[dict[str, object]]:
     answer = terminal.run("log", "dump", *arguments, "-o", "json")
     document = answer.json()

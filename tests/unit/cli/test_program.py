@@ -15,11 +15,6 @@ from tests.unit.cli.data_directories import Terminal, write_log
 COMMANDS = ["verify", "dump", "stats", "rebuild-index"]
 
 
-@pytest.fixture
-def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(capsys)
-
-
 def test_help_lists_every_command(terminal: Terminal) -> None:
     for flag in ("-h", "--help"):
         answer = terminal.run(flag)

@@ -18,11 +18,6 @@ from tests.unit.cli.data_directories import (
 )
 
 
-@pytest.fixture
-def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(capsys)
-
-
 @pytest.mark.parametrize("state", ["missing", "lying", "malformed"])
 def test_an_index_in_any_state_becomes_sound(
     tmp_path: Path, terminal: Terminal, state: str

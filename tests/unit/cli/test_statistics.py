@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from goqueue.model import LogId, Message
 from goqueue.storage import POINT_FILE, NameKind
 from tests.unit.cli.data_directories import (
@@ -15,11 +13,6 @@ from tests.unit.cli.data_directories import (
     spoil,
     write_log,
 )
-
-
-@pytest.fixture
-def terminal(capsys: pytest.CaptureFixture[str]) -> Terminal:
-    return Terminal(capsys)
 
 
 def only_log(terminal: Terminal, path: Path) -> dict[str, object]:

@@ -208,6 +208,10 @@ def test_sums_minds_neither_gaps_nor_what_stands_before_its_bounds() -> None:
 
     sums(data, 34, len(data))
 
+    with pytest.raises(Corrupt) as fallen:
+        sums(data, 0, len(data))
+    assert (fallen.value.position, fallen.value.reason) == (34, "offset")
+
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 5), (5, 4), (0, 1_000), (1_000, 1_000)])
 def test_sums_outside_the_data_is_a_bug_of_the_caller(start: int, end: int) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,40 +22,25 @@ class Bug(Exception):
 
 
 @pytest.fixture
-def quiet_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ends a thread is written to stderr by default; here it is meant to end."""
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-
-
-def wait_until_crashed(disk: Disk) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while disk.crash is None:
-        assert time.monotonic() < deadline, "the disk thread did not end"
-        time.sleep(0.001)
-
-
-def wait_until_refused(local: LocalLog) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
-            local.append(build([Message(value=b"lost")]))
-        except RuntimeError:
-            return
-        time.sleep(0.01)
-    pytest.fail("the disk thread did not end")
+def thread_ended(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when a thread ends by an exception, which here is meant to and not told on stderr."""
+    ended = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda _: ended.set())
+    return ended
 
 
 def refuse_to_take(_: list[DiskEvent]) -> None:
     raise Bug
 
 
-@pytest.mark.usefixtures("quiet_thread")
-def test_a_disk_thread_that_ended_by_a_bug_takes_nothing_more_and_says_why(tmp_path: Path) -> None:
+def test_a_disk_thread_that_ended_by_a_bug_takes_nothing_more_and_says_why(
+    tmp_path: Path, thread_ended: threading.Event
+) -> None:
     disk = Disk(OsFileSystem(str(tmp_path)), refuse_to_take)
     disk.open(LOG, LogSettings())
     disk.start()
     disk.submit([Sync(log=LOG, upto=Offset(0))])
-    wait_until_crashed(disk)
+    assert thread_ended.wait(PATIENCE_S)
 
     with pytest.raises(RuntimeError) as submitted:
         disk.submit([Sync(log=LOG, upto=Offset(0))])
@@ -67,9 +51,8 @@ def test_a_disk_thread_that_ended_by_a_bug_takes_nothing_more_and_says_why(tmp_p
     assert submitted.value.__cause__ is closed.value.__cause__ is disk.crash
 
 
-@pytest.mark.usefixtures("quiet_thread")
 def test_waiting_for_a_commit_after_a_bug_of_the_disk_thread_ends_with_its_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thread_ended: threading.Event
 ) -> None:
     def fail(_: Storage, __: Sequence[Effect]) -> list[DiskEvent]:
         raise Bug
@@ -77,7 +60,7 @@ def test_waiting_for_a_commit_after_a_bug_of_the_disk_thread_ends_with_its_cause
     monkeypatch.setattr(Storage, "carry_out", fail)
     local = LocalLog(str(tmp_path), LOG)
     end = local.append(build([Message(value=b"lost")])).next
-    wait_until_refused(local)
+    assert thread_ended.wait(PATIENCE_S)
 
     with pytest.raises(TimeoutError) as late:
         local.wait_for_commit(end, timeout_s=0.01)
