@@ -1,24 +1,39 @@
-"""What the core asks the shell to do to files, and where it may read.
+"""What the core asks the shell to do: to files, and for whoever asked.
 
 Effects are imperative. The shell carries them out in the order given, per log.
 """
 
 import msgspec
 
-from goqueue.model.ids import LogId, Offset, Timestamp
+from goqueue.model.errors import Refused
+from goqueue.model.ids import LogId, Offset, RequestId, Timestamp
+from goqueue.model.requests import Reply
+from goqueue.model.settings import LogSettings
 
 __all__ = [
+    "Answer",
     "Change",
     "Compact",
+    "Create",
+    "Delete",
     "Drop",
     "Effect",
+    "Fetch",
+    "Find",
+    "Halt",
+    "Load",
+    "NodeEffect",
+    "Open",
     "Quarantine",
     "Reshape",
     "Rewind",
     "Roll",
+    "Save",
     "SaveEpochs",
     "Seek",
+    "Serve",
     "Slice",
+    "Sweep",
     "Sync",
     "Truncate",
     "Write",
@@ -93,7 +108,17 @@ class SaveEpochs(msgspec.Struct, frozen=True, tag="save_epochs"):
     epochs: tuple[tuple[int, int], ...]
 
 
-Change = Roll | Truncate | Rewind | Drop | Quarantine | Compact | SaveEpochs
+class Create(msgspec.Struct, frozen=True, tag="create"):
+    """Make an empty log that does not exist yet; answered by `Created`."""
+
+    settings: LogSettings
+
+
+class Delete(msgspec.Struct, frozen=True, tag="delete"):
+    """Remove a log with all its files; answered by `Deleted`."""
+
+
+Change = Create | Delete | Roll | Truncate | Rewind | Drop | Quarantine | Compact | SaveEpochs
 
 
 class Reshape(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,3 +152,75 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: Timestamp
     offset: Offset
     below: Offset
+
+
+# For a whole node
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True):
+    """Recover a log, or make it if it is not there; answered by `Opened`."""
+
+    log: LogId
+    settings: LogSettings
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """Move the logs of every topic but these out of the way. Nothing is deleted."""
+
+    topics: tuple[str, ...]
+
+
+class Fetch(msgspec.Struct, frozen=True, kw_only=True):
+    """Read records for the core itself; answered by `Fetched` with the same token."""
+
+    token: int
+    wanted: Slice
+
+
+class Find(msgspec.Struct, frozen=True, kw_only=True):
+    """Find an offset by time; answered by `Found` with the same token."""
+
+    token: int
+    seeks: tuple[Seek, ...]
+
+
+class Save(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep a snapshot under this name. Losing it loses nothing but time."""
+
+    name: str
+    data: bytes
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """Bring the snapshot of this name, if there is one; answered by `Loaded`."""
+
+    name: str
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the caller the outcome of its command."""
+
+    request: RequestId
+    reply: Reply | Refused
+
+
+class Serve(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer with log bytes that the shell reads itself.
+
+    For `Records` there is one run of slices, for `Leased` one per parcel.
+    """
+
+    request: RequestId
+    reply: Reply
+    runs: tuple[tuple[Slice, ...], ...]
+
+
+class Halt(msgspec.Struct, frozen=True, kw_only=True):
+    """Stop the process: what the node knows can no longer be made durable."""
+
+    reason: str
+
+
+NodeEffect = (
+    Write | Sync | Reshape | Open | Sweep | Fetch | Find | Save | Load | Answer | Serve | Halt
+)

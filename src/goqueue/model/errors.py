@@ -15,13 +15,35 @@ class Code(enum.StrEnum):
 
     REQUEST_INVALID = "request_invalid"
     NAME_INVALID = "name_invalid"
+    PERMISSION_DENIED = "permission_denied"
+    ROUTE_NOT_FOUND = "route_not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    BODY_TOO_LARGE = "body_too_large"
+    QUOTA_EXCEEDED = "quota_exceeded"
     STORAGE_FULL = "storage_full"
     STORAGE_FAILED = "storage_failed"
     RECORDS_DAMAGED = "records_damaged"
+    REQUEST_TIMEOUT = "request_timeout"
+    INTERNAL_ERROR = "internal_error"
+    TOPIC_NOT_FOUND = "topic_not_found"
+    TOPIC_EXISTS = "topic_exists"
+    PARTITION_NOT_FOUND = "partition_not_found"
+    PARTITION_INVALID = "partition_invalid"
     OFFSET_OUT_OF_RANGE = "offset_out_of_range"
+    LOG_BUSY = "topic_busy"
+    TOPIC_INTERNAL = "topic_internal"
+    GROUP_NOT_FOUND = "group_not_found"
+    MEMBER_NOT_FOUND = "member_not_found"
+    GENERATION_STALE = "generation_stale"
+    PARTITION_NOT_ASSIGNED = "partition_not_assigned"
+    GROUP_MISMATCH = "group_mismatch"
     MESSAGE_TOO_LARGE = "message_too_large"
     MESSAGE_INVALID = "message_invalid"
-    LOG_BUSY = "topic_busy"
+    RECEIPT_INVALID = "receipt_invalid"
+    RECEIPT_STALE = "receipt_stale"
+    DELAY_TOO_LONG = "delay_too_long"
+    DEAD_LETTER_LOOP = "dead_letter_loop"
+    BROKER_UNAVAILABLE = "broker_unavailable"
 
     @property
     def is_retriable(self) -> bool:
@@ -29,7 +51,9 @@ class Code(enum.StrEnum):
         return self in _RETRIABLE
 
 
-_RETRIABLE = frozenset({Code.STORAGE_FULL, Code.LOG_BUSY})
+_RETRIABLE = frozenset(
+    {Code.STORAGE_FULL, Code.REQUEST_TIMEOUT, Code.LOG_BUSY, Code.BROKER_UNAVAILABLE}
+)
 
 
 class Refused(Exception):

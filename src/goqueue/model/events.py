@@ -1,18 +1,27 @@
-"""What the shell reports to the core about files. Events are in the past tense."""
+"""What the shell reports to the core. Events are in the past tense."""
 
 import msgspec
 
-from goqueue.model.ids import LogId, Offset, Timestamp
+from goqueue.model.ids import LogId, Offset, RequestId, Timestamp
+from goqueue.model.requests import Command
 
 __all__ = [
+    "Asked",
     "Compacted",
+    "Created",
     "Damaged",
+    "Deleted",
     "DiskEvent",
     "Failed",
+    "Fetched",
     "Filled",
+    "Found",
+    "Left",
+    "Loaded",
     "SegmentFacts",
     "Synced",
     "Truncated",
+    "Woke",
 ]
 
 
@@ -81,4 +90,57 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     is_last: bool
 
 
-DiskEvent = Synced | Failed | Filled | Damaged | Truncated | Compacted
+class Created(msgspec.Struct, frozen=True, kw_only=True):
+    """A new log is there, empty and durable."""
+
+    log: LogId
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """A log is gone, and its name is free."""
+
+    log: LogId
+
+
+DiskEvent = Synced | Failed | Filled | Damaged | Truncated | Compacted | Created | Deleted
+
+
+# For a whole node
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A caller wants something."""
+
+    request: RequestId
+    command: Command
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller no longer waits for an answer."""
+
+    request: RequestId
+
+
+class Woke(msgspec.Struct, frozen=True, kw_only=True):
+    """A deadline passed."""
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    """The records that were wanted; None when they could not be read (`Damaged` says why)."""
+
+    token: int
+    data: memoryview | None
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """The offset that was looked for, or None."""
+
+    token: int
+    offset: Offset | None
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot, or None when there is none."""
+
+    name: str
+    data: bytes | None

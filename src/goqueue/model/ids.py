@@ -5,15 +5,31 @@ Times are integers of nanoseconds. `Instant` is monotonic and serves every deadl
 expire a lease nor start an election.
 """
 
+import re
 from typing import NewType
 
 import msgspec
 
-__all__ = ["HOUR", "MILLISECOND", "SECOND", "Instant", "LogId", "Now", "Offset", "Timestamp"]
+from goqueue.model.errors import Code, Refused
+
+__all__ = [
+    "HOUR",
+    "MILLISECOND",
+    "SECOND",
+    "Instant",
+    "LogId",
+    "Now",
+    "Offset",
+    "RequestId",
+    "Timestamp",
+    "check_name",
+    "is_internal",
+]
 
 Instant = NewType("Instant", int)
 Timestamp = NewType("Timestamp", int)
 Offset = NewType("Offset", int)
+RequestId = NewType("RequestId", int)
 
 MILLISECOND = 1_000_000
 SECOND = 1_000 * MILLISECOND
@@ -35,3 +51,18 @@ class Now(msgspec.Struct, frozen=True):
 
     instant: Instant
     wall: Timestamp
+
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+
+
+def check_name(name: str, field: str) -> str:
+    """Refuse what cannot name a topic, group, client or member."""
+    if name in {".", ".."} or not _NAME.fullmatch(name):
+        raise Refused(Code.NAME_INVALID, field=field)
+    return name
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic belongs to the broker: readable by admins, writable by nobody."""
+    return topic.startswith("__")

@@ -1,0 +1,333 @@
+"""What a node answers. Replies are values; a refusal is `Refused`, which is no reply.
+
+Where log bytes are part of an answer the node names slices, and whoever carries out the effect
+hands over the bytes with the reply: `data` is empty until then.
+"""
+
+import msgspec
+
+from goqueue.model.errors import Code
+from goqueue.model.ids import LogId, Offset, Timestamp
+from goqueue.model.requests.groups import Assignor, GroupState, Mode
+from goqueue.model.requests.topics import TopicConfig
+
+__all__ = [
+    "Acked",
+    "Beat",
+    "Done",
+    "Extended",
+    "GroupDescription",
+    "GroupList",
+    "Joined",
+    "Lag",
+    "Leased",
+    "MemberDescription",
+    "NodeDescription",
+    "Offsets",
+    "Parcel",
+    "PartitionDescription",
+    "PartitionLag",
+    "PartitionList",
+    "Placed",
+    "PositionReset",
+    "PositionsReset",
+    "Published",
+    "Records",
+    "Redriven",
+    "Reliability",
+    "Reply",
+    "Returned",
+    "Settlement",
+    "TopicDescription",
+    "TopicList",
+]
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """The command was carried out and there is nothing more to say."""
+
+
+# Topics
+
+
+class TopicList(msgspec.Struct, frozen=True, kw_only=True):
+    """The topics that users made, sorted."""
+
+    topics: tuple[str, ...]
+
+
+class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic; `offsets` holds the earliest and the last offset of each partition."""
+
+    name: str
+    config: TopicConfig
+    created_at: Timestamp
+    total_messages: int
+    total_size_bytes: int
+    offsets: tuple[tuple[Offset, Offset], ...]
+
+
+class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition as the cluster sees it."""
+
+    partition: int
+    leader: str
+    replicas: tuple[str, ...]
+    isr: tuple[str, ...]
+    version: int
+    earliest_offset: Offset
+    end_offset: Offset
+    high_watermark: Offset
+    size_bytes: int
+
+
+class PartitionList(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions of a topic in order."""
+
+    topic: str
+    partitions: tuple[PartitionDescription, ...]
+
+
+# Messages
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the records of one partition went, or why they were not taken."""
+
+    partition: int
+    first: Offset
+    count: int
+    refused: Code | None = None
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """Where each record went: its partition, or a negative number why not (records.Unroutable).
+
+    The records of one partition have consecutive offsets in request order.
+    """
+
+    targets: list[int]
+    placed: tuple[Placed, ...]
+    timestamp: Timestamp
+
+
+class Records(msgspec.Struct, frozen=True, kw_only=True):
+    """Stored records from `offset` on, not filtered.
+
+    `offset` is where the reading began, and where to go on when there was nothing to read.
+    """
+
+    log: LogId
+    offset: Offset
+    high_watermark: Offset
+    stable: Offset
+    start: Offset
+    data: tuple[memoryview, ...] = ()
+
+
+# Groups
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """Membership and what comes with it."""
+
+    member_id: str
+    generation: int
+    leader_id: str
+    assigned: tuple[LogId, ...]
+    members: tuple[str, ...]
+    mode: Mode
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the group; a member with another generation adopts this one."""
+
+    is_rebalanced: bool
+    state: GroupState
+    generation: int
+    assigned: tuple[LogId, ...]
+
+
+class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One member of a group. The times are wall times."""
+
+    member_id: str
+    client_id: str
+    assigned: tuple[LogId, ...]
+    last_heartbeat: Timestamp
+    joined_at: Timestamp
+    in_flight: int
+
+
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One group."""
+
+    group: str
+    state: GroupState
+    mode: Mode
+    assignor: Assignor
+    generation: int
+    topics: tuple[str, ...]
+    created_at: Timestamp
+    members: tuple[MemberDescription, ...]
+
+
+class GroupList(msgspec.Struct, frozen=True, kw_only=True):
+    """Every group, sorted by name."""
+
+    groups: tuple[GroupDescription, ...]
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """Leased messages of one partition: `offsets` picks them out of the records in `data`."""
+
+    log: LogId
+    offsets: list[int]
+    receipts: list[str]
+    attempts: list[int]
+    deadline: Timestamp
+    data: tuple[memoryview, ...] = ()
+
+
+class Leased(msgspec.Struct, frozen=True, kw_only=True):
+    """What a poll got; no parcel when nothing came in time."""
+
+    parcels: tuple[Parcel, ...] = ()
+
+
+# Positions
+
+
+class Offsets(msgspec.Struct, frozen=True, kw_only=True):
+    """The next offset of a group in every partition where it has a position."""
+
+    group: str
+    offsets: dict[LogId, Offset]
+    generation: int
+    updated_at: Timestamp | None = None
+
+
+class PositionReset(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a reset puts, or would put, one position."""
+
+    log: LogId
+    offset: Offset
+    lag: int
+
+
+class PositionsReset(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reset did, or would do."""
+
+    group: str
+    positions: tuple[PositionReset, ...]
+
+
+class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group is behind in one partition."""
+
+    log: LogId
+    committed: Offset
+    end: Offset
+    lag: int
+    in_flight: int
+    time_lag_ns: int
+
+
+class Lag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group is behind."""
+
+    group: str
+    partitions: tuple[PartitionLag, ...]
+
+
+# Acknowledgement
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one receipt. Where it was refused, only the code says something."""
+
+    log: LogId | None = None
+    offset: Offset = Offset(0)
+    committed: Offset = Offset(0)
+    has_advanced: bool = False
+    in_flight: int = 0
+    refused: Code | None = None
+
+
+class Acked(msgspec.Struct, frozen=True, kw_only=True):
+    """One settlement per receipt, in order."""
+
+    settlements: tuple[Settlement, ...]
+
+
+class Returned(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that was given back: to be delivered again, or sent to the dead letters."""
+
+    log: LogId
+    offset: Offset
+    attempt: int
+    visible_at: Timestamp | None = None
+    dead_letter_topic: str | None = None
+
+
+class Extended(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease is held until `deadline`."""
+
+    deadline: Timestamp
+
+
+class Redriven(msgspec.Struct, frozen=True, kw_only=True):
+    """How many dead letters were put back."""
+
+    moved: int
+
+
+class Reliability(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the process started, and what is held now."""
+
+    acks: int
+    nacks: int
+    rejects: int
+    dead_letters: int
+    extensions: int
+    redeliveries: int
+    expirations: int
+    in_flight: int
+    rejected_letters: int
+    exhausted_letters: int
+
+
+# The node
+
+
+class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """The node as a whole; `not_ready` says why it does not serve, if so."""
+
+    node_id: str
+    not_ready: str | None
+    failed_logs: tuple[LogId, ...]
+    topics: tuple[TopicDescription, ...]
+
+
+Reply = (
+    Done
+    | TopicList
+    | TopicDescription
+    | PartitionList
+    | Published
+    | Records
+    | Joined
+    | Beat
+    | GroupDescription
+    | GroupList
+    | Leased
+    | Offsets
+    | PositionsReset
+    | Lag
+    | Acked
+    | Returned
+    | Extended
+    | Redriven
+    | Reliability
+    | NodeDescription
+)
