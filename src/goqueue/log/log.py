@@ -359,11 +359,32 @@ class Log:
             self._segments.sealed, self._segments.size, limit, self._settings, now.wall
         )
         if start is not None:
-            self._segments.drop_below(start)
-            self._start = start
-            self._epochs.drop_below(start)
-            effects.append(self._reshape(Drop(start)))
+            effects.extend(self._drop(start))
         return effects
+
+    def _drop(self, start: Offset) -> list[Effect]:
+        self._segments.drop_below(start)
+        self._start = start
+        self._epochs.drop_below(start)
+        return [self._reshape(Drop(start))]
+
+    def begin_segment(self) -> list[Effect]:
+        """Seal what there is, so that all below the end can be dropped as a whole later."""
+        return [self._roll()] if self._segments.active.size else []
+
+    def drop_below(self, offset: Offset) -> list[Effect]:
+        """Remove the sealed segments that end at or below `offset`: the owner needs them no more.
+
+        For logs whose records are stated again, which retention cannot know.
+        """
+        ends = [sealed.end for sealed in self._segments.sealed if sealed.end <= offset]
+        if not ends or self._failure is not None or self._truncating_to is not None:
+            return []
+        return self._drop(Offset(max(ends)))
+
+    def configure(self, settings: LogSettings) -> None:
+        """Keep the log differently from now on."""
+        self._settings = settings
 
     def _compacted(self, event: Compacted) -> None:
         if event.is_last:

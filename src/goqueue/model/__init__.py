@@ -77,6 +77,12 @@ from goqueue.model.messages import (
     Priority,
     Record,
 )
+from goqueue.model.notation import (
+    format_duration,
+    format_time,
+    parse_duration,
+    parse_time,
+)
 from goqueue.model.settings import (
     Cleanup,
     Flush,
@@ -151,5 +157,9 @@ __all__ = [
     "Woke",
     "Write",
     "check_name",
+    "format_duration",
+    "format_time",
     "is_internal",
+    "parse_duration",
+    "parse_time",
 ]

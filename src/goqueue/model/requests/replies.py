@@ -114,7 +114,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 class Records(msgspec.Struct, frozen=True, kw_only=True):
     """Stored records from `offset` on, not filtered.
 
-    `offset` is where the reading began, and where to go on when there was nothing to read.
+    `offset` is where the reading began. Between it and `upto` there is nothing else if `data`
+    holds nothing, so a reader goes on after the last record, or at `upto` if there is none.
     """
 
     log: LogId
@@ -122,6 +123,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     high_watermark: Offset
     stable: Offset
     start: Offset
+    upto: Offset
     data: tuple[memoryview, ...] = ()
 
 

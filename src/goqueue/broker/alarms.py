@@ -1,0 +1,90 @@
+"""When the node wants to be woken, and why.
+
+One heap for everything that has a deadline, so that ten thousand quiet partitions cost nothing.
+
+Invariant: each subject has at most one deadline; older entries of it stay in the heap until they
+surface and are then ignored.
+"""
+
+from heapq import heappop, heappush
+
+import msgspec
+
+from goqueue.model import Instant, LogId, RequestId
+
+__all__ = ["Alarms", "Errand", "ForGroup", "ForLog", "ForQueue", "ForRequest", "Subject"]
+
+
+class ForRequest(msgspec.Struct, frozen=True):
+    """A caller has waited long enough."""
+
+    request: RequestId
+
+
+class ForQueue(msgspec.Struct, frozen=True):
+    """A lease or a rest ends."""
+
+    group: int
+    log: LogId
+
+
+class ForGroup(msgspec.Struct, frozen=True):
+    """A session ends."""
+
+    group: int
+
+
+class ForLog(msgspec.Struct, frozen=True):
+    """Records of `flush=interval` are to be flushed."""
+
+    log: LogId
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """Something that the node does from time to time."""
+
+    name: str
+
+
+Subject = ForRequest | ForQueue | ForGroup | ForLog | Errand
+
+
+class Alarms:
+    """Deadlines by subject."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Subject, Instant] = {}
+        self._heap: list[tuple[int, int, Subject]] = []
+        self._serial = 0
+
+    def set(self, subject: Subject, deadline: Instant | None) -> None:
+        """Wake for this subject at `deadline` and at no other time; None: not at all."""
+        if deadline is None:
+            self._deadlines.pop(subject, None)
+        elif self._deadlines.get(subject) != deadline:
+            self._deadlines[subject] = deadline
+            self._serial += 1
+            heappush(self._heap, (deadline, self._serial, subject))
+
+    def bring_forward(self, subject: Subject, deadline: Instant | None) -> None:
+        """Wake for this subject at `deadline`, unless it is due before."""
+        if deadline is not None and deadline < self._deadlines.get(subject, deadline + 1):
+            self.set(subject, deadline)
+
+    def next_deadline(self) -> Instant | None:
+        while self._heap:
+            deadline, _, subject = self._heap[0]
+            if self._deadlines.get(subject) == deadline:
+                return Instant(deadline)
+            heappop(self._heap)
+        return None
+
+    def due(self, now: Instant) -> list[Subject]:
+        """Everything whose deadline has passed, earliest first; each is unset."""
+        found: list[Subject] = []
+        while self._heap and self._heap[0][0] <= now:
+            deadline, _, subject = heappop(self._heap)
+            if self._deadlines.get(subject) == deadline:
+                del self._deadlines[subject]
+                found.append(subject)
+        return found

@@ -1,0 +1,236 @@
+"""The topics of the node: which there are, how they are set, which come and go.
+
+Decides changes and applies them; the broker journals them in between. Names are looked up by
+everybody; a topic that is being made or removed cannot be found.
+
+Invariant: a number is given to one topic only, for ever.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from goqueue.broker.journals import TopicDeleted, TopicStated
+from goqueue.model import Code, LogId, Now, Refused, check_name, is_internal
+from goqueue.model.requests import PARTITIONS_MAX, AlterTopic, CreateTopic, TopicConfig
+
+__all__ = ["Catalog", "Topic"]
+
+_TOPICS_MAX = 100_000
+_ALL_PARTITIONS_MAX = 200_000
+_LETTERS_RETENTION_HOURS = 336
+
+
+class Topic:
+    """A topic as it is now."""
+
+    def __init__(self, stated: TopicStated) -> None:
+        self.stated = stated
+        self.is_open = False
+        # Whose turn it is among the partitions, for messages without a key.
+        self.turn = 0
+
+    @property
+    def name(self) -> str:
+        return self.stated.name
+
+    @property
+    def number(self) -> int:
+        return self.stated.number
+
+    @property
+    def config(self) -> TopicConfig:
+        return self.stated.config
+
+    @property
+    def logs(self) -> list[LogId]:
+        return [LogId(self.name, n) for n in range(self.stated.partitions)]
+
+
+class Catalog:
+    """The topics by name and by number."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, Topic] = {}
+        self._by_number: dict[int, Topic] = {}
+        self._leaving: dict[str, Topic] = {}
+        # How many topics send their dead letters to each.
+        self._senders: dict[str, int] = {}
+        self._next_number = 1
+        self._partition_count = 0
+
+    def __iter__(self) -> Iterator[Topic]:
+        """The topics that can be used, sorted by name."""
+        return iter(sorted(filter(_is_open, self._topics.values()), key=_name))
+
+    @property
+    def all(self) -> list[Topic]:
+        """Every topic, also those whose logs are not there yet."""
+        return list(self._topics.values())
+
+    @property
+    def partitions(self) -> Mapping[str, int]:
+        """The partition count of every topic that can be used."""
+        return {name: each.stated.partitions for name, each in self._topics.items() if each.is_open}
+
+    def find(self, name: str) -> Topic:
+        """The topic of this name; refuses one that does not exist."""
+        topic = self._topics.get(name)
+        if topic is None or not topic.is_open:
+            check_name(name, "topic")
+            raise Refused(Code.TOPIC_NOT_FOUND, topic=name)
+        return topic
+
+    def find_for_writing(self, name: str) -> Topic:
+        """The topic of this name; refuses the broker's own, too."""
+        if is_internal(name):
+            check_name(name, "topic")
+            raise Refused(Code.TOPIC_INTERNAL, topic=name)
+        return self.find(name)
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of this name, also one that cannot be used yet."""
+        return self._topics.get(name)
+
+    def numbered(self, number: int) -> Topic | None:
+        return self._by_number.get(number)
+
+    def holds_letters(self, name: str) -> bool:
+        """Whether a topic is where dead letters go: it has none of its own then."""
+        topic = self._topics.get(name)
+        return name in self._senders or (topic is not None and topic.stated.holds_letters)
+
+    # Deciding
+
+    def create(self, command: CreateTopic, now: Now) -> TopicStated:
+        """A topic that does not exist yet."""
+        name = check_name(command.name, "name")
+        if is_internal(name):
+            raise Refused(Code.TOPIC_INTERNAL, topic=name)
+        if not 1 <= command.partitions <= PARTITIONS_MAX:
+            raise Refused(
+                Code.REQUEST_INVALID, field="num_partitions", minimum=1, maximum=PARTITIONS_MAX
+            )
+        config = command.config.for_topic(name)
+        self._check_loop(name, config)
+        if name in self._leaving:
+            raise Refused(Code.LOG_BUSY, topic=name, reason="it is being deleted")
+        if name in self._topics:
+            raise Refused(Code.TOPIC_EXISTS, topic=name)
+        self._check_room(command.partitions)
+        return TopicStated(
+            name=name,
+            number=self._next_number,
+            partitions=command.partitions,
+            config=config,
+            created_at=now.wall,
+        )
+
+    def create_letters(self, origin: Topic, name: str, now: Now) -> TopicStated:
+        """The dead-letter topic of another topic: as many partitions, kept longer."""
+        config = TopicConfig(
+            retention_hours=_LETTERS_RETENTION_HOURS,
+            max_message_bytes=origin.config.max_message_bytes,
+            # It has none of its own: the name is only there because every topic has one.
+            dead_letter_topic=name,
+        )
+        return TopicStated(
+            name=name,
+            number=self._next_number,
+            partitions=origin.stated.partitions,
+            config=config,
+            created_at=now.wall,
+            holds_letters=True,
+        )
+
+    def alter(self, command: AlterTopic) -> TopicStated:
+        """A topic with other settings."""
+        topic = self.find_for_writing(command.name)
+        config = command.changes.applied_to(topic.config)
+        if config.dead_letter_topic != topic.config.dead_letter_topic:
+            self._check_loop(topic.name, config)
+        return msgspec.structs.replace(topic.stated, config=config)
+
+    def delete(self, name: str) -> TopicDeleted:
+        topic = self.find_for_writing(name)
+        return TopicDeleted(name=name, number=topic.number)
+
+    def _check_loop(self, name: str, config: TopicConfig) -> None:
+        """A dead letter must not die again on its way."""
+        letters = config.dead_letter_topic
+        is_chosen = letters != f"{name}.dlq"
+        existing = self._topics.get(letters)
+        leads_on = existing is not None and existing.config.dead_letter_topic not in {
+            f"{letters}.dlq",
+            letters,
+        }
+        if letters == name or leads_on or (is_chosen and self.holds_letters(name)):
+            raise Refused(Code.DEAD_LETTER_LOOP, topic=name, dead_letter_topic=letters)
+
+    def _check_room(self, partitions: int) -> None:
+        if len(self._topics) >= _TOPICS_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="topics", limit=_TOPICS_MAX)
+        if self._partition_count + partitions > _ALL_PARTITIONS_MAX:
+            raise Refused(
+                Code.QUOTA_EXCEEDED,
+                quota="partitions",
+                limit=_ALL_PARTITIONS_MAX,
+                used=self._partition_count,
+            )
+
+    # Applying
+
+    def apply(self, change: TopicStated | TopicDeleted) -> Topic | None:
+        """The only mutator of durable state: the topic after the change."""
+        if isinstance(change, TopicDeleted):
+            gone = self._by_number.pop(change.number, None)
+            if gone is not None:
+                del self._topics[gone.name]
+                self._partition_count -= gone.stated.partitions
+                self._count_sender(gone.stated, -1)
+            return None
+        topic = self._by_number.get(change.number)
+        if topic is None:
+            topic = Topic(change)
+            self._topics[change.name] = topic
+            self._by_number[change.number] = topic
+            self._next_number = max(self._next_number, change.number + 1)
+            self._partition_count += change.partitions
+        else:
+            self._count_sender(topic.stated, -1)
+            topic.stated = change
+        self._count_sender(change, 1)
+        return topic
+
+    def _count_sender(self, stated: TopicStated, step: int) -> None:
+        letters = stated.config.dead_letter_topic
+        if letters == stated.name:
+            return
+        count = self._senders.pop(letters, 0) + step
+        if count:
+            self._senders[letters] = count
+
+    @property
+    def next_number(self) -> int:
+        return self._next_number
+
+    def reserve(self, upto: int) -> None:
+        """Numbers below were used before; none of them is given again."""
+        self._next_number = max(self._next_number, upto)
+
+    # What is on its way
+
+    def begin_leaving(self, topic: Topic) -> None:
+        """Its logs are being removed: the name is not free before they are gone."""
+        self._leaving[topic.name] = topic
+
+    def end_leaving(self, name: str) -> None:
+        self._leaving.pop(name, None)
+
+
+def _is_open(topic: Topic) -> bool:
+    return topic.is_open
+
+
+def _name(topic: Topic) -> str:
+    return topic.name

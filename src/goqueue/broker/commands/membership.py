@@ -1,0 +1,129 @@
+"""Commands about groups: join, stay, leave, be forgotten.
+
+Every change of membership is journaled before anybody hears of it. Members that fall silent are
+taken out like those that leave; what they held is free at once.
+"""
+
+from goqueue.broker.alarms import ForGroup
+from goqueue.broker.commands.delivering import Delivering
+from goqueue.broker.commands.positions import Positions
+from goqueue.broker.state import NodeState
+from goqueue.groups import Group, GroupDeleted, GroupStated
+from goqueue.model import Answer, Now, RequestId
+from goqueue.model.requests import (
+    DeleteGroup,
+    DescribeGroup,
+    Done,
+    GroupDescription,
+    GroupList,
+    Heartbeat,
+    Join,
+    Joined,
+    Leave,
+    Start,
+)
+
+__all__ = ["Membership"]
+
+
+class Membership:
+    """Takes commands about groups and their members."""
+
+    def __init__(self, state: NodeState, delivering: Delivering, positions: Positions) -> None:
+        self._state = state
+        self._delivering = delivering
+        self._positions = positions
+
+    def join(self, request: RequestId, command: Join, now: Now) -> None:
+        state = self._state
+        state.groups_journal.check_room()
+        for topic in command.topics:
+            state.catalog.find(topic)
+        member_id, stated = state.groups.join(command, state.catalog.partitions, now)
+        if stated is not None:
+            group = self._change(stated, now)
+            if command.start is Start.LATEST:
+                self._positions.begin_at_end(group, command.topics, now)
+        group = state.groups.find(command.group)
+        group.hear(member_id, now)
+        state.alarms.bring_forward(ForGroup(group.number), group.next_deadline())
+        joined = Joined(
+            member_id=member_id,
+            generation=group.generation,
+            leader_id=group.members[0],
+            assigned=group.assigned(member_id),
+            members=group.members,
+            mode=group.mode,
+        )
+        state.groups_journal.note([], [Answer(request=request, reply=joined)])
+
+    def heartbeat(self, request: RequestId, command: Heartbeat, now: Now) -> None:
+        group = self._state.groups.find(command.group)
+        group.hear(command.member_id, now)
+        self._state.outbox.answer(request, group.beat(command.member_id, command.generation))
+
+    def leave(self, request: RequestId, command: Leave, now: Now) -> None:
+        self._state.groups_journal.check_room()
+        group = self._state.groups.find(command.group)
+        group.check_member(command.member_id)
+        self._remove(group, [command.member_id], now)
+        self._state.groups_journal.note([], [Answer(request=request, reply=Done())])
+
+    def delete(self, request: RequestId, command: DeleteGroup) -> None:
+        self._state.groups_journal.check_room()
+        group = self._state.groups.find(command.group)
+        self._delivering.forget_group(group)
+        self._state.positions.pop(group.number, None)
+        self._state.alarms.set(ForGroup(group.number), None)
+        change = GroupDeleted(group=group.name, number=group.number)
+        self._state.groups.apply(change)
+        self._state.groups_journal.note([change], [Answer(request=request, reply=Done())])
+
+    def expire(self, number: int, now: Now) -> None:
+        """Take out the members whose session is over."""
+        group = self._state.groups.numbered(number)
+        if group is None:
+            return
+        silent = group.silent(now.instant)
+        if silent:
+            self._remove(group, silent, now)
+        self._state.alarms.set(ForGroup(number), group.next_deadline())
+
+    def rebalance(self, topic: str, now: Now) -> None:
+        """A topic came or went: its subscribers get another assignment."""
+        for group in self._state.groups:
+            if topic in group.topics:
+                self._change(group.rebalanced(self._state.catalog.partitions), now)
+
+    def list_all(self, request: RequestId) -> None:
+        groups = sorted(self._state.groups, key=lambda group: group.name)
+        described = tuple(self._described(group) for group in groups)
+        self._state.outbox.answer(request, GroupList(groups=described))
+
+    def describe(self, request: RequestId, command: DescribeGroup) -> None:
+        group = self._state.groups.find(command.group)
+        self._state.outbox.answer(request, self._described(group))
+
+    def _described(self, group: Group) -> GroupDescription:
+        loads = {
+            member: sum(queue.load_of(member) for _, queue in self._state.queues_of(group.number))
+            for member in group.members
+        }
+        return group.described(loads)
+
+    def _remove(self, group: Group, members: list[str], now: Now) -> None:
+        partitions = self._state.catalog.partitions
+        self._delivering.free(group, members)
+        self._change(group.without_members(members, partitions), now)
+
+    def _change(self, stated: GroupStated, now: Now) -> Group:
+        """Apply a change and let those who wait see what they may take now."""
+        before = self._state.groups.get(stated.group)
+        has_new_mode = before is not None and before.mode is not stated.mode
+        group = self._state.groups.apply(stated)
+        assert group is not None
+        if has_new_mode:
+            self._delivering.forget_queues(group)
+        self._state.groups_journal.note([stated])
+        self._delivering.wake_group(group, now)
+        return group

@@ -1,0 +1,428 @@
+"""Messages that leave one log for another: dead letters, and dead letters put back.
+
+A move is exactly once over any crash. It is journaled before it begins (from then on the message
+is delivered to nobody), the copy is appended to the target, and only when that is committed the
+journal says that the move has ended, which settles the message. After a crash in between, the
+target is read from where it ended when the move began: the copy is there, or it is made now.
+
+A dead letter is known by the headers that name its origin, a redriven message by the one that
+names the letter.
+"""
+
+import enum
+
+import msgspec
+
+from goqueue.broker.alarms import Errand
+from goqueue.broker.commands.delivering import Delivering
+from goqueue.broker.commands.topics import Topics
+from goqueue.broker.journals import MoveBegun, MoveCancelled, MoveEnded
+from goqueue.broker.outbox import CarryOver
+from goqueue.broker.partitions import Partition, Publication
+from goqueue.broker.state import NodeState
+from goqueue.delivery import Held, Position
+from goqueue.groups import Group
+from goqueue.model import (
+    SECOND,
+    Answer,
+    Code,
+    Header,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Timestamp,
+    format_time,
+)
+from goqueue.model.requests import Returned
+from goqueue.records import rehead, visible
+
+__all__ = [
+    "LETTERS_GROUP",
+    "MOVE_ERRAND",
+    "Carrying",
+    "Cause",
+    "Death",
+    "Letter",
+    "Moving",
+    "Verifying",
+    "read_letter",
+]
+
+# The number of no group: the place of redrives among the dead letters.
+LETTERS_GROUP = 0
+MOVE_ERRAND = Errand("moves")
+_RETRY_NS = SECOND
+_VERIFY_BYTES = 1024 * 1024
+_REASON_CHARACTERS_MAX = 1024
+_PREFIX = "goqueue.dlq."
+_REDRIVEN = _PREFIX + "redriven-from"
+
+
+class Cause(enum.StrEnum):
+    """Why a message moves."""
+
+    REJECTED = "rejected"
+    MAX_DELIVERIES = "max_deliveries"
+    REDRIVE = "redrive"
+
+
+class Death(msgspec.Struct, frozen=True):
+    """What a message dies of, and who waits to hear that it is among the dead letters."""
+
+    cause: Cause
+    reason: str
+    request: RequestId | None = None
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """What the headers of a dead letter say."""
+
+    topic: str
+    partition: int
+    offset: int
+    group: str
+    cause: str
+    reason: str
+    hops: int
+    redriven_from: str
+
+
+class Carrying(msgspec.Struct, frozen=True):
+    """The record of a move is being read."""
+
+    move: int
+
+
+class Verifying(msgspec.Struct, frozen=True):
+    """A target is being read to see which moves had arrived before the crash."""
+
+    target: LogId
+    upto: Offset
+
+
+class Moving:
+    """Begins moves, carries them out, and takes up those that a crash interrupted."""
+
+    def __init__(self, state: NodeState, topics: Topics, delivering: Delivering) -> None:
+        self._state = state
+        self._topics = topics
+        self._delivering = delivering
+        self._answers: dict[int, tuple[RequestId, Returned]] = {}
+        self._stalled: dict[int, None] = {}
+        self._under_way: dict[int, None] = {}
+
+    # Beginning
+
+    def bury(self, group: Group, log: LogId, held: Held, death: Death, now: Now) -> None:
+        """Send a leased message to the dead letters; the caller is answered when it is there."""
+        state = self._state
+        state.queues[group.number][log].bury(held)
+        origin = state.catalog.find(log.topic)
+        letters = origin.config.dead_letter_topic
+        known = state.catalog.get(letters)
+        target = LogId(letters, log.partition % (known or origin).stated.partitions)
+        begun = MoveBegun(
+            number=state.next_move,
+            group=group.number,
+            topic=origin.number,
+            partition=log.partition,
+            offset=held.offset,
+            target=target.topic,
+            target_partition=target.partition,
+            target_from=self._end_of(target),
+            at=now.wall,
+            attempts=held.attempt,
+            cause=death.cause,
+            reason=death.reason[:_REASON_CHARACTERS_MAX],
+        )
+        if death.request is not None:
+            returned = Returned(
+                log=log, offset=held.offset, attempt=held.attempt, dead_letter_topic=letters
+            )
+            self._answers[begun.number] = (death.request, returned)
+        if death.cause is Cause.REJECTED:
+            state.tally.rejected_letters += 1
+        else:
+            state.tally.exhausted_letters += 1
+        self._begin(begun)
+
+    def redrive(self, letter: LogId, offset: Offset, target: LogId, now: Now) -> int:
+        """Put one dead letter back; the number of the move."""
+        begun = MoveBegun(
+            number=self._state.next_move,
+            group=LETTERS_GROUP,
+            topic=self._state.catalog.find(letter.topic).number,
+            partition=letter.partition,
+            offset=offset,
+            target=target.topic,
+            target_partition=target.partition,
+            target_from=self._end_of(target),
+            at=now.wall,
+            cause=Cause.REDRIVE,
+        )
+        self._begin(begun)
+        return begun.number
+
+    def _end_of(self, target: LogId) -> Offset:
+        """A copy that is made from now on cannot be before this."""
+        partition = self._state.partitions.get(target)
+        return Offset(0) if partition is None else partition.log.end
+
+    def _begin(self, begun: MoveBegun) -> None:
+        self.apply(begun)
+        self._state.groups_journal.note([begun], [CarryOver(begun.number)])
+
+    # Applying: the only mutators of durable state
+
+    def apply(self, change: MoveBegun | MoveEnded | MoveCancelled) -> None:
+        state = self._state
+        if isinstance(change, MoveBegun):
+            state.next_move = max(state.next_move, change.number + 1)
+            position = self._position(change)
+            if position is not None:
+                state.moves[change.number] = change
+                position.begin_dying(change.offset)
+            return
+        begun = state.moves.pop(change.number, None)
+        position = None if begun is None else self._position(begun)
+        if begun is None or position is None:
+            return
+        if isinstance(change, MoveEnded):
+            position.settle(change.floor, [(begun.offset, begun.offset + 1)], begun.at)
+        else:
+            position.end_dying(begun.offset)
+
+    def _position(self, begun: MoveBegun) -> Position | None:
+        """Where the message comes from; None if its topic or its group is gone."""
+        topic = self._state.catalog.numbered(begun.topic)
+        is_ours = begun.group == LETTERS_GROUP or self._state.groups.numbered(begun.group)
+        if topic is None or not is_ours:
+            return None
+        log = LogId(topic.name, begun.partition)
+        return self._state.positions.setdefault(begun.group, {}).setdefault(log, Position(0))
+
+    # Carrying
+
+    def carry(self, number: int, now: Now) -> None:
+        """Bring a message to its new place: first its bytes are read."""
+        begun = self._state.moves.get(number)
+        if begun is None or number in self._under_way:
+            return
+        source = self._source(begun)
+        if source is None:
+            self._give_up(number, MoveEnded(number=number, floor=0))
+        elif self._target(begun, now) is not None:
+            self._fetch(number, begun, source)
+        elif begun.cause == Cause.REDRIVE and self._state.catalog.get(begun.target) is None:
+            self._give_up(number, MoveCancelled(number=number))
+        else:
+            self._stall(number, now)
+
+    def _fetch(self, number: int, begun: MoveBegun, source: Partition) -> None:
+        offset = Offset(begun.offset)
+        try:
+            wanted = source.log.read(offset, 1, below=Offset(offset + 1))
+        except Refused:
+            wanted = None
+        if wanted is None:
+            # Damaged or retired since: there is nothing left to move.
+            self._arrived(number)
+        else:
+            self._under_way[number] = None
+            self._state.fetch(wanted, Carrying(number))
+
+    def carried(self, purpose: Carrying, data: memoryview | None, now: Now) -> None:
+        """The bytes of a message are here: append the copy."""
+        number = purpose.move
+        self._under_way.pop(number, None)
+        begun = self._state.moves.get(number)
+        if begun is None:
+            return
+        source, target = self._source(begun), self._target(begun, now)
+        if source is None or target is None or data is None:
+            self._stall(number, now)
+            return
+        if not len(data):
+            self._arrived(number)
+            return
+        headers = self._headers(begun, source.log_id, data)
+        try:
+            appended = target.log.append(rehead(data, 0, headers), now)
+        except Refused:
+            self._stall(number, now)
+            return
+        self._under_way[number] = None
+        self._state.outbox.extend(appended.effects)
+        publication = Publication(None, [], 1, now.wall, move=number)
+        target.expect(appended.first, appended.next, publication)
+
+    def settled(self, number: int, refused: Code | None, now: Now) -> None:
+        """The copy is committed, or was taken back by the disk."""
+        self._under_way.pop(number, None)
+        begun = self._state.moves.get(number)
+        if begun is None:
+            return
+        if refused is not None:
+            self._stall(number, now)
+            return
+        self._arrived(number)
+        group = self._state.groups.numbered(begun.group)
+        if group is not None:
+            # Others of the same key may go on.
+            self._delivering.wake_group(group, now)
+
+    def _headers(self, begun: MoveBegun, source: LogId, data: memoryview) -> tuple[Header, ...]:
+        if begun.cause == Cause.REDRIVE:
+            return ((_REDRIVEN, f"{source}:{begun.offset}".encode()),)
+        group = self._state.groups.numbered(begun.group)
+        before = next((read_letter(record.headers) for record in visible(data, 0, 1)), None)
+        facts = {
+            "topic": source.topic,
+            "partition": str(begun.partition),
+            "offset": str(begun.offset),
+            "group": "" if group is None else group.name,
+            "deliveries": str(begun.attempts),
+            "hops": str(1 if before is None else before.hops + 1),
+            "time": format_time(Timestamp(begun.at)),
+            "cause": begun.cause,
+        }
+        if begun.reason:
+            facts["reason"] = begun.reason
+        return tuple((_PREFIX + name, value.encode()) for name, value in facts.items())
+
+    def _source(self, begun: MoveBegun) -> Partition | None:
+        topic = self._state.catalog.numbered(begun.topic)
+        if topic is None or self._position(begun) is None:
+            return None
+        return self._state.partitions.get(LogId(topic.name, begun.partition))
+
+    def _target(self, begun: MoveBegun, now: Now) -> Partition | None:
+        topic = self._state.catalog.get(begun.target)
+        if topic is None and begun.cause != Cause.REDRIVE:
+            origin = self._state.catalog.numbered(begun.topic)
+            assert origin is not None
+            topic = self._topics.ensure_letters(origin, begun.target, now)
+        if topic is None or not topic.is_open:
+            return None
+        number = begun.target_partition % topic.stated.partitions
+        return self._state.partitions.get(LogId(topic.name, number))
+
+    # Ending
+
+    def _arrived(self, number: int) -> None:
+        begun = self._state.moves[number]
+        source = self._source(begun)
+        queue = None if source is None else self._state.queue(begun.group, source.log_id)
+        floor = 0
+        if queue is not None:
+            queue.finish(begun.offset)
+            floor = queue.floor
+        self._give_up(number, MoveEnded(number=number, floor=floor))
+
+    def _give_up(self, number: int, change: MoveEnded | MoveCancelled) -> None:
+        """End a move in the journal, and tell whoever waits."""
+        self.apply(change)
+        self._stalled.pop(number, None)
+        answer = self._answers.pop(number, None)
+        later = [] if answer is None else [Answer(request=answer[0], reply=answer[1])]
+        self._state.groups_journal.note([change], later)
+
+    def _stall(self, number: int, now: Now) -> None:
+        """Try again soon: the target is not there yet, or has no space."""
+        self._stalled[number] = None
+        self._state.alarms.bring_forward(MOVE_ERRAND, Instant(now.instant + _RETRY_NS))
+
+    def resume(self, now: Now) -> None:
+        """Take up what stalled."""
+        stalled, self._stalled = self._stalled, {}
+        for number in stalled:
+            self.carry(number, now)
+
+    # After a crash
+
+    def verify_all(self, now: Now) -> None:
+        """Find out which moves had arrived: read each target from where the first of them began."""
+        begins: dict[LogId, int] = {}
+        for number, begun in list(self._state.moves.items()):
+            target = self._target(begun, now)
+            if target is None:
+                self._stall(number, now)
+            else:
+                begin = min(begun.target_from, begins.get(target.log_id, begun.target_from))
+                begins[target.log_id] = begin
+        for log, begin in begins.items():
+            self._verify(self._state.partitions[log], Offset(begin), now)
+
+    def _verify(self, target: Partition, offset: Offset, now: Now) -> None:
+        offset = max(offset, target.log.start)
+        try:
+            wanted = target.log.read(offset, _VERIFY_BYTES)
+        except Refused as refused:
+            readable = refused.facts.get("next_readable")
+            if isinstance(readable, int):
+                self._verify(target, Offset(readable), now)
+            return
+        if wanted is None:
+            for number, begun in list(self._state.moves.items()):
+                if self._target(begun, now) is target:
+                    self.carry(number, now)
+        else:
+            self._state.fetch(wanted, Verifying(target.log_id, wanted.below))
+
+    def verified(self, purpose: Verifying, data: memoryview | None, now: Now) -> None:
+        target = self._state.partitions.get(purpose.target)
+        if target is None:
+            return
+        following = purpose.upto
+        if data is not None and len(data):
+            waiting = {self._identity(begun): number for number, begun in self._state.moves.items()}
+            records = visible(data, 0, len(data))
+            for record in records:
+                letter = read_letter(record.headers)
+                for identity in _identities(letter) if letter else ():
+                    number = waiting.get(identity)
+                    if number is not None and number in self._state.moves:
+                        self._arrived(number)
+            if records:
+                following = Offset(records[-1].offset + 1)
+        self._verify(target, following, now)
+
+    def _identity(self, begun: MoveBegun) -> str:
+        topic = self._state.catalog.numbered(begun.topic)
+        group = self._state.groups.numbered(begun.group)
+        name = "" if topic is None else topic.name
+        if begun.cause == Cause.REDRIVE:
+            return f"{LogId(name, begun.partition)}:{begun.offset}"
+        return f"{name}:{begun.partition}:{begun.offset}:{'' if group is None else group.name}"
+
+
+def _identities(letter: Letter) -> tuple[str, str]:
+    return (
+        letter.redriven_from,
+        f"{letter.topic}:{letter.partition}:{letter.offset}:{letter.group}",
+    )
+
+
+def read_letter(headers: tuple[Header, ...]) -> Letter | None:
+    """What the headers say of a dead letter; None if they are not those of one."""
+    facts = {
+        name.removeprefix(_PREFIX): value.decode("utf-8", "replace")
+        for name, value in headers
+        if name.startswith(_PREFIX)
+    }
+    try:
+        return Letter(
+            topic=facts["topic"],
+            partition=int(facts["partition"]),
+            offset=int(facts["offset"]),
+            group=facts["group"],
+            cause=facts.get("cause", ""),
+            reason=facts.get("reason", ""),
+            hops=int(facts.get("hops", "1")),
+            redriven_from=facts.get("redriven-from", ""),
+        )
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,365 @@
+"""Commands about where groups stand: committed, asked for, reset, and how far behind.
+
+A commit moves forward only; a reset goes anywhere in the log and makes every open lease stale.
+"""
+
+import msgspec
+
+from goqueue.broker.commands.delivering import Delivering
+from goqueue.broker.journals import PositionChange, PositionMoved, Settled
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.delivery import Position, PositionStated
+from goqueue.groups import Group
+from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId, Timestamp
+from goqueue.model.requests import (
+    Assignor,
+    CommitOffsets,
+    DescribeLag,
+    DescribeOffsets,
+    Lag,
+    Mode,
+    Offsets,
+    PartitionLag,
+    PositionReset,
+    PositionsReset,
+    ResetOffsets,
+    Strategy,
+)
+from goqueue.records import visible
+
+__all__ = ["Positions", "Probing", "SeekingReset"]
+
+
+class _Reset(msgspec.Struct):
+    """A reset by time whose offsets are being looked for."""
+
+    request: RequestId
+    command: ResetOffsets
+    offsets: dict[LogId, Offset | None]
+    missing: int
+
+
+class SeekingReset(msgspec.Struct, frozen=True):
+    """One partition of a reset by time."""
+
+    request: RequestId
+    log: LogId
+
+
+class _Probe(msgspec.Struct):
+    """A question for lag whose oldest messages are being looked at."""
+
+    request: RequestId
+    group: str
+    lags: dict[LogId, PartitionLag]
+    missing: int
+
+
+class Probing(msgspec.Struct, frozen=True):
+    """The oldest unsettled message of one partition."""
+
+    request: RequestId
+    log: LogId
+
+
+class Positions:
+    """Takes commands about positions."""
+
+    def __init__(self, state: NodeState, delivering: Delivering) -> None:
+        self._state = state
+        self._delivering = delivering
+        self._resets: dict[RequestId, _Reset] = {}
+        self._probes: dict[RequestId, _Probe] = {}
+
+    # Applying: the only mutators of durable state
+
+    def apply(self, change: PositionChange, at: Timestamp) -> None:
+        topic = self._state.catalog.numbered(change.topic)
+        if topic is None or (change.group and self._state.groups.numbered(change.group) is None):
+            return
+        log = LogId(topic.name, change.partition)
+        positions = self._state.positions.setdefault(change.group, {})
+        position = positions.get(log)
+        if position is None:
+            position = positions[log] = Position(0)
+        match change:
+            case Settled():
+                position.settle(change.floor, change.offsets, at)
+            case PositionMoved():
+                position.restore(change.position)
+            case _:
+                position.count_delivery(change.attempt, change.offsets)
+
+    # Committing
+
+    def commit(self, request: RequestId, command: CommitOffsets, now: Now) -> None:
+        state = self._state
+        state.groups_journal.check_room()
+        group = state.groups.get(command.group)
+        self._check_committer(group, command)
+        for log, offset in command.offsets.items():
+            self._check_commit(group, command.member_id, log, offset)
+        if group is None:
+            stated = state.groups.form(command.group, Mode.PARTITIONED, Assignor.RANGE, now)
+            group = state.groups.apply(stated)
+            assert group is not None
+            state.groups_journal.note([stated])
+        for log, offset in command.offsets.items():
+            change = Settled(
+                group=group.number,
+                topic=state.catalog.find(log.topic).number,
+                partition=log.partition,
+                floor=offset,
+            )
+            self.apply(change, now.wall)
+            state.groups_journal.note([change])
+            queue = state.queue(group.number, log)
+            if queue is not None:
+                queue.pass_over(offset)
+        if command.member_id is not None:
+            group.hear(command.member_id, now)
+        offsets = {
+            log: state.committed(group.number, state.partitions[log]) for log in command.offsets
+        }
+        reply = Offsets(
+            group=group.name, offsets=offsets, generation=group.generation, updated_at=now.wall
+        )
+        state.groups_journal.note([], [Answer(request=request, reply=reply)])
+        self._delivering.wake_group(group, now)
+
+    def _check_committer(self, group: Group | None, command: CommitOffsets) -> None:
+        if not command.offsets:
+            raise Refused(Code.REQUEST_INVALID, field="offsets", reason="at least one")
+        if group is None:
+            if command.member_id is not None:
+                self._state.groups.find(command.group)
+            return
+        if command.member_id is not None:
+            group.check_member(command.member_id)
+        elif group.members:
+            raise Refused(Code.MEMBER_NOT_FOUND, reason="the group has members: say which it is")
+        group.check_generation(command.generation)
+
+    def _check_commit(
+        self, group: Group | None, member_id: str | None, log: LogId, offset: Offset
+    ) -> None:
+        topic = self._state.catalog.find(log.topic)
+        partition = self._state.partition(topic, log.partition)
+        if group is not None and member_id is not None:
+            is_owner = log in group.assigned(member_id)
+            if not is_owner:
+                raise Refused(Code.PARTITION_NOT_ASSIGNED, topic=log.topic, partition=log.partition)
+        _check_within(partition, offset)
+
+    # Asking
+
+    def describe(self, request: RequestId, command: DescribeOffsets) -> None:
+        state = self._state
+        group = state.groups.find(command.group)
+        offsets: dict[LogId, Offset] = {}
+        newest = 0
+        for log, position in sorted(state.positions.get(group.number, {}).items()):
+            partition = state.partitions.get(log)
+            is_wanted = command.topic is None or command.topic == log.topic
+            if partition is not None and is_wanted and position.updated_at:
+                offsets[log] = state.committed(group.number, partition)
+                newest = max(newest, position.updated_at)
+        reply = Offsets(
+            group=group.name,
+            offsets=offsets,
+            generation=group.generation,
+            updated_at=Timestamp(newest) if newest else None,
+        )
+        state.outbox.answer(request, reply)
+
+    # Resetting
+
+    def reset(self, request: RequestId, command: ResetOffsets, now: Now) -> None:
+        state = self._state
+        if not command.is_dry_run:
+            state.groups_journal.check_room()
+        group = state.groups.find(command.group)
+        topic = state.catalog.find(command.topic)
+        if command.partition is None:
+            partitions = [state.partitions[log] for log in topic.logs]
+        else:
+            partitions = [state.partition(topic, command.partition)]
+        if command.strategy is Strategy.TIMESTAMP:
+            self._seek(request, command, partitions)
+            return
+        offsets = {each.log_id: _goal(command, each) for each in partitions}
+        self._move(request, command, group, offsets, now)
+
+    def _seek(self, request: RequestId, command: ResetOffsets, partitions: list[Partition]) -> None:
+        if command.timestamp is None:
+            raise Refused(Code.REQUEST_INVALID, field="timestamp", reason="it is missing")
+        self._resets[request] = _Reset(request, command, {}, len(partitions))
+        for partition in partitions:
+            seeks = partition.log.seek(command.timestamp)
+            self._state.find(seeks, SeekingReset(request, partition.log_id))
+
+    def found(self, purpose: SeekingReset, offset: Offset | None, now: Now) -> None:
+        reset = self._resets.get(purpose.request)
+        if reset is None:
+            return
+        reset.offsets[purpose.log] = offset
+        reset.missing -= 1
+        if reset.missing:
+            return
+        del self._resets[purpose.request]
+        try:
+            group = self._state.groups.find(reset.command.group)
+            topic = self._state.catalog.find(reset.command.topic)
+            offsets = {
+                log: self._state.partition(topic, log.partition).log.high_watermark
+                if found is None
+                else found
+                for log, found in reset.offsets.items()
+            }
+        except Refused as refused:
+            self._state.outbox.answer(purpose.request, refused)
+        else:
+            self._move(purpose.request, reset.command, group, offsets, now)
+
+    def _move(
+        self,
+        request: RequestId,
+        command: ResetOffsets,
+        group: Group,
+        offsets: dict[LogId, Offset],
+        now: Now,
+    ) -> None:
+        positions = []
+        for log, offset in sorted(offsets.items()):
+            end = self._state.partitions[log].log.high_watermark
+            positions.append(PositionReset(log=log, offset=offset, lag=max(0, end - offset)))
+        reply = PositionsReset(group=group.name, positions=tuple(positions))
+        if command.is_dry_run:
+            self._state.outbox.answer(request, reply)
+            return
+        for log, offset in offsets.items():
+            self._put(group, log, offset, now)
+        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
+        self._delivering.wake_group(group, now)
+
+    def _put(self, group: Group, log: LogId, offset: Offset, now: Now) -> None:
+        """Start a group again at `offset`; what it had leased there is stale."""
+        change = PositionMoved(
+            group=group.number,
+            topic=self._state.catalog.find(log.topic).number,
+            partition=log.partition,
+            position=PositionStated(floor=offset, updated_at=now.wall),
+        )
+        self._delivering.forget_queue(group.number, log)
+        self.apply(change, now.wall)
+        self._state.groups_journal.note([change])
+
+    def begin_at_end(self, group: Group, topics: tuple[str, ...], now: Now) -> None:
+        """A group that starts with the latest: its place is where these logs end now."""
+        for name in sorted(set(topics)):
+            for log in self._state.catalog.find(name).logs:
+                if self._state.position(group.number, log) is None:
+                    self._put(group, log, self._state.partitions[log].log.high_watermark, now)
+
+    def forget_topic(self, logs: list[LogId]) -> None:
+        """A topic is gone, and everybody's place in it."""
+        for number, positions in self._state.positions.items():
+            for log in logs:
+                if positions.pop(log, None) is not None:
+                    self._delivering.forget_queue(number, log)
+
+    # Lag
+
+    def lag(self, request: RequestId, command: DescribeLag) -> None:
+        state = self._state
+        group = state.groups.find(command.group)
+        logs = dict.fromkeys(sorted(state.positions.get(group.number, {})))
+        logs.update(
+            (log, None)
+            for name in group.topics
+            for topic in [state.catalog.get(name)]
+            if topic is not None and topic.is_open
+            for log in topic.logs
+        )
+        probe = _Probe(request, group.name, {}, 0)
+        for log in sorted(logs):
+            partition = state.partitions.get(log)
+            if partition is not None:
+                probe.lags[log] = self._lag_of(group.number, partition)
+        self._probes[request] = probe
+        for log, lag in probe.lags.items():
+            self._look_at_oldest(probe, state.partitions[log], lag)
+        if not probe.missing:
+            self._answer(probe)
+
+    def _lag_of(self, number: int, partition: Partition) -> PartitionLag:
+        end = partition.log.high_watermark
+        committed = self._state.committed(number, partition)
+        position = self._state.position(number, partition.log_id)
+        queue = self._state.queue(number, partition.log_id)
+        if queue is not None:
+            done = queue.done_below(end)
+            floor = max(queue.floor, partition.log.start)
+        else:
+            done = 0 if position is None else position.settled_count
+            floor = committed
+        return PartitionLag(
+            log=partition.log_id,
+            committed=committed,
+            end=end,
+            lag=max(0, end - floor - done),
+            in_flight=0 if queue is None else queue.in_flight,
+            time_lag_ns=0,
+        )
+
+    def _look_at_oldest(self, probe: _Probe, partition: Partition, lag: PartitionLag) -> None:
+        if lag.lag <= 0:
+            return
+        try:
+            wanted = partition.log.read(lag.committed, 1)
+        except Refused:
+            return
+        if wanted is not None:
+            probe.missing += 1
+            self._state.fetch(wanted, Probing(probe.request, partition.log_id))
+
+    def probed(self, purpose: Probing, data: memoryview | None, now: Now) -> None:
+        probe = self._probes.get(purpose.request)
+        if probe is None:
+            return
+        oldest = visible(data, 0, 1) if data is not None and len(data) else []
+        if oldest:
+            age = max(0, now.wall - oldest[0].timestamp)
+            lag = probe.lags[purpose.log]
+            probe.lags[purpose.log] = msgspec.structs.replace(lag, time_lag_ns=age)
+        probe.missing -= 1
+        if not probe.missing:
+            self._answer(probe)
+
+    def _answer(self, probe: _Probe) -> None:
+        del self._probes[probe.request]
+        reply = Lag(group=probe.group, partitions=tuple(probe.lags.values()))
+        self._state.outbox.answer(probe.request, reply)
+
+
+def _goal(command: ResetOffsets, partition: Partition) -> Offset:
+    log = partition.log
+    match command.strategy:
+        case Strategy.EARLIEST:
+            return log.start
+        case Strategy.LATEST:
+            return log.high_watermark
+        case _:
+            if command.offset is None:
+                raise Refused(Code.REQUEST_INVALID, field="offset", reason="it is missing")
+            _check_within(partition, command.offset)
+            return max(command.offset, log.start)
+
+
+def _check_within(partition: Partition, offset: Offset) -> None:
+    log = partition.log
+    if not 0 <= offset <= log.high_watermark:
+        raise Refused(
+            Code.OFFSET_OUT_OF_RANGE, offset=offset, earliest=log.start, end=log.high_watermark
+        )

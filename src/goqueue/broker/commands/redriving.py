@@ -1,0 +1,198 @@
+"""Redrive: dead letters go back to where they came from, oldest first, each at most once.
+
+The place of redrives among the letters is kept like that of a group, so a letter that was put back
+is settled there for ever. First the letters are sifted, then each that was chosen is moved.
+"""
+
+import msgspec
+
+from goqueue.broker.catalog import Topic
+from goqueue.broker.commands.moving import LETTERS_GROUP, Moving, read_letter
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.delivery import Position
+from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId
+from goqueue.model.requests import Redrive, Redriven, Reliability
+from goqueue.records import visible
+
+__all__ = ["Redriving", "Sifting"]
+
+_SIFT_BYTES = 1024 * 1024
+_MESSAGES_MAX = 10_000
+
+
+class _Chosen(msgspec.Struct, frozen=True, order=True):
+    """A letter to be put back; the oldest comes first."""
+
+    timestamp: int
+    letter: LogId
+    offset: Offset
+    target: LogId
+
+
+class _Job(msgspec.Struct):
+    """One redrive command on its way."""
+
+    request: RequestId
+    command: Redrive
+    sifting: dict[LogId, int]
+    chosen: list[_Chosen]
+    moves: dict[int, None]
+    moved: int = 0
+
+
+class Sifting(msgspec.Struct, frozen=True):
+    """Letters are being read for a redrive."""
+
+    request: RequestId
+    log: LogId
+    upto: Offset
+
+
+class Redriving:
+    """Takes redrive commands."""
+
+    def __init__(self, state: NodeState, moving: Moving) -> None:
+        self._state = state
+        self._moving = moving
+        self._jobs: dict[RequestId, _Job] = {}
+
+    def redrive(self, request: RequestId, command: Redrive, now: Now) -> None:
+        state = self._state
+        state.groups_journal.check_room()
+        if command.messages_max < 1:
+            raise Refused(Code.REQUEST_INVALID, field="max", minimum=1)
+        origin = state.catalog.find_for_writing(command.topic)
+        if command.to_topic is not None:
+            target = state.catalog.find_for_writing(command.to_topic)
+            if state.catalog.holds_letters(target.name):
+                raise Refused(Code.DEAD_LETTER_LOOP, topic=target.name)
+        letters = state.catalog.get(origin.config.dead_letter_topic)
+        if letters is None or not letters.is_open:
+            state.outbox.answer(request, Redriven(moved=0))
+            return
+        job = _Job(request, command, dict.fromkeys(letters.logs, 0), [], {})
+        self._jobs[request] = job
+        for log in letters.logs:
+            partition = state.partitions[log]
+            self._sift(job, partition, self._position(partition).floor, now)
+
+    def _position(self, letters: Partition) -> Position:
+        positions = self._state.positions.setdefault(LETTERS_GROUP, {})
+        return positions.setdefault(letters.log_id, Position(letters.log.start))
+
+    # Sifting
+
+    def _sift(self, job: _Job, partition: Partition, offset: Offset, now: Now) -> None:
+        offset = max(offset, partition.log.start)
+        wanted = None
+        try:
+            if job.sifting[partition.log_id] < min(job.command.messages_max, _MESSAGES_MAX):
+                wanted = partition.log.read(offset, _SIFT_BYTES)
+        except Refused as refused:
+            readable = refused.facts.get("next_readable")
+            if isinstance(readable, int):
+                self._sift(job, partition, Offset(readable), now)
+                return
+        if wanted is not None:
+            purpose = Sifting(job.request, partition.log_id, wanted.below)
+            self._state.fetch(wanted, purpose)
+            return
+        del job.sifting[partition.log_id]
+        if not job.sifting:
+            self._move_all(job, now)
+
+    def sifted(self, purpose: Sifting, data: memoryview | None, now: Now) -> None:
+        job = self._jobs.get(purpose.request)
+        partition = self._state.partitions.get(purpose.log)
+        if job is None:
+            return
+        if partition is None or data is None:
+            job.sifting.pop(purpose.log, None)
+            if not job.sifting:
+                self._move_all(job, now)
+            return
+        following = purpose.upto
+        position = self._position(partition)
+        records = visible(data, 0, len(data)) if len(data) else []
+        for record in records:
+            if position.has_settled(record.offset) or position.is_dying(record.offset):
+                continue
+            target = self._target(job.command, record.headers)
+            if target is not None:
+                letter = (partition.log_id, Offset(record.offset))
+                job.chosen.append(_Chosen(record.timestamp, *letter, target))
+                job.sifting[purpose.log] += 1
+        if records:
+            following = Offset(records[-1].offset + 1)
+        self._sift(job, partition, following, now)
+
+    def _target(self, command: Redrive, headers: tuple[tuple[str, bytes], ...]) -> LogId | None:
+        """Where a letter goes; None if it is not one of those that are wanted."""
+        letter = read_letter(headers)
+        if letter is None or letter.topic != command.topic:
+            return None
+        if command.reason is not None and command.reason not in {letter.cause, letter.reason}:
+            return None
+        topic: Topic | None = self._state.catalog.get(command.to_topic or letter.topic)
+        if topic is None or not topic.is_open:
+            return None
+        return LogId(topic.name, letter.partition % topic.stated.partitions)
+
+    # Moving
+
+    def _move_all(self, job: _Job, now: Now) -> None:
+        job.chosen.sort()
+        del job.chosen[min(job.command.messages_max, _MESSAGES_MAX) :]
+        for chosen in job.chosen:
+            number = self._moving.redrive(chosen.letter, chosen.offset, chosen.target, now)
+            job.moves[number] = None
+        job.moved = len(job.chosen)
+        self._finish_if_done(job)
+
+    def moved(self) -> None:
+        """Moves may have ended: answer the redrives that waited for them."""
+        for job in list(self._jobs.values()):
+            if job.moves:
+                for number in [each for each in job.moves if each not in self._state.moves]:
+                    del job.moves[number]
+                self._finish_if_done(job)
+
+    def _finish_if_done(self, job: _Job) -> None:
+        if not job.moves and not job.sifting:
+            del self._jobs[job.request]
+            answer = Answer(request=job.request, reply=Redriven(moved=job.moved))
+            self._state.groups_journal.note([], [answer])
+
+    # Counting
+
+    def reliability(self, request: RequestId) -> None:
+        tally = self._state.tally
+        in_flight = sum(
+            queue.in_flight for queues in self._state.queues.values() for queue in queues.values()
+        )
+        reply = Reliability(
+            acks=tally.acks,
+            nacks=tally.nacks,
+            rejects=tally.rejects,
+            dead_letters=self._letters_kept(),
+            extensions=tally.extensions,
+            redeliveries=tally.redeliveries,
+            expirations=tally.expirations,
+            in_flight=in_flight,
+            rejected_letters=tally.rejected_letters,
+            exhausted_letters=tally.exhausted_letters,
+        )
+        self._state.outbox.answer(request, reply)
+
+    def _letters_kept(self) -> int:
+        """Dead letters that are there and were not put back."""
+        count = 0
+        for topic in self._state.catalog:
+            if self._state.catalog.holds_letters(topic.name):
+                for log in topic.logs:
+                    partition = self._state.partitions[log]
+                    position = self._position(partition)
+                    floor = max(position.floor, partition.log.start)
+                    count += partition.log.high_watermark - floor - position.settled_count
+        return count

@@ -1,0 +1,206 @@
+"""What becomes of leased messages: acked, given back, extended, rejected, expired.
+
+A receipt is read first, then the lease that it names is looked up: a lease that is over refuses
+every use of its receipt, except that what the group has settled may be acked again.
+"""
+
+from goqueue.broker.alarms import ForQueue
+from goqueue.broker.commands.delivering import Delivering, settle
+from goqueue.broker.commands.moving import Cause, Death, Moving
+from goqueue.broker.state import NodeState
+from goqueue.delivery import DeliveryQueue, Held, Receipt, rest_ns
+from goqueue.groups import Group
+from goqueue.model import (
+    HOUR,
+    Answer,
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Timestamp,
+)
+from goqueue.model.requests import (
+    Ack,
+    Acked,
+    Extend,
+    Extended,
+    Nack,
+    Reject,
+    Returned,
+    Settlement,
+)
+
+__all__ = ["Settling"]
+
+_TIMEOUT_NS_MAX = 12 * HOUR
+
+
+class Settling:
+    """Takes receipts."""
+
+    def __init__(self, state: NodeState, delivering: Delivering, moving: Moving) -> None:
+        self._state = state
+        self._delivering = delivering
+        self._moving = moving
+        # The text of the last nack, for messages that die of something else later.
+        self._reasons: dict[tuple[int, LogId, int], str] = {}
+
+    # Ack
+
+    def ack(self, request: RequestId, command: Ack, now: Now) -> None:
+        self._state.groups_journal.check_room()
+        settlements: list[Settlement | None] = [None] * len(command.receipts)
+        piles: dict[tuple[int, LogId], list[tuple[int, Receipt]]] = {}
+        for index, handle in enumerate(command.receipts):
+            try:
+                receipt = self._state.receipts.read(handle)
+            except Refused as refused:
+                settlements[index] = Settlement(refused=refused.code)
+            else:
+                piles.setdefault((receipt.group, receipt.log), []).append((index, receipt))
+        for (number, log), pile in piles.items():
+            self._ack_pile(number, log, pile, settlements, now)
+        done = tuple(each for each in settlements if each is not None)
+        assert len(done) == len(settlements)
+        answer = Answer(request=request, reply=Acked(settlements=done))
+        self._state.groups_journal.note([], [answer])
+
+    def _ack_pile(
+        self,
+        number: int,
+        log: LogId,
+        pile: list[tuple[int, Receipt]],
+        settlements: list[Settlement | None],
+        now: Now,
+    ) -> None:
+        """Settle the receipts of one group on one partition together."""
+        group = self._state.groups.numbered(number)
+        position = self._state.position(number, log)
+        queue = self._state.queue(number, log)
+        if group is None or position is None:
+            for index, _ in pile:
+                settlements[index] = Settlement(refused=Code.RECEIPT_STALE)
+            return
+        before = position.floor
+        acked: list[int] = []
+        known: list[tuple[int, int]] = []
+        for index, receipt in pile:
+            try:
+                held = self._held(queue, receipt)
+            except Refused as refused:
+                if not position.has_settled(receipt.offset) and receipt.offset not in acked:
+                    settlements[index] = Settlement(refused=refused.code)
+                    continue
+            else:
+                assert queue is not None
+                queue.settle(held)
+                acked.append(receipt.offset)
+            known.append((index, receipt.offset))
+        if acked and queue is not None:
+            self._state.tally.acks += len(acked)
+            settle(self._state, group, log, acked, at=now.wall)
+            self._delivering.wake_group(group, now)
+        for index, offset in known:
+            settlements[index] = Settlement(
+                log=log,
+                offset=Offset(offset),
+                committed=position.floor,
+                has_advanced=position.floor > before,
+                in_flight=0 if queue is None else queue.in_flight,
+            )
+
+    def _held(self, queue: DeliveryQueue | None, receipt: Receipt) -> Held:
+        if queue is None or receipt.epoch != self._state.receipts.epoch:
+            raise Refused(Code.RECEIPT_STALE)
+        return queue.held(receipt.offset, receipt.serial)
+
+    def _find(self, handle: str) -> tuple[Receipt, Group, DeliveryQueue, Held]:
+        """The lease that a receipt names, with all that belongs to it."""
+        receipt = self._state.receipts.read(handle)
+        group = self._state.groups.numbered(receipt.group)
+        queue = self._state.queue(receipt.group, receipt.log)
+        held = self._held(queue, receipt)
+        assert group is not None
+        assert queue is not None
+        return receipt, group, queue, held
+
+    # Nack, reject, extend
+
+    def nack(self, request: RequestId, command: Nack, now: Now) -> None:
+        self._state.groups_journal.check_room()
+        receipt, group, queue, held = self._find(command.receipt)
+        delay_ns = command.delay_ns
+        if delay_ns is not None and not 0 <= delay_ns <= _TIMEOUT_NS_MAX:
+            raise Refused(Code.REQUEST_INVALID, field="delay", minimum="0s", maximum="12h")
+        self._state.tally.nacks += 1
+        if self._is_exhausted(receipt.log, held):
+            death = Death(Cause.MAX_DELIVERIES, command.reason, request)
+            self._moving.bury(group, receipt.log, held, death, now)
+            return
+        self._note_reason(receipt, command.reason)
+        rest = rest_ns(held.attempt) if delay_ns is None else delay_ns
+        queue.give_back(held, Instant(now.instant + rest) if rest else None)
+        self._delivering.arm(group.number, receipt.log, queue)
+        returned = Returned(
+            log=receipt.log,
+            offset=receipt.offset,
+            attempt=held.attempt,
+            visible_at=Timestamp(now.wall + rest),
+        )
+        self._state.groups_journal.note([], [Answer(request=request, reply=returned)])
+        self._delivering.wake_group(group, now)
+
+    def reject(self, request: RequestId, command: Reject, now: Now) -> None:
+        self._state.groups_journal.check_room()
+        receipt, group, _, held = self._find(command.receipt)
+        if self._state.catalog.holds_letters(receipt.log.topic):
+            raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
+        self._state.tally.rejects += 1
+        death = Death(Cause.REJECTED, command.reason, request)
+        self._moving.bury(group, receipt.log, held, death, now)
+
+    def extend(self, request: RequestId, command: Extend, now: Now) -> None:
+        if not 0 < command.timeout_ns <= _TIMEOUT_NS_MAX:
+            raise Refused(Code.REQUEST_INVALID, field="timeout", minimum="1ns", maximum="12h")
+        receipt, group, queue, held = self._find(command.receipt)
+        self._state.tally.extensions += 1
+        deadline = Instant(now.instant + command.timeout_ns)
+        queue.extend(held, deadline)
+        self._state.alarms.bring_forward(ForQueue(group.number, receipt.log), deadline)
+        extended = Extended(deadline=Timestamp(now.wall + command.timeout_ns))
+        self._state.outbox.answer(request, extended)
+
+    # Time
+
+    def expire(self, number: int, log: LogId, now: Now) -> None:
+        """Leases ran out or messages have rested: deliver again, or bury."""
+        group = self._state.groups.numbered(number)
+        queue = self._state.queue(number, log)
+        if group is None or queue is None:
+            return
+        for held in queue.expire(now.instant):
+            self._state.tally.expirations += 1
+            if self._is_exhausted(log, held):
+                reason = self._reasons.pop((number, log, held.offset), "")
+                self._moving.bury(group, log, held, Death(Cause.MAX_DELIVERIES, reason), now)
+            else:
+                queue.give_back(held)
+        self._delivering.arm(number, log, queue)
+        self._delivering.wake_group(group, now)
+
+    def _is_exhausted(self, log: LogId, held: Held) -> bool:
+        """Whether this was the last delivery that the topic allows."""
+        limit = self._state.catalog.find(log.topic).config.max_deliveries
+        is_limited = limit > 0 and not self._state.catalog.holds_letters(log.topic)
+        return is_limited and held.attempt >= limit
+
+    def _note_reason(self, receipt: Receipt, reason: str) -> None:
+        key = (receipt.group, receipt.log, receipt.offset)
+        self._reasons.pop(key, None)
+        if reason:
+            self._reasons[key] = reason
+            if len(self._reasons) > 10_000:
+                del self._reasons[next(iter(self._reasons))]

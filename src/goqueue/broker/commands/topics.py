@@ -1,0 +1,188 @@
+"""Commands about topics: made, changed, described, removed.
+
+A topic is in the journal before its logs are made, so a log that no journal mentions is nobody's;
+it is out of the journal before its logs are removed, and its name is free when they are gone.
+"""
+
+import msgspec
+
+from goqueue.broker.catalog import Topic
+from goqueue.broker.journals import TopicDeleted, TopicStated
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.log import Log, LogState
+from goqueue.model import (
+    Answer,
+    Code,
+    Create,
+    Delete,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Reshape,
+    Timestamp,
+)
+from goqueue.model.requests import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    DescribePartitions,
+    DescribeTopic,
+    Done,
+    PartitionDescription,
+    PartitionList,
+    TopicDescription,
+    TopicList,
+)
+
+__all__ = ["Topics"]
+
+
+class _Coming(msgspec.Struct):
+    """A topic whose logs are being made; `request` is None when the node wants it itself."""
+
+    topic: Topic
+    missing: dict[LogId, None]
+    request: RequestId | None
+    failure: str | None = None
+
+
+class _Going(msgspec.Struct):
+    """A topic whose logs are being removed."""
+
+    missing: dict[LogId, None]
+    request: RequestId
+
+
+class Topics:
+    """Takes commands about topics."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._coming: dict[str, _Coming] = {}
+        self._going: dict[str, _Going] = {}
+
+    def create(self, request: RequestId, command: CreateTopic, now: Now) -> None:
+        self._state.topics_journal.check_room()
+        self._make(self._state.catalog.create(command, now), request)
+
+    def ensure_letters(self, origin: Topic, name: str, now: Now) -> Topic | None:
+        """The dead-letter topic of a topic, if it can be used; else it is being made."""
+        topic = self._state.catalog.get(name)
+        if topic is None and name not in self._going:
+            self._make(self._state.catalog.create_letters(origin, name, now), None)
+            return None
+        return topic if topic is not None and topic.is_open else None
+
+    def _make(self, stated: TopicStated, request: RequestId | None) -> None:
+        topic = self._state.catalog.apply(stated)
+        assert topic is not None
+        settings = stated.config.log_settings
+        logs = topic.logs
+        for log in logs:
+            self._state.partitions.add(Partition(log, Log(log, settings, LogState())))
+        self._coming[topic.name] = _Coming(topic, dict.fromkeys(logs), request)
+        self._state.topics_journal.note(
+            [stated], [Reshape(log=log, change=Create(settings)) for log in logs]
+        )
+
+    def created(self, log: LogId, failure: str | None = None) -> Topic | None:
+        """A log is there, or could not be made: the topic, if it can be used from now on."""
+        coming = self._coming.get(log.topic)
+        if coming is None:
+            return None
+        coming.missing.pop(log, None)
+        coming.failure = coming.failure or failure
+        if coming.missing:
+            return None
+        del self._coming[log.topic]
+        coming.topic.is_open = True
+        if coming.request is not None:
+            outcome = (
+                self._described(coming.topic)
+                if coming.failure is None
+                else Refused(Code.STORAGE_FAILED, reason=coming.failure)
+            )
+            self._state.outbox.answer(coming.request, outcome)
+        return coming.topic
+
+    def alter(self, request: RequestId, command: AlterTopic) -> None:
+        self._state.topics_journal.check_room()
+        topic = self._state.catalog.apply(self._state.catalog.alter(command))
+        assert topic is not None
+        settings = topic.config.log_settings
+        for log in topic.logs:
+            self._state.partitions[log].log.configure(settings)
+        answer = Answer(request=request, reply=self._described(topic))
+        self._state.topics_journal.note([topic.stated], [answer])
+
+    def delete(self, request: RequestId, command: DeleteTopic) -> TopicDeleted:
+        """Take a topic out; the caller takes away what groups have in it."""
+        self._state.topics_journal.check_room()
+        change = self._state.catalog.delete(command.name)
+        topic = self._state.catalog.find(command.name)
+        self._state.catalog.apply(change)
+        self._state.catalog.begin_leaving(topic)
+        self._going[topic.name] = _Going(dict.fromkeys(topic.logs), request)
+        self._state.topics_journal.note(
+            [change], [Reshape(log=log, change=Delete()) for log in topic.logs]
+        )
+        return change
+
+    def deleted(self, log: LogId) -> None:
+        going = self._going.get(log.topic)
+        if going is None:
+            return
+        going.missing.pop(log, None)
+        if not going.missing:
+            del self._going[log.topic]
+            self._state.catalog.end_leaving(log.topic)
+            self._state.outbox.answer(going.request, Done())
+
+    # Describing
+
+    def list_all(self, request: RequestId) -> None:
+        names = tuple(topic.name for topic in self._state.catalog)
+        self._state.outbox.answer(request, TopicList(topics=names))
+
+    def describe(self, request: RequestId, command: DescribeTopic) -> None:
+        topic = self._state.catalog.find(command.name)
+        self._state.outbox.answer(request, self._described(topic))
+
+    def described(self) -> tuple[TopicDescription, ...]:
+        return tuple(self._described(topic) for topic in self._state.catalog)
+
+    def describe_partitions(self, request: RequestId, command: DescribePartitions) -> None:
+        topic = self._state.catalog.find(command.topic)
+        node = self._state.node_id
+        partitions = tuple(
+            PartitionDescription(
+                partition=log.partition,
+                leader=node,
+                replicas=(node,),
+                isr=(node,),
+                version=1,
+                earliest_offset=partition.log.start,
+                end_offset=partition.log.end,
+                high_watermark=partition.log.high_watermark,
+                size_bytes=partition.log.size,
+            )
+            for log in topic.logs
+            for partition in [self._state.partitions[log]]
+        )
+        self._state.outbox.answer(request, PartitionList(topic=topic.name, partitions=partitions))
+
+    def _described(self, topic: Topic) -> TopicDescription:
+        partitions = [self._state.partitions[log] for log in topic.logs]
+        return TopicDescription(
+            name=topic.name,
+            config=topic.config,
+            created_at=Timestamp(topic.stated.created_at),
+            total_messages=sum(each.total_messages for each in partitions),
+            total_size_bytes=sum(each.log.size for each in partitions),
+            offsets=tuple(
+                (each.log.start, Offset(each.log.high_watermark - 1)) for each in partitions
+            ),
+        )

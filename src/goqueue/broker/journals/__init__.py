@@ -1,0 +1,36 @@
+"""Internal logs that are the truth of a machine, and what is written to them."""
+
+from goqueue.broker.journals.changes import (
+    Change,
+    Delivered,
+    MoveBegun,
+    MoveCancelled,
+    MoveChange,
+    MoveEnded,
+    PositionChange,
+    PositionMoved,
+    Settled,
+    Started,
+    TopicChange,
+    TopicDeleted,
+    TopicStated,
+)
+from goqueue.broker.journals.journal import JOURNAL_SETTINGS, Journal
+
+__all__ = [
+    "JOURNAL_SETTINGS",
+    "Change",
+    "Delivered",
+    "Journal",
+    "MoveBegun",
+    "MoveCancelled",
+    "MoveChange",
+    "MoveEnded",
+    "PositionChange",
+    "PositionMoved",
+    "Settled",
+    "Started",
+    "TopicChange",
+    "TopicDeleted",
+    "TopicStated",
+]

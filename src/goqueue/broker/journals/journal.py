@@ -1,0 +1,270 @@
+"""A journal: an internal log that is the truth of a machine.
+
+Takes changes that were decided and applied, makes one record of all that came in one turn, and
+holds back what must not be seen before they are committed. Replay hands the same changes to the
+same `apply`, so the live path and recovery are one.
+
+Invariants
+- Effects noted behind a change leave only when the change is committed, in order.
+- One turn is one record: after a crash there is all of it or nothing.
+- A full disk delays the journal and loses nothing of it: what was applied is written again, in the
+  same order and so with the same offsets.
+
+Cost per turn: one JSON encoding, one record, one sync that all turns of a group commit share.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from goqueue.broker.outbox import Later, Outbox, Prune
+from goqueue.log import Log
+from goqueue.model import (
+    Code,
+    DiskEvent,
+    Failed,
+    Filled,
+    Halt,
+    Instant,
+    LogId,
+    LogSettings,
+    Message,
+    Now,
+    Offset,
+    Refused,
+    Save,
+    Timestamp,
+)
+from goqueue.records import build, decode, walk
+
+__all__ = ["JOURNAL_SETTINGS", "Journal", "Snapshot"]
+
+# Never retired by age or size: what is no longer needed is dropped after it was stated again.
+JOURNAL_SETTINGS = LogSettings(
+    retention_ns=None, retention_bytes=None, batches_in_flight_max=1 << 30
+)
+_PENDING_MAX = 4096
+_RECORD_BYTES = 1024 * 1024
+_RESTATE_BYTES_MIN = 64 * 1024 * 1024
+_SNAPSHOT_BYTES_MIN = 4 * 1024 * 1024
+_RETRY_NS = 1_000_000_000
+
+C = TypeVar("C")
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a journal says below an offset, for a faster start."""
+
+    upto: int
+    changes: msgspec.Raw
+
+
+class Turn(msgspec.Struct, Generic[C], frozen=True):
+    """The changes of one record, when they were made, and where it stands."""
+
+    changes: list[C]
+    at: Timestamp
+    offset: Offset
+
+
+class _Pending(msgspec.Struct):
+    """A record on its way to the disk, and what waits for it."""
+
+    batch: bytearray
+    next: Offset
+    then: list[Later]
+
+
+class Journal(Generic[C]):
+    """One internal log, its changes, and what waits for them."""
+
+    def __init__(
+        self, log_id: LogId, log: Log, decoder: msgspec.json.Decoder[list[C]], outbox: Outbox
+    ) -> None:
+        self._id = log_id
+        self._log = log
+        self._outbox = outbox
+        self._decoder = decoder
+        self._noted: list[C] = []
+        self._then: list[Later] = []
+        self._pending: deque[_Pending] = deque()
+        self._full_until: Instant | None = None
+        self._stated_bytes = 0
+        self._saved_at_bytes = 0
+        self._written_bytes = 0
+        self._snapshot: tuple[Offset, bytes] | None = None
+
+    @property
+    def id(self) -> LogId:
+        return self._id
+
+    @property
+    def log(self) -> Log:
+        return self._log
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether all that was noted is committed."""
+        return not self._pending and not self._noted and not self._then
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether something was noted in this turn."""
+        return bool(self._noted or self._then)
+
+    # Writing
+
+    def check_room(self) -> None:
+        """Refuse a command whose changes could not be made durable soon."""
+        if self._full_until is not None:
+            raise Refused(Code.STORAGE_FULL)
+        if len(self._pending) >= _PENDING_MAX:
+            raise Refused(Code.LOG_BUSY, reason="journal")
+
+    def note(self, changes: Iterable[C], then: Iterable[Later] = ()) -> None:
+        """Make changes durable; `then` leaves when they, and all noted before, are committed."""
+        self._noted.extend(changes)
+        self._then.extend(then)
+
+    def flush(self, now: Now) -> list[Later]:
+        """End the turn: what was noted becomes one record. What need not wait is returned."""
+        if not self._noted:
+            if not self._then:
+                return []
+            released, self._then = self._then, []
+            if self._pending:
+                self._pending[-1].then.extend(released)
+                return []
+            return released
+        batch = build([Message(value=msgspec.json.encode(self._noted))])
+        self._noted.clear()
+        pending = _Pending(batch, Offset(0), self._then)
+        self._then = []
+        self._pending.append(pending)
+        self._written_bytes += len(batch)
+        if self._full_until is None:
+            self._append(pending, now)
+        return []
+
+    def _append(self, pending: _Pending, now: Now) -> None:
+        appended = self._log.append(pending.batch, now)
+        pending.next = appended.next
+        self._outbox.extend(appended.effects)
+
+    # What the disk reports
+
+    def take(self, event: DiskEvent, now: Now) -> list[Later]:
+        """Learn what the disk did: what waited for it is returned."""
+        self._outbox.extend(self._log.take(event, now))
+        if isinstance(event, Failed):
+            # What was applied can no longer be made durable: only a restart makes the node
+            # forget it.
+            self._outbox.append(Halt(reason=f"{self._id}: {event.reason}"))
+            return []
+        if isinstance(event, Filled):
+            self._full_until = Instant(now.instant + _RETRY_NS)
+        released: list[Later] = []
+        committed = self._log.high_watermark
+        while self._pending and 0 < self._pending[0].next <= committed:
+            released.extend(self._pending.popleft().then)
+        if self._snapshot is not None and self._snapshot[0] <= committed:
+            self._outbox.append(Save(name=self._id.topic, data=self._snapshot[1]))
+            self._snapshot = None
+        return released
+
+    def next_deadline(self) -> Instant | None:
+        """When a full disk is tried again."""
+        return self._full_until
+
+    def expire(self, now: Now) -> None:
+        """Write again what found no space."""
+        if self._full_until is None or now.instant < self._full_until:
+            return
+        self._full_until = None
+        end = self._log.end
+        for pending in self._pending:
+            if pending.next == 0 or pending.next > end:
+                try:
+                    self._append(pending, now)
+                except Refused:
+                    self._full_until = Instant(now.instant + _RETRY_NS)
+                    return
+
+    # Replay
+
+    def decode(self, data: memoryview) -> Iterator["Turn[C]"]:
+        """The changes of stored records, a turn at a time."""
+        for position in walk(data).positions:
+            record = decode(data, position)
+            is_ours = record.value is not None and not record.key.startswith(b"gq.")
+            changes = self._decoder.decode(record.value or b"") if is_ours else []
+            yield Turn(changes, Timestamp(record.timestamp), Offset(record.offset))
+
+    def decode_snapshot(self, data: bytes) -> tuple[Offset, Sequence[C]] | None:
+        """The state that a snapshot holds, if it is one and belongs to this log."""
+        try:
+            snapshot = msgspec.json.decode(data, type=Snapshot)
+            changes = self._decoder.decode(snapshot.changes)
+        except msgspec.MsgspecError:
+            return None
+        if not self._log.start <= snapshot.upto <= self._log.end:
+            return None
+        return Offset(snapshot.upto), changes
+
+    # Staying small
+
+    @property
+    def wants_snapshot(self) -> bool:
+        return self._written_bytes - self._saved_at_bytes >= _SNAPSHOT_BYTES_MIN
+
+    def snapshot(self, changes: Sequence[C]) -> None:
+        """Keep this statement of everything, once all that it says is committed."""
+        self._saved_at_bytes = self._written_bytes
+        data = msgspec.json.encode(Snapshot(upto=self._log.end, changes=_raw(changes)))
+        if self.is_quiet and self._log.high_watermark == self._log.end:
+            self._outbox.append(Save(name=self._id.topic, data=data))
+        else:
+            self._snapshot = (self._log.end, data)
+
+    @property
+    def wants_restating(self) -> bool:
+        """Whether most of the log only says what was said again since."""
+        return self.is_quiet and self._log.size >= max(_RESTATE_BYTES_MIN, 4 * self._stated_bytes)
+
+    def restate(self, changes: Sequence[C], now: Now) -> None:
+        """State everything again from a new segment on; what is before it goes afterwards."""
+        self._outbox.extend(self._log.begin_segment())
+        begin = self._log.end
+        size = 0
+        for chunk in _chunks(changes):
+            batch = build([Message(value=chunk)])
+            size += len(batch)
+            pending = _Pending(batch, Offset(0), [])
+            self._pending.append(pending)
+            self._append(pending, now)
+        self._stated_bytes = size
+        self._pending[-1].then.append(Prune(journal=self._id, offset=begin))
+
+    def drop_below(self, offset: Offset) -> None:
+        self._outbox.extend(self._log.drop_below(offset))
+
+
+def _raw(changes: Sequence[object]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(changes))
+
+
+def _chunks(changes: Sequence[object]) -> Iterator[bytes]:
+    """JSON lists of changes, each small enough for one record."""
+    encoded: list[bytes] = []
+    size = 0
+    for change in changes:
+        piece = msgspec.json.encode(change)
+        if encoded and size + len(piece) > _RECORD_BYTES:
+            yield b"[" + b",".join(encoded) + b"]"
+            encoded, size = [], 0
+        encoded.append(piece)
+        size += len(piece)
+    if encoded:
+        yield b"[" + b",".join(encoded) + b"]"

@@ -1,0 +1,50 @@
+"""The effects of one turn, in the order in which they were decided.
+
+`Later` is what may wait for a journal: effects, and steps that the node takes by itself once
+something is committed.
+"""
+
+import msgspec
+
+from goqueue.model import Answer, LogId, NodeEffect, Offset, Refused, RequestId
+from goqueue.model.requests import Reply
+
+__all__ = ["BeginServing", "CarryOver", "Later", "Outbox", "Prune"]
+
+
+class BeginServing(msgspec.Struct, frozen=True):
+    """The start of this life is committed."""
+
+
+class CarryOver(msgspec.Struct, frozen=True):
+    """That a message leaves is committed: bring it to its new place."""
+
+    move: int
+
+
+class Prune(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything in a journal was stated again: drop what is below."""
+
+    journal: LogId
+    offset: Offset
+
+
+Later = NodeEffect | BeginServing | CarryOver | Prune
+
+
+class Outbox:
+    """Gathers effects until the turn ends."""
+
+    def __init__(self) -> None:
+        self._effects: list[NodeEffect] = []
+        self.append = self._effects.append
+        self.extend = self._effects.extend
+
+    def answer(self, request: RequestId, reply: Reply | Refused) -> None:
+        self.append(Answer(request=request, reply=reply))
+
+    def take(self) -> list[NodeEffect]:
+        """Everything gathered so far; the outbox is empty then."""
+        taken = self._effects.copy()
+        self._effects.clear()
+        return taken

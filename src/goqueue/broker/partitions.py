@@ -1,0 +1,146 @@
+"""The partitions of this node: each a log, who waits for its commits, who waits for its messages.
+
+Invariant: publications wait in the order of their offsets, so one look at the front tells which
+are committed, and those that a full disk took back are the ones at the end.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from goqueue.log import Log
+from goqueue.model import Code, Instant, LogId, Offset, Refused, RequestId, Timestamp
+from goqueue.model.requests import Placed, Published, Read
+
+__all__ = ["Partition", "Partitions", "Publication", "WaitingRead"]
+
+
+class Publication:
+    """One publish command on its way: answered when every partition has said yes or no.
+
+    `request` is None when nobody waits; `move` is set for a message that the node moves itself.
+    """
+
+    __slots__ = ("_missing", "_placed", "_targets", "_timestamp", "move", "request")
+
+    def __init__(
+        self,
+        request: RequestId | None,
+        targets: list[int],
+        parts: int,
+        timestamp: Timestamp,
+        *,
+        move: int | None = None,
+    ) -> None:
+        self.request = request
+        self.move = move
+        self._targets = targets
+        self._missing = parts
+        self._placed: list[Placed] = []
+        self._timestamp = timestamp
+
+    def place(
+        self, partition: int, first: Offset, count: int, refused: Code | None = None
+    ) -> Published | None:
+        """One partition has decided: the whole answer, if it was the last."""
+        self._placed.append(Placed(partition=partition, first=first, count=count, refused=refused))
+        self._missing -= 1
+        return None if self._missing else self.published()
+
+    def published(self) -> Published:
+        return Published(
+            targets=self._targets, placed=tuple(self._placed), timestamp=self._timestamp
+        )
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    first: Offset
+    next: Offset
+    publication: Publication
+
+
+class WaitingRead(msgspec.Struct, frozen=True):
+    """A reader at the end of the log."""
+
+    request: RequestId
+    command: Read
+    offset: Offset
+    deadline: Instant
+
+
+class Partition:
+    """One log and those who wait for it."""
+
+    __slots__ = ("_pending", "log", "log_id", "readers")
+
+    def __init__(self, log_id: LogId, log: Log) -> None:
+        self.log_id = log_id
+        self.log = log
+        self.readers: dict[RequestId, WaitingRead] = {}
+        self._pending: deque[_Pending] = deque()
+
+    def expect(self, first: Offset, following: Offset, publication: Publication) -> None:
+        """A batch was appended: tell the publication what becomes of it."""
+        self._pending.append(_Pending(first, following, publication))
+
+    def committed(self) -> Iterator[tuple[Publication, Published]]:
+        """Publications that are whole now that the high watermark has moved."""
+        upto = self.log.high_watermark
+        pending = self._pending
+        while pending and pending[0].next <= upto:
+            done = pending.popleft()
+            published = done.publication.place(
+                self.log_id.partition, done.first, done.next - done.first
+            )
+            if published is not None:
+                yield done.publication, published
+
+    def taken_back(self, offset: Offset, code: Code) -> Iterator[tuple[Publication, Published]]:
+        """Publications that end now because nothing from `offset` on will be committed."""
+        pending = self._pending
+        while pending and pending[-1].next > offset:
+            lost = pending.pop()
+            published = lost.publication.place(
+                self.log_id.partition, lost.first, lost.next - lost.first, code
+            )
+            if published is not None:
+                yield lost.publication, published
+
+    @property
+    def total_messages(self) -> int:
+        return self.log.high_watermark - self.log.start
+
+
+class Partitions:
+    """The partitions by name."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[LogId, Partition] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __getitem__(self, log: LogId) -> Partition:
+        return self._partitions[log]
+
+    def get(self, log: LogId) -> Partition | None:
+        return self._partitions.get(log)
+
+    def find(self, log: LogId, count: int) -> Partition:
+        """A partition of a topic that exists; refuses a number that it has not."""
+        if log.partition < 0:
+            raise Refused(Code.PARTITION_INVALID, partition=log.partition)
+        partition = self._partitions.get(log)
+        if partition is None:
+            raise Refused(Code.PARTITION_NOT_FOUND, partition=log.partition, partitions=count)
+        return partition
+
+    def add(self, partition: Partition) -> None:
+        self._partitions[partition.log_id] = partition
+
+    def remove(self, log: LogId) -> Partition | None:
+        return self._partitions.pop(log, None)

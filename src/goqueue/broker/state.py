@@ -1,0 +1,93 @@
+"""Everything that a node knows, in one place that its parts share.
+
+Holds machines and indexes; decides nothing. What survives a crash is in `catalog`, `groups` and
+`positions`, each changed only by what its journal says; the rest is for this life alone.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from goqueue.broker.alarms import Alarms
+from goqueue.broker.catalog import Catalog, Topic
+from goqueue.broker.journals import Change, Journal, MoveBegun, TopicChange
+from goqueue.broker.outbox import Outbox
+from goqueue.broker.partitions import Partition, Partitions
+from goqueue.delivery import DeliveryQueue, Position, Receipts
+from goqueue.groups import Groups
+from goqueue.model import Fetch, Find, LogId, Offset, Seek, Slice
+
+__all__ = ["NodeState", "Tally"]
+
+
+class Tally(msgspec.Struct):
+    """What was counted since the process started."""
+
+    acks: int = 0
+    nacks: int = 0
+    rejects: int = 0
+    extensions: int = 0
+    redeliveries: int = 0
+    expirations: int = 0
+    rejected_letters: int = 0
+    exhausted_letters: int = 0
+
+
+class NodeState:
+    """The node's memory."""
+
+    def __init__(self, node_id: str) -> None:
+        self.node_id = node_id
+        self.outbox = Outbox()
+        self.alarms = Alarms()
+        self.catalog = Catalog()
+        self.partitions = Partitions()
+        self.groups = Groups()
+        self.tally = Tally()
+        # Set while starting.
+        self.topics_journal: Journal[TopicChange]
+        self.groups_journal: Journal[Change]
+        self.has_journals = False
+        self.receipts: Receipts
+        self.not_ready: str | None = "starting"
+        # By group number, then by partition.
+        self.positions: dict[int, dict[LogId, Position]] = {}
+        self.queues: dict[int, dict[LogId, DeliveryQueue]] = {}
+        self.moves: dict[int, MoveBegun] = {}
+        self.next_move = 1
+        # What was asked of the disk, and for what.
+        self.purposes: dict[int, object] = {}
+        self._next_token = 1
+
+    def fetch(self, wanted: Slice, purpose: object) -> None:
+        """Read records; they come back to whoever knows the purpose."""
+        token = self._token(purpose)
+        self.outbox.append(Fetch(token=token, wanted=wanted))
+
+    def find(self, seeks: list[Seek], purpose: object) -> None:
+        token = self._token(purpose)
+        self.outbox.append(Find(token=token, seeks=tuple(seeks)))
+
+    def _token(self, purpose: object) -> int:
+        token = self._next_token
+        self._next_token += 1
+        self.purposes[token] = purpose
+        return token
+
+    def partition(self, topic: Topic, number: int) -> Partition:
+        return self.partitions.find(LogId(topic.name, number), topic.stated.partitions)
+
+    def position(self, group: int, log: LogId) -> Position | None:
+        return self.positions.get(group, {}).get(log)
+
+    def committed(self, group: int, partition: Partition) -> Offset:
+        """Where a group stands, as seen from outside: never before the log begins."""
+        position = self.position(group, partition.log_id)
+        start = partition.log.start
+        return start if position is None else max(position.floor, start)
+
+    def queue(self, group: int, log: LogId) -> DeliveryQueue | None:
+        return self.queues.get(group, {}).get(log)
+
+    def queues_of(self, group: int) -> Iterator[tuple[LogId, DeliveryQueue]]:
+        return iter(list(self.queues.get(group, {}).items()))

@@ -1,0 +1,48 @@
+"""Messages that wait for earlier ones of their key.
+
+Invariant: of each key at most one message is outside of here (ready, resting or in flight), and it
+is the earliest that is not settled.
+"""
+
+from collections import deque
+
+__all__ = ["KeyOrder", "Known"]
+
+# What is known of a message: offset, size in bytes, priority, key (empty: none).
+Known = tuple[int, int, int, bytes]
+
+
+class KeyOrder:
+    """Who waits for whom, by key."""
+
+    def __init__(self) -> None:
+        self._behind: dict[bytes, deque[Known]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many messages wait."""
+        return self._count
+
+    def admit(self, known: Known) -> bool:
+        """Whether a message may be delivered now; if not it waits here. To be asked in order."""
+        key = known[3]
+        if not key:
+            return True
+        behind = self._behind.get(key)
+        if behind is None:
+            self._behind[key] = deque()
+            return True
+        behind.append(known)
+        self._count += 1
+        return False
+
+    def release(self, known: Known) -> Known | None:
+        """A message was settled: the next of its key, if one waits."""
+        behind = self._behind.get(known[3])
+        if behind is None:
+            return None
+        if not behind:
+            del self._behind[known[3]]
+            return None
+        self._count -= 1
+        return behind.popleft()

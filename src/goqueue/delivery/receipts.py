@@ -1,0 +1,78 @@
+"""Receipt handles: `topic:partition:offset:deliveryCount:nonce`.
+
+A handle names one delivery to one group. The nonce carries the group's number, the epoch of the
+broker's life and the serial number of the lease, and ends in a keyed sum over all that stands
+before it: a handle can be read by people and made by nobody else. It says what was delivered, not
+whether the lease still runs; that is the queue's to know.
+"""
+
+import hashlib
+import hmac
+
+import msgspec
+
+from goqueue.model import Code, LogId, Offset, Refused
+
+__all__ = ["Receipt", "Receipts"]
+
+_SUM_BYTES = 8
+_HANDLE_CHARACTERS_MAX = 512
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery of one message to one group."""
+
+    log: LogId
+    offset: Offset
+    attempt: int
+    group: int
+    epoch: int
+    serial: int
+
+
+class Receipts:
+    """Writes and reads handles with one secret key."""
+
+    def __init__(self, key: bytes, epoch: int) -> None:
+        self._keyed = hashlib.blake2b(key=key, digest_size=_SUM_BYTES)
+        self._epoch = epoch
+
+    @property
+    def epoch(self) -> int:
+        """Which life of the broker the leases of today belong to."""
+        return self._epoch
+
+    def write(self, log: LogId, group: int, delivered: list[tuple[int, int, int]]) -> list[str]:
+        """Handles for messages of one partition, each given as offset, attempt, serial."""
+        prefix = f"{log.topic}:{log.partition}:"
+        middle = f":{group:x}.{self._epoch:x}."
+        keyed = self._keyed
+        handles = []
+        for offset, attempt, serial in delivered:
+            body = f"{prefix}{offset}:{attempt}{middle}{serial:x}"
+            summed = keyed.copy()
+            summed.update(body.encode())
+            handles.append(f"{body}.{summed.hexdigest()}")
+        return handles
+
+    def read(self, handle: str) -> Receipt:
+        """What a handle names; refuses what is none of ours."""
+        if len(handle) > _HANDLE_CHARACTERS_MAX:
+            raise Refused(Code.RECEIPT_INVALID)
+        body, dot, given = handle.rpartition(".")
+        summed = self._keyed.copy()
+        summed.update(body.encode("utf-8", "surrogatepass"))
+        expected = summed.hexdigest()
+        if not dot or not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
+            raise Refused(Code.RECEIPT_INVALID)
+        # The sum holds, so we wrote every part of it.
+        topic, partition, offset, attempt, nonce = body.split(":")
+        group, epoch, serial = nonce.split(".")
+        return Receipt(
+            log=LogId(topic, int(partition)),
+            offset=Offset(int(offset)),
+            attempt=int(attempt),
+            group=int(group, 16),
+            epoch=int(epoch, 16),
+            serial=int(serial, 16),
+        )

@@ -1,0 +1,16 @@
+"""Consumer groups: membership, generations, and who owns which partition."""
+
+from goqueue.groups.assignment import assign
+from goqueue.groups.changes import GroupChange, GroupDeleted, GroupStated, MemberStated
+from goqueue.groups.group import Group
+from goqueue.groups.groups import Groups
+
+__all__ = [
+    "Group",
+    "GroupChange",
+    "GroupDeleted",
+    "GroupStated",
+    "Groups",
+    "MemberStated",
+    "assign",
+]

@@ -1,0 +1,246 @@
+"""One consumer group: its members, its generation, who owns which partition.
+
+Owns the sessions of members, which are not durable: after a restart every member has a whole
+session to be heard of again. Everything else is what the journal says.
+
+Invariant: the generation rises with every change of members, subscriptions or partitions, and
+never falls; within one generation nobody's partitions change.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from goqueue.groups.assignment import Assignment, assign
+from goqueue.groups.changes import GroupStated, MemberStated
+from goqueue.model import Code, Instant, LogId, Now, Refused, Timestamp
+from goqueue.model.requests import (
+    Assignor,
+    Beat,
+    GroupDescription,
+    GroupState,
+    MemberDescription,
+    Mode,
+)
+
+__all__ = ["Group"]
+
+
+class _Session:
+    """What is known of a member only as long as this process lives."""
+
+    __slots__ = ("deadline", "heard_at")
+
+    def __init__(self, deadline: Instant, heard_at: Timestamp) -> None:
+        self.deadline = deadline
+        self.heard_at = heard_at
+
+
+class Group:
+    """A group as it is now."""
+
+    def __init__(self, stated: GroupStated) -> None:
+        self._stated = stated
+        self._members: dict[str, MemberStated] = {}
+        self._assignment: Assignment = {}
+        self._owners: dict[LogId, str] = {}
+        self._sessions: dict[str, _Session] = {}
+        self.apply(stated)
+
+    @property
+    def name(self) -> str:
+        return self._stated.group
+
+    @property
+    def number(self) -> int:
+        return self._stated.number
+
+    @property
+    def mode(self) -> Mode:
+        return self._stated.mode
+
+    @property
+    def generation(self) -> int:
+        return self._stated.generation
+
+    @property
+    def stated(self) -> GroupStated:
+        return self._stated
+
+    @property
+    def state(self) -> GroupState:
+        return GroupState.STABLE if self._members else GroupState.EMPTY
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Ids in the order of joining: the first leads."""
+        return tuple(self._members)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What members subscribed to, sorted."""
+        return tuple(sorted({topic for each in self._members.values() for topic in each.topics}))
+
+    def apply(self, stated: GroupStated) -> None:
+        """Become what the journal says; the only mutator of durable state."""
+        self._stated = stated
+        self._members = {member.member_id: member for member in stated.members}
+        self._assignment = {
+            member.member_id: tuple(
+                LogId(topic, n)
+                for topic, ranges in member.assigned.items()
+                for first, following in ranges
+                for n in range(first, following)
+            )
+            for member in stated.members
+        }
+        self._owners = {}
+        if stated.mode is Mode.PARTITIONED:
+            self._owners = {log: id_ for id_, logs in self._assignment.items() for log in logs}
+        for member_id in [each for each in self._sessions if each not in self._members]:
+            del self._sessions[member_id]
+
+    # Asking
+
+    def assigned(self, member_id: str) -> tuple[LogId, ...]:
+        """What a member may lease from."""
+        return self._assignment.get(member_id, ())
+
+    def owner(self, log: LogId) -> str | None:
+        """Whose a partition is; None in modes where it is everybody's."""
+        return self._owners.get(log)
+
+    def has_member(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def check_member(self, member_id: str) -> None:
+        if member_id not in self._members:
+            raise Refused(Code.MEMBER_NOT_FOUND, member_id=member_id)
+
+    def check_generation(self, generation: int | None) -> None:
+        if generation is not None and generation != self.generation:
+            raise Refused(Code.GENERATION_STALE, generation=self.generation)
+
+    def beat(self, member_id: str, generation: int) -> Beat:
+        return Beat(
+            is_rebalanced=generation != self.generation,
+            state=self.state,
+            generation=self.generation,
+            assigned=self.assigned(member_id),
+        )
+
+    def described(self, in_flight: Mapping[str, int]) -> GroupDescription:
+        return GroupDescription(
+            group=self.name,
+            state=self.state,
+            mode=self.mode,
+            assignor=self._stated.assignor,
+            generation=self.generation,
+            topics=self.topics,
+            created_at=Timestamp(self._stated.created_at),
+            members=tuple(
+                MemberDescription(
+                    member_id=member.member_id,
+                    client_id=member.client_id,
+                    assigned=self.assigned(member.member_id),
+                    last_heartbeat=self._heard_at(member),
+                    joined_at=Timestamp(member.joined_at),
+                    in_flight=in_flight.get(member.member_id, 0),
+                )
+                for member in self._members.values()
+            ),
+        )
+
+    def _heard_at(self, member: MemberStated) -> Timestamp:
+        session = self._sessions.get(member.member_id)
+        return Timestamp(member.joined_at) if session is None else session.heard_at
+
+    # Sessions
+
+    def hear(self, member_id: str, now: Now) -> None:
+        """A member was heard of: its session starts anew."""
+        self.check_member(member_id)
+        deadline = Instant(now.instant + self._members[member_id].session_ns)
+        session = self._sessions.get(member_id)
+        if session is None:
+            self._sessions[member_id] = _Session(deadline, now.wall)
+        else:
+            session.deadline = deadline
+            session.heard_at = now.wall
+
+    def hear_all(self, now: Now) -> None:
+        """After a restart nobody could be heard: every session starts anew."""
+        for member_id in self._members:
+            self.hear(member_id, now)
+
+    def next_deadline(self) -> Instant | None:
+        """When the next session ends, unless its member is heard of."""
+        deadlines = [session.deadline for session in self._sessions.values()]
+        return min(deadlines, default=None)
+
+    def silent(self, now: Instant) -> list[str]:
+        """Members whose session is over."""
+        return [id_ for id_, session in self._sessions.items() if session.deadline <= now]
+
+    # Deciding
+
+    def with_member(self, member: MemberStated, partitions: Mapping[str, int]) -> GroupStated:
+        """The group after a member joined, or changed what it subscribes to."""
+        members = dict(self._members)
+        members[member.member_id] = member
+        return self._rebalanced(members, self.mode, self._stated.assignor, partitions)
+
+    def without_members(self, gone: list[str], partitions: Mapping[str, int]) -> GroupStated:
+        """The group after members left or fell silent."""
+        members = {id_: each for id_, each in self._members.items() if id_ not in gone}
+        return self._rebalanced(members, self.mode, self._stated.assignor, partitions)
+
+    def rebalanced(
+        self, partitions: Mapping[str, int], mode: Mode | None = None, by: Assignor | None = None
+    ) -> GroupStated:
+        """The group after partitions came or went, or with another way of sharing them."""
+        return self._rebalanced(
+            self._members, mode or self.mode, by or self._stated.assignor, partitions
+        )
+
+    def _rebalanced(
+        self,
+        members: Mapping[str, MemberStated],
+        mode: Mode,
+        assignor: Assignor,
+        partitions: Mapping[str, int],
+    ) -> GroupStated:
+        subscriptions = {id_: each.topics for id_, each in members.items()}
+        if mode is Mode.PARTITIONED:
+            shares = assign(assignor, subscriptions, partitions, self._assignment)
+        else:
+            shares = {
+                id_: tuple(
+                    LogId(topic, n)
+                    for topic in sorted(set(topics))
+                    for n in range(partitions.get(topic, 0))
+                )
+                for id_, topics in subscriptions.items()
+            }
+        return msgspec.structs.replace(
+            self._stated,
+            mode=mode,
+            assignor=assignor,
+            generation=self.generation + 1,
+            members=tuple(
+                msgspec.structs.replace(member, assigned=_by_topic(shares[id_]))
+                for id_, member in members.items()
+            ),
+        )
+
+
+def _by_topic(logs: tuple[LogId, ...]) -> dict[str, list[tuple[int, int]]]:
+    """The same partitions as ranges; they come sorted."""
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for log in logs:
+        of_topic = ranges.setdefault(log.topic, [])
+        if of_topic and of_topic[-1][1] == log.partition:
+            of_topic[-1] = (of_topic[-1][0], log.partition + 1)
+        else:
+            of_topic.append((log.partition, log.partition + 1))
+    return ranges

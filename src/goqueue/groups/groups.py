@@ -1,0 +1,152 @@
+"""Every consumer group of the node: found, formed, joined, left, forgotten.
+
+Decides changes and applies them; the broker journals them in between. Numbers of groups are never
+used twice, so what was written for a deleted group can never be taken for its namesake's.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from goqueue.groups.changes import GroupChange, GroupDeleted, GroupStated, MemberStated
+from goqueue.groups.group import Group
+from goqueue.model import SECOND, Code, Now, Refused, check_name
+from goqueue.model.requests import Assignor, Join, Mode
+
+__all__ = ["Groups"]
+
+_GROUPS_MAX = 100_000
+_MEMBERS_MAX = 10_000
+_TOPICS_MAX = 1_000
+_SESSION_NS_MIN = SECOND
+_SESSION_NS_MAX = 600 * SECOND
+
+
+class Groups:
+    """The groups by name and by number."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Group] = {}
+        self._by_number: dict[int, Group] = {}
+        self._next_number = 1
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def find(self, name: str) -> Group:
+        """The group of this name; refuses one that does not exist."""
+        group = self._groups.get(name)
+        if group is None:
+            check_name(name, "group")
+            raise Refused(Code.GROUP_NOT_FOUND, group=name)
+        return group
+
+    def get(self, name: str) -> Group | None:
+        return self._groups.get(name)
+
+    def numbered(self, number: int) -> Group | None:
+        return self._by_number.get(number)
+
+    # Deciding
+
+    def form(self, name: str, mode: Mode, assignor: Assignor, now: Now) -> GroupStated:
+        """A group without members that does not exist yet."""
+        check_name(name, "group")
+        assert name not in self._groups
+        if len(self._groups) >= _GROUPS_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="groups", limit=_GROUPS_MAX)
+        return GroupStated(
+            group=name,
+            number=self._next_number,
+            mode=mode,
+            assignor=assignor,
+            generation=0,
+            created_at=now.wall,
+        )
+
+    def join(
+        self, command: Join, partitions: Mapping[str, int], now: Now
+    ) -> tuple[str, GroupStated | None]:
+        """The id of the member, and the group with it in it; None when nothing changes."""
+        _check(command)
+        group = self._groups.get(command.group)
+        if group is None:
+            if command.member_id is not None:
+                check_name(command.group, "group")
+                raise Refused(Code.MEMBER_NOT_FOUND, member_id=command.member_id)
+            mode = command.mode or Mode.PARTITIONED
+            group = Group(self.form(command.group, mode, command.assignor or Assignor.RANGE, now))
+        elif not group.members:
+            group = Group(_renewed(group.stated, command))
+        _check_match(group, command)
+        topics = tuple(sorted(set(command.topics)))
+        known = _member(group, command.member_id)
+        if known is not None and known.topics == topics and known.session_ns == command.session_ns:
+            return known.member_id, None
+        if known is None and len(group.members) >= _MEMBERS_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="members", limit=_MEMBERS_MAX)
+        member_id = known.member_id if known else f"{command.client_id}-{command.token}"
+        member = MemberStated(
+            member_id=member_id,
+            client_id=command.client_id,
+            topics=topics,
+            session_ns=command.session_ns,
+            joined_at=known.joined_at if known else now.wall,
+        )
+        return member_id, group.with_member(member, partitions)
+
+    # Applying
+
+    def apply(self, change: GroupChange) -> Group | None:
+        """The only mutator of durable state: the group after the change."""
+        if isinstance(change, GroupDeleted):
+            gone = self._groups.get(change.group)
+            if gone is not None and gone.number == change.number:
+                del self._groups[change.group], self._by_number[change.number]
+            return None
+        group = self._groups.get(change.group)
+        if group is None or group.number != change.number:
+            group = Group(change)
+            self._groups[change.group] = group
+            self._by_number[change.number] = group
+            self._next_number = max(self._next_number, change.number + 1)
+        else:
+            group.apply(change)
+        return group
+
+
+def _check(command: Join) -> None:
+    check_name(command.client_id, "client_id")
+    if not command.topics:
+        raise Refused(Code.REQUEST_INVALID, field="topics", reason="at least one")
+    if len(command.topics) > _TOPICS_MAX:
+        raise Refused(Code.REQUEST_INVALID, field="topics", maximum=_TOPICS_MAX)
+    if not _SESSION_NS_MIN <= command.session_ns <= _SESSION_NS_MAX:
+        raise Refused(Code.REQUEST_INVALID, field="session_timeout", minimum="1s", maximum="10m")
+
+
+def _check_match(group: Group, command: Join) -> None:
+    """Members of one group share messages in one way."""
+    if command.mode is not None and command.mode is not group.mode:
+        raise Refused(Code.GROUP_MISMATCH, mode=group.mode)
+    if command.assignor is not None and command.assignor is not group.stated.assignor:
+        raise Refused(Code.GROUP_MISMATCH, assignor=group.stated.assignor)
+
+
+def _member(group: Group, member_id: str | None) -> MemberStated | None:
+    if member_id is None:
+        return None
+    group.check_member(member_id)
+    return next(each for each in group.stated.members if each.member_id == member_id)
+
+
+def _renewed(stated: GroupStated, command: Join) -> GroupStated:
+    """An empty group takes the mode and the assignor of whoever comes first."""
+    return msgspec.structs.replace(
+        stated,
+        mode=command.mode or stated.mode,
+        assignor=command.assignor or stated.assignor,
+    )

@@ -1,0 +1,245 @@
+"""The event pump: the only caller of the node, and the only one that does what it decides.
+
+Runs on the event loop. An event is handled at once, and what follows from it, until nothing more
+follows; writes go to the disk thread as one piece then, so that they share a sync. Reads of log
+bytes happen here: they come from the page cache nearly always.
+
+Invariant: the node is never entered twice, and every question is answered once: by its answer, or
+by cancelling it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from goqueue.broker import Node, NodeEvent, Opened
+from goqueue.model import (
+    Answer,
+    Asked,
+    Code,
+    DiskEvent,
+    Fetch,
+    Fetched,
+    Find,
+    Found,
+    Halt,
+    Left,
+    Load,
+    Loaded,
+    NodeEffect,
+    Now,
+    Open,
+    Refused,
+    RequestId,
+    Serve,
+    Slice,
+    Woke,
+)
+from goqueue.model.requests import Command, Leased, Records, Reply
+from goqueue.runtime.clock import read_clock
+from goqueue.runtime.disk import Disk, Work
+from goqueue.storage import DamageFound
+
+__all__ = ["Pump"]
+
+R = TypeVar("R", bound=Reply)
+
+
+class Pump:
+    """Carries events to the node and effects to the world."""
+
+    def __init__(self, node: Node, halt: Callable[[str], None]) -> None:
+        self._node = node
+        self._halt = halt
+        self._disk: Disk | None = None
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[NodeEvent] = deque()
+        self._work: list[Work] = []
+        self._opens: list[Open] = []
+        self._is_running = False
+        self._waiting: dict[RequestId, asyncio.Future[Reply]] = {}
+        self._next_request = 1
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: int | None = None
+
+    @property
+    def waiting_count(self) -> int:
+        """How many questions are not answered yet."""
+        return len(self._waiting)
+
+    def take_from_disk(self, events: list[DiskEvent]) -> None:
+        """What the disk did; called in its thread."""
+        self._loop.call_soon_threadsafe(self._take, events)
+
+    def start(self, disk: Disk) -> None:
+        """Begin; questions are refused until the node says that it serves."""
+        self._disk = disk
+        self._carry_out(self._node.start(), read_clock())
+        self._finish_turn()
+
+    async def stop(self) -> None:
+        """Let nobody wait, and let what is on its way end; the caller closes the disk then."""
+        self._carry_out(self._node.stop(read_clock()), read_clock())
+        self._finish_turn()
+        while self._waiting or not self._node.is_quiet:
+            await asyncio.sleep(0.005)
+
+    async def ask(self, command: Command, expected: type[R]) -> R:
+        """The reply to a command; raises Refused. Cancelling it tells the node so."""
+        request = RequestId(self._next_request)
+        self._next_request += 1
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+        self._waiting[request] = answer
+        self._take((Asked(request=request, command=command),))
+        try:
+            reply = await answer
+        except asyncio.CancelledError:
+            if self._waiting.pop(request, None) is not None:
+                self._take((Left(request=request),))
+            raise
+        assert isinstance(reply, expected), f"{type(reply)} answers {type(command)}"
+        return reply
+
+    # The node
+
+    def _take(self, events: "list[DiskEvent] | tuple[NodeEvent, ...]") -> None:
+        self._events.extend(events)
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._events:
+                event = self._events.popleft()
+                now = read_clock()
+                self._carry_out(self._node.handle(event, now), now)
+        except BaseException as bug:
+            # What the node knows can no longer be trusted: only a restart from its logs can.
+            self._halt(f"a bug: {bug!r}")
+            raise
+        finally:
+            self._is_running = False
+        self._finish_turn()
+
+    def _finish_turn(self) -> None:
+        if self._work and self._disk is not None:
+            self._disk.submit(self._work)
+            self._work = []
+        if self._opens:
+            opens, self._opens = self._opens, []
+            self._loop.run_in_executor(None, self._open_all, opens)
+        deadline = self._node.next_deadline()
+        if deadline != self._timer_at:
+            self._set_timer(deadline)
+
+    def _set_timer(self, deadline: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = None
+        if deadline is not None:
+            delay_s = max(0, deadline - read_clock().instant) / 1e9
+            self._timer = self._loop.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = self._timer_at = None
+        self._take((Woke(),))
+
+    # Effects
+
+    def _carry_out(self, effects: list[NodeEffect], now: Now) -> None:
+        for effect in effects:
+            match effect:
+                case Answer():
+                    self._answer(effect.request, effect.reply)
+                case Serve():
+                    self._serve(effect)
+                case Fetch():
+                    self._fetch(effect)
+                case Find():
+                    self._find(effect)
+                case Open():
+                    self._opens.append(effect)
+                case Load():
+                    data = self._reader.load(effect.name)
+                    self._events.append(Loaded(name=effect.name, data=data))
+                case Halt():
+                    self._halt(effect.reason)
+                case _:
+                    self._work.append(effect)
+        del now
+
+    @property
+    def _reader(self) -> Disk:
+        assert self._disk is not None, "the pump was not started"
+        return self._disk
+
+    def _answer(self, request: RequestId, reply: Reply | Refused) -> None:
+        answer = self._waiting.pop(request, None)
+        if answer is None or answer.done():
+            return
+        if isinstance(reply, Refused):
+            answer.set_exception(reply)
+        else:
+            answer.set_result(reply)
+
+    def _serve(self, effect: Serve) -> None:
+        reply = effect.reply
+        try:
+            data = [self._read_run(run) for run in effect.runs]
+        except Refused as refused:
+            self._answer(effect.request, refused)
+            return
+        if isinstance(reply, Leased):
+            parcels = tuple(
+                msgspec.structs.replace(parcel, data=read)
+                for parcel, read in zip(reply.parcels, data, strict=True)
+            )
+            reply = Leased(parcels=parcels)
+        else:
+            assert isinstance(reply, Records)
+            reply = msgspec.structs.replace(reply, data=data[0])
+        self._answer(effect.request, reply)
+
+    def _read_run(self, run: tuple[Slice, ...]) -> tuple[memoryview, ...]:
+        return tuple(self._read(wanted) for wanted in run)
+
+    def _read(self, wanted: Slice) -> memoryview:
+        try:
+            return self._reader.read(wanted)
+        except DamageFound as found:
+            self._events.append(found.event)
+            raise Refused(
+                Code.RECORDS_DAMAGED, offset=wanted.offset, reason=found.event.reason
+            ) from found
+
+    def _fetch(self, effect: Fetch) -> None:
+        try:
+            data: memoryview | None = self._read(effect.wanted)
+        except Refused:
+            data = None
+        self._events.append(Fetched(token=effect.token, data=data))
+
+    def _find(self, effect: Find) -> None:
+        try:
+            offset = self._reader.find(effect.seeks)
+        except DamageFound as found:
+            self._events.append(found.event)
+            offset = None
+        except Refused:
+            offset = None
+        self._events.append(Found(token=effect.token, offset=offset))
+
+    def _open_all(self, opens: list[Open]) -> None:
+        """Open logs in a thread of their own: a start with many logs takes its time."""
+        try:
+            for first in range(0, len(opens), 64):
+                opened = [
+                    Opened(log=each.log, state=self._reader.open(each.log, each.settings).state)
+                    for each in opens[first : first + 64]
+                ]
+                self._loop.call_soon_threadsafe(self._take, tuple(opened))
+        except OSError as error:
+            self._loop.call_soon_threadsafe(self._halt, f"a log cannot be opened: {error}")
