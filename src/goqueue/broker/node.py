@@ -160,6 +160,11 @@ class Node:
         return self._state.outbox.take()
 
     @property
+    def is_serving(self) -> bool:
+        """Whether commands are taken."""
+        return self._state.not_ready is None
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing waits to be committed in the journals."""
         state = self._state

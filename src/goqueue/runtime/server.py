@@ -1,0 +1,122 @@
+"""The composition root: a data directory, its disk thread, the node, the pump, the HTTP server.
+
+Owns the order of starting and stopping. The listener opens first, so that a start that takes its
+time can be watched (`/readyz`); what a data directory promised is served only after recovery.
+"""
+
+import asyncio
+import logging
+import platform
+import secrets
+import time
+
+import msgspec
+
+import goqueue
+from goqueue.broker import Node
+from goqueue.gateways.http import ApiLimits, Doorway, HttpApi, HttpServer, NodeFacts
+from goqueue.model import Timestamp
+from goqueue.runtime.data_directory import DataDirectory
+from goqueue.runtime.disk import Disk, reserve_for
+from goqueue.runtime.os_files import OsFileSystem, raise_descriptor_limit
+from goqueue.runtime.pump import Pump
+
+__all__ = ["Server", "ServerSettings"]
+
+_logger = logging.getLogger("goqueue")
+_GRACE_S = 10.0
+_SECRET_BYTES = 32
+_MIB = 1024 * 1024
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server needs to know before it starts."""
+
+    data_dir: str
+    node_id: str
+    host: str = "127.0.0.1"
+    port: int = 8080
+    body_bytes_max: int = _MIB
+    publish_body_bytes_max: int = 16 * _MIB
+    cors_origins: tuple[str, ...] = ()
+    is_local: bool = True
+
+
+class Server:
+    """One node, reachable over HTTP. `start` may raise OSError or DataDirectoryUnusable."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._halted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._directory: DataDirectory | None = None
+        self._disk: Disk | None = None
+        self._pump: Pump | None = None
+        self._http: HttpServer | None = None
+
+    async def start(self) -> tuple[str, int]:
+        """Lock the directory, listen, and begin recovery; the address in use."""
+        settings = self._settings
+        raise_descriptor_limit()
+        self._directory = DataDirectory(settings.data_dir)
+        try:
+            node = Node(settings.node_id, secrets.token_bytes(_SECRET_BYTES))
+            self._pump = Pump(node, self._halt)
+            files = OsFileSystem(settings.data_dir)
+            self._disk = Disk(
+                files,
+                self._pump.take_from_disk,
+                tell=_logger.warning,
+                reserve_bytes=reserve_for(files.free_bytes()),
+            )
+            self._http = HttpServer(self._api(self._pump))
+            address = await self._http.start(settings.host, settings.port)
+        except BaseException:
+            self._directory.close()
+            raise
+        self._disk.start()
+        self._pump.start(self._disk)
+        return address
+
+    def _api(self, pump: Pump) -> HttpApi:
+        settings = self._settings
+        facts = NodeFacts(
+            version=goqueue.__version__,
+            started_at=Timestamp(time.time_ns()),
+            python_version=platform.python_version(),
+        )
+        limits = ApiLimits(
+            body_bytes_max=settings.body_bytes_max,
+            publish_body_bytes_max=settings.publish_body_bytes_max,
+        )
+        doorway = Doorway(origins=settings.cors_origins, is_local=settings.is_local)
+        return HttpApi(pump, facts, doorway=doorway, limits=limits)
+
+    async def wait_until_serving(self) -> None:
+        """Recovery is done, and commands are taken; does not return if the node cannot go on."""
+        assert self._pump is not None
+        await self._pump.wait_until_serving()
+
+    async def wait_until_halted(self) -> str:
+        """Why the node cannot go on; does not return while it can."""
+        return await asyncio.shield(self._halted)
+
+    def _halt(self, reason: str) -> None:
+        if not self._halted.done():
+            self._halted.set_result(reason)
+
+    async def stop(self) -> None:
+        """Waiting requests end, running ones finish, logs are flushed."""
+        assert self._pump is not None
+        assert self._disk is not None
+        assert self._directory is not None
+        assert self._http is not None
+        try:
+            async with asyncio.timeout(_GRACE_S):
+                await self._pump.stop()
+        except TimeoutError:
+            _logger.warning("some requests were still not answered after %s s", _GRACE_S)
+        await self._http.stop(_GRACE_S)
+        try:
+            await asyncio.to_thread(self._disk.close)
+        finally:
+            self._directory.close()
