@@ -7,7 +7,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup  # type: ignore[import-untyped]  # has no types
 
 RECORDS = "src/goqueue/records"
-COMPILED = ("batch", "columns", "cursor", "hops", "record")
+COMPILED = ("batch", "columns", "cursor", "hops", "record", "routing")
 
 extensions = [
     Extension(

@@ -18,6 +18,7 @@ from bench.log.append import measure_append
 from bench.log.disk import measure_disk
 from bench.log.figure import Figure
 from bench.log.memory import measure_memory
+from bench.log.passes import measure_passes
 from bench.log.read import measure_read
 from bench.log.reopen import measure_reopen
 from bench.log.scan import measure_scan
@@ -34,6 +35,7 @@ _SUITES: dict[str, Callable[[str, Amounts], Iterator[Figure]]] = {
     "append": measure_append,
     "read": measure_read,
     "scan": measure_scan,
+    "passes": measure_passes,
     "reopen": measure_reopen,
     "memory": measure_memory,
 }

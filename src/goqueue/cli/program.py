@@ -25,6 +25,10 @@ PIPE_CLOSED = 141
 
 # Where each command is, and its line in the list of commands: to show the list, none is imported.
 _COMMANDS = {
+    "serve": ("goqueue.cli.serving", "Run a node."),
+    "dev": ("goqueue.cli.serving", "Run a node to try things out; needs no flags."),
+    "config": ("goqueue.cli.config", "Show and check the settings of a node."),
+    "context": ("goqueue.cli.context", "Keep servers and keys of this command line by name."),
     "log": ("goqueue.cli.log", "Look into the log files of a data directory."),
     "version": ("goqueue.cli.program", "Show the version of this program."),
 }

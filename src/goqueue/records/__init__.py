@@ -1,12 +1,21 @@
 """A record, a batch of records, and their bytes."""
 
-from goqueue.records.batch import Stamped, build, stamp, sums, verify
+from goqueue.records.batch import Draft, Stamped, build, stamp, sums, verify
 from goqueue.records.columns import Columns, Scan, scan, walk
 from goqueue.records.compression import Codec, compress, decompress
 from goqueue.records.cursor import COMPILED, crc32c
-from goqueue.records.hops import Marks, Span, mark, span
+from goqueue.records.hops import Marks, Span, Survey, last_offset, mark, span, survey
 from goqueue.records.layout import HEADER_SIZE, Buffer, Corrupt, Flag
-from goqueue.records.record import decode, decode_headers, encode, encode_headers
+from goqueue.records.record import (
+    decode,
+    decode_headers,
+    encode,
+    encode_headers,
+    pick,
+    rehead,
+    visible,
+)
+from goqueue.records.routing import Routed, Unroutable, murmur3, route
 
 __all__ = [
     "COMPILED",
@@ -15,11 +24,15 @@ __all__ = [
     "Codec",
     "Columns",
     "Corrupt",
+    "Draft",
     "Flag",
     "Marks",
+    "Routed",
     "Scan",
     "Span",
     "Stamped",
+    "Survey",
+    "Unroutable",
     "build",
     "compress",
     "crc32c",
@@ -28,11 +41,18 @@ __all__ = [
     "decompress",
     "encode",
     "encode_headers",
+    "last_offset",
     "mark",
+    "murmur3",
+    "pick",
+    "rehead",
+    "route",
     "scan",
     "span",
     "stamp",
     "sums",
+    "survey",
     "verify",
+    "visible",
     "walk",
 ]

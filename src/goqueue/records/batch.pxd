@@ -7,11 +7,30 @@ from goqueue.records.layout cimport (
 )
 from goqueue.records.record cimport prove, weigh
 
-@cython.locals(batch=tuple, blocks=list, flags=list, block=bytes, cursor=Cursor, size=Py_ssize_t, index=Py_ssize_t)
+cdef Py_ssize_t _FIRST_ROOM
+
+@cython.final
+cdef class Draft:
+    cdef bytearray _built
+    cdef Cursor _cursor
+
+    cpdef put(self, message)
+
+    @cython.locals(built=bytearray, end=Py_ssize_t)
+    cpdef bytearray take(self)
+
+    cdef int _note(self, priority, timestamp) except -1
+
+    @cython.locals(block=bytes, size=Py_ssize_t)
+    cdef int _append(self, bytes key, bytes value, headers, int flags) except -1
+
+    @cython.locals(before=Cursor, position=Py_ssize_t)
+    cdef int _grow(self, Py_ssize_t size) except -1
+
+@cython.locals(draft=Draft, index=Py_ssize_t)
 cpdef bytearray build(messages)
 
-cdef bytes _block(message)
-cdef int _check(message) except -1
+cdef bytes _block(headers)
 
 @cython.locals(flags=int)
 cdef int _flags(message) except -1

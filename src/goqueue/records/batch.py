@@ -1,4 +1,4 @@
-"""Records one after the other: built from messages, verified, and given their offsets.
+"""Records one after the other: drafted from messages, verified, and given their offsets.
 
 The publish path. Works on bytes that may come from anyone: whatever is wrong is found before
 anything is changed.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
-from goqueue.model import Code, Message, Refused
+from goqueue.model import Code, Header, Message, Priority, Refused
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import OFFSET_MAX, Buffer
 from goqueue.records.record import encode_headers
@@ -30,6 +30,11 @@ if not cython.compiled:
     from goqueue.records.record import prove, weigh
 
 
+# Room for some thirty small messages; each time it is full it is doubled.
+_FIRST_ROOM = 4096
+_NORMAL = int(Priority.NORMAL)
+
+
 class Stamped(msgspec.Struct, frozen=True):
     """How many records were stamped, and the newest of their timestamps."""
 
@@ -37,63 +42,113 @@ class Stamped(msgspec.Struct, frozen=True):
     max_timestamp: int
 
 
+class Draft:
+    """Messages becoming a batch one by one; a refused one leaves the batch as it was.
+
+    Records have offset 0, and a timestamp of 0 is left to the broker.
+    """
+
+    __slots__ = ("_built", "_cursor")
+
+    def __init__(self) -> None:
+        self._built = bytearray()
+        self._cursor = Cursor(self._built)
+
+    def add(
+        self,
+        key: bytes,
+        value: bytes | None,
+        headers: tuple[Header, ...] = (),
+        priority: int = _NORMAL,
+        *,
+        timestamp: int = 0,
+    ) -> None:
+        """Append an ordinary message, given by its parts to spare the object."""
+        self._note(priority, timestamp)
+        self._append(key, value, headers, 0)
+
+    def put(self, message: Message) -> None:
+        """Append a message of any kind."""
+        self._note(message.priority, message.timestamp)
+        self._append(message.key, message.value, message.headers, _flags(message))
+
+    def take(self) -> bytearray:
+        """The batch; the draft is empty again and may be used for the next one."""
+        built = self._built
+        end = self._cursor.position
+        self._cursor.release()
+        del built[end:]
+        self._built = bytearray()
+        self._cursor = Cursor(self._built)
+        return built
+
+    def _note(self, priority: int, timestamp: int) -> int:
+        if not 0 <= priority <= PRIORITY_MAX:
+            raise Refused(Code.MESSAGE_INVALID, part="priority", found=priority)
+        if not 0 <= timestamp <= OFFSET_MAX:
+            raise Refused(Code.MESSAGE_INVALID, part="timestamp", found=timestamp)
+        self._cursor.priority = priority
+        self._cursor.timestamp = timestamp
+        return 0
+
+    def _append(
+        self, key: bytes, value: bytes | None, headers: tuple[Header, ...], flags: int
+    ) -> int:
+        block = b""
+        if headers:
+            block = _block(headers)
+            flags |= HAS_HEADERS
+        if value is None:
+            value = b""
+            flags |= IS_TOMBSTONE
+        size = weigh(key, value, block)
+        flags = prove(flags, key, headers)
+        if self._cursor.size - self._cursor.position < size:
+            self._grow(size)
+        self._cursor.flags = flags
+        self._cursor.write(key, value, block)
+        return 0
+
+    def _grow(self, size: int) -> int:
+        before = self._cursor
+        position = before.position
+        before.release()
+        # Doubled by repeating itself, which needs no second buffer: what lies past the position
+        # is written over or cut off.
+        self._built *= 2
+        if len(self._built) - position < size:
+            self._built.extend(bytes(max(size, _FIRST_ROOM)))
+        self._cursor = Cursor(self._built)
+        self._cursor.position = position
+        self._cursor.priority = before.priority
+        self._cursor.timestamp = before.timestamp
+        return 0
+
+
 def build(messages: Sequence[Message]) -> bytearray:
     """The records of these messages, with offset 0; a timestamp of 0 is left to the broker."""
-    # A copy, because the buffer is sized by one pass and filled by the next.
-    batch = tuple(messages)
-    blocks: list[bytes] = []
-    flags: list[int] = []
-    size = 0
-    for message in batch:
-        try:
-            block = _block(message)
-            value = message.value
-            size += weigh(message.key, b"" if value is None else value, block)
-            _check(message)
-            flags.append(prove(_flags(message), message.key, message.headers))
-        except Refused as refused:
-            raise Refused(refused.code, index=len(blocks), **refused.facts) from None
-        blocks.append(block)
-    built = bytearray(size)
-    cursor = Cursor(built)
-    cursor.offset = 0
-    for index, message in enumerate(batch):
-        value = message.value
-        cursor.timestamp = message.timestamp
-        cursor.priority = message.priority
-        cursor.flags = flags[index]
-        cursor.write(message.key, b"" if value is None else value, blocks[index])
-    return built
+    draft = Draft()
+    index = 0
+    try:
+        for message in messages:
+            draft.put(message)
+            index += 1
+    except Refused as refused:
+        raise Refused(refused.code, index=index, **refused.facts) from None
+    return draft.take()
 
 
-def _block(message: Message) -> bytes:
-    headers = message.headers
-    if not headers:
-        return b""
+def _block(headers: tuple[Header, ...]) -> bytes:
     for name, _ in headers:
         if not name:
             raise Refused(Code.MESSAGE_INVALID, part="headers", found="empty name")
     return encode_headers(headers)
 
 
-def _check(message: Message) -> int:
-    priority = message.priority
-    if not 0 <= priority <= PRIORITY_MAX:
-        raise Refused(Code.MESSAGE_INVALID, part="priority", found=priority)
-    timestamp = message.timestamp
-    if not 0 <= timestamp <= OFFSET_MAX:
-        raise Refused(Code.MESSAGE_INVALID, part="timestamp", found=timestamp)
+def _flags(message: Message) -> int:
     if message.is_commit and not message.is_control:
         raise Refused(Code.MESSAGE_INVALID, part="flags", found="commit without control")
-    return 0
-
-
-def _flags(message: Message) -> int:
-    flags = HAS_HEADERS if message.headers else 0
-    if message.value is None:
-        flags |= IS_TOMBSTONE
-    if message.is_compressed:
-        flags |= IS_COMPRESSED
+    flags = IS_COMPRESSED if message.is_compressed else 0
     if message.is_control:
         flags |= IS_CONTROL
     if message.is_commit:

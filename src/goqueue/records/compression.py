@@ -48,28 +48,30 @@ def compress(message: Message, codec: Codec) -> Message:
 
 def decompress(record: Record, limit: int = VALUE_BYTES_MAX) -> Record:
     """Undo compress(): a value of at most `limit` bytes, without the flag and the header."""
-    if not record.flags & IS_COMPRESSED or record.value is None:
+    if not record.flags & IS_COMPRESSED:
         return record
-    codec, headers = _without_codec(record.headers)
+    value = record.value
+    if value is not None:
+        value = _unpack(value, _codec(record.headers), limit)
+    # All of that name go: one that stayed would call a value compressed that no longer is.
+    headers = tuple(header for header in record.headers if header[0] != CODEC_HEADER)
     flags = record.flags & ~IS_COMPRESSED
     return msgspec.structs.replace(
         record,
-        value=_unpack(record.value, codec, limit),
+        value=value,
         headers=headers,
         flags=flags if headers else flags & ~HAS_HEADERS,
     )
 
 
-def _without_codec(headers: tuple[Header, ...]) -> tuple[Codec, tuple[Header, ...]]:
-    # All of that name go: one that stayed would call a value compressed that no longer is.
+def _codec(headers: tuple[Header, ...]) -> Codec:
     named = [value for name, value in headers if name == CODEC_HEADER]
     if not named:
         raise _corrupt("compression")
     try:
-        codec = Codec(named[-1].decode("ascii", "replace"))
+        return Codec(named[-1].decode("ascii", "replace"))
     except ValueError:
         raise _corrupt("compression") from None
-    return codec, tuple(header for header in headers if header[0] != CODEC_HEADER)
 
 
 def _corrupt(reason: str) -> Corrupt:

@@ -10,8 +10,8 @@ from goqueue.records.layout cimport (
     VALUE_MAX, VERSION,
 )
 from goqueue.records.octets cimport (
-    address, begins, fetch_ahead, is_text, is_utf8, load_i64, load_u16, load_u32, put, store_i64,
-    store_u16, store_u32, sum_of, take,
+    address, begins, carry, fetch_ahead, hash_of, is_text, is_utf8, load_i64, load_u16, load_u32,
+    put, store_i64, store_u16, store_u32, sum_of, take,
 )
 
 cdef Py_ssize_t _GIL_BYTES
@@ -20,6 +20,7 @@ cdef Py_ssize_t _GIL_BYTES
 cdef class Cursor:
     cdef object _view
     cdef uint8_t *_base
+    cdef bint _readonly
     cdef Py_ssize_t size, position, end, count
     cdef int64_t offset, timestamp
     cdef uint32_t crc, value_length
@@ -31,6 +32,9 @@ cdef class Cursor:
 
     @cython.locals(reason=int)
     cdef int skim(self, Py_ssize_t position) noexcept nogil
+
+    @cython.locals(reason=int)
+    cdef int rise(self, Py_ssize_t position, int64_t previous) noexcept nogil
 
     @cython.locals(base="const uint8_t *", rest=Py_ssize_t)
     cdef int _begin(self, Py_ssize_t position) noexcept nogil
@@ -58,12 +62,26 @@ cdef class Cursor:
     @cython.locals(base="uint8_t *", start=Py_ssize_t, position=Py_ssize_t)
     cdef int write(self, bytes key, bytes value, bytes headers) except -1
 
+    @cython.locals(base="uint8_t *", position=Py_ssize_t, piece=bytes)
+    cdef int write_headers(self, list pieces) except -1
+
+    @cython.locals(base="uint8_t *")
+    cdef int copy(self, Cursor into) except -1
+
     @cython.locals(start=Py_ssize_t)
     cdef bytes key(self)
 
     @cython.locals(end=Py_ssize_t)
     cdef bytes value(self)
     cdef bytes headers(self)
+
+    @cython.locals(size=Py_ssize_t, rest=Py_ssize_t)
+    cdef Py_ssize_t given_bytes(self) noexcept nogil
+
+    @cython.locals(start=Py_ssize_t)
+    cdef uint32_t hash_key(self) noexcept nogil
+    cdef uint32_t hash_all(self) noexcept nogil
     cdef uint32_t sum_all(self) noexcept nogil
-    cdef bint is_readonly(self)
+    cdef bint is_readonly(self) noexcept nogil
+    cdef void release(self)
     cdef object corrupt(self, int reason)

@@ -48,7 +48,9 @@ if not cython.compiled:
     from goqueue.records.octets import (
         address,
         begins,
+        carry,
         fetch_ahead,
+        hash_of,
         is_text,
         is_utf8,
         load_i64,
@@ -73,6 +75,7 @@ class Cursor:
 
     __slots__ = (
         "_base",
+        "_readonly",
         "_view",
         "count",
         "crc",
@@ -90,7 +93,11 @@ class Cursor:
     )
 
     def __init__(self, data: Buffer) -> None:
-        self._view = memoryview(data).cast("B")
+        self._view = memoryview(data)
+        # Bytes are bytes already, and the cast costs as much as all the rest of this.
+        if not isinstance(data, (bytes, bytearray)):
+            self._view = self._view.cast("B")
+        self._readonly = self._view.readonly
         self._base = address(self._view)
         self.size = len(self._view)
         self.position = self.end = self.count = 0
@@ -143,6 +150,11 @@ class Cursor:
         if reason == OK:
             fetch_ahead(self._base, position, self.end, self.size)
         return reason
+
+    def rise(self, position: int, previous: int) -> int:
+        """skim(), for stored data: the offset must be past that of the `previous` record."""
+        reason = self.skim(position)
+        return BAD_OFFSET if reason == OK and self.offset <= previous else reason
 
     def _begin(self, position: int) -> int:
         """What a rest shorter than a header is: the start of a record, or something else."""
@@ -288,7 +300,7 @@ class Cursor:
         base = self._base
         start = self.position
         self.end = start + HEADER_SIZE + len(key) + len(value) + len(headers)
-        if self.end > self.size or self._view.readonly:
+        if self.end > self.size or self._readonly:
             raise BufferError("no room to write a record")
         if cython.compiled:
             store_u16(base, start, MAGIC)
@@ -311,6 +323,28 @@ class Cursor:
         store_u32(base, start + 4, sum_of(base, start + 8, self.end))
         self.position = self.end
 
+    def write_headers(self, pieces: list[bytes]) -> None:
+        """Write a header block of these names and values, by turns, at the start of the buffer."""
+        base = self._base
+        if self.size < 2 or self._readonly:
+            raise BufferError("no room to write headers")
+        store_u16(base, 0, len(pieces) // 2)
+        position = 2
+        for piece in pieces:
+            if len(piece) > self.size - position - 2:
+                raise BufferError("no room to write headers")
+            store_u16(base, position, len(piece))
+            position = put(base, position + 2, piece)
+
+    def copy(self, into: "Cursor") -> None:
+        """Write the record under the cursor, as it is, where `into` stands; that goes past it."""
+        base = into._base  # noqa: SLF001 - only this class touches raw memory, its own or another's
+        into.end = into.position + self.end - self.position
+        if into.end > into.size or into.is_readonly():
+            raise BufferError("no room to copy a record")
+        carry(self._base, self.position, self.end, base, into.position)
+        into.position = into.end
+
     def key(self) -> bytes:
         start = self.position + HEADER_SIZE
         return take(self._base, start, start + self.key_length)
@@ -322,16 +356,40 @@ class Cursor:
     def headers(self) -> bytes:
         return take(self._base, self.end - self.headers_length, self.end)
 
+    def given_bytes(self) -> int:
+        """The bytes of key, value, header names and header values, without the lengths between.
+
+        -1 if the header block cannot hold as many headers as it says.
+        """
+        size = self.key_length + self.value_length
+        if self.headers_length == 0:
+            return size
+        if self.headers_length < 2:
+            return -1
+        rest = self.headers_length - 2 - 4 * load_u16(self._base, self.end - self.headers_length)
+        return size + rest if rest >= 0 else -1
+
+    def hash_key(self) -> int:
+        start = self.position + HEADER_SIZE
+        return hash_of(self._base, start, start + self.key_length)
+
+    def hash_all(self) -> int:
+        return hash_of(self._base, 0, self.size)
+
     def sum_all(self) -> int:
         return sum_of(self._base, 0, self.size)
 
     def is_readonly(self) -> bool:
-        return self._view.readonly
+        return self._readonly
+
+    def release(self) -> None:
+        """Let go of the buffer: it may be resized, and nothing of it is read or written again."""
+        self.size = 0
+        self._view.release()
 
     def corrupt(self, reason: int) -> Corrupt:
         """Let go of the buffer, which a traceback would keep, and say what is wrong."""
-        self.size = 0
-        self._view.release()
+        self.release()
         return Corrupt(self.position, REASONS[reason])
 
 

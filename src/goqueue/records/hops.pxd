@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from goqueue.records.cursor cimport Cursor
-from goqueue.records.layout cimport BAD_OFFSET, HEADER_SIZE, OK, TRUNCATED
+from goqueue.records.layout cimport HEADER_SIZE, IS_CONTROL, IS_DELAYED, OK, TRUNCATED
 
 @cython.locals(cursor=Cursor, position=Py_ssize_t, start=Py_ssize_t, previous=int64_t, next_offset=int64_t, reached=bint, reason=int)
 cpdef span(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
@@ -12,3 +12,9 @@ cpdef span(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
     count=Py_ssize_t, previous=int64_t, max_timestamp=int64_t, reason=int,
 )
 cpdef mark(data, int64_t position, int64_t last, int64_t interval)
+
+@cython.locals(position=Py_ssize_t, previous=int64_t, reason=int, key=bytes)
+cdef int64_t _survey(Cursor cursor, int64_t from_offset, bint with_keys, list known) except -1
+
+@cython.locals(cursor=Cursor, position=Py_ssize_t, previous=int64_t, reason=int)
+cpdef last_offset(data)

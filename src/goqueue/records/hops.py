@@ -1,4 +1,6 @@
-"""Passes that hop from header to header and never read a body: slices and index entries.
+"""Passes that hop from header to header: slices, index entries, and what a queue may deliver.
+
+Of a body they read the key at most.
 
 For bytes that were verified when they came in. Every hop is bounds checked all the same, and
 offsets must rise: a reader that follows `next_offset` always advances.
@@ -13,7 +15,7 @@ from goqueue.records.cursor import Cursor
 from goqueue.records.layout import Buffer
 
 if not cython.compiled:
-    from goqueue.records.layout import BAD_OFFSET, HEADER_SIZE, OK, TRUNCATED
+    from goqueue.records.layout import HEADER_SIZE, IS_CONTROL, IS_DELAYED, OK, TRUNCATED
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -40,6 +42,17 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
 
 
+class Survey(msgspec.Struct, frozen=True):
+    """What there is to deliver, in offset order, and the offset to go on from.
+
+    Each is known by its offset, the size of its record, its priority and its key: a tuple,
+    because there is one for every record that a queue delivers.
+    """
+
+    known: list[tuple[int, int, int, bytes]]
+    next_offset: int
+
+
 def span(data: Buffer, from_offset: int, below_offset: int, max_bytes: int) -> Span:
     """The records with from_offset <= offset < below_offset, in at most `max_bytes`.
 
@@ -52,11 +65,9 @@ def span(data: Buffer, from_offset: int, below_offset: int, max_bytes: int) -> S
     next_offset = from_offset
     reached = False
     while position < cursor.size:
-        reason = cursor.skim(position)
+        reason = cursor.rise(position, previous)
         if reason == TRUNCATED:
             break
-        if reason == OK and cursor.offset <= previous:
-            reason = BAD_OFFSET
         if reason != OK:
             raise cursor.corrupt(reason)
         if cursor.offset >= below_offset:
@@ -91,11 +102,9 @@ def mark(data: Buffer, position: int, last: int, interval: int) -> Marks:
     previous = -1
     max_timestamp = 0
     while place < cursor.size:
-        reason = cursor.skim(place)
+        reason = cursor.rise(place, previous)
         if reason == TRUNCATED:
             break
-        if reason == OK and cursor.offset <= previous:
-            reason = BAD_OFFSET
         if reason != OK:
             raise cursor.corrupt(reason)
         previous = cursor.offset
@@ -117,3 +126,45 @@ def mark(data: Buffer, position: int, last: int, interval: int) -> Marks:
         count=count,
         next_offset=previous + 1,
     )
+
+
+def survey(data: Buffer, from_offset: int, *, with_keys: bool) -> Survey:
+    """The visible records from an offset on, out of whole stored ones; keys are empty if unwanted.
+
+    Control records and those that wait for their time are passed by, but count as seen.
+    """
+    cursor = Cursor(data)
+    known: list[tuple[int, int, int, bytes]] = []
+    return Survey(known, _survey(cursor, from_offset, with_keys, known))
+
+
+def _survey(
+    cursor: Cursor, from_offset: int, with_keys: bool, known: list[tuple[int, int, int, bytes]]
+) -> int:
+    """Note what is visible; returns the offset after the last record, shown or not."""
+    position = 0
+    previous = -1
+    while position < cursor.size:
+        reason = cursor.rise(position, previous)
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        previous = cursor.offset
+        if previous >= from_offset and not cursor.flags & (IS_CONTROL | IS_DELAYED):
+            key = cursor.key() if with_keys else b""
+            known.append((previous, cursor.end - position, cursor.priority, key))
+        position = cursor.end
+    return max(from_offset, previous + 1)
+
+
+def last_offset(data: Buffer) -> int:
+    """The offset of the last of whole stored records; -1 if there are none."""
+    cursor = Cursor(data)
+    position = 0
+    previous = -1
+    while position < cursor.size:
+        reason = cursor.rise(position, previous)
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        previous = cursor.offset
+        position = cursor.end
+    return previous

@@ -1,4 +1,4 @@
-/* Big-endian numbers and text at a position of a buffer. Callers have checked the bounds. */
+/* Big-endian numbers, text and hashes at a position of a buffer. Callers have checked the bounds. */
 #ifndef GOQUEUE_OCTETS_H
 #define GOQUEUE_OCTETS_H
 
@@ -74,6 +74,32 @@ static inline int gq_is_utf8(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t en
                 return 0;
     }
     return 1;
+}
+
+static inline uint32_t gq_turn(uint32_t word, int bits) {
+    return word << bits | word >> (32 - bits);
+}
+
+static inline uint32_t gq_mix(uint32_t word) {
+    return gq_turn(word * 0xcc9e2d51u, 15) * 0x1b873593u;
+}
+
+/* MurmurHash3 x86 32-bit with seed 0 of bytes[start:end]. Its words are little-endian. */
+static inline uint32_t gq_murmur3(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end) {
+    uint32_t hash = 0;
+    uint32_t size = (uint32_t)(end - start);
+    for (; end - start >= 4; start += 4) {
+        hash ^= gq_mix(__builtin_bswap32(gq_load_32(bytes, start)));
+        hash = gq_turn(hash, 13) * 5 + 0xe6546b64u;
+    }
+    uint32_t tail = 0;
+    for (int shift = 0; start < end; start++, shift += 8)
+        tail |= (uint32_t)bytes[start] << shift;
+    hash ^= gq_mix(tail);
+    hash ^= size;
+    hash = (hash ^ hash >> 16) * 0x85ebca6bu;
+    hash = (hash ^ hash >> 13) * 0xc2b2ae35u;
+    return hash ^ hash >> 16;
 }
 
 #endif

@@ -13,6 +13,7 @@ cdef extern from "octets.h" nogil:
     bint begins "gq_begins" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, const char *text)
     bint is_text "gq_is_text" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, const char *text)
     bint is_utf8 "gq_is_utf8" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
+    uint32_t hash_of "gq_murmur3" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
 
 cdef extern from "castagnoli.h" nogil:
     uint32_t sum_of "gq_crc32c" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
@@ -29,3 +30,6 @@ cdef inline bytes take(const uint8_t *base, Py_ssize_t start, Py_ssize_t end):
 cdef inline Py_ssize_t put(uint8_t *base, Py_ssize_t position, bytes source) noexcept:
     memcpy(base + position, PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source))
     return position + PyBytes_GET_SIZE(source)
+
+cdef inline void carry(const uint8_t *base, Py_ssize_t start, Py_ssize_t end, uint8_t *into, Py_ssize_t position) noexcept nogil:
+    memcpy(into + position, base + start, end - start)

@@ -1,4 +1,4 @@
-"""The interpreted twin of `octets.h` and `castagnoli.h`: numbers, text and sums at a position.
+"""The interpreted twin of `octets.h` and `castagnoli.h`: numbers, text, sums and hashes.
 
 Never compiled: `octets.pxd` gives the same names to the compiled modules as C functions.
 Callers have checked the bounds.
@@ -11,6 +11,8 @@ import crc32c
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
 _I64 = struct.Struct(">q")
+_LITTLE_U32 = struct.Struct("<I")
+_U32_MAX = 0xFFFFFFFF
 
 
 def address(view: memoryview) -> memoryview:
@@ -71,6 +73,26 @@ def sum_of(base: memoryview, start: int, end: int) -> int:
     return crc32c.crc32c(base[start:end])
 
 
+def hash_of(base: memoryview, start: int, end: int) -> int:
+    """MurmurHash3 x86 32-bit with seed 0 of base[start:end]."""
+    whole = start + (end - start) // 4 * 4
+    number = 0
+    for (word,) in _LITTLE_U32.iter_unpack(base[start:whole]):
+        number = (_turn(number ^ _mix(word), 13) * 5 + 0xE6546B64) & _U32_MAX
+    number ^= _mix(int.from_bytes(base[whole:end], "little")) ^ (end - start)
+    number = (number ^ number >> 16) * 0x85EBCA6B & _U32_MAX
+    number = (number ^ number >> 13) * 0xC2B2AE35 & _U32_MAX
+    return number ^ number >> 16
+
+
+def _mix(word: int) -> int:
+    return _turn(word * 0xCC9E2D51 & _U32_MAX, 15) * 0x1B873593 & _U32_MAX
+
+
+def _turn(word: int, bits: int) -> int:
+    return (word << bits | word >> (32 - bits)) & _U32_MAX
+
+
 def take(base: memoryview, start: int, end: int) -> bytes:
     return bytes(base[start:end])
 
@@ -80,3 +102,8 @@ def put(base: memoryview, position: int, source: bytes) -> int:
     end = position + len(source)
     base[position:end] = source
     return end
+
+
+def carry(base: memoryview, start: int, end: int, into: memoryview, position: int) -> None:
+    """Copy base[start:end] to `position` of another buffer."""
+    into[position : position + end - start] = base[start:end]

@@ -1,14 +1,15 @@
 """A single record as an object, and its header block, to and from bytes.
 
-For the edges that need objects: JSON, the SDK, compaction, tests. A compressed value is
-returned as stored; see compression.
+For the edges that need objects: JSON, the SDK, compaction, tests. decode() returns a compressed
+value as stored, pick() and visible() as it was before; see compression.
 
 Invariant: encode(decode(data)) is byte for byte the record that was decoded.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+import msgspec
 
 from goqueue.model import (
     HEADERS_BYTES_MAX,
@@ -19,6 +20,7 @@ from goqueue.model import (
     Record,
     Refused,
 )
+from goqueue.records.compression import decompress
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import (
     CODEC_HEADER,
@@ -55,6 +57,10 @@ def decode(data: Buffer, position: int = 0) -> Record:
         reason = cursor.check()
     if reason != OK:
         raise cursor.corrupt(reason)
+    return _read(cursor)
+
+
+def _read(cursor: Cursor) -> Record:
     return Record(
         offset=cursor.offset,
         timestamp=cursor.timestamp,
@@ -64,6 +70,69 @@ def decode(data: Buffer, position: int = 0) -> Record:
         value=None if cursor.flags & IS_TOMBSTONE else cursor.value(),
         headers=decode_headers(cursor.headers()) if cursor.headers_length else (),
     )
+
+
+def pick(data: Buffer, offsets: Sequence[int]) -> list[Record]:
+    """The records with these offsets out of whole stored ones, decompressed; others are left out.
+
+    For bytes that were verified when they came in: sums are not checked again.
+    """
+    cursor = Cursor(data)
+    wanted = sorted(offsets)
+    picked: list[Record] = []
+    count = len(wanted)
+    index = 0
+    position = 0
+    previous = -1
+    while position < cursor.size and index < count:
+        reason = cursor.rise(position, previous)
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        previous = cursor.offset
+        position = cursor.end
+        while index < count:
+            offset = wanted[index]
+            if offset > previous:
+                break
+            index += 1
+            # Wanted twice it is given once: the second is below the next record, and passed by.
+            if offset == previous:
+                picked.append(_show(cursor))
+                break
+    return picked
+
+
+def visible(data: Buffer, from_offset: int, count_max: int) -> list[Record]:
+    """The first records from an offset on that readers may see, as pick() gives them.
+
+    Control records are never seen, delayed ones not until their time.
+    """
+    cursor = Cursor(data)
+    shown: list[Record] = []
+    count = 0
+    position = 0
+    previous = -1
+    while position < cursor.size and count < count_max:
+        reason = cursor.rise(position, previous)
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        previous = cursor.offset
+        position = cursor.end
+        if previous >= from_offset and not cursor.flags & (IS_CONTROL | IS_DELAYED):
+            shown.append(_show(cursor))
+            count += 1
+    return shown
+
+
+def _show(cursor: Cursor) -> Record:
+    """The record under the cursor with its value as it was before compression."""
+    try:
+        record = _read(cursor)
+        return decompress(record) if cursor.flags & IS_COMPRESSED else record
+    except Corrupt as corrupt:
+        # It counts from elsewhere, and its traceback would keep the buffer.
+        cursor.release()
+        raise Corrupt(cursor.position, corrupt.reason) from None
 
 
 def encode(record: Record) -> bytes:
@@ -92,6 +161,37 @@ def encode(record: Record) -> bytes:
     cursor.flags = prove(flags, record.key, record.headers)
     cursor.write(record.key, value, block)
     return bytes(encoded)
+
+
+def rehead(data: Buffer, position: int, headers: tuple[Header, ...]) -> bytearray:
+    """The stored record at `position` as one to be published: these headers, no place, no delay.
+
+    A header takes the place of those with its name, or comes last. All else is as stored.
+    """
+    record = decode(data, position)
+    if record.flags & IS_CONTROL:
+        raise Refused(Code.MESSAGE_INVALID, part="flags", found=record.flags)
+    if any(not name for name, _ in headers):
+        raise Refused(Code.MESSAGE_INVALID, part="headers", found="empty name")
+    anew = msgspec.structs.replace(
+        record,
+        offset=0,
+        timestamp=0,
+        flags=record.flags & ~IS_DELAYED,
+        headers=_merge(record.headers, dict(headers)),
+    )
+    return bytearray(encode(anew))
+
+
+def _merge(headers: tuple[Header, ...], changes: dict[str, bytes]) -> tuple[Header, ...]:
+    merged: dict[str, bytes] = dict(changes)
+    kept: list[Header] = []
+    for name, value in headers:
+        if name not in changes:
+            kept.append((name, value))
+        elif name in merged:
+            kept.append((name, merged.pop(name)))
+    return (*kept, *merged.items())
 
 
 def prove(flags: int, key: bytes, headers: tuple[Header, ...]) -> int:
@@ -149,13 +249,14 @@ def encode_headers(headers: Iterable[Header]) -> bytes:
         # Each piece fits in its two bytes of length if the whole block fits.
         if size > HEADERS_BYTES_MAX:
             raise _too_large("headers", size, HEADERS_BYTES_MAX)
-        pieces.append(len(encoded).to_bytes(2, "big"))
         pieces.append(encoded)
-        pieces.append(len(value).to_bytes(2, "big"))
         pieces.append(value)
     if not pieces:
         return b""
-    return (len(pieces) // 4).to_bytes(2, "big") + b"".join(pieces)
+    block = bytearray(size)
+    cursor = Cursor(block)
+    cursor.write_headers(pieces)
+    return bytes(block)
 
 
 def decode_headers(block: bytes) -> tuple[Header, ...]:
@@ -173,24 +274,26 @@ def decode_headers(block: bytes) -> tuple[Header, ...]:
     position = 2
     headers = []
     while left > 0:
-        name, position = _piece(block, position)
-        value, position = _piece(block, position)
+        name_end = _end_of_piece(block, position)
+        end = _end_of_piece(block, name_end)
         try:
-            headers.append((name.decode(), value))
+            name = block[position + 2 : name_end].decode("utf-8")
         except UnicodeDecodeError:
-            raise Corrupt(position, "header_name") from None
+            raise Corrupt(end, "header_name") from None
+        headers.append((name, block[name_end + 2 : end]))
+        position = end
         left -= 1
     if position != size:
         raise Corrupt(position, "header_count")
     return tuple(headers)
 
 
-def _piece(block: bytes, position: int) -> tuple[bytes, int]:
-    """The length-prefixed bytes at `position` and the position after them."""
+def _end_of_piece(block: bytes, position: int) -> int:
+    """The end of the bytes whose length stands at `position`."""
     start = position + 2
     if start > len(block):
         raise Corrupt(position, "header_count")
     end = start + (block[position] << 8 | block[position + 1])
     if end > len(block):
         raise Corrupt(position, "header_count")
-    return block[start:end], end
+    return end

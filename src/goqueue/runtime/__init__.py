@@ -4,7 +4,10 @@ from goqueue.runtime.clock import read_clock
 from goqueue.runtime.data_directory import DataDirectory, DataDirectoryUnusable
 from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.local_log import LocalLog
+from goqueue.runtime.log_lines import start_logging
 from goqueue.runtime.os_files import OsFile, OsFileSystem
+from goqueue.runtime.pump import Pump
+from goqueue.runtime.server import Server
 
 __all__ = [
     "DataDirectory",
@@ -13,6 +16,9 @@ __all__ = [
     "LocalLog",
     "OsFile",
     "OsFileSystem",
+    "Pump",
+    "Server",
     "read_clock",
     "reserve_for",
+    "start_logging",
 ]

@@ -3,26 +3,69 @@
 Takes effects, hands all that have gathered to storage at once, and posts the events. While one
 sync is under way the next batches gather, so the slower the disk, the larger the group that shares
 a sync. The queue holds no more than the core has in flight.
+
+Snapshots, deletions and whatever else may wait for the disk go the same way. What nobody waits for
+is not posted: a snapshot that could not be saved, or logs that were moved aside, are told to
+`tell`, for a person to read.
 """
 
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-from goqueue.model import DiskEvent, Effect, LogId, LogSettings, Offset, Seek, Slice
+from goqueue.model import (
+    DiskEvent,
+    Effect,
+    LogId,
+    LogSettings,
+    Offset,
+    Save,
+    Seek,
+    Slice,
+    Sweep,
+)
 from goqueue.runtime.os_files import OsFileSystem
-from goqueue.storage import Opened, Storage
+from goqueue.storage import Opened, Storage, sync_in_turn
 
-__all__ = ["Disk", "reserve_for"]
+__all__ = ["Disk", "Work", "reserve_for"]
 
 _RESERVE_BYTES_MAX = 1024 * 1024 * 1024
 _RESERVE_SHARE = 20
 _EFFECTS_PER_GROUP_MAX = 4096
+_SYNC_THREADS = 8
+# Below this, handing syncs to other threads takes about as long as it saves.
+_SYNCS_TOGETHER_MIN = 4
+
+Work = Effect | Save | Sweep
 
 
 def reserve_for(free_bytes: int) -> int:
     """Space that producers may not use up, so that acknowledgements and metadata still fit."""
     return min(_RESERVE_BYTES_MAX, free_bytes // _RESERVE_SHARE)
+
+
+class _SyncsTogether:
+    """Syncs of several files at once: a disk that is asked for many does them sooner."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="goqueue-sync")
+
+    def __call__(self, syncs: Sequence[Callable[[], None]]) -> Sequence[OSError | None]:
+        if len(syncs) < _SYNCS_TOGETHER_MIN:
+            return sync_in_turn(syncs)
+        shares = [syncs[first::_SYNC_THREADS] for first in range(_SYNC_THREADS)]
+        outcomes: list[OSError | None] = [None] * len(syncs)
+        for first, share in enumerate(self._threads.map(sync_in_turn, shares)):
+            outcomes[first::_SYNC_THREADS] = share
+        return outcomes
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+
+def _tell_nobody(_: str) -> None:
+    """For a shell without anybody who reads."""
 
 
 class Disk:
@@ -33,31 +76,41 @@ class Disk:
         files: OsFileSystem,
         post: Callable[[list[DiskEvent]], None],
         *,
+        tell: Callable[[str], None] = _tell_nobody,
         reserve_bytes: int = 0,
+        open_actives_max: int = 512,
     ) -> None:
         if not __debug__:
             raise RuntimeError(
                 "GoQueue does not run under python -O: its assertions are part of it"
             )
-        self._guard = threading.Lock()
-        self._storage = Storage(files, reserve_bytes=reserve_bytes, guard=self._guard)
+        self._syncs = _SyncsTogether()
+        self._storage = Storage(
+            files,
+            reserve_bytes=reserve_bytes,
+            open_actives_max=open_actives_max,
+            guard=threading.Lock(),
+            syncing=self._syncs,
+        )
         self._post = post
-        self._queue: queue.SimpleQueue[Sequence[Effect] | None] = queue.SimpleQueue()
+        self._tell = tell
+        self._snapshots_lost = 0
+        self._queue: queue.SimpleQueue[Sequence[Work] | None] = queue.SimpleQueue()
         self._crash: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="goqueue-disk", daemon=True)
 
     def open(self, log: LogId, settings: LogSettings) -> Opened:
-        """Recover and open a log; the caller's thread waits for it."""
+        """Recover and open a log, from any thread and at any time; the caller waits for it."""
         return self._storage.open(log, settings)
 
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, effects: Sequence[Effect]) -> None:
-        """Hand effects over; they are carried out in order."""
+    def submit(self, work: Sequence[Work]) -> None:
+        """Hand work over: effects in order, snapshots after the effects that came before them."""
         if self._crash is not None:
             raise RuntimeError("the disk thread has ended by a bug") from self._crash
-        self._queue.put(effects)
+        self._queue.put(work)
 
     def read(self, wanted: Slice) -> memoryview:
         """Read records, from any thread; raises DamageFound."""
@@ -66,6 +119,15 @@ class Disk:
     def find(self, seeks: Sequence[Seek]) -> Offset | None:
         """Find an offset by time, from any thread; raises DamageFound."""
         return self._storage.find(seeks)
+
+    def load(self, name: str) -> bytes | None:
+        """Bring a snapshot, from any thread; None if there is none that can be read."""
+        return self._storage.load(name)
+
+    @property
+    def snapshots_lost(self) -> int:
+        """How many snapshots could not be saved: the next start takes longer, no more."""
+        return self._snapshots_lost
 
     @property
     def crash(self) -> BaseException | None:
@@ -77,12 +139,14 @@ class Disk:
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
+        self._syncs.close()
         if self._crash is not None:
             raise RuntimeError("the disk thread has ended by a bug") from self._crash
         self._storage.close()
 
     def _run(self) -> None:
         try:
+            self._try("remove deleted logs", self._storage.find_trash)
             while self._turn():
                 pass
         except BaseException as crash:
@@ -90,24 +154,66 @@ class Disk:
             raise
 
     def _turn(self) -> bool:
-        """One group of effects, then one step of background work; False when told to stop."""
-        group: list[Effect] = []
+        """One group of work, then one step of background work; False when told to stop."""
+        group: list[Work] = []
         is_running = True
         try:
-            effects = self._queue.get(block=not self._storage.has_background_work)
-            while effects is not None:
-                group.extend(effects)
+            work = self._queue.get(block=not self._storage.has_background_work)
+            while work is not None:
+                group.extend(work)
                 if len(group) >= _EFFECTS_PER_GROUP_MAX:
                     break
-                effects = self._queue.get_nowait()
-            is_running = effects is not None
+                work = self._queue.get_nowait()
+            is_running = work is not None
         except queue.Empty:
             pass
         if group:
-            self._report(self._storage.carry_out(group))
+            self._carry_out(group)
         if self._storage.has_background_work:
             self._report(self._storage.work())
         return is_running
+
+    def _carry_out(self, group: list[Work]) -> None:
+        effects: list[Effect] = []
+        # Of several snapshots of one name only the newest is worth its syncs.
+        saves: dict[str, Save] = {}
+        sweeps: list[Sweep] = []
+        for work in group:
+            match work:
+                case Save():
+                    saves[work.name] = work
+                case Sweep():
+                    sweeps.append(work)
+                case _:
+                    effects.append(work)
+        if effects:
+            self._report(self._storage.carry_out(effects))
+        for sweep in sweeps:
+            self._sweep(sweep)
+        for save in saves.values():
+            self._save(save)
+
+    def _save(self, save: Save) -> None:
+        is_saved = self._try(
+            f"save the snapshot {save.name}", lambda: self._storage.save(save.name, save.data)
+        )
+        self._snapshots_lost += not is_saved
+
+    def _sweep(self, sweep: Sweep) -> None:
+        def move() -> None:
+            for moved in self._storage.sweep(sweep.topics):
+                self._tell(f"no topic claims {moved.old}: moved to {moved.new}")
+
+        self._try("move unclaimed logs", move)
+
+    def _try(self, what: str, step: Callable[[], object]) -> bool:
+        """Do what nothing depends on; whether it could be done."""
+        try:
+            step()
+        except OSError as error:
+            self._tell(f"could not {what}: {error}")
+            return False
+        return True
 
     def _report(self, events: list[DiskEvent]) -> None:
         if events:

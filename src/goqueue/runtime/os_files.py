@@ -6,13 +6,14 @@ data directory means a file in the data directory.
 
 import errno
 import os
+import resource
 import stat
 from contextlib import suppress
 
 from goqueue.records import Buffer
 from goqueue.storage import Entry, EntryKind
 
-__all__ = ["OsFile", "OsFileSystem"]
+__all__ = ["OsFile", "OsFileSystem", "raise_descriptor_limit"]
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 # Without O_NONBLOCK a named pipe would hold up whoever opens it.
@@ -24,6 +25,19 @@ _KINDS = {
 }
 _MODE = 0o640
 _DIRECTORY_MODE = 0o750
+
+
+def raise_descriptor_limit() -> int:
+    """Let this process open as many files as it may; how many that is.
+
+    The soft limit is low for the sake of programs that use `select`, of which this is none.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # A system may bound a process further than it says.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class OsFile:
@@ -127,6 +141,9 @@ class OsFileSystem:
 
     def remove(self, path: str) -> None:
         os.unlink(self._changeable(path))
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(self._changeable(path))
 
     def free_bytes(self) -> int:
         usage = os.statvfs(self._root)

@@ -10,8 +10,6 @@ import platform
 import secrets
 import time
 
-import msgspec
-
 import goqueue
 from goqueue.broker import Node
 from goqueue.gateways.http import ApiLimits, Doorway, HttpApi, HttpServer, NodeFacts
@@ -20,32 +18,19 @@ from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.os_files import OsFileSystem, raise_descriptor_limit
 from goqueue.runtime.pump import Pump
+from goqueue.runtime.settings import Settings
 
-__all__ = ["Server", "ServerSettings"]
+__all__ = ["Server"]
 
 _logger = logging.getLogger("goqueue")
 _GRACE_S = 10.0
 _SECRET_BYTES = 32
-_MIB = 1024 * 1024
-
-
-class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server needs to know before it starts."""
-
-    data_dir: str
-    node_id: str
-    host: str = "127.0.0.1"
-    port: int = 8080
-    body_bytes_max: int = _MIB
-    publish_body_bytes_max: int = 16 * _MIB
-    cors_origins: tuple[str, ...] = ()
-    is_local: bool = True
 
 
 class Server:
     """One node, reachable over HTTP. `start` may raise OSError or DataDirectoryUnusable."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._halted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._directory: DataDirectory | None = None
@@ -55,13 +40,14 @@ class Server:
 
     async def start(self) -> tuple[str, int]:
         """Lock the directory, listen, and begin recovery; the address in use."""
-        settings = self._settings
+        broker, listener = self._settings.broker, self._settings.listeners.http
+        assert listener is not None, "a server without a listener serves nobody"
         raise_descriptor_limit()
-        self._directory = DataDirectory(settings.data_dir)
+        self._directory = DataDirectory(broker.data_dir)
         try:
-            node = Node(settings.node_id, secrets.token_bytes(_SECRET_BYTES))
+            node = Node(broker.node_id, secrets.token_bytes(_SECRET_BYTES))
             self._pump = Pump(node, self._halt)
-            files = OsFileSystem(settings.data_dir)
+            files = OsFileSystem(broker.data_dir)
             self._disk = Disk(
                 files,
                 self._pump.take_from_disk,
@@ -69,7 +55,7 @@ class Server:
                 reserve_bytes=reserve_for(files.free_bytes()),
             )
             self._http = HttpServer(self._api(self._pump))
-            address = await self._http.start(settings.host, settings.port)
+            address = await self._http.start(listener.host, listener.port)
         except BaseException:
             self._directory.close()
             raise
@@ -78,17 +64,18 @@ class Server:
         return address
 
     def _api(self, pump: Pump) -> HttpApi:
-        settings = self._settings
+        http, listener = self._settings.http, self._settings.listeners.http
         facts = NodeFacts(
             version=goqueue.__version__,
             started_at=Timestamp(time.time_ns()),
             python_version=platform.python_version(),
         )
         limits = ApiLimits(
-            body_bytes_max=settings.body_bytes_max,
-            publish_body_bytes_max=settings.publish_body_bytes_max,
+            body_bytes_max=http.body_limit,
+            publish_body_bytes_max=http.publish_body_limit,
         )
-        doorway = Doorway(origins=settings.cors_origins, is_local=settings.is_local)
+        is_local = listener is not None and listener.is_loopback
+        doorway = Doorway(origins=http.cors_origins, is_local=is_local)
         return HttpApi(pump, facts, doorway=doorway, limits=limits)
 
     async def wait_until_serving(self) -> None:

@@ -21,6 +21,7 @@ ROOM = Path(goqueue.records.__file__).parent
 # Prints which twin ran, then a digest of what every function makes of the same bytes.
 DIGEST = """
 import hashlib, random
+from functools import partial
 from goqueue.model import Message, Refused
 from goqueue import records
 from goqueue.records import *
@@ -40,8 +41,8 @@ def note(function, *arguments):
 chance = random.Random(7)
 for round in range(300):
     batch = []
+    spoken = ["a", "\\u00e9", "\\U0001f600", "gq.codec", "gq.deliver-at", "gq.other"]
     for _ in range(chance.randrange(4)):
-        spoken = ["a", "\\u00e9", "\\U0001f600", "gq.codec", "gq.deliver-at", "gq.other"]
         names = [chance.choice(spoken) for _ in range(chance.randrange(3))]
         is_control = chance.random() < 0.2
         prefix = b"gq." if is_control != (chance.random() < 0.05) else b""
@@ -56,6 +57,11 @@ for round in range(300):
             headers=tuple((name, chance.randbytes(3)) for name in names),
         ))
     note(build, batch)
+    draft = Draft()
+    for message in batch:
+        note(draft.add, message.key, message.value, message.headers, message.priority)
+        note(draft.put, message)
+    note(draft.take)
     try:
         data = build(batch)
     except Refused:
@@ -74,6 +80,15 @@ for round in range(300):
         note(function, data)
     note(scan, data, 2)
     note(sums, data, 0, chance.randrange(len(data) + 2))
+    note(murmur3, data)
+    note(last_offset, data)
+    note(partial(survey, with_keys=chance.random() < 0.5), data, chance.randrange(5))
+    note(pick, data, [chance.randrange(9) for _ in range(3)])
+    note(visible, data, chance.randrange(5), chance.randrange(4))
+    note(rehead, data, 0, ((chance.choice(spoken), b"new"),))
+    wishes = [chance.randrange(-3, 6) for _ in batch] if chance.random() < 0.5 else None
+    limits = {"body_bytes_max": chance.choice([100, 2000]), "needs_key": chance.random() < 0.3}
+    note(partial(route, **limits), bytes(data), chance.randrange(1, 5), chance.randrange(9), wishes)
     note(span, data, chance.randrange(5), chance.randrange(9), chance.randrange(2000))
     note(mark, data, chance.randrange(5), chance.randrange(-1, 5), chance.randrange(1000))
     note(stamp, data, 3, 5)
@@ -101,7 +116,7 @@ def test_the_environment_forces_the_interpreted_twin_and_it_does_the_same() -> N
 
 
 def test_this_process_runs_one_twin_throughout() -> None:
-    for name in ("batch", "columns", "cursor", "hops", "record"):
+    for name in ("batch", "columns", "cursor", "hops", "record", "routing"):
         module = importlib.import_module(f"goqueue.records.{name}")
         assert str(module.__file__).endswith(".py") is not COMPILED
 

@@ -245,7 +245,7 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 # Acknowledgement
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, frozen=True):
     """What became of one receipt. Where it was refused, only the code says something."""
 
     log: LogId | None = None

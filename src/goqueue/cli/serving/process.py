@@ -1,0 +1,86 @@
+"""One node as the work of this process: started, watched, stopped."""
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import msgspec
+import uvloop
+
+from goqueue.cli.config import tell
+from goqueue.runtime import DataDirectoryUnusable, Server, start_logging
+from goqueue.runtime.settings import Listener, Settings
+
+__all__ = ["run_node"]
+
+DONE = 0
+FAILED = 1
+MISUSED = 2
+
+Say = Callable[[str, str], None]
+
+
+def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
+    """Run until told to stop; the exit code. `say` gets the address and the data directory."""
+    tell(settings.warnings)
+    start_logging(settings.log.level, settings.log.format)
+    if settings.listeners.http is None:
+        return _fail("listeners.http is off, and there is no other way in", MISUSED)
+    try:
+        return uvloop.run(_run(settings, say, ports_tried))
+    except DataDirectoryUnusable as unusable:
+        return _fail(str(unusable), FAILED)
+
+
+async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    started = await _start(settings, ports_tried)
+    if isinstance(started, int):
+        return started
+    server, url = started
+    say(url, settings.broker.data_dir)
+    async with asyncio.TaskGroup() as tasks:
+        halted = tasks.create_task(server.wait_until_halted())
+        stopped = tasks.create_task(stop.wait())
+        await asyncio.wait((halted, stopped), return_when=asyncio.FIRST_COMPLETED)
+        reason = halted.result() if halted.done() else None
+        halted.cancel()
+        stopped.cancel()
+    if reason is not None:
+        # What the node knows can no longer be made durable, so nothing is flushed on the way out.
+        _fail(f"the node cannot go on: {reason}", FAILED)
+        sys.stderr.flush()
+        os._exit(FAILED)
+    await server.stop()
+    return DONE
+
+
+async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | int:
+    wanted = settings.listeners.http
+    assert wanted is not None
+    for attempt in range(ports_tried):
+        listener = Listener(wanted.host, wanted.port + attempt if wanted.port else 0)
+        listeners = msgspec.structs.replace(settings.listeners, http=listener)
+        server = Server(msgspec.structs.replace(settings, listeners=listeners))
+        try:
+            host, port = await server.start()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or attempt + 1 == ports_tried:
+                reason = error.strerror or error
+                hint = "; another program has it" if error.errno == errno.EADDRINUSE else ""
+                return _fail(f"cannot listen on {listener}: {reason}{hint}", FAILED)
+            print(f"port {listener.port} is taken, trying the next one", file=sys.stderr)
+        else:
+            return server, f"http://{Listener(host, port)}"
+    raise AssertionError("the last attempt returns")
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"goqueue: {sentence}", file=sys.stderr)
+    return code

@@ -1,0 +1,48 @@
+"""What a node is told at its start: one table of settings, read once, every problem at once.
+
+Flag over environment over file over default. Binds nothing and starts nothing.
+"""
+
+from goqueue.runtime.settings.catalogue import SETTINGS, Feature, Setting
+from goqueue.runtime.settings.kinds import Listener, Network
+from goqueue.runtime.settings.problems import Problem, SettingsInvalid
+from goqueue.runtime.settings.reading import (
+    BrokerSettings,
+    HttpSettings,
+    ListenerSettings,
+    LoggingSettings,
+    Origin,
+    Settings,
+    load_settings,
+    read_settings,
+)
+from goqueue.runtime.settings.sources import (
+    CONFIG_FLAG,
+    SettingsFile,
+    Source,
+    find_settings_file,
+    read_settings_file,
+)
+
+__all__ = [
+    "CONFIG_FLAG",
+    "SETTINGS",
+    "BrokerSettings",
+    "Feature",
+    "HttpSettings",
+    "Listener",
+    "ListenerSettings",
+    "LoggingSettings",
+    "Network",
+    "Origin",
+    "Problem",
+    "Setting",
+    "Settings",
+    "SettingsFile",
+    "SettingsInvalid",
+    "Source",
+    "find_settings_file",
+    "load_settings",
+    "read_settings",
+    "read_settings_file",
+]

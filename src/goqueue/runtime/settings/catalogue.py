@@ -1,0 +1,346 @@
+"""Every setting there is: its name, kind, default and meaning, and the feature that it belongs to.
+
+The one table that flags, variables, file keys, `goqueue config show` and the reference are made
+from. Never holds a value that was given.
+
+Invariant: the default of a setting whose feature is missing asks for nothing.
+"""
+
+import enum
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from goqueue.model import MILLISECOND
+from goqueue.runtime.settings.kinds import (
+    ADDRESSES,
+    BOOLEAN,
+    COUNT,
+    LISTENER,
+    NAME,
+    NETWORKS,
+    ORIGINS,
+    PATH,
+    SHARE,
+    TEXT,
+    Kind,
+    Listener,
+    Network,
+    choice,
+    duration,
+    size,
+)
+
+__all__ = [
+    "AUTH_ENABLED",
+    "BROKER_DATADIR",
+    "BROKER_NODEID",
+    "HTTP_BODY_LIMIT",
+    "HTTP_CORS_ORIGINS",
+    "HTTP_PUBLISH_BODY_LIMIT",
+    "LISTENERS_HTTP",
+    "LOG_FORMAT",
+    "LOG_LEVEL",
+    "SETTINGS",
+    "TRUSTED_PROXIES",
+    "Feature",
+    "Setting",
+]
+
+T = TypeVar("T")
+
+_KIB = 1 << 10
+_MIB = 1 << 20
+_GIB = 1 << 30
+# The reach of the timer wheel.
+_DELAY_NS_MAX = 671_088_640 * MILLISECOND
+
+
+class Feature(enum.StrEnum):
+    """What a setting is for."""
+
+    BROKER = "the broker"
+    HTTP = "HTTP"
+    LOG = "logging"
+    GRPC = "gRPC"
+    KAFKA = "the Kafka protocol"
+    SQS = "the SQS protocol"
+    DELAYS = "delayed messages"
+    AUTH = "authentication"
+    ACL = "access control lists"
+    TLS = "TLS"
+    CLUSTER = "cluster mode"
+    TRACING = "tracing"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this version has it."""
+        return self in _HERE
+
+
+# A feature that arrives is added here, and its settings get their lasting defaults below.
+_HERE = frozenset({Feature.BROKER, Feature.HTTP, Feature.LOG})
+
+
+class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One setting. `harmless` are the values that, besides the default, ask for nothing."""
+
+    name: str
+    kind: Kind[T]
+    default: T
+    meaning: str
+    feature: Feature
+    is_secret: bool = False
+    short_flag: str = ""
+    harmless: tuple[T, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """Its name in the environment."""
+        return "GOQUEUE_" + self.name.replace(".", "_").upper()
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Its names on the command line, the systematic one first."""
+        systematic = "--" + self.name.replace(".", "-").replace("_", "-")
+        return (systematic, self.short_flag) if self.short_flag else (systematic,)
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether naming it alone, without a value, says enough."""
+        return self.kind is BOOLEAN
+
+    def asks_for_nothing(self, value: T) -> bool:
+        """Whether this value may be given to a version without the feature."""
+        return value == self.default or value in self.harmless
+
+    def show(self, value: T) -> str:
+        """The value as text; a secret only as being there."""
+        if self.is_secret:
+            return "***" if value else ""
+        return self.kind.show(value)
+
+
+def _listener(
+    protocol: str, feature: Feature, default: Listener | None
+) -> "Setting[Listener | None]":
+    is_client = feature is not Feature.CLUSTER
+    return Setting(
+        name=f"listeners.{protocol}",
+        kind=LISTENER,
+        default=default,
+        meaning=f"Where {feature} is served.",
+        feature=feature,
+        short_flag=f"--{protocol}" if is_client else "",
+    )
+
+
+def _tls(section: str, feature: Feature, where: str) -> "tuple[Setting[Any], ...]":
+    def switch(name: str, meaning: str) -> Setting[bool | None]:
+        return Setting(
+            name=f"{section}.{name}", kind=BOOLEAN, default=False, meaning=meaning, feature=feature
+        )
+
+    def text(name: str, meaning: str) -> Setting[str]:
+        return Setting(
+            name=f"{section}.{name}", kind=TEXT, default="", meaning=meaning, feature=feature
+        )
+
+    def words(name: str, meaning: str, *words: str) -> Setting[str]:
+        return Setting(
+            name=f"{section}.{name}",
+            kind=choice(*words),
+            default=words[0],
+            meaning=meaning,
+            feature=feature,
+        )
+
+    checks = ("none", "request", "require", "verify", "require-verify")
+    return (
+        switch("enabled", f"TLS {where}."),
+        text("cert_file", "Certificate of this node, PEM."),
+        text("key_file", "Its private key, PEM."),
+        text("ca_file", "Authorities that are believed, PEM."),
+        switch("self_signed", "Make a certificate at start, for trying things out."),
+        words("client_auth", "What is asked of the other side.", *checks),
+        words("min_version", "Oldest version of TLS that is spoken.", "1.2", "1.3"),
+    )
+
+
+BROKER_DATADIR = Setting(
+    name="broker.datadir",
+    kind=PATH,
+    default="./data",
+    meaning="Data directory, made if absent; locked by one process.",
+    feature=Feature.BROKER,
+    short_flag="--data-dir",
+)
+# The default is the host name, which only the caller of `read_settings` knows.
+BROKER_NODEID = Setting(
+    name="broker.nodeid",
+    kind=NAME,
+    default="",
+    meaning="Name of this node; the host name unless set.",
+    feature=Feature.BROKER,
+)
+LISTENERS_HTTP = _listener("http", Feature.HTTP, Listener("127.0.0.1", 8080))
+HTTP_PUBLISH_BODY_LIMIT = Setting(
+    name="http.publish_body_limit",
+    kind=size(_KIB, _GIB),
+    default=16 * _MIB,
+    meaning="Largest body of a request that publishes.",
+    feature=Feature.HTTP,
+)
+HTTP_BODY_LIMIT = Setting(
+    name="http.body_limit",
+    kind=size(_KIB, _GIB),
+    default=_MIB,
+    meaning="Largest body of any other request.",
+    feature=Feature.HTTP,
+)
+HTTP_CORS_ORIGINS: Setting[tuple[str, ...]] = Setting(
+    name="http.cors_origins",
+    kind=ORIGINS,
+    default=(),
+    meaning="Origins whose pages a browser lets in; * only with authentication on.",
+    feature=Feature.HTTP,
+)
+AUTH_ENABLED: Setting[bool | None] = Setting(
+    name="auth.enabled",
+    kind=BOOLEAN,
+    default=None,
+    meaning="Ask every caller for a key; unset: unless all client listeners are on loopback.",
+    feature=Feature.AUTH,
+    harmless=(False,),
+)
+LOG_LEVEL = Setting(
+    name="log.level",
+    kind=choice("debug", "info", "warning", "error"),
+    default="info",
+    meaning="Least level that is logged.",
+    feature=Feature.LOG,
+)
+LOG_FORMAT = Setting(
+    name="log.format",
+    kind=choice("text", "json"),
+    default="text",
+    meaning="Form of a line of the log.",
+    feature=Feature.LOG,
+)
+TRUSTED_PROXIES: Setting[tuple[Network, ...]] = Setting(
+    name="trusted_proxies",
+    kind=NETWORKS,
+    default=(),
+    meaning="Proxies whose X-Forwarded-For is believed, right to left, at most 32 hops.",
+    feature=Feature.HTTP,
+)
+
+_CLUSTER: tuple[Setting[Any], ...] = (
+    Setting(
+        name="cluster.enabled",
+        kind=BOOLEAN,
+        default=False,
+        meaning="Be one node of several.",
+        feature=Feature.CLUSTER,
+        short_flag="--cluster",
+    ),
+    Setting(
+        name="cluster.peers",
+        kind=ADDRESSES,
+        default=(),
+        meaning="The other nodes.",
+        feature=Feature.CLUSTER,
+    ),
+    Setting(
+        name="cluster.advertise",
+        kind=TEXT,
+        default="",
+        meaning="Own host:port as other nodes see it; empty: the bind.",
+        feature=Feature.CLUSTER,
+    ),
+    Setting(
+        name="cluster.client_advertise",
+        kind=TEXT,
+        default="",
+        meaning="Own host:port as clients see it; empty: the bind.",
+        feature=Feature.CLUSTER,
+    ),
+    Setting(
+        name="cluster.quorum",
+        kind=COUNT,
+        default=0,
+        meaning="Nodes that must agree; 0: a majority, and no fewer is allowed.",
+        feature=Feature.CLUSTER,
+    ),
+    Setting(
+        name="cluster.secret",
+        kind=TEXT,
+        default="",
+        meaning="Secret that the nodes share.",
+        feature=Feature.CLUSTER,
+        is_secret=True,
+    ),
+)
+
+SETTINGS: tuple[Setting[Any], ...] = (
+    BROKER_DATADIR,
+    BROKER_NODEID,
+    LISTENERS_HTTP,
+    _listener("grpc", Feature.GRPC, None),
+    _listener("kafka", Feature.KAFKA, None),
+    _listener("sqs", Feature.SQS, None),
+    _listener("internal", Feature.CLUSTER, None),
+    HTTP_PUBLISH_BODY_LIMIT,
+    HTTP_BODY_LIMIT,
+    HTTP_CORS_ORIGINS,
+    TRUSTED_PROXIES,
+    LOG_LEVEL,
+    LOG_FORMAT,
+    Setting(
+        name="limits.max_delay",
+        kind=duration(_DELAY_NS_MAX),
+        default=_DELAY_NS_MAX,
+        meaning="Longest delay of a message.",
+        feature=Feature.DELAYS,
+    ),
+    Setting(
+        name="grpc.reflection",
+        kind=BOOLEAN,
+        default=False,
+        meaning="Describe the API to callers that ask.",
+        feature=Feature.GRPC,
+    ),
+    AUTH_ENABLED,
+    Setting(
+        name="auth.allow_health",
+        kind=BOOLEAN,
+        default=True,
+        meaning="Answer health, version and metrics without a key.",
+        feature=Feature.AUTH,
+    ),
+    Setting(
+        name="api.root_key",
+        kind=TEXT,
+        default="",
+        meaning="An admin key that always exists.",
+        feature=Feature.AUTH,
+        is_secret=True,
+    ),
+    Setting(
+        name="acl.enabled",
+        kind=BOOLEAN,
+        default=False,
+        meaning="Enforce access control lists.",
+        feature=Feature.ACL,
+    ),
+    *_tls("tls", Feature.TLS, "on all client ports"),
+    *_CLUSTER,
+    *_tls("cluster_tls", Feature.CLUSTER, "between nodes"),
+    Setting(
+        name="tracing.sampling",
+        kind=SHARE,
+        default=0.0,
+        meaning="Share of messages that are traced.",
+        feature=Feature.TRACING,
+    ),
+)

@@ -1,0 +1,341 @@
+"""Kinds of values that a setting may have: how each is read, what is allowed, how it is shown.
+
+Never knows which setting it reads, nor where the value stood. What cannot be read is a ValueError
+whose text is the reason.
+
+Invariant: a value that was read and shown is read from what was shown as the same value.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Generic, TypeGuard, TypeVar
+
+import msgspec
+
+from goqueue.model import Refused, check_name, format_duration, parse_duration
+
+__all__ = [
+    "ADDRESSES",
+    "BOOLEAN",
+    "COUNT",
+    "LISTENER",
+    "NAME",
+    "NETWORKS",
+    "ORIGINS",
+    "PATH",
+    "SHARE",
+    "TEXT",
+    "Kind",
+    "Listener",
+    "Network",
+    "choice",
+    "duration",
+    "size",
+]
+
+T = TypeVar("T")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_TEXT_MAX = 4096
+_ITEMS_MAX = 256
+_PORT_MAX = 65_535
+_COUNT_MAX = 1_000_000
+
+
+class Kind(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One kind of value. The environment and flags bring text, a TOML file brings values."""
+
+    allowed: str
+    from_text: Callable[[str], T]
+    from_toml: Callable[[object], T]
+    show: Callable[[T], str]
+
+
+def _kind(allowed: str, read: Callable[[str], T], show: Callable[[T], str]) -> Kind[T]:
+    """A kind that is text in TOML too."""
+
+    def from_toml(given: object) -> T:
+        if not isinstance(given, str):
+            raise ValueError("is not a string")  # noqa: TRY004 - a ValueError is the refusal here
+        return read(given)
+
+    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=show)
+
+
+# Text
+
+
+def _text(given: str) -> str:
+    if len(given) > _TEXT_MAX:
+        raise ValueError(f"has more than {_TEXT_MAX} characters")
+    if not given.isprintable():
+        raise ValueError("has a character that cannot be printed")
+    return given
+
+
+def _path(given: str) -> str:
+    if not given:
+        raise ValueError("is empty")
+    return _text(given)
+
+
+def _name(given: str) -> str:
+    try:
+        return check_name(given, "name")
+    except Refused:
+        raise ValueError("is not a name") from None
+
+
+def choice(*words: str) -> Kind[str]:
+    """One of a few words."""
+
+    def read(given: str) -> str:
+        if given not in words:
+            raise ValueError("is none of them")
+        return given
+
+    return _kind(" or ".join(words), read, str)
+
+
+TEXT: Kind[str] = _kind("text", _text, str)
+PATH: Kind[str] = _kind("a path", _path, str)
+NAME: Kind[str] = _kind("1 to 249 of A-Z a-z 0-9 . _ -, not . or ..", _name, str)
+
+
+# Numbers
+
+
+def _boolean(given: str) -> bool | None:
+    if given not in {"true", "false"}:
+        raise ValueError("is neither")
+    return given == "true"
+
+
+def _boolean_from_toml(given: object) -> bool | None:
+    if not isinstance(given, bool):
+        raise ValueError("is not a boolean")  # noqa: TRY004 - a ValueError is the refusal here
+    return given
+
+
+def _show_boolean(value: bool | None) -> str:
+    return "unset" if value is None else str(value).lower()
+
+
+# None is for the settings that mean something by being left out.
+BOOLEAN: Kind[bool | None] = Kind(
+    allowed="true or false",
+    from_text=_boolean,
+    from_toml=_boolean_from_toml,
+    show=_show_boolean,
+)
+
+_UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE = re.compile(r"([0-9]{1,19}) ?(|KiB|MiB|GiB)")
+
+
+def size(least: int, most: int) -> Kind[int]:
+    """A number of bytes."""
+
+    def read(given: str) -> int:
+        found = _SIZE.fullmatch(given)
+        if found is None:
+            raise ValueError("is not a size")
+        return _within(int(found[1]) * _UNITS[found[2]], least, most)
+
+    def from_toml(given: object) -> int:
+        if isinstance(given, str):
+            return read(given)
+        if not _is_whole(given):
+            raise ValueError("is not a size")
+        return _within(given, least, most)
+
+    allowed = f"bytes, or a number with KiB, MiB or GiB; from {_sized(least)} to {_sized(most)}"
+    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=_sized)
+
+
+def _sized(count: int) -> str:
+    """In the largest unit that divides it, so that nothing is rounded."""
+    fitting = (unit for unit in ("GiB", "MiB", "KiB") if count and count % _UNITS[unit] == 0)
+    unit = next(fitting, "")
+    return f"{count // _UNITS[unit]}{unit}"
+
+
+def _is_whole(given: object) -> TypeGuard[int]:
+    """Whether TOML gave a whole number; to Python, true and false are some too."""
+    return isinstance(given, int) and not isinstance(given, bool)
+
+
+def _within(value: int, least: int, most: int) -> int:
+    if value < least:
+        raise ValueError("is too small")
+    if value > most:
+        raise ValueError("is too large")
+    return value
+
+
+def duration(most: int) -> Kind[int]:
+    """A span of time, in nanoseconds."""
+
+    def read(given: str) -> int:
+        try:
+            span_ns = parse_duration(given)
+        except ValueError as unreadable:
+            raise ValueError(f"cannot be read: {unreadable}") from None
+        return _within(span_ns, 0, most)
+
+    allowed = f"a duration such as 90s or 1h30m, at most {format_duration(most)}"
+    return _kind(allowed, read, format_duration)
+
+
+def _count(given: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,7}", given):
+        raise ValueError("is not a number")
+    return _within(int(given), 0, _COUNT_MAX)
+
+
+def _count_from_toml(given: object) -> int:
+    if not _is_whole(given):
+        raise ValueError("is not a number")
+    return _within(given, 0, _COUNT_MAX)
+
+
+COUNT: Kind[int] = Kind(
+    allowed=f"a number from 0 to {_COUNT_MAX}",
+    from_text=_count,
+    from_toml=_count_from_toml,
+    show=str,
+)
+
+
+def _share(given: str) -> float:
+    if not re.fullmatch(r"0|1|[01]?\.[0-9]{1,18}", given):
+        raise ValueError("is not a share")
+    return _share_from_toml(float(given))
+
+
+def _share_from_toml(given: object) -> float:
+    # A share that is not a number compares false both ways, and so is refused.
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+        raise ValueError("is not a share")
+    return float(given)
+
+
+def _show_share(value: float) -> str:
+    return f"{value:.18f}".rstrip("0").rstrip(".")
+
+
+SHARE: Kind[float] = Kind(
+    allowed="a number from 0 to 1", from_text=_share, from_toml=_share_from_toml, show=_show_share
+)
+
+
+# Addresses
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """Where to listen. Port 0 is any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect. A name other than localhost may mean anything."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+_HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:]+)):([0-9]{1,5})", re.ASCII)
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+# A last label of digits would be an address, and addresses are read as such.
+_HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+\Z){_LABEL}")
+_OFF = "off"
+
+
+def _address(given: str) -> Listener:
+    found = _HOST_AND_PORT.fullmatch(given) if len(given) <= 300 else None
+    if found is None:
+        hint = "; 0.0.0.0 stands for every address" if given.startswith(":") else ""
+        raise ValueError(f"is not host:port{hint}")
+    try:
+        if found[1] is not None:
+            host = str(ipaddress.IPv6Address(found[1]))
+        elif _HOST_NAME.fullmatch(found[2]):
+            host = found[2].lower()
+        else:
+            host = str(ipaddress.IPv4Address(found[2]))
+    except ValueError:
+        raise ValueError("has no valid host") from None
+    if int(found[3]) > _PORT_MAX:
+        raise ValueError(f"has a port above {_PORT_MAX}")
+    return Listener(host, int(found[3]))
+
+
+def _listener(given: str) -> Listener | None:
+    return None if given == _OFF else _address(given)
+
+
+def _show_listener(value: Listener | None) -> str:
+    return _OFF if value is None else str(value)
+
+
+LISTENER: Kind[Listener | None] = _kind(
+    "host:port with an IPv6 address in brackets, or off", _listener, _show_listener
+)
+
+
+# Lists
+
+
+def _list(allowed: str, read: Callable[[str], T]) -> Kind[tuple[T, ...]]:
+    def from_items(items: list[str]) -> tuple[T, ...]:
+        if len(items) > _ITEMS_MAX:
+            raise ValueError(f"has more than {_ITEMS_MAX} items")
+        return tuple(dict.fromkeys(map(read, items)))
+
+    def from_text(given: str) -> tuple[T, ...]:
+        return from_items([item.strip() for item in given.split(",")] if given.strip() else [])
+
+    def from_toml(given: object) -> tuple[T, ...]:
+        if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
+            raise ValueError("is not an array of strings")
+        return from_items(given)
+
+    def show(value: tuple[T, ...]) -> str:
+        return ",".join(map(str, value))
+
+    return Kind(allowed=allowed, from_text=from_text, from_toml=from_toml, show=show)
+
+
+_ORIGIN = re.compile(
+    rf"[a-z][a-z0-9+.-]*://({_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(:[0-9]{{1,5}})?"
+)
+
+
+def _origin(given: str) -> str:
+    origin = given.lower()
+    if origin != "*" and not _ORIGIN.fullmatch(origin):
+        raise ValueError("has an item that is not an origin")
+    return origin
+
+
+def _network(given: str) -> Network:
+    try:
+        return ipaddress.ip_network(given)
+    except ValueError:
+        raise ValueError("has an item that is neither an address nor a network") from None
+
+
+ORIGINS: Kind[tuple[str, ...]] = _list(
+    "a list of origins such as https://console.example.com, without a path", _origin
+)
+NETWORKS: Kind[tuple[Network, ...]] = _list(
+    "a list of addresses and networks such as 10.0.0.0/8, without host bits", _network
+)
+ADDRESSES: Kind[tuple[Listener, ...]] = _list("a list of host:port", _address)

@@ -1,0 +1,74 @@
+"""What is wrong with a configuration, told all at once and without giving a secret away.
+
+Invariant: a text in a problem has no control characters and a bounded length.
+"""
+
+from typing import Any
+
+import msgspec
+
+from goqueue.runtime.settings.catalogue import Setting
+
+__all__ = ["Problem", "SettingsInvalid", "problem_with", "quote"]
+
+_SHOWN_MAX = 80
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that is wrong: where it stood, what stood there, and why it cannot be."""
+
+    setting: str
+    origin: str
+    given: str
+    reason: str
+    allowed: str = ""
+
+    def __str__(self) -> str:
+        given = f"{self.given} " if self.given else ""
+        allowed = f"; allowed: {self.allowed}" if self.allowed else ""
+        return f"{self.origin}: {given}{self.reason}{allowed}"
+
+
+class SettingsInvalid(Exception):
+    """A configuration that nothing is started with; it has one problem at least."""
+
+    def __init__(self, problems: tuple[Problem, ...], warnings: tuple[str, ...] = ()) -> None:
+        assert problems
+        super().__init__(problems, warnings)
+        self.problems = problems
+        self.warnings = warnings
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+def problem_with(
+    setting: Setting[Any], origin: str, given: object, reason: str, *, allowed: str = ""
+) -> Problem:
+    """A problem with the value of a setting; the value of a secret one is not told."""
+    shown = "***" if setting.is_secret else _shown(given)
+    return Problem(setting=setting.name, origin=origin, given=shown, reason=reason, allowed=allowed)
+
+
+def quote(text: str) -> str:
+    """A foreign text as part of a sentence."""
+    cut = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+    return '"' + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut) + '"'
+
+
+def _shown(given: object) -> str:
+    match given:
+        case str():
+            return quote(given)
+        case bool():
+            return str(given).lower()
+        case int() if given.bit_length() > 64:
+            return "a huge number"
+        case int() | float():
+            return str(given)
+        case list():
+            return "an array"
+        case dict():
+            return "a table"
+        case _:
+            return f"a {type(given).__name__}"

@@ -1,0 +1,266 @@
+"""Settings as a whole: from what was given to frozen values, or to every problem at once.
+
+Reads no environment, no file and no host name: they are handed in. `load_settings` is the shell
+around that. Values of features that this version lacks are never taken in silence.
+
+Invariant: a `Settings` exists only if nothing that was given is wrong.
+"""
+
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from goqueue.runtime.settings.catalogue import (
+    AUTH_ENABLED,
+    BROKER_DATADIR,
+    BROKER_NODEID,
+    HTTP_BODY_LIMIT,
+    HTTP_CORS_ORIGINS,
+    HTTP_PUBLISH_BODY_LIMIT,
+    LISTENERS_HTTP,
+    LOG_FORMAT,
+    LOG_LEVEL,
+    SETTINGS,
+    TRUSTED_PROXIES,
+    Setting,
+)
+from goqueue.runtime.settings.kinds import Listener, Network
+from goqueue.runtime.settings.problems import Problem, SettingsInvalid, problem_with
+from goqueue.runtime.settings.sources import (
+    Given,
+    SettingsFile,
+    Source,
+    find_settings_file,
+    from_environment,
+    from_file,
+    from_flags,
+)
+
+__all__ = [
+    "BrokerSettings",
+    "HttpSettings",
+    "ListenerSettings",
+    "LoggingSettings",
+    "Origin",
+    "Settings",
+    "load_settings",
+    "read_settings",
+]
+
+T = TypeVar("T")
+
+
+class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who this node is, and where it keeps things."""
+
+    data_dir: str
+    node_id: str
+
+
+class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where callers are let in; None is off."""
+
+    http: Listener | None
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What HTTP takes, and from whom. Limits are bytes."""
+
+    publish_body_limit: int
+    body_limit: int
+    cors_origins: tuple[str, ...]
+
+
+class LoggingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is logged, and how."""
+
+    level: str
+    format: str
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the value of one setting came from; the value as text, a secret masked."""
+
+    setting: str
+    value: str
+    source: Source
+    place: str
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a node is told at its start. Warnings are logged at every start."""
+
+    broker: BrokerSettings
+    listeners: ListenerSettings
+    http: HttpSettings
+    log: LoggingSettings
+    trusted_proxies: tuple[Network, ...]
+    origins: tuple[Origin, ...]
+    warnings: tuple[str, ...]
+
+
+class _Effective(msgspec.Struct, frozen=True, kw_only=True):
+    """The value that won for one setting, and where it stood."""
+
+    value: object
+    source: Source
+    place: str
+
+
+class _Values:
+    """The effective value of every setting, each with the type of its setting."""
+
+    def __init__(self, host_name: str) -> None:
+        self._values = {
+            setting.name: _Effective(value=setting.default, source=Source.DEFAULT, place="default")
+            for setting in SETTINGS
+        }
+        self._values[BROKER_NODEID.name] = _Effective(
+            value=host_name, source=Source.DEFAULT, place="host name"
+        )
+
+    def put(self, setting: Setting[Any], effective: _Effective) -> None:
+        self._values[setting.name] = effective
+
+    def effective(self, setting: Setting[Any]) -> _Effective:
+        return self._values[setting.name]
+
+    def value(self, setting: Setting[T]) -> T:
+        # What `put` stores was read by the kind of the setting.
+        return cast(T, self._values[setting.name].value)
+
+
+def load_settings(flags: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
+    """Settings of a node started here and now: finds the file and asks for the host name."""
+    file = find_settings_file(flags, environment)
+    return read_settings(flags, environment, file, host_name=socket.gethostname())
+
+
+def read_settings(
+    flags: Mapping[str, str],
+    environment: Mapping[str, str],
+    file: SettingsFile | None,
+    *,
+    host_name: str,
+) -> Settings:
+    """Settings by precedence: flag, environment, file, default. Flags are keyed by setting.
+
+    Raises SettingsInvalid with every problem, also those of values that another one outweighs.
+    """
+    problems: list[Problem] = []
+    warnings: list[str] = []
+    given = [
+        *(from_file(file, problems) if file is not None else ()),
+        *from_environment(environment, warnings),
+        *from_flags(flags, problems),
+    ]
+    values = _Values(host_name)
+    _take(values, given, problems)
+    _check_host_name(values, problems)
+    for setting in SETTINGS:
+        _check_available(setting, values, problems)
+    _check_reach(values, problems, warnings)
+    _check_origins(values, problems)
+    if problems:
+        raise SettingsInvalid(tuple(problems), tuple(warnings))
+    return _build(values, tuple(warnings))
+
+
+def _take(values: _Values, given: Iterable[Given], problems: list[Problem]) -> None:
+    """Read every value; the sources come in the order of their weight, the heaviest last."""
+    by_name = {setting.name: setting for setting in SETTINGS}
+    for each in given:
+        setting = by_name[each.name]
+        kind = setting.kind
+        try:
+            if each.source is Source.FILE:
+                value = kind.from_toml(each.value)
+            else:
+                value = kind.from_text(str(each.value))
+        except ValueError as refused:
+            problems.append(
+                problem_with(setting, each.place, each.value, str(refused), allowed=kind.allowed)
+            )
+        else:
+            values.put(setting, _Effective(value=value, source=each.source, place=each.place))
+
+
+def _check_host_name(values: _Values, problems: list[Problem]) -> None:
+    """A host name is no problem as long as another node id is given."""
+    effective = values.effective(BROKER_NODEID)
+    if effective.source is Source.DEFAULT:
+        try:
+            BROKER_NODEID.kind.from_text(values.value(BROKER_NODEID))
+        except ValueError:
+            reason = "cannot be the node id: set broker.nodeid"
+            problems.append(problem_with(BROKER_NODEID, "host name", effective.value, reason))
+
+
+def _check_available(setting: Setting[Any], values: _Values, problems: list[Problem]) -> None:
+    effective = values.effective(setting)
+    if setting.feature.is_here or setting.asks_for_nothing(effective.value):
+        return
+    reason = f"asks for {setting.feature}, which is not available in this version"
+    allowed = setting.kind.show(setting.default) or "leaving it out"
+    shown = setting.show(effective.value)
+    problems.append(problem_with(setting, effective.place, shown, reason, allowed=allowed))
+
+
+def _check_reach(values: _Values, problems: list[Problem], warnings: list[str]) -> None:
+    """Beyond this machine every caller would be an admin: that has to be said in so many words."""
+    listener = values.value(LISTENERS_HTTP)
+    if listener is None:
+        warnings.append("listeners.http is off: nobody can reach this node")
+    elif not listener.is_loopback:
+        if values.value(AUTH_ENABLED) is False:
+            warnings.append(
+                f"auth.enabled is false and {listener} is not loopback: whoever can connect "
+                "is an admin"
+            )
+        elif values.value(AUTH_ENABLED) is None:
+            reason = (
+                "is not loopback, and authentication is not available in this version: bind to "
+                "127.0.0.1, or set auth.enabled to false and let everybody in"
+            )
+            place = values.effective(LISTENERS_HTTP).place
+            problems.append(problem_with(LISTENERS_HTTP, place, str(listener), reason))
+
+
+def _check_origins(values: _Values, problems: list[Problem]) -> None:
+    if "*" in values.value(HTTP_CORS_ORIGINS):
+        reason = "is for nodes with authentication, which is not available in this version"
+        place = values.effective(HTTP_CORS_ORIGINS).place
+        problems.append(
+            problem_with(
+                HTTP_CORS_ORIGINS, place, "*", reason, allowed=HTTP_CORS_ORIGINS.kind.allowed
+            )
+        )
+
+
+def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
+    return Settings(
+        broker=BrokerSettings(
+            data_dir=values.value(BROKER_DATADIR), node_id=values.value(BROKER_NODEID)
+        ),
+        listeners=ListenerSettings(http=values.value(LISTENERS_HTTP)),
+        http=HttpSettings(
+            publish_body_limit=values.value(HTTP_PUBLISH_BODY_LIMIT),
+            body_limit=values.value(HTTP_BODY_LIMIT),
+            cors_origins=values.value(HTTP_CORS_ORIGINS),
+        ),
+        log=LoggingSettings(level=values.value(LOG_LEVEL), format=values.value(LOG_FORMAT)),
+        trusted_proxies=values.value(TRUSTED_PROXIES),
+        origins=tuple(_origin(setting, values.effective(setting)) for setting in SETTINGS),
+        warnings=warnings,
+    )
+
+
+def _origin(setting: Setting[Any], effective: _Effective) -> Origin:
+    return Origin(
+        setting=setting.name,
+        value=setting.show(effective.value),
+        source=effective.source,
+        place=effective.place,
+    )
