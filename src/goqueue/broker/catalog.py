@@ -100,6 +100,11 @@ class Catalog:
         topic = self._topics.get(name)
         return name in self._senders or (topic is not None and topic.stated.holds_letters)
 
+    def deliveries_max(self, name: str) -> int | None:
+        """How often a message may be delivered; None where there is no limit."""
+        limit = self.find(name).config.max_deliveries
+        return None if not limit or self.holds_letters(name) else limit
+
     # Deciding
 
     def create(self, command: CreateTopic, now: Now) -> TopicStated:
@@ -150,10 +155,6 @@ class Catalog:
         if config.dead_letter_topic != topic.config.dead_letter_topic:
             self._check_loop(topic.name, config)
         return msgspec.structs.replace(topic.stated, config=config)
-
-    def delete(self, name: str) -> TopicDeleted:
-        topic = self.find_for_writing(name)
-        return TopicDeleted(name=name, number=topic.number)
 
     def _check_loop(self, name: str, config: TopicConfig) -> None:
         """A dead letter must not die again on its way."""

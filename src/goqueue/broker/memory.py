@@ -14,6 +14,7 @@ from goqueue.broker.journals import (
     MoveBegun,
     MoveCancelled,
     MoveEnded,
+    Numbered,
     PositionMoved,
     Started,
     TopicChange,
@@ -53,6 +54,9 @@ class Memory:
                 self._state.catalog.reserve(change.topics_upto)
             case TopicStated() | TopicDeleted():
                 self._state.catalog.apply(change)
+            case Numbered():
+                self._state.groups.reserve(change.groups_upto)
+                self._state.next_move = max(self._state.next_move, change.moves_upto)
             case GroupStated():
                 self._state.groups.apply(change)
             case GroupDeleted():
@@ -77,6 +81,7 @@ class Memory:
     def state_groups(self) -> list[Change]:
         """All that the journal of groups amounts to."""
         return [
+            Numbered(groups_upto=self._state.groups.next_number, moves_upto=self._state.next_move),
             *(group.stated for group in self._state.groups),
             *self._state_positions(),
             *self._state.moves.values(),

@@ -296,11 +296,14 @@ class Node:
             partition = state.partitions.get(event.log)
             if partition is not None:
                 self._take_partition(partition, event, now)
+            elif isinstance(event, Failed):
+                self._topics.deleted(event.log, event.reason)
 
     def _take_partition(self, partition: Partition, event: DiskEvent, now: Now) -> None:
         if isinstance(event, Failed):
             self._created(Created(log=event.log), event.reason, now)
         self._state.outbox.extend(partition.log.take(event, now))
+        self._state.arm_flush(partition)
         if isinstance(event, Filled):
             outcomes = list(partition.taken_back(event.offset, Code.STORAGE_FULL))
         elif isinstance(event, Failed):
@@ -316,7 +319,6 @@ class Node:
     def _published(self, publication: Publication, published: Published, now: Now) -> None:
         if publication.move is not None:
             self._moving.settled(publication.move, published.placed[0].refused, now)
-            self._redriving.moved()
         elif publication.request is not None:
             self._state.outbox.answer(publication.request, published)
 
@@ -333,7 +335,6 @@ class Node:
                 self._delivering.surveyed(purpose, event.data, now)
             case Carrying():
                 self._moving.carried(purpose, event.data, now)
-                self._redriving.moved()
             case Sifting():
                 self._redriving.sifted(purpose, event.data, now)
             case Probing():
@@ -369,6 +370,7 @@ class Node:
                     partition = self._state.partitions.get(log)
                     if partition is not None:
                         self._state.outbox.extend(partition.log.expire(now))
+                        self._state.arm_flush(partition)
                 case Errand("upkeep"):
                     self._keep_up(now)
                 case Errand("moves"):
@@ -399,16 +401,22 @@ class Node:
         if not self._state.has_journals:
             return
         journals = (self._state.topics_journal, self._state.groups_journal)
+        self._finish_parts(now)
         while any(journal.has_notes for journal in journals):
             for journal in journals:
                 self._release(journal.flush(now), now)
+            self._finish_parts(now)
+
+    def _finish_parts(self, now: Now) -> None:
+        """What one part found out and another has to do."""
+        self._settling.bury_exhausted(now)
+        self._redriving.moved()
 
     def _release(self, released: list[Later], now: Now) -> None:
         for later in released:
             match later:
                 case CarryOver(number):
                     self._moving.carry(number, now)
-                    self._redriving.moved()
                 case Prune(journal=journal, offset=offset):
                     is_groups = journal == GROUPS_LOG
                     state = self._state

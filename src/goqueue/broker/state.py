@@ -8,14 +8,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from goqueue.broker.alarms import Alarms
+from goqueue.broker.alarms import Alarms, ForLog
 from goqueue.broker.catalog import Catalog, Topic
 from goqueue.broker.journals import Change, Journal, MoveBegun, TopicChange
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
 from goqueue.delivery import DeliveryQueue, Position, Receipts
 from goqueue.groups import Groups
-from goqueue.model import Fetch, Find, LogId, Offset, Seek, Slice
+from goqueue.log import Appended
+from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
 
 __all__ = ["NodeState", "Tally"]
 
@@ -73,6 +74,17 @@ class NodeState:
         self._next_token += 1
         self.purposes[token] = purpose
         return token
+
+    def append(self, partition: Partition, batch: bytearray, now: Now) -> Appended:
+        """Append a batch, with all that follows from it; raises Refused before any change."""
+        appended = partition.log.append(batch, now)
+        self.outbox.extend(appended.effects)
+        self.arm_flush(partition)
+        return appended
+
+    def arm_flush(self, partition: Partition) -> None:
+        """Wake when a log of `flush=interval` wants to be flushed."""
+        self.alarms.bring_forward(ForLog(partition.log_id), partition.log.next_deadline())
 
     def partition(self, topic: Topic, number: int) -> Partition:
         return self.partitions.find(LogId(topic.name, number), topic.stated.partitions)

@@ -14,8 +14,8 @@ from heapq import heappop, heappush
 
 from goqueue.delivery.key_order import KeyOrder, Known
 from goqueue.delivery.position import Position
-from goqueue.delivery.ranges import Ranges
-from goqueue.model import Code, Instant, Offset, Refused
+from goqueue.delivery.ranges import Ranges, runs
+from goqueue.model import Instant, Offset
 
 __all__ = ["IN_FLIGHT_MAX", "DeliveryQueue", "Held"]
 
@@ -120,10 +120,11 @@ class DeliveryQueue:
             expected = offset + 1
             if offset in self._done:
                 continue
-            is_admitted = self._order is None or self._order.admit(message)
+            if self._order is not None and not self._order.admit(message):
+                continue
             if self._position.is_dying(offset):
                 self._dying[offset] = message
-            elif is_admitted:
+            else:
                 self._fresh.append(message)
         if expected < next_offset:
             self._done.add(expected, next_offset)
@@ -178,24 +179,25 @@ class DeliveryQueue:
             return self._fresh.popleft()
         return heappop(self._returned)
 
-    def held(self, offset: int, serial: int) -> Held:
-        """The lease that a receipt names; refuses one that is over."""
+    def held(self, offset: int, serial: int) -> Held | None:
+        """The lease that a receipt names, if it is not over."""
         held = self._held.get(offset)
-        if held is None or held.serial != serial:
-            raise Refused(Code.RECEIPT_STALE)
-        return held
+        return held if held is not None and held.serial == serial else None
 
     def extend(self, held: Held, deadline: Instant) -> None:
         """Hold a message until `deadline`, which may also be earlier than before."""
         held.deadline = deadline
         heappush(self._deadlines, (deadline, held.serial, held.known[0]))
 
-    def settle(self, held: Held) -> None:
-        """The message is done with."""
-        self._let_go(held)
-        offset = held.known[0]
-        self._done.add(offset, offset + 1)
-        self._retire(held.known)
+    def settle(self, settled: Sequence[Held]) -> None:
+        """These messages are done with."""
+        for held in settled:
+            self._let_go(held)
+        for first, following in runs(sorted(held.known[0] for held in settled)):
+            self._done.add(first, following)
+        if self._order is not None:
+            for held in settled:
+                self._retire(held.known)
 
     def give_back(self, held: Held, visible_at: Instant | None = None) -> None:
         """The message will be delivered again, to anyone: now, or when it has rested."""
@@ -271,5 +273,9 @@ class DeliveryQueue:
         following = self._order.release(known)
         while following is not None and following[0] in self._done:
             following = self._order.release(following)
-        if following is not None and not self._position.is_dying(following[0]):
+        if following is None:
+            return
+        if self._position.is_dying(following[0]):
+            self._dying[following[0]] = following
+        else:
             heappush(self._returned, following)

@@ -19,7 +19,7 @@ _SUM_BYTES = 8
 _HANDLE_CHARACTERS_MAX = 512
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(msgspec.Struct, frozen=True):
     """One delivery of one message to one group."""
 
     log: LogId
@@ -36,6 +36,8 @@ class Receipts:
     def __init__(self, key: bytes, epoch: int) -> None:
         self._keyed = hashlib.blake2b(key=key, digest_size=_SUM_BYTES)
         self._epoch = epoch
+        # The partition that was read last: receipts come in piles of the same.
+        self._last = ("", "", LogId("", 0))
 
     @property
     def epoch(self) -> int:
@@ -57,22 +59,25 @@ class Receipts:
 
     def read(self, handle: str) -> Receipt:
         """What a handle names; refuses what is none of ours."""
-        if len(handle) > _HANDLE_CHARACTERS_MAX:
+        if len(handle) > _HANDLE_CHARACTERS_MAX or not handle.isascii():
             raise Refused(Code.RECEIPT_INVALID)
-        body, dot, given = handle.rpartition(".")
+        body, _, given = handle.rpartition(".")
         summed = self._keyed.copy()
-        summed.update(body.encode("utf-8", "surrogatepass"))
-        expected = summed.hexdigest()
-        if not dot or not hmac.compare_digest(expected.encode(), given.encode("utf-8", "replace")):
+        summed.update(body.encode())
+        if not hmac.compare_digest(summed.hexdigest(), given):
             raise Refused(Code.RECEIPT_INVALID)
         # The sum holds, so we wrote every part of it.
-        topic, partition, offset, attempt, nonce = body.split(":")
+        topic, number, offset, attempt, nonce = body.split(":")
         group, epoch, serial = nonce.split(".")
+        last_topic, last_number, log = self._last
+        if number != last_number or topic != last_topic:
+            log = LogId(topic, int(number))
+            self._last = (topic, number, log)
         return Receipt(
-            log=LogId(topic, int(partition)),
-            offset=Offset(int(offset)),
-            attempt=int(attempt),
-            group=int(group, 16),
-            epoch=int(epoch, 16),
-            serial=int(serial, 16),
+            log,
+            Offset(int(offset)),
+            int(attempt),
+            int(group, 16),
+            int(epoch, 16),
+            int(serial, 16),
         )

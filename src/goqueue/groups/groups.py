@@ -50,6 +50,14 @@ class Groups:
     def numbered(self, number: int) -> Group | None:
         return self._by_number.get(number)
 
+    @property
+    def next_number(self) -> int:
+        return self._next_number
+
+    def reserve(self, upto: int) -> None:
+        """Numbers below were used before; none of them is given again."""
+        self._next_number = max(self._next_number, upto)
+
     # Deciding
 
     def form(self, name: str, mode: Mode, assignor: Assignor, now: Now) -> GroupStated:

@@ -72,6 +72,7 @@ class Delivering:
         self._surveying: dict[tuple[int, LogId], None] = {}
         self._turns: dict[int, int] = {}
         self._next_serial = 1
+        self._exhausted: list[tuple[Group, LogId, Held]] = []
 
     @property
     def waiting_count(self) -> int:
@@ -240,10 +241,11 @@ class Delivering:
             leased = queue.lease(
                 command.member_id, count_left, bytes_left, deadline, self._next_serial
             )
+            self._next_serial += len(leased)
+            leased = self._set_exhausted_aside(group, partition.log_id, leased)
             leased, run = self._readable(group, partition, queue, leased)
             if not leased:
                 continue
-            self._next_serial += len(leased)
             count_left -= len(leased)
             bytes_left -= sum(held.known[1] for held in leased)
             must_wait |= self._count(group, partition, leased)
@@ -264,6 +266,22 @@ class Delivering:
         else:
             self._state.outbox.append(serve)
         return True
+
+    def _set_exhausted_aside(self, group: Group, log: LogId, leased: list[Held]) -> list[Held]:
+        """Those that may be delivered; the last delivery of the others ended with their holder.
+
+        Their holder left, or the node stopped, or the limit was lowered since.
+        """
+        limit = self._state.catalog.deliveries_max(log.topic)
+        if limit is None or all(held.attempt <= limit for held in leased):
+            return leased
+        self._exhausted.extend((group, log, held) for held in leased if held.attempt > limit)
+        return [held for held in leased if held.attempt <= limit]
+
+    def take_exhausted(self) -> list[tuple[Group, LogId, Held]]:
+        """Messages that must go to the dead letters instead of to anybody."""
+        taken, self._exhausted = self._exhausted, []
+        return taken
 
     def _visibility_of(self, log: LogId) -> int:
         return self._state.catalog.find(log.topic).config.visibility_ns
@@ -324,9 +342,7 @@ class Delivering:
                     slices.append(wanted)
                     place = wanted.below
         if lost:
-            for held in leased:
-                if held.known[0] in lost:
-                    queue.settle(held)
+            queue.settle([held for held in leased if held.known[0] in lost])
             settle(self._state, group, partition.log_id, list(lost), at=0)
         return [held for held in leased if held.known[0] not in lost], tuple(slices)
 

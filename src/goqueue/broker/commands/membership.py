@@ -20,6 +20,7 @@ from goqueue.model.requests import (
     Join,
     Joined,
     Leave,
+    Reply,
     Start,
 )
 
@@ -55,19 +56,20 @@ class Membership:
             members=group.members,
             mode=group.mode,
         )
-        state.groups_journal.note([], [Answer(request=request, reply=joined)])
+        self._answer(request, joined)
 
     def heartbeat(self, request: RequestId, command: Heartbeat, now: Now) -> None:
         group = self._state.groups.find(command.group)
         group.hear(command.member_id, now)
-        self._state.outbox.answer(request, group.beat(command.member_id, command.generation))
+        beat = group.beat(command.member_id, command.generation)
+        self._answer(request, beat)
 
     def leave(self, request: RequestId, command: Leave, now: Now) -> None:
         self._state.groups_journal.check_room()
         group = self._state.groups.find(command.group)
         group.check_member(command.member_id)
         self._remove(group, [command.member_id], now)
-        self._state.groups_journal.note([], [Answer(request=request, reply=Done())])
+        self._answer(request, Done())
 
     def delete(self, request: RequestId, command: DeleteGroup) -> None:
         self._state.groups_journal.check_room()
@@ -77,7 +79,8 @@ class Membership:
         self._state.alarms.set(ForGroup(group.number), None)
         change = GroupDeleted(group=group.name, number=group.number)
         self._state.groups.apply(change)
-        self._state.groups_journal.note([change], [Answer(request=request, reply=Done())])
+        self._state.groups_journal.note([change])
+        self._answer(request, Done())
 
     def expire(self, number: int, now: Now) -> None:
         """Take out the members whose session is over."""
@@ -98,11 +101,15 @@ class Membership:
     def list_all(self, request: RequestId) -> None:
         groups = sorted(self._state.groups, key=lambda group: group.name)
         described = tuple(self._described(group) for group in groups)
-        self._state.outbox.answer(request, GroupList(groups=described))
+        self._answer(request, GroupList(groups=described))
 
     def describe(self, request: RequestId, command: DescribeGroup) -> None:
         group = self._state.groups.find(command.group)
-        self._state.outbox.answer(request, self._described(group))
+        self._answer(request, self._described(group))
+
+    def _answer(self, request: RequestId, reply: Reply) -> None:
+        """Answer when all that the answer may show is committed."""
+        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
 
     def _described(self, group: Group) -> GroupDescription:
         loads = {

@@ -250,12 +250,11 @@ class Moving:
             return
         headers = self._headers(begun, source.log_id, data)
         try:
-            appended = target.log.append(rehead(data, 0, headers), now)
+            appended = self._state.append(target, rehead(data, 0, headers), now)
         except Refused:
             self._stall(number, now)
             return
         self._under_way[number] = None
-        self._state.outbox.extend(appended.effects)
         publication = Publication(None, [], 1, now.wall, move=number)
         target.expect(appended.first, appended.next, publication)
 
@@ -378,14 +377,20 @@ class Moving:
             return
         following = purpose.upto
         if data is not None and len(data):
-            waiting = {self._identity(begun): number for number, begun in self._state.moves.items()}
+            waiting = {
+                self._identity(begun): begun
+                for begun in self._state.moves.values()
+                if self._target(begun, now) is target
+            }
             records = visible(data, 0, len(data))
             for record in records:
                 letter = read_letter(record.headers)
                 for identity in _identities(letter) if letter else ():
-                    number = waiting.get(identity)
-                    if number is not None and number in self._state.moves:
-                        self._arrived(number)
+                    begun = waiting.get(identity)
+                    # What stood there before is the copy of an earlier move of the same message.
+                    if begun is not None and record.offset >= begun.target_from:
+                        del waiting[identity]
+                        self._arrived(begun.number)
             if records:
                 following = Offset(records[-1].offset + 1)
         self._verify(target, following, now)

@@ -171,7 +171,7 @@ class Positions:
             generation=group.generation,
             updated_at=Timestamp(newest) if newest else None,
         )
-        state.outbox.answer(request, reply)
+        state.groups_journal.note([], [Answer(request=request, reply=reply)])
 
     # Resetting
 
@@ -340,7 +340,7 @@ class Positions:
     def _answer(self, probe: _Probe) -> None:
         del self._probes[probe.request]
         reply = Lag(group=probe.group, partitions=tuple(probe.lags.values()))
-        self._state.outbox.answer(probe.request, reply)
+        self._state.groups_journal.note([], [Answer(request=probe.request, reply=reply)])
 
 
 def _goal(command: ResetOffsets, partition: Partition) -> Offset:

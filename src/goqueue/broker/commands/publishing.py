@@ -53,13 +53,12 @@ class Publishing:
         self, partition: Partition, batch: bytearray, publication: Publication, now: Now
     ) -> None:
         try:
-            appended = partition.log.append(batch, now)
+            appended = self._state.append(partition, batch, now)
         except Refused as refused:
             published = publication.place(partition.log_id.partition, Offset(0), 0, refused.code)
             if published is not None and publication.request is not None:
                 self._state.outbox.answer(publication.request, published)
             return
-        self._state.outbox.extend(appended.effects)
         partition.expect(appended.first, appended.next, publication)
 
 

@@ -145,9 +145,12 @@ class Redriving:
         job.chosen.sort()
         del job.chosen[min(job.command.messages_max, _MESSAGES_MAX) :]
         for chosen in job.chosen:
+            if self._state.partitions.get(chosen.letter) is None:
+                # The letters were deleted while they were sifted.
+                continue
             number = self._moving.redrive(chosen.letter, chosen.offset, chosen.target, now)
             job.moves[number] = None
-        job.moved = len(job.chosen)
+        job.moved = len(job.moves)
         self._finish_if_done(job)
 
     def moved(self) -> None:

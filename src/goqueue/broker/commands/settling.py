@@ -36,6 +36,7 @@ from goqueue.model.requests import (
 __all__ = ["Settling"]
 
 _TIMEOUT_NS_MAX = 12 * HOUR
+_STALE = Settlement(refused=Code.RECEIPT_STALE)
 
 
 class Settling:
@@ -52,28 +53,38 @@ class Settling:
 
     def ack(self, request: RequestId, command: Ack, now: Now) -> None:
         self._state.groups_journal.check_room()
-        settlements: list[Settlement | None] = [None] * len(command.receipts)
+        receipts, settlements = self._sort(command.receipts)
+        for (number, log), pile in receipts.items():
+            self._ack_pile(number, log, pile, settlements, now)
+        answer = Answer(request=request, reply=Acked(settlements=tuple(settlements)))
+        self._state.groups_journal.note([], [answer])
+
+    def _sort(
+        self, handles: tuple[str, ...]
+    ) -> tuple[dict[tuple[int, LogId], list[tuple[int, Receipt]]], list[Settlement]]:
+        """Receipts by group and partition with their place in the command; the rest is stale."""
+        settlements = [_STALE] * len(handles)
         piles: dict[tuple[int, LogId], list[tuple[int, Receipt]]] = {}
-        for index, handle in enumerate(command.receipts):
+        pile: list[tuple[int, Receipt]] = []
+        key: tuple[int, LogId] | None = None
+        for index, handle in enumerate(handles):
             try:
                 receipt = self._state.receipts.read(handle)
             except Refused as refused:
                 settlements[index] = Settlement(refused=refused.code)
-            else:
-                piles.setdefault((receipt.group, receipt.log), []).append((index, receipt))
-        for (number, log), pile in piles.items():
-            self._ack_pile(number, log, pile, settlements, now)
-        done = tuple(each for each in settlements if each is not None)
-        assert len(done) == len(settlements)
-        answer = Answer(request=request, reply=Acked(settlements=done))
-        self._state.groups_journal.note([], [answer])
+                continue
+            if key is None or receipt.log is not key[1] or receipt.group != key[0]:
+                key = (receipt.group, receipt.log)
+                pile = piles.setdefault(key, [])
+            pile.append((index, receipt))
+        return piles, settlements
 
     def _ack_pile(
         self,
         number: int,
         log: LogId,
         pile: list[tuple[int, Receipt]],
-        settlements: list[Settlement | None],
+        settlements: list[Settlement],
         now: Now,
     ) -> None:
         """Settle the receipts of one group on one partition together."""
@@ -81,40 +92,31 @@ class Settling:
         position = self._state.position(number, log)
         queue = self._state.queue(number, log)
         if group is None or position is None:
-            for index, _ in pile:
-                settlements[index] = Settlement(refused=Code.RECEIPT_STALE)
             return
         before = position.floor
-        acked: list[int] = []
-        known: list[tuple[int, int]] = []
+        acked: dict[int, Held] = {}
+        known: list[tuple[int, Offset]] = []
         for index, receipt in pile:
-            try:
-                held = self._held(queue, receipt)
-            except Refused as refused:
-                if not position.has_settled(receipt.offset) and receipt.offset not in acked:
-                    settlements[index] = Settlement(refused=refused.code)
-                    continue
-            else:
-                assert queue is not None
-                queue.settle(held)
-                acked.append(receipt.offset)
+            held = self._held(queue, receipt)
+            if held is not None:
+                acked[receipt.offset] = held
+            elif not position.has_settled(receipt.offset):
+                continue
             known.append((index, receipt.offset))
         if acked and queue is not None:
             self._state.tally.acks += len(acked)
-            settle(self._state, group, log, acked, at=now.wall)
+            queue.settle(list(acked.values()))
+            settle(self._state, group, log, list(acked), at=now.wall)
             self._delivering.wake_group(group, now)
+        floor = position.floor
+        in_flight = 0 if queue is None else queue.in_flight
         for index, offset in known:
-            settlements[index] = Settlement(
-                log=log,
-                offset=Offset(offset),
-                committed=position.floor,
-                has_advanced=position.floor > before,
-                in_flight=0 if queue is None else queue.in_flight,
-            )
+            settlements[index] = Settlement(log, offset, floor, floor > before, in_flight)
 
-    def _held(self, queue: DeliveryQueue | None, receipt: Receipt) -> Held:
+    def _held(self, queue: DeliveryQueue | None, receipt: Receipt) -> Held | None:
+        """The lease that a receipt names, if it is not over."""
         if queue is None or receipt.epoch != self._state.receipts.epoch:
-            raise Refused(Code.RECEIPT_STALE)
+            return None
         return queue.held(receipt.offset, receipt.serial)
 
     def _find(self, handle: str) -> tuple[Receipt, Group, DeliveryQueue, Held]:
@@ -123,8 +125,8 @@ class Settling:
         group = self._state.groups.numbered(receipt.group)
         queue = self._state.queue(receipt.group, receipt.log)
         held = self._held(queue, receipt)
-        assert group is not None
-        assert queue is not None
+        if group is None or queue is None or held is None:
+            raise Refused(Code.RECEIPT_STALE)
         return receipt, group, queue, held
 
     # Nack, reject, extend
@@ -191,11 +193,18 @@ class Settling:
         self._delivering.arm(number, log, queue)
         self._delivering.wake_group(group, now)
 
+    def bury_exhausted(self, now: Now) -> None:
+        """Bury what a poll met that must not be delivered again."""
+        for group, log, held in self._delivering.take_exhausted():
+            delivered = held.attempt - 1
+            held.attempt = delivered
+            reason = self._reasons.pop((group.number, log, held.offset), "")
+            self._moving.bury(group, log, held, Death(Cause.MAX_DELIVERIES, reason), now)
+
     def _is_exhausted(self, log: LogId, held: Held) -> bool:
         """Whether this was the last delivery that the topic allows."""
-        limit = self._state.catalog.find(log.topic).config.max_deliveries
-        is_limited = limit > 0 and not self._state.catalog.holds_letters(log.topic)
-        return is_limited and held.attempt >= limit
+        limit = self._state.catalog.deliveries_max(log.topic)
+        return limit is not None and held.attempt >= limit
 
     def _note_reason(self, receipt: Receipt, reason: str) -> None:
         key = (receipt.group, receipt.log, receipt.offset)

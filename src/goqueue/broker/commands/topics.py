@@ -53,7 +53,8 @@ class _Going(msgspec.Struct):
     """A topic whose logs are being removed."""
 
     missing: dict[LogId, None]
-    request: RequestId
+    request: RequestId | None
+    failure: str | None = None
 
 
 class Topics:
@@ -98,15 +99,19 @@ class Topics:
         if coming.missing:
             return None
         del self._coming[log.topic]
+        if coming.failure is not None:
+            self._unmake(coming.topic, coming.request, coming.failure)
+            return None
         coming.topic.is_open = True
         if coming.request is not None:
-            outcome = (
-                self._described(coming.topic)
-                if coming.failure is None
-                else Refused(Code.STORAGE_FAILED, reason=coming.failure)
-            )
-            self._state.outbox.answer(coming.request, outcome)
+            self._state.outbox.answer(coming.request, self._described(coming.topic))
         return coming.topic
+
+    def _unmake(self, topic: Topic, request: RequestId | None, failure: str) -> None:
+        """Not every log could be made: take the topic out again, with what was made of it."""
+        for log in topic.logs:
+            self._state.partitions.remove(log)
+        self._take_out(topic, _Going(dict.fromkeys(topic.logs), request, failure))
 
     def alter(self, request: RequestId, command: AlterTopic) -> None:
         self._state.topics_journal.check_room()
@@ -118,28 +123,35 @@ class Topics:
         answer = Answer(request=request, reply=self._described(topic))
         self._state.topics_journal.note([topic.stated], [answer])
 
-    def delete(self, request: RequestId, command: DeleteTopic) -> TopicDeleted:
+    def delete(self, request: RequestId, command: DeleteTopic) -> None:
         """Take a topic out; the caller takes away what groups have in it."""
         self._state.topics_journal.check_room()
-        change = self._state.catalog.delete(command.name)
-        topic = self._state.catalog.find(command.name)
+        topic = self._state.catalog.find_for_writing(command.name)
+        self._take_out(topic, _Going(dict.fromkeys(topic.logs), request))
+
+    def _take_out(self, topic: Topic, going: _Going) -> None:
+        change = TopicDeleted(name=topic.name, number=topic.number)
         self._state.catalog.apply(change)
         self._state.catalog.begin_leaving(topic)
-        self._going[topic.name] = _Going(dict.fromkeys(topic.logs), request)
+        self._going[topic.name] = going
         self._state.topics_journal.note(
             [change], [Reshape(log=log, change=Delete()) for log in topic.logs]
         )
-        return change
 
-    def deleted(self, log: LogId) -> None:
+    def deleted(self, log: LogId, failure: str | None = None) -> None:
+        """A log is gone, or could not be removed: then the next start moves it out of the way."""
         going = self._going.get(log.topic)
         if going is None:
             return
         going.missing.pop(log, None)
-        if not going.missing:
-            del self._going[log.topic]
-            self._state.catalog.end_leaving(log.topic)
-            self._state.outbox.answer(going.request, Done())
+        going.failure = going.failure or failure
+        if going.missing:
+            return
+        del self._going[log.topic]
+        self._state.catalog.end_leaving(log.topic)
+        if going.request is not None:
+            refused = Refused(Code.STORAGE_FAILED, reason=going.failure)
+            self._state.outbox.answer(going.request, refused if going.failure else Done())
 
     # Describing
 

@@ -18,6 +18,7 @@ __all__ = [
     "MoveCancelled",
     "MoveChange",
     "MoveEnded",
+    "Numbered",
     "PositionChange",
     "PositionMoved",
     "Settled",
@@ -58,6 +59,13 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
 
 
 TopicChange = TopicStated | TopicDeleted | Started
+
+
+class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag="numbered"):
+    """Numbers of groups and moves below these were used, also those that nothing else mentions."""
+
+    groups_upto: int
+    moves_upto: int
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered"):
@@ -125,7 +133,8 @@ class MoveCancelled(msgspec.Struct, frozen=True, kw_only=True, tag="move_cancell
 MoveChange = MoveBegun | MoveEnded | MoveCancelled
 PositionChange = Delivered | Settled | PositionMoved
 Change = (
-    GroupStated
+    Numbered
+    | GroupStated
     | GroupDeleted
     | Delivered
     | Settled

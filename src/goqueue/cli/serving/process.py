@@ -44,14 +44,14 @@ async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
     if isinstance(started, int):
         return started
     server, url = started
-    say(url, settings.broker.data_dir)
     async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(_announce(server, url, settings.broker.data_dir, say))
         halted = tasks.create_task(server.wait_until_halted())
         stopped = tasks.create_task(stop.wait())
         await asyncio.wait((halted, stopped), return_when=asyncio.FIRST_COMPLETED)
         reason = halted.result() if halted.done() else None
-        halted.cancel()
-        stopped.cancel()
+        for task in (serving, halted, stopped):
+            task.cancel()
     if reason is not None:
         # What the node knows can no longer be made durable, so nothing is flushed on the way out.
         _fail(f"the node cannot go on: {reason}", FAILED)
@@ -59,6 +59,11 @@ async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
         os._exit(FAILED)
     await server.stop()
     return DONE
+
+
+async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
+    await server.wait_until_serving()
+    say(url, data_dir)
 
 
 async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | int:

@@ -1,0 +1,126 @@
+"""What one message costs at the JSON edge: reading and drafting it, telling its result, showing it.
+
+No server, no broker and no disk: only the work between the bytes of a body and a command, and
+between a reply and the bytes of an answer. Prints microseconds per message, the best of several
+rounds. Run it with `python -m bench.broker.json_edge`.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+from goqueue.gateways.http import HttpApi, NodeFacts
+from goqueue.gateways.http.transport import HttpRequest
+from goqueue.model import LogId, Offset, Timestamp
+from goqueue.model.requests import (
+    Command,
+    Leased,
+    Parcel,
+    Placed,
+    Publish,
+    Published,
+    Read,
+    Records,
+    Reply,
+)
+from goqueue.records import Draft, route, stamp
+
+MESSAGES = 1000
+VALUE_BYTES = 100
+ROUNDS = 40
+PARTITIONS = 3
+HOST = {b"host": b"127.0.0.1:8080"}
+NOW = Timestamp(1_700_000_000_123_456_789)
+LOG = LogId("orders", 0)
+
+
+class Echo:
+    """Answers as a broker would that has nothing else to do."""
+
+    def __init__(self) -> None:
+        draft = Draft()
+        for index in range(MESSAGES):
+            draft.add(b"user-%d" % index, b"v" * VALUE_BYTES)
+        batch = draft.take()
+        stamp(batch, 0, NOW)
+        self._stored = (memoryview(batch),)
+
+    async def ask(self, command: Command) -> Reply:
+        if isinstance(command, Publish):
+            return self._published(command)
+        if isinstance(command, Read):
+            end = Offset(MESSAGES)
+            return Records(
+                log=LOG,
+                offset=command.offset,
+                high_watermark=end,
+                stable=end,
+                start=Offset(0),
+                upto=end,
+                data=self._stored,
+            )
+        parcel = Parcel(
+            log=LOG,
+            offsets=list(range(MESSAGES)),
+            receipts=[f"orders:0:{offset}:1:c2f1a0b9d8e7f6a5" for offset in range(MESSAGES)],
+            attempts=[1] * MESSAGES,
+            deadline=NOW,
+            data=self._stored,
+        )
+        return Leased(parcels=(parcel,))
+
+    def _published(self, command: Publish) -> Published:
+        routed = route(
+            command.batch, PARTITIONS, 0, command.targets, body_bytes_max=1 << 20, needs_key=False
+        )
+        placed = tuple(
+            Placed(partition=number, first=Offset(0), count=routed.targets.count(number))
+            for number in routed.parts
+        )
+        return Published(targets=routed.targets, placed=placed, timestamp=NOW)
+
+
+def body(**extra: object) -> bytearray:
+    messages = [
+        {"key": f"user-{index}", "value": "v" * VALUE_BYTES, **extra} for index in range(MESSAGES)
+    ]
+    return bytearray(json.dumps({"messages": messages}).encode())
+
+
+def best_us(run: Callable[[], object]) -> float:
+    """The fewest microseconds per message out of all rounds: noise only ever adds."""
+    fastest = float("inf")
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        run()
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest * 1e6 / MESSAGES
+
+
+def main() -> None:
+    api = HttpApi(Echo(), NodeFacts(version="bench", started_at=NOW))
+    loop = asyncio.new_event_loop()
+
+    def ask(method: str, path: bytes, query: bytes, sent: bytearray) -> None:
+        request = HttpRequest(method, path, query, HOST, sent, "127.0.0.1")
+        response = loop.run_until_complete(api.answer(request))
+        assert response.status == 200, response.body
+
+    publish = b"/topics/orders/messages"
+    plain, rich = body(), body(headers={"trace": "a1b2c3"}, priority="high")
+    read, poll = b"/topics/orders/partitions/0/messages", b"/groups/workers/poll"
+    nothing = bytearray()
+    cases: list[tuple[str, Callable[[], object]]] = [
+        ("publish, key and value", lambda: ask("POST", publish, b"", plain)),
+        ("publish, header and priority too", lambda: ask("POST", publish, b"", rich)),
+        ("read by offset", lambda: ask("GET", read, b"limit=1000", nothing)),
+        ("poll", lambda: ask("GET", poll, b"member_id=m&max_messages=1000", nothing)),
+    ]
+    for name, run in cases:
+        print(f"{name:<34} {best_us(run):6.2f} us per message")
+    loop.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""A client as thin as can be, so that the figures are the broker's: prepared bytes over asyncio.
+
+Knows just enough of HTTP/1.1 to find the end of an answer with a Content-Length.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+__all__ = ["Wire", "request"]
+
+
+def request(method: str, target: str, body: bytes = b"") -> bytes:
+    """The bytes of one request."""
+    head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+class Wire(asyncio.Protocol):
+    """One keep-alive connection with one request on it at a time."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._missing = -1
+        self._body_from = 0
+        self._answer: asyncio.Future[bytes] | None = None
+        self._transport: asyncio.Transport | None = None
+
+    @classmethod
+    async def open(cls, port: int) -> "Wire":
+        loop = asyncio.get_running_loop()
+        _, wire = await loop.create_connection(cls, "127.0.0.1", port)
+        return wire
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc or ConnectionResetError("closed"))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._missing < 0:
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = bytes(self._buffer[:end]).lower()
+            place = head.index(b"content-length:") + 15
+            length = int(head[place:].split(b"\r\n", 1)[0])
+            self._body_from = end + 4
+            self._missing = self._body_from + length
+        if len(self._buffer) >= self._missing:
+            answer, self._answer = self._answer, None
+            whole, self._buffer = self._buffer, bytearray()
+            self._missing = -1
+            assert answer is not None
+            if not whole.startswith(b"HTTP/1.1 2"):
+                answer.set_exception(RuntimeError(whole[:400].decode("utf-8", "replace")))
+            else:
+                answer.set_result(bytes(memoryview(whole)[self._body_from :]))
+
+    async def send(self, prepared: bytes) -> bytes:
+        """The body of the answer."""
+        assert self._transport is not None
+        self._answer = asyncio.get_running_loop().create_future()
+        self._transport.write(prepared)
+        return await self._answer
+
+    async def ask(self, method: str, target: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+        encoded = b"" if body is None else json.dumps(body).encode()
+        return json.loads(await self.send(request(method, target, encoded)))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

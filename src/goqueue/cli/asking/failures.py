@@ -1,0 +1,68 @@
+"""A failure as one line for a person: what happened, its code, and what to do about it.
+
+Owns the exit codes of talking to a server: 1 refused by it, 3 not reached. The server's own advice
+is worded for programs that speak HTTP; where there is a command for it, the command is named.
+"""
+
+import sys
+
+import click
+
+from goqueue.cli.render import printable
+from goqueue.client import GoQueueError, ServerUnreachable
+
+__all__ = ["NOT_REACHED", "REFUSED", "ServerFailure", "as_failure", "describe", "tell"]
+
+REFUSED = 1
+NOT_REACHED = 3
+
+_LOOPBACK = ("://127.", "://localhost", "://[::1]")
+_HINTS = {
+    "already_delivered": "it is a message of its topic now",
+    "group_not_found": "see: goqueue group list",
+    "partition_not_found": "see: goqueue topic partitions TOPIC",
+    "permission_denied": "the key may not do this; give another with --api-key",
+    "route_not_found": "the server is older than this program, or no GoQueue server",
+    "topic_exists": "see: goqueue topic describe TOPIC",
+    "topic_not_found": "see: goqueue topic list; make one with: goqueue topic create TOPIC",
+    "unauthenticated": "give a key with --api-key, GOQUEUE_API_KEY or a context",
+}
+
+
+class ServerFailure(click.ClickException):
+    """Ends a command with this line and this exit code."""
+
+    def __init__(self, sentence: str, exit_code: int) -> None:
+        super().__init__(sentence)
+        self.exit_code = exit_code
+
+
+def as_failure(error: GoQueueError, server: str) -> ServerFailure:
+    """The end of a command that met this error."""
+    if isinstance(error, ServerUnreachable):
+        return ServerFailure(f"{_trim(error.sentence)}; {_where(server)}", NOT_REACHED)
+    return ServerFailure(describe(error.code, error.sentence), REFUSED)
+
+
+def describe(code: str, sentence: str) -> str:
+    """A refusal and its hint, without a full stop."""
+    hint = _HINTS.get(code)
+    if hint is None:
+        return f"{_trim(sentence)} ({code})"
+    # The rest of the sentence is advice, which the hint replaces.
+    return f"{_trim(sentence.split('. ')[0])} ({code}); {hint}"
+
+
+def tell(sentence: str) -> None:
+    """One line on standard error while a command goes on."""
+    print(f"goqueue: {printable(sentence)}", file=sys.stderr, flush=True)
+
+
+def _where(server: str) -> str:
+    if any(mark in server for mark in _LOOPBACK):
+        return "is a server running? start one with: goqueue dev"
+    return f"is {server} right? choose another with --server or --context"
+
+
+def _trim(sentence: str) -> str:
+    return sentence.rstrip().rstrip(".")

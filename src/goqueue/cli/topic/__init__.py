@@ -1,0 +1,5 @@
+"""`goqueue topic`: topics made, listed, described, changed, deleted."""
+
+from goqueue.cli.topic.commands import topic
+
+__all__ = ["topic"]
