@@ -432,5 +432,6 @@ class Node:
         for group in state.groups:
             group.hear_all(now)
             state.alarms.set(ForGroup(group.number), group.next_deadline())
+        self._membership.catch_up(now)
         self._moving.verify_all(now)
         state.alarms.set(_UPKEEP, Instant(now.instant + _UPKEEP_NS))

@@ -23,6 +23,7 @@ class PositionStated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     settled: list[Range] = []
     attempts: list[Range] = []
     dying: list[int] = []
+    reasons: list[tuple[int, str]] = []
     updated_at: int = 0
 
 
@@ -33,6 +34,7 @@ class Position:
         self._done = Ranges(floor)
         self._attempts: dict[int, int] = {}
         self._dying: dict[int, None] = {}
+        self._reasons: dict[int, str] = {}
         self._updated_at = updated_at
 
     def restore(self, stated: PositionStated) -> None:
@@ -40,6 +42,7 @@ class Position:
         self._done = Ranges(stated.floor, stated.settled)
         self._attempts = dict(stated.attempts)
         self._dying = dict.fromkeys(stated.dying)
+        self._reasons = dict(stated.reasons)
         self._updated_at = stated.updated_at
 
     @property
@@ -49,6 +52,7 @@ class Position:
             settled=self._done.above,
             attempts=list(self._attempts.items()),
             dying=list(self._dying),
+            reasons=list(self._reasons.items()),
             updated_at=self._updated_at,
         )
 
@@ -78,6 +82,10 @@ class Position:
     def has_settled(self, offset: int) -> bool:
         return offset in self._done
 
+    def reason_of(self, offset: int) -> str:
+        """What the last nack of a message said, if it said something."""
+        return self._reasons.get(offset, "")
+
     def is_dying(self, offset: int) -> bool:
         """Whether a message is on its way to the dead letters."""
         return offset in self._dying
@@ -101,11 +109,18 @@ class Position:
             for offset in range(first, following):
                 attempts.pop(offset, None)
                 self._dying.pop(offset, None)
+                self._reasons.pop(offset, None)
         if not settled:
             # A commit names only the new floor; an ack names each offset, and is frequent.
             floor = self._done.floor
             self._attempts = {place: n for place, n in attempts.items() if place >= floor}
             self._dying = {place: None for place in self._dying if place >= floor}
+            self._reasons = {place: said for place, said in self._reasons.items() if place >= floor}
+
+    def excuse(self, offset: int, reason: str) -> None:
+        """Remember why a message was given back."""
+        if offset not in self._done:
+            self._reasons[offset] = reason
 
     def begin_dying(self, offset: int) -> None:
         """The message leaves for the dead letters: it is not delivered again, nor settled yet."""
@@ -128,4 +143,5 @@ class Position:
         self._done = Ranges(floor)
         self._attempts.clear()
         self._dying.clear()
+        self._reasons.clear()
         self._updated_at = max(self._updated_at, at)

@@ -98,6 +98,17 @@ class Membership:
             if topic in group.topics:
                 self._change(group.rebalanced(self._state.catalog.partitions), now)
 
+    def catch_up(self, now: Now) -> None:
+        """After a start: a topic may have come or gone without its subscribers hearing of it.
+
+        The two journals are not one: the node may have died between them.
+        """
+        partitions = self._state.catalog.partitions
+        for group in self._state.groups:
+            due = group.rebalanced(partitions)
+            if due.members != group.stated.members:
+                self._change(due, now)
+
     def list_all(self, request: RequestId) -> None:
         groups = sorted(self._state.groups, key=lambda group: group.name)
         described = tuple(self._described(group) for group in groups)

@@ -42,6 +42,7 @@ from goqueue.records import rehead, visible
 __all__ = [
     "LETTERS_GROUP",
     "MOVE_ERRAND",
+    "REASON_CHARACTERS_MAX",
     "Carrying",
     "Cause",
     "Death",
@@ -56,7 +57,7 @@ LETTERS_GROUP = 0
 MOVE_ERRAND = Errand("moves")
 _RETRY_NS = SECOND
 _VERIFY_BYTES = 1024 * 1024
-_REASON_CHARACTERS_MAX = 1024
+REASON_CHARACTERS_MAX = 1024
 _PREFIX = "goqueue.dlq."
 _REDRIVEN = _PREFIX + "redriven-from"
 
@@ -136,7 +137,7 @@ class Moving:
             at=now.wall,
             attempts=held.attempt,
             cause=death.cause,
-            reason=death.reason[:_REASON_CHARACTERS_MAX],
+            reason=death.reason[:REASON_CHARACTERS_MAX],
         )
         if death.request is not None:
             returned = Returned(

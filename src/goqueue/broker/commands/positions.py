@@ -6,7 +6,7 @@ A commit moves forward only; a reset goes anywhere in the log and makes every op
 import msgspec
 
 from goqueue.broker.commands.delivering import Delivering
-from goqueue.broker.journals import PositionChange, PositionMoved, Settled
+from goqueue.broker.journals import GivenBack, PositionChange, PositionMoved, Settled
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Position, PositionStated
@@ -88,6 +88,8 @@ class Positions:
                 position.settle(change.floor, change.offsets, at)
             case PositionMoved():
                 position.restore(change.position)
+            case GivenBack():
+                position.excuse(change.offset, change.reason)
             case _:
                 position.count_delivery(change.attempt, change.offsets)
 

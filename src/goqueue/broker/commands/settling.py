@@ -6,7 +6,8 @@ every use of its receipt, except that what the group has settled may be acked ag
 
 from goqueue.broker.alarms import ForQueue
 from goqueue.broker.commands.delivering import Delivering, settle
-from goqueue.broker.commands.moving import Cause, Death, Moving
+from goqueue.broker.commands.moving import REASON_CHARACTERS_MAX, Cause, Death, Moving
+from goqueue.broker.journals import GivenBack
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Held, Receipt, rest_ns
 from goqueue.groups import Group
@@ -46,8 +47,6 @@ class Settling:
         self._state = state
         self._delivering = delivering
         self._moving = moving
-        # The text of the last nack, for messages that die of something else later.
-        self._reasons: dict[tuple[int, LogId, int], str] = {}
 
     # Ack
 
@@ -186,8 +185,7 @@ class Settling:
         for held in queue.expire(now.instant):
             self._state.tally.expirations += 1
             if self._is_exhausted(log, held):
-                reason = self._reasons.pop((number, log, held.offset), "")
-                self._moving.bury(group, log, held, Death(Cause.MAX_DELIVERIES, reason), now)
+                self._moving.bury(group, log, held, self._death_of(number, log, held), now)
             else:
                 queue.give_back(held)
         self._delivering.arm(number, log, queue)
@@ -196,10 +194,13 @@ class Settling:
     def bury_exhausted(self, now: Now) -> None:
         """Bury what a poll met that must not be delivered again."""
         for group, log, held in self._delivering.take_exhausted():
-            delivered = held.attempt - 1
-            held.attempt = delivered
-            reason = self._reasons.pop((group.number, log, held.offset), "")
-            self._moving.bury(group, log, held, Death(Cause.MAX_DELIVERIES, reason), now)
+            # This one was not made.
+            held.attempt -= 1
+            self._moving.bury(group, log, held, self._death_of(group.number, log, held), now)
+
+    def _death_of(self, number: int, log: LogId, held: Held) -> Death:
+        reason = self._state.positions[number][log].reason_of(held.offset)
+        return Death(Cause.MAX_DELIVERIES, reason)
 
     def _is_exhausted(self, log: LogId, held: Held) -> bool:
         """Whether this was the last delivery that the topic allows."""
@@ -207,9 +208,14 @@ class Settling:
         return limit is not None and held.attempt >= limit
 
     def _note_reason(self, receipt: Receipt, reason: str) -> None:
-        key = (receipt.group, receipt.log, receipt.offset)
-        self._reasons.pop(key, None)
-        if reason:
-            self._reasons[key] = reason
-            if len(self._reasons) > 10_000:
-                del self._reasons[next(iter(self._reasons))]
+        if not reason:
+            return
+        change = GivenBack(
+            group=receipt.group,
+            topic=self._state.catalog.find(receipt.log.topic).number,
+            partition=receipt.log.partition,
+            offset=receipt.offset,
+            reason=reason[:REASON_CHARACTERS_MAX],
+        )
+        self._state.positions[receipt.group][receipt.log].excuse(change.offset, change.reason)
+        self._state.groups_journal.note([change])

@@ -3,6 +3,7 @@
 from goqueue.broker.journals.changes import (
     Change,
     Delivered,
+    GivenBack,
     MoveBegun,
     MoveCancelled,
     MoveChange,
@@ -22,6 +23,7 @@ __all__ = [
     "JOURNAL_SETTINGS",
     "Change",
     "Delivered",
+    "GivenBack",
     "Journal",
     "MoveBegun",
     "MoveCancelled",

@@ -14,6 +14,7 @@ from goqueue.model.requests import TopicConfig
 __all__ = [
     "Change",
     "Delivered",
+    "GivenBack",
     "MoveBegun",
     "MoveCancelled",
     "MoveChange",
@@ -78,6 +79,16 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered"):
     offsets: list[Range]
 
 
+class GivenBack(msgspec.Struct, frozen=True, kw_only=True, tag="given_back"):
+    """A message was given back, with a reason: its dead letter will tell it."""
+
+    group: int
+    topic: int
+    partition: int
+    offset: int
+    reason: str
+
+
 class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled", omit_defaults=True):
     """Messages are done with: these, and all below the floor."""
 
@@ -131,12 +142,13 @@ class MoveCancelled(msgspec.Struct, frozen=True, kw_only=True, tag="move_cancell
 
 
 MoveChange = MoveBegun | MoveEnded | MoveCancelled
-PositionChange = Delivered | Settled | PositionMoved
+PositionChange = Delivered | GivenBack | Settled | PositionMoved
 Change = (
     Numbered
     | GroupStated
     | GroupDeleted
     | Delivered
+    | GivenBack
     | Settled
     | PositionMoved
     | MoveBegun
