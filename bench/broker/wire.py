@@ -68,7 +68,7 @@ class Wire(asyncio.Protocol):
         self._transport.write(prepared)
         return await self._answer
 
-    async def ask(self, method: str, target: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+    async def ask(self, method: str, target: str, body: object = None) -> Any:  # noqa: ANN401 - whatever the JSON says
         encoded = b"" if body is None else json.dumps(body).encode()
         return json.loads(await self.send(request(method, target, encoded)))
 

@@ -1,8 +1,9 @@
 """GoQueue: one append-only log, read as a stream and as a queue."""
 
 from goqueue._twin import prefer_sources
+from goqueue.client import GoQueueError, ServerUnreachable, connect, connect_sync
 
-__all__ = ["__version__"]
+__all__ = ["GoQueueError", "ServerUnreachable", "__version__", "connect", "connect_sync"]
 
 __version__ = "0.1.0"
 

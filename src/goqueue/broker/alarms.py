@@ -6,13 +6,16 @@ Invariant: each subject has at most one deadline; older entries of it stay in th
 surface and are then ignored.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
 from goqueue.model import Instant, LogId, RequestId
 
 __all__ = ["Alarms", "Errand", "ForGroup", "ForLog", "ForQueue", "ForRequest", "Subject"]
+
+
+_STALE_MAX = 1024
 
 
 class ForRequest(msgspec.Struct, frozen=True):
@@ -65,6 +68,13 @@ class Alarms:
             self._deadlines[subject] = deadline
             self._serial += 1
             heappush(self._heap, (deadline, self._serial, subject))
+            if len(self._heap) > 2 * len(self._deadlines) + _STALE_MAX:
+                self._drop_stale()
+
+    def _drop_stale(self) -> None:
+        """Long deadlines that were unset early would pile up: polls that are answered at once."""
+        self._heap = [entry for entry in self._heap if self._deadlines.get(entry[2]) == entry[0]]
+        heapify(self._heap)
 
     def bring_forward(self, subject: Subject, deadline: Instant | None) -> None:
         """Wake for this subject at `deadline`, unless it is due before."""

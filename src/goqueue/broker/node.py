@@ -151,8 +151,9 @@ class Node:
 
     def stop(self, now: Now) -> list[NodeEffect]:
         """Take no more commands and let nobody wait; what is on its way still ends."""
-        if self._state.not_ready is None:
-            self._state.not_ready = "stopping"
+        was_serving = self.is_serving
+        self._state.not_ready = "stopping"
+        if was_serving:
             self._reading.end_all()
             self._delivering.end_all()
             self._memory.snapshot_all()
@@ -289,9 +290,11 @@ class Node:
         if event.log == GROUPS_LOG:
             self._release(state.groups_journal.take(event, now), now)
             state.alarms.bring_forward(_RETRY, state.groups_journal.next_deadline())
+            self._reading.wake(state.internal[event.log], now)
         elif event.log == TOPICS_LOG:
             self._release(state.topics_journal.take(event, now), now)
             state.alarms.bring_forward(_RETRY, state.topics_journal.next_deadline())
+            self._reading.wake(state.internal[event.log], now)
         else:
             partition = state.partitions.get(event.log)
             if partition is not None:
@@ -312,6 +315,8 @@ class Node:
             outcomes = list(partition.committed())
         for publication, published in outcomes:
             self._published(publication, published, now)
+        if isinstance(event, Compacted):
+            self._delivering.relearn(partition)
         if partition.readers:
             self._reading.wake(partition, now)
         self._delivering.wake(partition, now)
@@ -389,7 +394,8 @@ class Node:
         share = -(-len(partitions) // _UPKEEP_ROUNDS)
         first = self._upkeep_from if self._upkeep_from < len(partitions) else 0
         for partition in partitions[first : first + share]:
-            self._state.outbox.extend(partition.log.maintain(now))
+            floor = self._delivering.needed_from(partition)
+            self._state.outbox.extend(partition.log.maintain(now, floor))
         self._upkeep_from = first + share
         self._memory.keep_short(now)
         self._state.alarms.set(_UPKEEP, Instant(now.instant + _UPKEEP_NS))
@@ -428,6 +434,8 @@ class Node:
 
     def _begin_serving(self, now: Now) -> None:
         state = self._state
+        if state.not_ready == "stopping":
+            return
         state.not_ready = None
         for group in state.groups:
             group.hear_all(now)

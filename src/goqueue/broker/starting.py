@@ -75,7 +75,9 @@ class Starting:
             ranges = ", ".join(f"{each.first}-{each.below}" for each in event.state.damaged)
             reason = f"the journal {event.log} is damaged (offsets {ranges})"
             self._state.outbox.append(Halt(reason=reason))
-        return Log(event.log, JOURNAL_SETTINGS, event.state)
+        log = Log(event.log, JOURNAL_SETTINGS, event.state)
+        self._state.internal[event.log] = Partition(event.log, log)
+        return log
 
     # Replay
 

@@ -49,6 +49,8 @@ class NodeState:
         self.topics_journal: Journal[TopicChange]
         self.groups_journal: Journal[Change]
         self.has_journals = False
+        # The logs of the journals as partitions: they can be read like any other.
+        self.internal: dict[LogId, Partition] = {}
         self.receipts: Receipts
         self.not_ready: str | None = "starting"
         # By group number, then by partition.

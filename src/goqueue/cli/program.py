@@ -1,8 +1,9 @@
 """The program as a whole: its sub-commands, its exit codes, and what it says when it cannot go on.
 
 Sub-commands are imported when they are used, so that `goqueue --help` answers at once. A command
-returns its exit code: 0 done, 1 damage found or work refused, 2 wrong usage. Signals end the
-program as they would end any other: 130 for Ctrl-C, 141 when the reader of a pipe has gone.
+returns its exit code: 0 done, 1 damage found or work refused, 2 wrong usage, 3 no server reached.
+Signals end the program as they would end any other: 130 for Ctrl-C, 141 when the reader of a pipe
+has gone.
 """
 
 import importlib
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from goqueue.cli.output import Output, output_option
+from goqueue.cli.server_flags import server_options
 
 __all__ = ["main", "run"]
 
@@ -29,8 +31,15 @@ _COMMANDS = {
     "dev": ("goqueue.cli.serving", "Run a node to try things out; needs no flags."),
     "config": ("goqueue.cli.config", "Show and check the settings of a node."),
     "context": ("goqueue.cli.context", "Keep servers and keys of this command line by name."),
+    "topic": ("goqueue.cli.topic", "Make, list, describe, change and delete topics."),
+    "produce": ("goqueue.cli.produce", "Publish messages."),
+    "consume": ("goqueue.cli.consume", "Read messages of a topic."),
+    "group": ("goqueue.cli.group", "Look at consumer groups and move them."),
+    "dlq": ("goqueue.cli.dlq", "Look at dead letters and put them back."),
+    "bench": ("goqueue.cli.bench", "Measure a server."),
     "log": ("goqueue.cli.log", "Look into the log files of a data directory."),
-    "version": ("goqueue.cli.program", "Show the version of this program."),
+    "version": ("goqueue.cli.about", "Show the versions of this program and of the server."),
+    "completion": ("goqueue.cli.about", "Print a script that completes commands in a shell."),
 }
 
 
@@ -63,25 +72,10 @@ class _Program(click.Group):
 
 
 @click.command(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@server_options
 @output_option
 def program(output: Output) -> None:
     """GoQueue: one append-only log, read as a stream and as a queue."""
-
-
-@click.command("version")
-@output_option
-def version(output: Output) -> int:
-    """Show the version of this program, and whether its records room is compiled."""
-    import goqueue
-    from goqueue.cli.render import write_document
-    from goqueue.records import COMPILED
-
-    records = "compiled" if COMPILED else "interpreted"
-    if output is Output.TABLE:
-        print(f"goqueue {goqueue.__version__} (records: {records})")
-    else:
-        write_document({"version": goqueue.__version__, "records": records}, output)
-    return DONE
 
 
 def main() -> None:
@@ -104,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
         path = misuse.ctx.command_path if misuse.ctx else "goqueue"
         return _fail(f"{misuse.format_message().rstrip('.')} (see {path} --help)", MISUSED)
     except click.ClickException as refusal:
-        return _fail(refusal.format_message(), FAILED)
+        return _fail(refusal.format_message(), refusal.exit_code)
     except click.Abort:
         return INTERRUPTED
     except PermissionError as error:

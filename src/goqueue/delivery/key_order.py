@@ -23,6 +23,13 @@ class KeyOrder:
         """How many messages wait."""
         return self._count
 
+    def clear(self) -> list[Known]:
+        """Forget everything; what waited."""
+        waiting = [message for behind in self._behind.values() for message in behind]
+        self._behind.clear()
+        self._count = 0
+        return waiting
+
     def admit(self, known: Known) -> bool:
         """Whether a message may be delivered now; if not it waits here. To be asked in order."""
         key = known[3]

@@ -98,9 +98,12 @@ class Position:
         """Remember what will not be delivered again; a lower floor changes nothing."""
         for first, following in settled:
             self._done.add(first, following)
+        has_gap = floor > self._done.floor
         self._done.raise_floor(floor)
         if self._attempts or self._dying:
             self._forget(settled)
+            if has_gap:
+                self._forget_below(self._done.floor)
         self._updated_at = max(self._updated_at, at)
 
     def _forget(self, settled: Sequence[Range]) -> None:
@@ -110,12 +113,13 @@ class Position:
                 attempts.pop(offset, None)
                 self._dying.pop(offset, None)
                 self._reasons.pop(offset, None)
-        if not settled:
-            # A commit names only the new floor; an ack names each offset, and is frequent.
-            floor = self._done.floor
-            self._attempts = {place: n for place, n in attempts.items() if place >= floor}
-            self._dying = {place: None for place in self._dying if place >= floor}
-            self._reasons = {place: said for place, said in self._reasons.items() if place >= floor}
+
+    def _forget_below(self, floor: int) -> None:
+        """The floor passed offsets that were not named: a commit, or messages that are gone."""
+        attempts, reasons = self._attempts, self._reasons
+        self._attempts = {place: count for place, count in attempts.items() if place >= floor}
+        self._dying = {place: None for place in self._dying if place >= floor}
+        self._reasons = {place: said for place, said in reasons.items() if place >= floor}
 
     def excuse(self, offset: int, reason: str) -> None:
         """Remember why a message was given back."""
@@ -137,11 +141,3 @@ class Position:
             for offset in range(first, following):
                 if attempt > self._attempts.get(offset, 0) and offset not in self._done:
                     self._attempts[offset] = attempt
-
-    def move_to(self, floor: int, at: int) -> None:
-        """A reset: start again at `floor` as if nothing behind it had ever been delivered."""
-        self._done = Ranges(floor)
-        self._attempts.clear()
-        self._dying.clear()
-        self._reasons.clear()
-        self._updated_at = max(self._updated_at, at)

@@ -22,6 +22,8 @@ __all__ = ["IN_FLIGHT_MAX", "DeliveryQueue", "Held"]
 IN_FLIGHT_MAX = 1000
 # Enough for the largest poll, so that a poll finds all that it may take.
 _READY_MIN = 1000
+# Deadlines of leases that are over are dropped when there are so many more of them than leases.
+_DEADLINES_MIN = 10_000
 # A key that is stuck holds up others of its partition only behind this many messages of its own.
 _WAITING_MAX = 100_000
 
@@ -61,6 +63,8 @@ class DeliveryQueue:
         self._dying: dict[int, Known] = {}
         self._deadlines: list[tuple[int, int, int]] = []
         self._loads: dict[str, int] = {}
+        # Known before `relearn`, and not to be learned twice.
+        self._elsewhere: dict[int, None] = {}
         self._order = KeyOrder() if keeps_key_order else None
 
     @property
@@ -90,12 +94,6 @@ class DeliveryQueue:
         """How many messages a member holds."""
         return self._loads.get(member, 0)
 
-    def has_room(self, member: str) -> bool:
-        return self._loads.get(member, 0) < IN_FLIGHT_MAX
-
-    def is_done(self, offset: int) -> bool:
-        return offset in self._done
-
     def done_below(self, end: int) -> int:
         """How many offsets from the floor up to `end` are done."""
         return self._done.count_below(end)
@@ -118,7 +116,7 @@ class DeliveryQueue:
             if offset != expected:
                 self._done.add(expected, offset)
             expected = offset + 1
-            if offset in self._done:
+            if offset in self._done or offset in self._elsewhere:
                 continue
             if self._order is not None and not self._order.admit(message):
                 continue
@@ -129,6 +127,24 @@ class DeliveryQueue:
         if expected < next_offset:
             self._done.add(expected, next_offset)
         self._cursor = max(expected, next_offset)
+
+    def relearn(self) -> None:
+        """Forget what is ready and was never handed out: some of it may be gone from the log."""
+        ready = [*self._fresh, *self._returned]
+        if self._order is not None:
+            ready.extend(self._order.clear())
+        if not ready:
+            return
+        self._fresh.clear()
+        self._returned.clear()
+        self._cursor = min(message[0] for message in ready)
+        elsewhere = [held.known for held in self._held.values()]
+        elsewhere.extend(self._dying.values())
+        elsewhere.extend(message for _, message in self._resting)
+        self._elsewhere = dict.fromkeys(message[0] for message in elsewhere)
+        if self._order is not None:
+            for message in sorted(elsewhere):
+                self._order.admit(message)
 
     def pass_over(self, offset: int) -> None:
         """Everything below `offset` is gone or was committed as a whole."""
@@ -157,6 +173,7 @@ class DeliveryQueue:
         load = self._loads.get(member, 0)
         room = min(count_max, IN_FLIGHT_MAX - load)
         leased: list[Held] = []
+        self._tidy_deadlines()
         while room > len(leased) and (self._fresh or self._returned):
             known = self._next()
             if leased and known[1] > bytes_max:
@@ -188,6 +205,7 @@ class DeliveryQueue:
         """Hold a message until `deadline`, which may also be earlier than before."""
         held.deadline = deadline
         heappush(self._deadlines, (deadline, held.serial, held.known[0]))
+        self._tidy_deadlines()
 
     def settle(self, settled: Sequence[Held]) -> None:
         """These messages are done with."""
@@ -252,6 +270,11 @@ class DeliveryQueue:
             if self._is_current(entry):
                 expired.append(self._held[entry[2]])
         return expired
+
+    def _tidy_deadlines(self) -> None:
+        """Drop the deadlines of leases that ended before them: they could be hours away."""
+        if len(self._deadlines) > _DEADLINES_MIN + 2 * len(self._held):
+            self._deadlines = sorted(entry for entry in self._deadlines if self._is_current(entry))
 
     def _is_current(self, entry: tuple[int, int, int]) -> bool:
         deadline, serial, offset = entry

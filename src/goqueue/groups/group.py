@@ -190,6 +190,12 @@ class Group:
         members[member.member_id] = member
         return self._rebalanced(members, self.mode, self._stated.assignor, partitions)
 
+    def with_session(self, member: MemberStated, session_ns: int) -> GroupStated:
+        """The group after a member chose another session timeout; the generation goes on."""
+        changed = msgspec.structs.replace(member, session_ns=session_ns)
+        members = {**self._members, member.member_id: changed}
+        return msgspec.structs.replace(self._stated, members=tuple(members.values()))
+
     def without_members(self, gone: list[str], partitions: Mapping[str, int]) -> GroupStated:
         """The group after members left or fell silent."""
         members = {id_: each for id_, each in self._members.items() if id_ not in gone}

@@ -92,8 +92,11 @@ class Groups:
         _check_match(group, command)
         topics = tuple(sorted(set(command.topics)))
         known = _member(group, command.member_id)
-        if known is not None and known.topics == topics and known.session_ns == command.session_ns:
-            return known.member_id, None
+        if known is not None and known.topics == topics:
+            # Nobody's partitions change, so neither does the generation.
+            is_same = known.session_ns == command.session_ns
+            stated = None if is_same else group.with_session(known, command.session_ns)
+            return known.member_id, stated
         if known is None and len(group.members) >= _MEMBERS_MAX:
             raise Refused(Code.QUOTA_EXCEEDED, quota="members", limit=_MEMBERS_MAX)
         member_id = known.member_id if known else f"{command.client_id}-{command.token}"

@@ -49,3 +49,5 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     tombstone_ns: int = 24 * HOUR
     dirty_percent_min: int = 50
     compaction_keys_bytes: int = 128 * 1024 * 1024
+    # Whether it may use the space that is kept back from producers.
+    may_use_reserve: bool = False

@@ -3,12 +3,14 @@
 Keeps two pictures: what a process sees, and what a power cut would leave. Writes move from the
 first to the second by `sync`, names by `sync_directory`. At a crash each 512-byte sector of what
 was not synced, and each change of a name, survives or not on its own, and some sectors are torn.
+A directory is moved as one, and for certain only once both directories above were synced.
 
 A failed sync behaves as on ext4 and XFS: the pages are dropped from what will ever be written, the
 process still reads them, and the next sync reports success.
 """
 
 import errno
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -87,6 +89,27 @@ class _NameChange(msgspec.Struct, frozen=True, kw_only=True):
         if self.new is not None:
             names[self.new] = self.inode
 
+    def renamed(self, rename: Callable[[str], str]) -> "_NameChange":
+        """The same change in a directory that has another name."""
+        old = None if self.old is None else rename(self.old)
+        new = None if self.new is None else rename(self.new)
+        return _NameChange(old=old, new=new, inode=self.inode)
+
+
+class _Move:
+    """A directory that got another name, until the directories above both names were synced."""
+
+    def __init__(self, old: str, new: str) -> None:
+        self._old = old
+        self._new = new
+        self.waits_for = {_parent(old): None, _parent(new): None}
+
+    def forth(self, path: str) -> str:
+        return _with_prefix(path, self._old, self._new)
+
+    def back(self, path: str) -> str:
+        return _with_prefix(path, self._new, self._old)
+
 
 class _Handle:
     """An open file: goes on working after its name is removed, and not after it was closed."""
@@ -143,11 +166,14 @@ class SimulatedFileSystem:
         self._seen: dict[str, _Inode] = {}
         self._durable: dict[str, _Inode] = {}
         self._unsynced: dict[str, list[_NameChange]] = {"": []}
+        self._moves: list[_Move] = []
+        self._removed: dict[str, None] = {}
 
     # What storage uses
 
     def entries(self, directory: str) -> list[Entry]:
-        assert directory in self._directories
+        if directory not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
         prefix = f"{directory}/" if directory else ""
         found = [
             Entry(path[len(prefix) :], EntryKind.FILE, len(inode.seen))
@@ -182,23 +208,54 @@ class SimulatedFileSystem:
 
     def make_directory(self, path: str) -> None:
         self.step("make_directory")
+        if self.kind(path) is not None:
+            raise FileExistsError(errno.EEXIST, "exists", path)
+        if _parent(path) not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        self.faults.check_space()
         self._directories[path] = None
-        self._unsynced[path] = []
+        self._unsynced.setdefault(path, [])
+        self._removed.pop(path, None)
 
     def sync_directory(self, path: str) -> None:
         self.step("sync_directory")
         self.faults.check_names()
+        if path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        for move in list(self._moves):
+            move.waits_for.pop(path, None)
+            if not move.waits_for:
+                self._moves.remove(move)
+                self._move_durable(move)
         for directory in self._directories:
             if directory and _parent(directory) == path:
-                self._durable_directories[directory] = None
+                self._durable_directories[self._durable_path(directory)] = None
+        for directory in [gone for gone in self._removed if _parent(gone) == path]:
+            del self._removed[directory]
+            self._durable_directories.pop(directory, None)
+            self._unsynced.pop(directory)
         for change in self._unsynced[path]:
-            change.apply(self._durable)
+            self._apply_durably(change)
         self._unsynced[path].clear()
 
     def rename(self, old: str, new: str) -> None:
         self.step("rename")
         self.faults.check_names()
-        self._change(_NameChange(old=old, new=new, inode=self._seen[old]))
+        if _parent(new) not in self._directories or self.kind(old) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
+        if old in self._directories:
+            assert self.kind(new) is None, "only files are replaced"
+            self._move_directory(_Move(old, new))
+        else:
+            self._change(_NameChange(old=old, new=new, inode=self._seen[old]))
+
+    def remove_directory(self, path: str) -> None:
+        self.step("remove_directory")
+        if self.entries(path):
+            raise OSError(errno.ENOTEMPTY, "not empty", path)
+        self.faults.check_names()
+        del self._directories[path]
+        self._removed[path] = None
 
     def remove(self, path: str) -> None:
         self.step("remove")
@@ -234,13 +291,24 @@ class SimulatedFileSystem:
         for directory in sorted(self._unsynced):
             for change in self._unsynced[directory]:
                 if self.random.random() < 0.5:
-                    change.apply(self._durable)
-            self._unsynced[directory].clear()
-        for directory in list(self._directories):
+                    self._apply_durably(change)
+        returning = [gone for gone in self._removed if self.random.random() < 0.5]
+        self._directories = {
+            self._durable_path(directory): None
+            for directory in [*self._directories, *returning]
+            if directory in self._directories or directory in self._durable_directories
+        }
+        for move in self._moves:
+            if self.random.random() < 0.5:
+                self._directories = {move.forth(path): None for path in self._directories}
+                self._move_durable(move)
+        self._moves.clear()
+        self._removed.clear()
+        for directory in sorted(self._directories, key=lambda path: path.count("/")):
             is_kept = directory in self._durable_directories or self.random.random() < 0.5
-            if not is_kept or _parent(directory) not in self._directories:
+            if not is_kept or (directory and _parent(directory) not in self._directories):
                 del self._directories[directory]
-                self._durable_directories.pop(directory, None)
+        self._unsynced = {directory: [] for directory in self._directories}
         self._durable_directories = dict(self._directories)
         self._durable = {
             path: inode
@@ -294,6 +362,28 @@ class SimulatedFileSystem:
         self._seen.pop(path, None)
         self._durable.pop(path, None)
 
+    def _move_directory(self, move: _Move) -> None:
+        self._directories = {move.forth(path): None for path in self._directories}
+        self._seen = {move.forth(path): inode for path, inode in self._seen.items()}
+        self._unsynced = {
+            move.forth(path): [change.renamed(move.forth) for change in changes]
+            for path, changes in self._unsynced.items()
+        }
+        self._moves.append(move)
+
+    def _move_durable(self, move: _Move) -> None:
+        self._durable_directories = {move.forth(p): None for p in self._durable_directories}
+        self._durable = {move.forth(path): inode for path, inode in self._durable.items()}
+
+    def _durable_path(self, path: str) -> str:
+        """The name that this has on disk, where a directory was moved in memory alone."""
+        for move in reversed(self._moves):
+            path = move.back(path)
+        return path
+
+    def _apply_durably(self, change: _NameChange) -> None:
+        change.renamed(self._durable_path).apply(self._durable)
+
     def _change(self, change: _NameChange) -> None:
         change.apply(self._seen)
         self._unsynced[_parent(change.new or change.old or "")].append(change)
@@ -301,6 +391,10 @@ class SimulatedFileSystem:
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _with_prefix(path: str, old: str, new: str) -> str:
+    return new + path[len(old) :] if path == old or path.startswith(f"{old}/") else path
 
 
 def _put(content: bytearray, position: int, data: bytes) -> None:

@@ -4,6 +4,7 @@ Synchronous and without clock, thread or `os`, so that the runtime and the simul
 code down to single file operations.
 """
 
+from goqueue.storage.desk import Syncing, sync_in_turn
 from goqueue.storage.filesystem import (
     Entry,
     EntryKind,
@@ -16,8 +17,10 @@ from goqueue.storage.layout import (
     EPOCHS_FILE,
     LOGS,
     POINT_FILE,
+    SNAPSHOTS,
+    TRASH,
+    UNCLAIMED,
     NameKind,
-    check_topic,
     classify,
     find_logs,
     log_directory,
@@ -25,16 +28,20 @@ from goqueue.storage.layout import (
     segment_base,
     segment_name,
 )
-from goqueue.storage.opening import Cut, Opened, RecoveryReport
-from goqueue.storage.quarantine import DamageFound
+from goqueue.storage.opening import Opened
+from goqueue.storage.recovery import Cut, RecoveryReport
 from goqueue.storage.recovery_point import read_point
-from goqueue.storage.segment import Chunk, SegmentFile, chunks
+from goqueue.storage.segment import Chunk, DamageFound, SegmentFile, chunks
 from goqueue.storage.storage import Storage
+from goqueue.storage.tree import Moved
 
 __all__ = [
     "EPOCHS_FILE",
     "LOGS",
     "POINT_FILE",
+    "SNAPSHOTS",
+    "TRASH",
+    "UNCLAIMED",
     "Chunk",
     "Cut",
     "DamageFound",
@@ -42,13 +49,14 @@ __all__ = [
     "EntryKind",
     "File",
     "FileSystem",
+    "Moved",
     "NameKind",
     "Opened",
     "RecoveryReport",
     "SegmentFile",
     "Storage",
+    "Syncing",
     "atomic_write",
-    "check_topic",
     "chunks",
     "classify",
     "find_logs",
@@ -58,4 +66,5 @@ __all__ = [
     "remove_if_there",
     "segment_base",
     "segment_name",
+    "sync_in_turn",
 ]

@@ -1,12 +1,16 @@
 """A copy of a log's leader-epoch history beside the log: a cache of its epoch records."""
 
+from collections.abc import Iterator
+
 import msgspec
 
-from goqueue.records import crc32c
+from goqueue.log import LogState, epoch_of
+from goqueue.records import Corrupt, Flag, crc32c, decode
 from goqueue.storage.filesystem import EntryKind, FileSystem, atomic_write
-from goqueue.storage.layout import EPOCHS_FILE
+from goqueue.storage.layout import EPOCHS_FILE, segment_name
+from goqueue.storage.segment import chunks
 
-__all__ = ["History", "load_epochs", "save_epochs"]
+__all__ = ["History", "load_epochs", "save_epochs", "scan_epochs"]
 
 History = tuple[tuple[int, int], ...]
 
@@ -20,16 +24,32 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     epochs: History
 
 
-def save_epochs(files: FileSystem, directory: str, epochs: History) -> None:
-    """Keep a copy of the history; where that fails, none rather than a stale one."""
+def save_epochs(
+    files: FileSystem, directory: str, epochs: History, *, is_durable: bool = True
+) -> None:
+    """Keep a copy of the history; where that fails, none rather than a stale one.
+
+    The first copy of a new log need not be durable: without it the records are asked.
+    """
     saved = msgspec.json.encode(_Saved(crc=_sum(epochs), epochs=epochs))
     try:
-        atomic_write(files, directory, EPOCHS_FILE, saved)
+        if is_durable:
+            atomic_write(files, directory, EPOCHS_FILE, saved)
+        else:
+            _write_new(files, f"{directory}/{EPOCHS_FILE}", saved)
     except OSError:
         path = f"{directory}/{EPOCHS_FILE}"
         if files.kind(path) is EntryKind.FILE:
             files.remove(path)
             files.sync_directory(directory)
+
+
+def _write_new(files: FileSystem, path: str, data: bytes) -> None:
+    file = files.create(path)
+    try:
+        file.write_at(0, data)
+    finally:
+        file.close()
 
 
 def load_epochs(files: FileSystem, directory: str) -> History | None:
@@ -45,6 +65,25 @@ def load_epochs(files: FileSystem, directory: str) -> History | None:
     finally:
         file.close()
     return saved.epochs if saved.crc == _sum(saved.epochs) else None
+
+
+def scan_epochs(files: FileSystem, directory: str, state: LogState) -> Iterator[tuple[int, int]]:
+    """The history that the epoch records of a log tell."""
+    for facts in state.segments:
+        file = files.open(f"{directory}/{segment_name(facts.base)}")
+        try:
+            for chunk in chunks(file, 0, facts.size):
+                for index, flags in enumerate(chunk.columns.flags):
+                    if flags & Flag.CONTROL:
+                        record = decode(chunk.data, chunk.columns.positions[index])
+                        epoch = epoch_of(record)
+                        if epoch is not None:
+                            yield epoch, record.offset
+        except Corrupt:
+            # Damage below the recovery point is reported when it is read.
+            continue
+        finally:
+            file.close()
 
 
 def _sum(epochs: History) -> int:

@@ -2,17 +2,29 @@
 
 Paths are relative to the data directory, with `/` between names. Every method may raise OSError;
 `create` and `make_directory` raise FileExistsError, `open` and `remove` FileNotFoundError.
+`rename` moves a file or a directory with all that is in it; only a file may stand in its way.
 A write is either whole or raises; a read is short only at the end of the file.
 """
 
 import enum
+import errno
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from goqueue.records import Buffer
 
-__all__ = ["Entry", "EntryKind", "File", "FileSystem", "atomic_write", "remove_if_there"]
+__all__ = [
+    "Entry",
+    "EntryKind",
+    "File",
+    "FileSystem",
+    "atomic_write",
+    "ensure_directory",
+    "remove_if_there",
+    "sync_once",
+]
 
 
 class EntryKind(enum.StrEnum):
@@ -54,6 +66,7 @@ class FileSystem(Protocol):
     def sync_directory(self, path: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
     def remove(self, path: str) -> None: ...
+    def remove_directory(self, path: str) -> None: ...
     def free_bytes(self) -> int: ...
 
 
@@ -64,6 +77,31 @@ def remove_if_there(files: FileSystem, path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def ensure_directory(files: FileSystem, path: str) -> None:
+    """Make a directory unless there is one; a thing of another kind in its place is an error."""
+    kind = files.kind(path)
+    if kind is None:
+        try:
+            files.make_directory(path)
+        except FileExistsError:
+            # Another thread was faster, which is as good, if it made a directory.
+            kind = files.kind(path)
+    if kind not in {None, EntryKind.DIRECTORY}:
+        raise NotADirectoryError(errno.ENOTDIR, f"a {kind}, not a directory", path)
+
+
+def sync_once(sync: Callable[[], None]) -> None:
+    """Carry out a sync whose failure is final, whatever reason the disk gives.
+
+    An error of space would be taken for one that passes, and a second sync may report success for
+    what the first has lost.
+    """
+    try:
+        sync()
+    except OSError as error:
+        raise OSError(errno.EIO, f"a sync failed: {error}") from error
 
 
 def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> None:

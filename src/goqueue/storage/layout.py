@@ -1,6 +1,8 @@
 """Where things lie in a data directory, and what a name found there means.
 
 `logs/{topic}/{partition}/{base offset, 20 digits}.log`, with `.index` and `.timeindex` beside it.
+Beside `logs`: `snapshots/{name}.json`, `trash` for deleted logs whose files are still to go, and
+`unclaimed/{number}/{topic}` for logs that no topic lays claim to.
 """
 
 import enum
@@ -8,17 +10,21 @@ import re
 from collections.abc import Collection
 from itertools import count
 
-from goqueue.model import Code, LogId, Offset, Refused
+from goqueue.model import Code, LogId, Offset, Refused, check_name
 from goqueue.storage.filesystem import EntryKind, FileSystem
 
 __all__ = [
     "EPOCHS_FILE",
     "LOGS",
     "POINT_FILE",
+    "SNAPSHOTS",
+    "TRASH",
+    "UNCLAIMED",
     "NameKind",
-    "check_topic",
     "classify",
+    "directories_above",
     "find_logs",
+    "is_topic",
     "log_directory",
     "quarantine_name",
     "segment_base",
@@ -26,10 +32,12 @@ __all__ = [
 ]
 
 LOGS = "logs"
+SNAPSHOTS = "snapshots"
+TRASH = "trash"
+UNCLAIMED = "unclaimed"
 POINT_FILE = "recovery-point"
 EPOCHS_FILE = "epochs.json"
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _SEGMENT = re.compile(r"([0-9]{20})(\.[a-z.]+)(-[0-9]+)?", re.ASCII)
 # Far beyond what a log can reach, and far enough from the limit of an offset to append after it.
@@ -58,17 +66,26 @@ _SEGMENT_KINDS = (
 )
 
 
-def check_topic(topic: str) -> None:
-    """Refuse a name that must not become a directory."""
-    if topic in {".", ".."} or not _TOPIC.fullmatch(topic):
-        raise Refused(Code.NAME_INVALID, field="topic")
+def is_topic(name: str) -> bool:
+    """Whether the name of a directory can be that of a topic."""
+    try:
+        check_name(name, "topic")
+    except Refused:
+        return False
+    return True
 
 
 def log_directory(log: LogId) -> str:
-    check_topic(log.topic)
+    check_name(log.topic, "topic")
     if not _PARTITION.fullmatch(str(log.partition)):
         raise Refused(Code.NAME_INVALID, field="partition")
     return f"{LOGS}/{log.topic}/{log.partition}"
+
+
+def directories_above(path: str) -> list[str]:
+    """Every directory on the way to this path, from the data directory down."""
+    names = path.split("/")
+    return ["/".join(names[:depth]) for depth in range(len(names))]
 
 
 def segment_name(base: int, kind: NameKind = NameKind.SEGMENT) -> str:
@@ -114,8 +131,7 @@ def find_logs(files: FileSystem) -> tuple[list[LogId], list[str]]:
     if kinds != [EntryKind.DIRECTORY]:
         return logs, [LOGS] if kinds else []
     for topic in sorted(files.entries(LOGS), key=lambda entry: entry.name):
-        is_topic = topic.kind is EntryKind.DIRECTORY and _TOPIC.fullmatch(topic.name)
-        if not is_topic:
+        if topic.kind is not EntryKind.DIRECTORY or not is_topic(topic.name):
             foreign.append(f"{LOGS}/{topic.name}")
             continue
         found = files.entries(f"{LOGS}/{topic.name}")

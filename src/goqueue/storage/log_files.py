@@ -26,23 +26,38 @@ from goqueue.model import (
 )
 from goqueue.records import Corrupt
 from goqueue.storage.epochs_file import History, save_epochs
-from goqueue.storage.filesystem import FileSystem, remove_if_there
-from goqueue.storage.layout import (
-    NameKind,
-    classify,
-    log_directory,
-    segment_base,
-    segment_name,
-)
-from goqueue.storage.quarantine import DamageFound, set_aside
+from goqueue.storage.filesystem import FileSystem
+from goqueue.storage.layout import NameKind, log_directory, segment_name
+from goqueue.storage.recovery import Footing
 from goqueue.storage.recovery_point import RecoveryPointFile
-from goqueue.storage.segment import OpenSegments, SegmentFile
+from goqueue.storage.segment import (
+    DamageFound,
+    Pools,
+    SegmentFile,
+    remove_index,
+    remove_set_aside,
+    set_aside,
+)
 
 __all__ = ["LogFiles"]
 
 
 class LogFiles:
     """The files of one log, opened for writing by this process alone."""
+
+    __slots__ = (
+        "_active",
+        "_actives",
+        "_directory",
+        "_files",
+        "_footing",
+        "_is_dirty",
+        "_log",
+        "_point",
+        "_pool",
+        "_sealed",
+        "_settings",
+    )
 
     def __init__(
         self,
@@ -53,7 +68,8 @@ class LogFiles:
         sealed: Iterable[SegmentFacts],
         active: SegmentFile,
         point: RecoveryPointFile,
-        pool: OpenSegments,
+        pools: Pools,
+        footing: Footing,
     ) -> None:
         self._files = files
         self._log = log
@@ -62,7 +78,9 @@ class LogFiles:
         self._sealed = {facts.base: facts for facts in sealed}
         self._active = active
         self._point = point
-        self._pool = pool
+        self._pool = pools.sealed
+        self._actives = pools.actives
+        self._footing = footing
         self._is_dirty = False
 
     @property
@@ -87,6 +105,16 @@ class LogFiles:
         return self._active.base
 
     @property
+    def is_dirty(self) -> bool:
+        """Whether there are writes that no sync has covered yet."""
+        return self._is_dirty
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether nothing was ever written to this log, so that it has no files yet."""
+        return self._footing.is_bare
+
+    @property
     def point(self) -> RecoveryPoint:
         return self._point.point
 
@@ -96,17 +124,40 @@ class LogFiles:
 
     # Writing
 
+    def settle(self) -> None:
+        """Before any change: make sure of what the opening found, once.
+
+        Changes nothing that a reader sees, and may wait for the disk.
+        """
+        if not self._footing.is_sure:
+            self._footing.settle(self._active, self._point, self._reached())
+
+    def promise(self) -> None:
+        """After a repair: all there is was synced, and no other promise may be left."""
+        self._point.save_durably(self._reached())
+        self._files.sync_directory(self._directory)
+
     def write(self, write: Write) -> None:
         """Append one batch; the active segment must be where the log thinks it is."""
+        assert self._footing.is_sure, "settled before the first change"
         assert write.segment == self._active.base, "the log and its files disagree on the segment"
         assert write.position == self._active.size, "the log and its files disagree on the size"
-        self._is_dirty = True
+        if not self._is_dirty:
+            self._active.open()
+            self._actives.keep(self._active)
+            self._is_dirty = True
         self._active.append(write.data)
         assert self._active.end == write.next_offset, "the log and its files disagree on offsets"
 
     def trim(self) -> None:
         """Take back a write that failed half way."""
-        self._active.trim()
+        if self._active.is_torn:
+            self._active.trim()
+
+    def fail(self) -> None:
+        """The log has failed: there is no sync any more for which its file must stay open."""
+        self._is_dirty = False
+        self._actives.use(self._active)
 
     def sync(self) -> None:
         """Make everything written durable, then move the recovery point up to it."""
@@ -121,6 +172,7 @@ class LogFiles:
     def note_synced(self) -> None:
         if self._is_dirty:
             self._is_dirty = False
+            self._actives.use(self._active)
             self._active.save_index()
             with suppress(OSError):
                 # The promise before this one still holds.
@@ -139,8 +191,10 @@ class LogFiles:
             self._files, self._directory, base, self._settings.index_interval_bytes
         )
         self._sealed[self._active.base] = self._active.facts
+        self._actives.keep(self._active)
         self._pool.put(self._log, self._active)
         self._active = successor
+        self._actives.use(successor)
         with suppress(OSError):
             # The promise before this one still holds.
             self._point.save_durably(self._reached())
@@ -162,6 +216,8 @@ class LogFiles:
         The promise of durability is lowered first, then segments go from the last backwards:
         a crash in between leaves a shorter log or the old one, never a hole.
         """
+        if self.is_bare:
+            return Truncated(log=self._log, offset=self._active.end, active=self._active.facts)
         self.sync()
         offset = min(offset, self._active.end)
         base = self._base_holding(offset)
@@ -184,7 +240,8 @@ class LogFiles:
             )
         else:
             self._reopen(target, place.position, offset)
-        self._remove_set_aside_from(offset)
+        self._actives.use(self._active)
+        remove_set_aside(self._files, self._directory, offset)
         self._point.save_durably(self._reached())
         return Truncated(log=self._log, offset=offset, active=self._active.facts)
 
@@ -195,13 +252,6 @@ class LogFiles:
                 self._remove(later)
                 self._forget(later)
                 self._files.sync_directory(self._directory)
-
-    def _remove_set_aside_from(self, offset: Offset) -> None:
-        for entry in self._files.entries(self._directory):
-            is_set_aside = classify(entry.name) is NameKind.QUARANTINED
-            if is_set_aside and segment_base(entry.name) >= offset:
-                self._files.remove(f"{self._directory}/{entry.name}")
-        self._files.sync_directory(self._directory)
 
     def _base_holding(self, offset: Offset) -> Offset | None:
         """The last segment that begins at or before `offset` and reaches it."""
@@ -237,7 +287,7 @@ class LogFiles:
         """Rename a damaged segment so that it is neither served nor lost."""
         if base not in self._sealed:
             return
-        self._remove_index(base)
+        remove_index(self._files, self._directory, base)
         set_aside(self._files, self._directory, base)
         self._forget(base)
         self._files.sync_directory(self._directory)
@@ -251,7 +301,7 @@ class LogFiles:
         """
         first = replaced[0]
         for base in replaced:
-            self._remove_index(base)
+            remove_index(self._files, self._directory, base)
         self._files.rename(
             f"{self._directory}/{segment_name(first, NameKind.CLEANED)}",
             f"{self._directory}/{segment_name(first)}",
@@ -272,34 +322,35 @@ class LogFiles:
 
     def save_epochs(self, epochs: History) -> None:
         """Keep a copy of the epoch history."""
+        self._footing.note_epochs()
         save_epochs(self._files, self._directory, epochs)
 
     def save(self) -> None:
         """Before a clean stop: sync, and leave nothing to scan."""
+        if not self._footing.is_sure:
+            # Nothing was changed, and the opening had nothing to scan.
+            return
         self.sync()
         self._active.save_index()
         self._point.save_durably(self._reached())
 
     def release(self) -> None:
         """Let go of the files without another write."""
+        self._actives.keep(self._active)
         self._active.close()
-        self._point.close()
         for base in sorted(self._sealed):
             self._pool.discard(self._log, base)
 
     def _forget(self, base: Offset) -> None:
         if base == self._active.base:
+            self._actives.keep(self._active)
             self._active.close()
         self._sealed.pop(base, None)
         self._pool.discard(self._log, base)
 
     def _remove(self, base: Offset) -> None:
-        self._remove_index(base)
+        remove_index(self._files, self._directory, base)
         self._files.remove(f"{self._directory}/{segment_name(base)}")
-
-    def _remove_index(self, base: Offset) -> None:
-        for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
-            remove_if_there(self._files, f"{self._directory}/{segment_name(base, kind)}")
 
     # Reading
 
@@ -350,6 +401,8 @@ class LogFiles:
 
     def _segment(self, base: Offset) -> SegmentFile:
         if base == self._active.base:
+            if not self._is_dirty:
+                self._actives.use(self._active)
             return self._active
         opened = self._pool.get(self._log, base)
         return self._open_sealed(self._sealed[base]) if opened is None else opened

@@ -4,6 +4,10 @@ Reads only what lies above the recovery point, plus the index and the last few k
 sealed segment.
 Everything that was cut, set aside, rebuilt or found and not understood is in the report.
 
+Where there is nothing to mend, nothing is changed and nothing is synced: thousands of logs open in
+seconds, and a crash finds what was there before. What then still has to be made sure of waits for
+the first change (`LogFiles.settle`).
+
 Crash points: each repair is complete in itself and found again by the next opening, so a crash
 during recovery is just one more crash.
 """
@@ -16,115 +20,170 @@ import msgspec
 from goqueue.log import (
     Assembly,
     Checked,
-    DamagedRange,
     Epochs,
     LogState,
     RecoveryPoint,
     assemble,
-    epoch_of,
     is_sealed,
     tail_to_scan,
 )
 from goqueue.model import LogId, LogSettings, Offset
-from goqueue.records import HEADER_SIZE, Corrupt, Flag, decode
-from goqueue.storage.epochs_file import load_epochs
-from goqueue.storage.filesystem import Entry, EntryKind, FileSystem, remove_if_there
+from goqueue.records import HEADER_SIZE, Corrupt
+from goqueue.storage.epochs_file import load_epochs, scan_epochs
+from goqueue.storage.filesystem import (
+    Entry,
+    EntryKind,
+    FileSystem,
+    ensure_directory,
+    remove_if_there,
+)
 from goqueue.storage.layout import (
+    EPOCHS_FILE,
     POINT_FILE,
     NameKind,
     classify,
+    directories_above,
     log_directory,
     segment_base,
     segment_name,
 )
 from goqueue.storage.log_files import LogFiles
-from goqueue.storage.quarantine import set_aside
+from goqueue.storage.recovery import Cut, Footing, Ground, RecoveryReport
 from goqueue.storage.recovery_point import POINT_BYTES, RecoveryPointFile, read_point
-from goqueue.storage.segment import OpenSegments, SegmentFile, chunks
+from goqueue.storage.segment import OpenSegments, Pools, SegmentFile, chunks, set_aside
 
-__all__ = ["Cut", "Opened", "RecoveryReport", "open_log"]
-
-
-class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """A torn tail that was removed."""
-
-    segment: Offset
-    position: int
-    size: int
-    reason: str
-
-
-class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What opening a log found and did."""
-
-    log: LogId
-    scanned_bytes: int
-    cut: Cut | None
-    damaged: tuple[DamagedRange, ...]
-    set_aside: tuple[Offset, ...]
-    rebuilt_indexes: tuple[Offset, ...]
-    removed: tuple[str, ...]
-    foreign: tuple[str, ...]
-
-    @property
-    def is_clean(self) -> bool:
-        return self.cut is None and not self.damaged
+__all__ = ["Opened", "new_log", "open_log"]
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A log that is ready: its files, its state, and what it took."""
+    """A log that is ready: its files, its state, what it took, and what was opened on the way."""
 
     files: LogFiles
     state: LogState
     report: RecoveryReport
+    sealed: OpenSegments
 
 
-def open_log(files: FileSystem, log: LogId, settings: LogSettings, pool: OpenSegments) -> Opened:
-    """Open the log of one partition, creating it if it is not there."""
-    return _Opening(files, log, settings, pool).run()
+def open_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) -> Opened:
+    """Open the log of one partition, creating it if it is not there.
+
+    The shared pools are not touched: other threads may use them meanwhile.
+    """
+    return _Opening(files, log, settings, pools).run()
+
+
+def new_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) -> LogFiles:
+    """The files of a log whose directory was just made: none, until the first change."""
+    return LogFiles(
+        files,
+        log,
+        settings,
+        sealed=(),
+        active=SegmentFile(files, log_directory(log), Offset(0), 0, settings.index_interval_bytes),
+        point=RecoveryPointFile(files, log_directory(log), _NOTHING),
+        pools=pools,
+        footing=Footing(files, log_directory(log), Ground.MADE),
+    )
+
+
+_NOTHING = RecoveryPoint(
+    sequence=0, segment=Offset(0), position=0, offset=Offset(0), start=Offset(0)
+)
 
 
 class _Opening:
     """One opening: what was listed, and what has been done about it so far."""
 
-    def __init__(
-        self, files: FileSystem, log: LogId, settings: LogSettings, pool: OpenSegments
-    ) -> None:
+    def __init__(self, files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) -> None:
         self._files = files
         self._log = log
         self._directory = log_directory(log)
         self._settings = settings
-        self._pool = pool
+        self._pools = pools
+        self._checked = OpenSegments()
         self._cut: Cut | None = None
         self._scanned = 0
         self._rebuilt: list[Offset] = []
         self._removed: list[str] = []
         self._foreign: list[str] = []
         self._opened: dict[Offset, SegmentFile] = {}
-        self._checked: list[Offset] = []
-        self._point_file: RecoveryPointFile | None = None
+        self._tails: dict[Offset, int] = {}
 
     def run(self) -> Opened:
         """All of it; whatever was opened is closed again if it cannot be finished."""
         try:
             return self._run()
         except Exception:
-            if self._point_file is not None:
-                self._point_file.close()
             for segment in self._opened.values():
                 segment.close()
-            for base in self._checked:
-                self._pool.discard(self._log, base)
+            self._checked.close()
             raise
 
     def _run(self) -> Opened:
-        self._make_directories()
-        entries = self._sort_out(self._files.entries(self._directory))
+        entries = self._sort_out(self._list())
         point = self._read_point(entries)
+        assembly = assemble(list(self._check_segments(entries, point)), point)
+        reached = _reached(assembly.state, point)
+        if self._is_bare(entries, assembly):
+            ground = Ground.BARE
+            active = self._segment_file(Offset(0), 0)
+        elif reached == point and self._is_whole(assembly):
+            ground = Ground.FOUND
+            active = self._opened[reached.segment]
+        else:
+            ground = Ground.SURE
+            active = self._mend(assembly, point)
+        files = LogFiles(
+            self._files,
+            self._log,
+            self._settings,
+            sealed=assembly.state.segments[:-1],
+            active=active,
+            point=RecoveryPointFile(self._files, self._directory, reached),
+            pools=self._pools,
+            footing=Footing(self._files, self._directory, ground),
+        )
+        if ground is Ground.SURE:
+            files.promise()
+        history = () if ground is Ground.BARE else self._epochs(entries, assembly.state, files)
+        active.close()
+        return Opened(
+            files=files,
+            state=msgspec.structs.replace(assembly.state, epochs=history),
+            report=self._report(assembly),
+            sealed=self._checked,
+        )
+
+    def _list(self) -> list[Entry]:
+        for path in [*directories_above(self._directory)[1:], self._directory]:
+            ensure_directory(self._files, path)
+        return self._files.entries(self._directory)
+
+    def _is_bare(self, entries: dict[str, Entry], assembly: Assembly) -> bool:
+        return not entries and not self._removed and not assembly.state.end
+
+    def _is_whole(self, assembly: Assembly) -> bool:
+        """Whether there is nothing to mend, given a recovery point at the very end."""
+        return not (
+            self._scanned
+            or self._removed
+            or self._rebuilt
+            or self._cut
+            or assembly.superseded
+            or assembly.to_set_aside
+            or assembly.is_active_new
+            or list(self._opened) != [assembly.state.segments[-1].base]
+        )
+
+    def _mend(self, assembly: Assembly, point: RecoveryPoint | None) -> SegmentFile:
+        """Repair what needs it, and make durable what will be served; the active segment."""
         if point is None:
-            self._sync_parents()
-        checked = list(self._check_segments(entries, point))
-        assembly = assemble(checked, point)
+            # Until a log has a recovery point, nobody may have made the way to it durable.
+            for path in directories_above(self._directory):
+                self._files.sync_directory(path)
+        for base, position in self._tails.items():
+            if base in self._opened:
+                self._opened[base].write_again(position)
         self._remove_superseded(assembly)
         # A new active segment comes before the damaged one is set aside: its name is what tells
         # the next opening, should this one be cut short, which offsets are taken.
@@ -136,37 +195,7 @@ class _Opening:
             self._set_aside(assembly)
         # What the scan kept may be in the page cache only, and what is served must be durable.
         active.sync()
-        files = LogFiles(
-            self._files,
-            self._log,
-            self._settings,
-            sealed=assembly.state.segments[:-1],
-            active=active,
-            point=self._save_point(assembly.state, active, point),
-            pool=self._pool,
-        )
-        self._files.sync_directory(self._directory)
-        epochs = self._epochs(assembly.state, files)
-        state = msgspec.structs.replace(assembly.state, epochs=epochs)
-        return Opened(files=files, state=state, report=self._report(assembly))
-
-    def _make_directories(self) -> None:
-        for path in self._paths():
-            kind = self._files.kind(path)
-            if kind is None:
-                self._files.make_directory(path)
-            elif kind is not EntryKind.DIRECTORY:
-                raise NotADirectoryError(errno.ENOTDIR, f"a {kind}, not a directory", path)
-
-    def _sync_parents(self) -> None:
-        """Make the way to the log durable: until it has a recovery point, nobody may have."""
-        for path in self._paths():
-            self._files.sync_directory(path.rpartition("/")[0])
-
-    def _paths(self) -> list[str]:
-        """The log's directory and those above it, from the top."""
-        names = self._directory.split("/")
-        return ["/".join(names[: depth + 1]) for depth in range(len(names))]
+        return active
 
     def _sort_out(self, entries: list[Entry]) -> dict[str, Entry]:
         """Remove what a crash left half done, and note what is not ours."""
@@ -232,12 +261,11 @@ class _Opening:
                 return Checked(base=base, reason=corrupt.reason)
             self._scanned += size
             self._rebuilt.append(base)
-        self._pool.put(self._log, self._opened.pop(base))
-        self._checked.append(base)
+        self._checked.put(self._log, self._opened.pop(base))
         return Checked(base=base, facts=segment.facts)
 
     def _close(self, base: Offset) -> None:
-        self._pool.discard(self._log, base)
+        self._checked.discard(self._log, base)
         opened = self._opened.pop(base, None)
         if opened is not None:
             opened.close()
@@ -270,12 +298,14 @@ class _Opening:
                 segment=base, position=segment.size, size=size - segment.size, reason=torn.reason
             )
             segment.trim()
-        segment.write_again(tail.position)
+        self._tails[base] = tail.position
         return Checked(base=base, facts=segment.facts)
 
     def _scan_tail(self, segment: SegmentFile, size: int, expected: int) -> Corrupt | None:
         """Take in the whole records above the recovery point; what ended them, if not the file."""
         start = segment.size
+        if start == size:
+            return None
         self._scanned += size - start
         file = self._files.open(segment.path(NameKind.SEGMENT))
         try:
@@ -317,8 +347,7 @@ class _Opening:
             # Scanned as if it were the last one, and sealed after all.
             self._opened[base].sync()
             self._opened[base].save_index()
-            self._pool.put(self._log, self._opened.pop(base))
-            self._checked.append(base)
+            self._checked.put(self._log, self._opened.pop(base))
         if facts.base in self._opened:
             return self._opened[facts.base]
         if assembly.is_active_new:
@@ -334,47 +363,22 @@ class _Opening:
             reopened.rebuild_index()
         return reopened
 
-    def _save_point(
-        self, state: LogState, active: SegmentFile, point: RecoveryPoint | None
-    ) -> RecoveryPointFile:
-        reached = RecoveryPoint(
-            sequence=point.sequence if point else 0,
-            segment=active.base,
-            position=active.size,
-            offset=active.end,
-            start=state.start,
-        )
-        self._point_file = RecoveryPointFile.open(self._files, self._directory, reached)
-        return self._point_file
-
     # Epochs
 
-    def _epochs(self, state: LogState, files: LogFiles) -> tuple[tuple[int, int], ...]:
+    def _epochs(
+        self, entries: dict[str, Entry], state: LogState, files: LogFiles
+    ) -> tuple[tuple[int, int], ...]:
         """The saved history if it can be trusted, else what the epoch records say."""
-        saved = load_epochs(self._files, self._directory)
-        epochs = Epochs(saved if saved is not None else self._scan_epochs(state))
+        is_there = EPOCHS_FILE in entries
+        saved = load_epochs(self._files, self._directory) if is_there else None
+        epochs = Epochs(
+            saved if saved is not None else scan_epochs(self._files, self._directory, state)
+        )
         epochs.truncate(state.end)
         epochs.drop_below(state.start)
         if epochs.history != saved:
             files.save_epochs(epochs.history)
         return epochs.history
-
-    def _scan_epochs(self, state: LogState) -> Iterator[tuple[int, int]]:
-        for facts in state.segments:
-            file = self._files.open(f"{self._directory}/{segment_name(facts.base)}")
-            try:
-                for chunk in chunks(file, 0, facts.size):
-                    for index, flags in enumerate(chunk.columns.flags):
-                        if flags & Flag.CONTROL:
-                            record = decode(chunk.data, chunk.columns.positions[index])
-                            epoch = epoch_of(record)
-                            if epoch is not None:
-                                yield epoch, record.offset
-            except Corrupt:
-                # Damage below the recovery point is reported when it is read.
-                continue
-            finally:
-                file.close()
 
     def _report(self, assembly: Assembly) -> RecoveryReport:
         return RecoveryReport(
@@ -387,3 +391,15 @@ class _Opening:
             removed=tuple(self._removed),
             foreign=tuple(self._foreign),
         )
+
+
+def _reached(state: LogState, point: RecoveryPoint | None) -> RecoveryPoint:
+    """The promise that can be made of this log, numbered like the one before it."""
+    active = state.segments[-1]
+    return RecoveryPoint(
+        sequence=point.sequence if point else 0,
+        segment=active.base,
+        position=active.size,
+        offset=active.end,
+        start=state.start,
+    )

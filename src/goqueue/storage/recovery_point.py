@@ -12,7 +12,7 @@ import msgspec
 
 from goqueue.log import RecoveryPoint
 from goqueue.records import crc32c
-from goqueue.storage.filesystem import File, FileSystem
+from goqueue.storage.filesystem import File, FileSystem, sync_once
 from goqueue.storage.layout import POINT_FILE
 
 __all__ = ["POINT_BYTES", "RecoveryPointFile", "read_point"]
@@ -26,24 +26,19 @@ _decoder = msgspec.json.Decoder(RecoveryPoint)
 
 
 class RecoveryPointFile:
-    """The open file and the newest point in it."""
+    """The newest point, and where it is kept.
 
-    def __init__(self, file: File, point: RecoveryPoint) -> None:
-        self._file = file
+    The file is open only while it is written: thousands of logs share the descriptors of a
+    process. No error of an earlier write can be missed by that, because a durable save writes
+    both slots anew.
+    """
+
+    __slots__ = ("_directory", "_files", "_point")
+
+    def __init__(self, files: FileSystem, directory: str, point: RecoveryPoint) -> None:
+        self._files = files
+        self._directory = directory
         self._point = point
-
-    @classmethod
-    def open(cls, files: FileSystem, directory: str, point: RecoveryPoint) -> "RecoveryPointFile":
-        """Go on with `point`, durably, whatever the file held before."""
-        path = f"{directory}/{POINT_FILE}"
-        file = files.create(path) if files.kind(path) is None else files.open(path)
-        opened = cls(file, point)
-        try:
-            opened.save_durably(point)
-        except OSError:
-            opened.close()
-            raise
-        return opened
 
     @property
     def point(self) -> RecoveryPoint:
@@ -51,19 +46,37 @@ class RecoveryPointFile:
 
     def save(self, point: RecoveryPoint) -> None:
         """Write the newest promise over the older slot, without waiting for the disk."""
-        newer = msgspec.structs.replace(point, sequence=self._point.sequence + 1)
-        self._file.write_at(newer.sequence % _SLOTS * _SLOT_SIZE, _encode(newer))
-        # Only now: after a failed write the next one must not go to the other, good slot.
-        self._point = newer
+        file = self._open()
+        try:
+            self._write(file, point)
+        finally:
+            file.close()
 
     def save_durably(self, point: RecoveryPoint) -> None:
-        """Make `point` the only promise that any crash can leave behind."""
-        for _ in range(_SLOTS):
-            self.save(point)
-        self._file.sync()
+        """Make `point` the only promise that any crash can leave behind.
 
-    def close(self) -> None:
-        self._file.close()
+        Where the file is new, its name is durable with the next sync of the log's directory.
+        """
+        file = self._open()
+        try:
+            for _ in range(_SLOTS):
+                self._write(file, point)
+            sync_once(file.sync)
+        finally:
+            file.close()
+
+    def _open(self) -> File:
+        path = f"{self._directory}/{POINT_FILE}"
+        try:
+            return self._files.open(path)
+        except FileNotFoundError:
+            return self._files.create(path)
+
+    def _write(self, file: File, point: RecoveryPoint) -> None:
+        newer = msgspec.structs.replace(point, sequence=self._point.sequence + 1)
+        file.write_at(newer.sequence % _SLOTS * _SLOT_SIZE, _encode(newer))
+        # Only now: after a failed write the next one must not go to the other, good slot.
+        self._point = newer
 
 
 def read_point(data: bytes) -> RecoveryPoint | None:

@@ -5,7 +5,11 @@ from its event loop; the code in between is the same. Where other threads read, 
 in: it is held for every change and every read, and not while a group commit waits for the disk.
 
 Group commit: all effects handed over in one call share one sync per log. So the cost of a sync is
-paid once however many batches arrived while the one before was under way.
+paid once however many batches arrived while the one before was under way. Syncs of different logs
+are handed over together (`syncing`), to be carried out at the same time where that is faster.
+
+Logs come and go. An effect for a log that is not open does nothing: it was deleted, or could not
+be made, and whoever asked was told by `Deleted` or `Failed`; what was on its way may still arrive.
 
 What a refusal of the disk means is decided here, once:
 - no space for a write or for a new segment (or no descriptor, no memory): nothing of it is kept,
@@ -16,39 +20,48 @@ What a refusal of the disk means is decided here, once:
 """
 
 import errno
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 
+from goqueue.log import LogState
 from goqueue.model import (
+    Code,
     Compact,
     Compacted,
+    Create,
+    Created,
+    Delete,
+    Deleted,
     DiskEvent,
-    Drop,
     Effect,
     Failed,
     Filled,
     LogId,
     LogSettings,
     Offset,
-    Quarantine,
+    Refused,
     Reshape,
-    Rewind,
     Roll,
     SaveEpochs,
     Seek,
     Slice,
     Sync,
     Synced,
-    Truncate,
     Write,
 )
 from goqueue.records import Corrupt
-from goqueue.storage.compaction import compact
+from goqueue.storage.desk import Desk, Syncing, sync_in_turn
 from goqueue.storage.filesystem import FileSystem
-from goqueue.storage.log_files import LogFiles
-from goqueue.storage.opening import Opened, open_log
-from goqueue.storage.quarantine import DamageFound
-from goqueue.storage.segment import OpenSegments
+from goqueue.storage.opening import Opened, new_log, open_log
+from goqueue.storage.segment import DamageFound, OpenActives, OpenSegments, Pools
+from goqueue.storage.tree import (
+    Moved,
+    Trash,
+    TreeChanges,
+    load_snapshot,
+    move_unclaimed,
+    save_snapshot,
+)
 
 __all__ = ["Storage"]
 
@@ -61,18 +74,6 @@ def _describe(error: OSError) -> str:
     return f"{name}: {error.strerror or error}"
 
 
-class _Desk:
-    """One log's place: its files, and what was asked of them in this call."""
-
-    def __init__(self, files: LogFiles) -> None:
-        self.files = files
-        self.is_failed = False
-        self.is_full = False
-        self.sync_upto: Offset | None = None
-        self.written_upto: Offset | None = None
-        self.compaction: Generator[Compacted | None, None, None] | None = None
-
-
 class Storage:
     """The logs of one data directory."""
 
@@ -82,21 +83,32 @@ class Storage:
         *,
         reserve_bytes: int = 0,
         open_segments_max: int = 64,
+        open_actives_max: int = 512,
         guard: AbstractContextManager[object] | None = None,
+        syncing: Syncing = sync_in_turn,
     ) -> None:
         self._files = files
         self._guard = guard or nullcontext()
         self._reserve_bytes = reserve_bytes
-        self._pool = OpenSegments(open_segments_max)
-        self._desks: dict[LogId, _Desk] = {}
-        self._compacting: dict[LogId, _Desk] = {}
+        self._syncing = syncing
+        self._pools = Pools(
+            sealed=OpenSegments(open_segments_max), actives=OpenActives(open_actives_max)
+        )
+        self._trash = Trash(files)
+        self._changes = TreeChanges(files, self._trash)
+        self._desks: dict[LogId, Desk] = {}
+        self._compacting: dict[LogId, Desk] = {}
 
     def open(self, log: LogId, settings: LogSettings) -> Opened:
-        """Open or create a log, recovering it first; raises OSError if that cannot be done."""
+        """Open or create a log, recovering it first; raises OSError if that cannot be done.
+
+        Other threads may read, and one may carry out effects of other logs, at the same time.
+        """
         assert log not in self._desks
+        opened = open_log(self._files, log, settings, self._pools)
         with self._guard:
-            opened = open_log(self._files, log, settings, self._pool)
-            self._desks[log] = _Desk(opened.files)
+            self._pools.sealed.absorb(opened.sealed)
+            self._desks[log] = Desk(opened.files)
         return opened
 
     def close(self) -> None:
@@ -123,20 +135,29 @@ class Storage:
         """Do all of this, in order per log; syncs come last and once."""
         events: list[DiskEvent] = []
         has_space: bool | None = None
-        touched: dict[LogId, _Desk] = {}
+        touched: dict[LogId, Desk] = {}
         for effect in effects:
-            desk = touched.setdefault(effect.log, self._desks[effect.log])
+            if effect.log in self._changes:
+                self._finish_changes(events)
+            if isinstance(effect, Reshape) and isinstance(effect.change, Create | Delete):
+                touched.pop(effect.log, None)
+                self._remake(effect.log, effect.change, events)
+                continue
+            desk = self._desks.get(effect.log)
+            if desk is None:
+                continue
+            touched[effect.log] = desk
             match effect:
                 case Write():
                     if has_space is None:
                         has_space = self._has_space()
                     self._write(desk, effect, has_space, events)
                 case Sync():
-                    self._note_sync(desk, effect)
+                    desk.note(effect)
                 case Reshape():
                     self._reshape(desk, effect, events)
-        for desk in touched.values():
-            self._settle(desk, events)
+        self._finish_changes(events)
+        self._settle_all(touched.values(), events)
         return events
 
     def _has_space(self) -> bool:
@@ -146,19 +167,20 @@ class Storage:
             # A disk that cannot say is asked by writing to it.
             return True
 
-    def _write(self, desk: _Desk, write: Write, has_space: bool, events: list[DiskEvent]) -> None:
+    def _write(self, desk: Desk, write: Write, has_space: bool, events: list[DiskEvent]) -> None:
         if desk.is_failed or desk.is_full:
             return
         if not has_space:
             self._fill(desk, events)
             return
         try:
+            desk.files.settle()
             with self._guard:
                 desk.files.write(write)
         except OSError as error:
             self._refused(desk, error, events)
 
-    def _refused(self, desk: _Desk, error: OSError, events: list[DiskEvent]) -> None:
+    def _refused(self, desk: Desk, error: OSError, events: list[DiskEvent]) -> None:
         if error.errno not in _PASSING:
             self._fail(desk, error, events)
             return
@@ -169,7 +191,7 @@ class Storage:
         else:
             self._fill(desk, events)
 
-    def _fill(self, desk: _Desk, events: list[DiskEvent]) -> None:
+    def _fill(self, desk: Desk, events: list[DiskEvent]) -> None:
         # What was written before is settled first, so that the log hears of both in order.
         if not self._settle(desk, events):
             return
@@ -178,39 +200,42 @@ class Storage:
             Filled(log=desk.files.log, offset=desk.files.end, segment=desk.files.active_base)
         )
 
-    def _fail(self, desk: _Desk, error: OSError, events: list[DiskEvent]) -> None:
+    def _fail(self, desk: Desk, error: OSError, events: list[DiskEvent]) -> None:
         desk.is_failed = True
-        desk.sync_upto = desk.written_upto = None
+        desk.forget()
         self._end_compaction(desk)
+        with self._guard, suppress(OSError):
+            # At worst a descriptor that another log left cannot be closed.
+            desk.files.fail()
         events.append(Failed(log=desk.files.log, reason=_describe(error)))
 
-    def _note_sync(self, desk: _Desk, sync: Sync) -> None:
-        if desk.is_failed:
-            return
-        if sync.is_durable:
-            desk.sync_upto = max(sync.upto, desk.sync_upto or Offset(0))
-        else:
-            desk.written_upto = max(sync.upto, desk.written_upto or Offset(0))
-
-    def _settle(self, desk: _Desk, events: list[DiskEvent]) -> bool:
+    def _settle(self, desk: Desk, events: list[DiskEvent]) -> bool:
         """Answer the syncs asked for so far; False if the log has failed."""
-        log = desk.files.log
-        if desk.written_upto is not None:
-            upto, desk.written_upto = min(desk.written_upto, desk.files.end), None
-            events.append(Synced(log=log, upto=upto, is_durable=False))
-        if desk.sync_upto is not None:
-            upto, desk.sync_upto = min(desk.sync_upto, desk.files.end), None
-            try:
-                desk.files.sync_active()
-                with self._guard:
-                    desk.files.note_synced()
-            except OSError as error:
-                self._fail(desk, error, events)
-            else:
-                events.append(Synced(log=log, upto=upto))
+        self._settle_all([desk], events)
         return not desk.is_failed
 
-    def _reshape(self, desk: _Desk, effect: Reshape, events: list[DiskEvent]) -> None:
+    def _settle_all(self, desks: Iterable[Desk], events: list[DiskEvent]) -> None:
+        """Answer what was asked of all of these, log by log, after one round of syncs."""
+        waiting = [desk for desk in desks if desk.sync_upto is not None and desk.files.is_dirty]
+        outcomes = self._syncing([desk.files.sync_active for desk in waiting])
+        errors = {desk.files.log: error for desk, error in zip(waiting, outcomes, strict=True)}
+        for desk in desks:
+            self._answer(desk, errors.get(desk.files.log), events)
+
+    def _answer(self, desk: Desk, error: OSError | None, events: list[DiskEvent]) -> None:
+        log, end = desk.files.log, desk.files.end
+        written_upto, sync_upto = desk.written_upto, desk.sync_upto
+        desk.forget()
+        if written_upto is not None:
+            events.append(Synced(log=log, upto=min(written_upto, end), is_durable=False))
+        if error is not None:
+            self._fail(desk, error, events)
+        elif sync_upto is not None:
+            with self._guard:
+                desk.files.note_synced()
+            events.append(Synced(log=log, upto=min(sync_upto, end)))
+
+    def _reshape(self, desk: Desk, effect: Reshape, events: list[DiskEvent]) -> None:
         if desk.is_failed:
             return
         if isinstance(effect.change, Roll):
@@ -221,8 +246,13 @@ class Storage:
         if not isinstance(effect.change, SaveEpochs | Compact) and not self._settle(desk, events):
             return
         try:
+            if desk.changes_files(effect.change):
+                desk.files.settle()
             with self._guard:
-                self._change(desk, effect, events)
+                truncated = desk.change(self._files, effect.change)
+            if desk.compaction is not None:
+                self._compacting[desk.files.log] = desk
+            events.extend([] if truncated is None else [truncated])
         except OSError as error:
             if isinstance(effect.change, Roll):
                 self._refused(desk, error, events)
@@ -232,40 +262,83 @@ class Storage:
             # Where to cut cannot be found in a damaged segment, and half a change is none.
             self._fail(desk, OSError(errno.EIO, f"{effect.change}: {damage}"), events)
 
-    def _change(self, desk: _Desk, effect: Reshape, events: list[DiskEvent]) -> None:
-        files = desk.files
-        match effect.change:
-            case Roll(base):
-                if not desk.is_full:
-                    files.roll(base)
-            case Rewind(offset):
-                assert offset == files.end, "the log and its files disagree on the end"
-                desk.is_full = False
-            case Truncate(offset):
-                desk.is_full = False
-                events.append(files.truncate(offset))
-            case Drop(start):
-                files.drop(start)
-            case Quarantine(segment):
-                if segment == files.active_base:
-                    # The roll before this found no space, so the damage is where writes would go.
-                    raise OSError(errno.ENOSPC, "no space to set the active segment aside")
-                files.quarantine(segment)
-            case SaveEpochs(epochs):
-                files.save_epochs(epochs)
-            case Compact():
-                desk.compaction = compact(self._files, files, effect.change)
-                self._compacting[desk.files.log] = desk
+    # Logs that come and go
+
+    def _remake(self, log: LogId, change: Create | Delete, events: list[DiskEvent]) -> None:
+        """Begin to make or delete a log; `_finish_changes` tells what came of it."""
+        try:
+            if isinstance(change, Delete):
+                self._release(log)
+                self._changes.throw_away(log)
+            else:
+                self._make(log, change.settings)
+        except OSError as error:
+            self._changes.forget(log)
+            events.append(Failed(log=log, reason=_describe(error)))
+
+    def _make(self, log: LogId, settings: LogSettings) -> None:
+        assert log not in self._desks, "a log is made once"
+        if self._changes.make(log):
+            self._desks[log] = Desk(new_log(self._files, log, settings, self._pools))
+            return
+        # Somebody began to make this log and did not live to tell.
+        if self.open(log, settings).state != LogState():
+            self._release(log)
+            raise FileExistsError(errno.EEXIST, "a log that was not known of is there", str(log))
+
+    def _release(self, log: LogId) -> None:
+        """Let go of a log and all it holds, whatever state it is in."""
+        desk = self._desks.pop(log, None)
+        if desk is not None:
+            self._end_compaction(desk)
+            with self._guard, suppress(OSError):
+                # Nothing of it is wanted any more, not even its errors.
+                desk.files.release()
+
+    def _finish_changes(self, events: list[DiskEvent]) -> None:
+        for change in self._changes.finish():
+            if change.error is not None:
+                self._release(change.log)
+                events.append(Failed(log=change.log, reason=_describe(change.error)))
+            elif change.is_new:
+                events.append(Created(log=change.log))
+            else:
+                events.append(Deleted(log=change.log))
+
+    def find_trash(self) -> int:
+        """At a start: have removed, in the background, what deleted logs left behind.
+
+        Raises OSError; then it is tried again at the next start.
+        """
+        return self._trash.find_left()
+
+    def sweep(self, topics: Collection[str]) -> tuple[Moved, ...]:
+        """Move the logs of every topic but these out of the way; none of them may be open."""
+        known = frozenset(topics)
+        assert all(log.topic in known for log in self._desks), "a log that is open is claimed"
+        return move_unclaimed(self._files, known)
+
+    # Snapshots
+
+    def save(self, name: str, data: bytes) -> None:
+        """Replace a snapshot; raises OSError, which loses nothing but the time it would save."""
+        save_snapshot(self._files, name, data)
+
+    def load(self, name: str) -> bytes | None:
+        """A snapshot, or None when there is none that can be read; from any thread."""
+        return load_snapshot(self._files, name)
 
     # Work in the background
 
     @property
     def has_background_work(self) -> bool:
-        return bool(self._compacting)
+        return bool(self._compacting) or self._trash.has_work
 
     def work(self) -> list[DiskEvent]:
-        """One small step of one compaction, each in turn."""
+        """One small step of one compaction, each in turn, and one file out of the trash."""
         events: list[DiskEvent] = []
+        if self._trash.has_work:
+            self._trash.step()
         log = next(iter(self._compacting), None)
         if log is not None:
             desk = self._compacting.pop(log)
@@ -275,7 +348,7 @@ class Storage:
         return events
 
     def _step(
-        self, desk: _Desk, compaction: Iterator[Compacted | None], events: list[DiskEvent]
+        self, desk: Desk, compaction: Iterator[Compacted | None], events: list[DiskEvent]
     ) -> None:
         try:
             with self._guard:
@@ -293,13 +366,13 @@ class Storage:
             if event is not None:
                 events.append(event)
 
-    def _give_up_compaction(self, desk: _Desk, events: list[DiskEvent]) -> None:
+    def _give_up_compaction(self, desk: Desk, events: list[DiskEvent]) -> None:
         if desk.compaction is None:
             return
         self._end_compaction(desk)
         events.append(Compacted(log=desk.files.log, is_last=True))
 
-    def _end_compaction(self, desk: _Desk) -> None:
+    def _end_compaction(self, desk: Desk) -> None:
         if desk.compaction is not None:
             with self._guard:
                 desk.compaction.close()
@@ -311,13 +384,20 @@ class Storage:
     def read(self, wanted: Slice) -> memoryview:
         """The records of a slice; raises DamageFound, whose event belongs to the log."""
         with self._guard:
-            return self._desks[wanted.log].files.read(wanted)
+            return self._desk(wanted.log).files.read(wanted)
+
+    def _desk(self, log: LogId) -> Desk:
+        desk = self._desks.get(log)
+        if desk is None:
+            # Deleted since the caller learned where its records are.
+            raise Refused(Code.TOPIC_NOT_FOUND, topic=log.topic)
+        return desk
 
     def find(self, seeks: Sequence[Seek]) -> Offset | None:
         """The first offset that any of these finds, in order."""
         for seek in seeks:
             with self._guard:
-                found = self._desks[seek.log].files.find(seek)
+                found = self._desk(seek.log).files.find(seek)
             if found is not None:
                 return found
         return None

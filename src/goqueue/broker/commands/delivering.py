@@ -69,6 +69,7 @@ class Delivering:
         self._by_request: dict[RequestId, _Waiting] = {}
         # Groups with a waiting poll, by topic: who is to be woken by a commit.
         self._hungry: dict[str, dict[int, None]] = {}
+        self._appetites: dict[int, dict[str, None]] = {}
         self._surveying: dict[tuple[int, LogId], None] = {}
         self._turns: dict[int, int] = {}
         self._next_serial = 1
@@ -101,8 +102,7 @@ class Delivering:
             raise Refused(Code.LOG_BUSY, reason="too many polls wait")
         self._polls.setdefault(group.number, {})[request] = waiting
         self._by_request[request] = waiting
-        for topic in group.topics:
-            self._hungry.setdefault(topic, {})[group.number] = None
+        self._note_hunger(group)
         if command.wait_ns > 0:
             deadline = Instant(now.instant + command.wait_ns)
             state.alarms.set(ForRequest(request), deadline)
@@ -129,8 +129,24 @@ class Delivering:
         del polls[waiting.request]
         if not polls:
             del self._polls[waiting.group]
-            for hungry in self._hungry.values():
-                hungry.pop(waiting.group, None)
+            for topic in self._appetites.pop(waiting.group, ()):
+                hungry = self._hungry[topic]
+                del hungry[waiting.group]
+                if not hungry:
+                    del self._hungry[topic]
+
+    def _note_hunger(self, group: Group) -> None:
+        """Commits to these topics wake the group, as long as one of its polls waits."""
+        appetite = self._appetites.setdefault(group.number, {})
+        for topic in group.topics:
+            if topic not in appetite:
+                appetite[topic] = None
+                self._hungry.setdefault(topic, {})[group.number] = None
+
+    def is_waiting(self, group: int, member_id: str) -> bool:
+        """Whether a poll of this member waits: then the member is there."""
+        polls = self._polls.get(group, {})
+        return any(waiting.command.member_id == member_id for waiting in polls.values())
 
     def _is_surveying(self, group: Group, member_id: str) -> bool:
         return bool(self._surveying) and any(
@@ -346,6 +362,23 @@ class Delivering:
             settle(self._state, group, partition.log_id, list(lost), at=0)
         return [held for held in leased if held.known[0] not in lost], tuple(slices)
 
+    # Compaction
+
+    def needed_from(self, partition: Partition) -> Offset | None:
+        """Where compaction has to stop: at the first message that a queue may still hand out."""
+        topic = self._state.catalog.get(partition.log_id.topic)
+        if topic is None or not topic.config.cleanup_policy.compacts:
+            return None
+        queues = [each.get(partition.log_id) for each in self._state.queues.values()]
+        return min((queue.floor for queue in queues if queue is not None), default=None)
+
+    def relearn(self, partition: Partition) -> None:
+        """Records of the partition may be gone: what was only looked at is looked at again."""
+        for queues in self._state.queues.values():
+            queue = queues.get(partition.log_id)
+            if queue is not None:
+                queue.relearn()
+
     # Waking
 
     def wake(self, partition: Partition, now: Now) -> None:
@@ -363,6 +396,7 @@ class Delivering:
         polls = self._polls.get(group.number)
         if not polls:
             return
+        self._note_hunger(group)
         for waiting in list(polls.values()):
             member_id = waiting.command.member_id
             if not group.has_member(member_id):

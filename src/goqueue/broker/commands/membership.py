@@ -87,7 +87,12 @@ class Membership:
         group = self._state.groups.numbered(number)
         if group is None:
             return
-        silent = group.silent(now.instant)
+        silent = []
+        for member_id in group.silent(now.instant):
+            if self._delivering.is_waiting(number, member_id):
+                group.hear(member_id, now)
+            else:
+                silent.append(member_id)
         if silent:
             self._remove(group, silent, now)
         self._state.alarms.set(ForGroup(number), group.next_deadline())
@@ -133,6 +138,9 @@ class Membership:
         partitions = self._state.catalog.partitions
         self._delivering.free(group, members)
         self._change(group.without_members(members, partitions), now)
+        if not group.members:
+            # Nobody is left who could hold something: start from the position next time.
+            self._delivering.forget_queues(group)
 
     def _change(self, stated: GroupStated, now: Now) -> Group:
         """Apply a change and let those who wait see what they may take now."""

@@ -29,6 +29,7 @@ from goqueue.model import (
     Header,
     Instant,
     LogId,
+    Message,
     Now,
     Offset,
     Refused,
@@ -37,7 +38,7 @@ from goqueue.model import (
     format_time,
 )
 from goqueue.model.requests import Returned
-from goqueue.records import rehead, visible
+from goqueue.records import Flag, build, decode, rehead, visible
 
 __all__ = [
     "LETTERS_GROUP",
@@ -251,7 +252,7 @@ class Moving:
             return
         headers = self._headers(begun, source.log_id, data)
         try:
-            appended = self._state.append(target, rehead(data, 0, headers), now)
+            appended = self._state.append(target, _copy(data, headers), now)
         except Refused:
             self._stall(number, now)
             return
@@ -357,7 +358,8 @@ class Moving:
             self._verify(self._state.partitions[log], Offset(begin), now)
 
     def _verify(self, target: Partition, offset: Offset, now: Now) -> None:
-        offset = max(offset, target.log.start)
+        # A target that was made again since may end before.
+        offset = min(max(offset, target.log.start), target.log.high_watermark)
         try:
             wanted = target.log.read(offset, _VERIFY_BYTES)
         except Refused as refused:
@@ -375,6 +377,8 @@ class Moving:
     def verified(self, purpose: Verifying, data: memoryview | None, now: Now) -> None:
         target = self._state.partitions.get(purpose.target)
         if target is None:
+            for number in list(self._state.moves):
+                self._stall(number, now)
             return
         following = purpose.upto
         if data is not None and len(data):
@@ -403,6 +407,32 @@ class Moving:
         if begun.cause == Cause.REDRIVE:
             return f"{LogId(name, begun.partition)}:{begun.offset}"
         return f"{name}:{begun.partition}:{begun.offset}:{'' if group is None else group.name}"
+
+
+def _copy(data: memoryview, headers: tuple[Header, ...]) -> bytearray:
+    """The message with these headers; of its own, as many as there is room for beside them."""
+    try:
+        return rehead(data, 0, headers)
+    except Refused:
+        record = decode(data, 0)
+    named = {name for name, _ in headers}
+    kept = [header for header in record.headers if header[0] not in named]
+    dropped = 0
+    while True:
+        counted = (_PREFIX + "headers-dropped", str(dropped).encode())
+        message = Message(
+            value=record.value,
+            key=record.key,
+            headers=(*kept, *headers, counted),
+            priority=record.priority,
+            is_compressed=bool(record.flags & Flag.COMPRESSED),
+        )
+        try:
+            return build([message])
+        except Refused:
+            # The codec comes first if it is there at all: without it the value means nothing.
+            kept.pop()
+            dropped += 1
 
 
 def _identities(letter: Letter) -> tuple[str, str]:

@@ -9,7 +9,18 @@ import msgspec
 from goqueue.broker.alarms import ForRequest
 from goqueue.broker.partitions import Partition, WaitingRead
 from goqueue.broker.state import NodeState
-from goqueue.model import Code, Instant, Now, Offset, Refused, RequestId, Serve, Slice
+from goqueue.model import (
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Serve,
+    Slice,
+    is_internal,
+)
 from goqueue.model.requests import Read, Records
 
 __all__ = ["Reading", "SeekingRead"]
@@ -79,6 +90,10 @@ class Reading:
             self.give_up(request)
 
     def _partition(self, command: Read) -> Partition:
+        if is_internal(command.topic):
+            log = LogId(command.topic, command.partition)
+            if log in self._state.internal:
+                return self._state.internal[log]
         topic = self._state.catalog.find(command.topic)
         return self._state.partition(topic, command.partition)
 

@@ -43,7 +43,10 @@ __all__ = ["JOURNAL_SETTINGS", "Journal", "Snapshot"]
 
 # Never retired by age or size: what is no longer needed is dropped after it was stated again.
 JOURNAL_SETTINGS = LogSettings(
-    retention_ns=None, retention_bytes=None, batches_in_flight_max=1 << 30
+    retention_ns=None,
+    retention_bytes=None,
+    batches_in_flight_max=1 << 30,
+    may_use_reserve=True,
 )
 _PENDING_MAX = 4096
 _RECORD_BYTES = 1024 * 1024

@@ -1,14 +1,20 @@
 """Asking a server on behalf of a command: whom, how, and what its refusals mean to a person."""
 
-from goqueue.cli.asking.failures import NOT_REACHED, ServerFailure, as_failure, describe, tell
+from goqueue.cli.asking.failures import (
+    ServerNotReached,
+    ServerRefusal,
+    as_failure,
+    describe,
+    tell,
+)
 from goqueue.cli.asking.offers import known_names
 from goqueue.cli.asking.session import Session, ask, chosen_settings, run_session
 from goqueue.cli.asking.showing import draw, show
 from goqueue.cli.asking.stopping import stopped_by_signals
 
 __all__ = [
-    "NOT_REACHED",
-    "ServerFailure",
+    "ServerNotReached",
+    "ServerRefusal",
     "Session",
     "as_failure",
     "ask",

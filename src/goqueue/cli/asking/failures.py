@@ -11,10 +11,7 @@ import click
 from goqueue.cli.render import printable
 from goqueue.client import GoQueueError, ServerUnreachable
 
-__all__ = ["NOT_REACHED", "REFUSED", "ServerFailure", "as_failure", "describe", "tell"]
-
-REFUSED = 1
-NOT_REACHED = 3
+__all__ = ["ServerNotReached", "ServerRefusal", "as_failure", "describe", "tell"]
 
 _LOOPBACK = ("://127.", "://localhost", "://[::1]")
 _HINTS = {
@@ -29,19 +26,23 @@ _HINTS = {
 }
 
 
-class ServerFailure(click.ClickException):
-    """Ends a command with this line and this exit code."""
+class ServerRefusal(click.ClickException):
+    """The server does not do what was asked."""
 
-    def __init__(self, sentence: str, exit_code: int) -> None:
-        super().__init__(sentence)
-        self.exit_code = exit_code
+    exit_code = 1
 
 
-def as_failure(error: GoQueueError, server: str) -> ServerFailure:
+class ServerNotReached(click.ClickException):
+    """There is no server, or none that answers in time."""
+
+    exit_code = 3
+
+
+def as_failure(error: GoQueueError, server: str) -> click.ClickException:
     """The end of a command that met this error."""
     if isinstance(error, ServerUnreachable):
-        return ServerFailure(f"{_trim(error.sentence)}; {_where(server)}", NOT_REACHED)
-    return ServerFailure(describe(error.code, error.sentence), REFUSED)
+        return ServerNotReached(f"{_trim(error.sentence)}; {_where(server)}")
+    return ServerRefusal(describe(error.code, error.sentence))
 
 
 def describe(code: str, sentence: str) -> str:
@@ -50,7 +51,7 @@ def describe(code: str, sentence: str) -> str:
     if hint is None:
         return f"{_trim(sentence)} ({code})"
     # The rest of the sentence is advice, which the hint replaces.
-    return f"{_trim(sentence.split('. ')[0])} ({code}); {hint}"
+    return f"{_trim(sentence.split('. ', 1)[0])} ({code}); {hint}"
 
 
 def tell(sentence: str) -> None:

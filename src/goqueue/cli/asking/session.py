@@ -1,7 +1,7 @@
 """One command's talk with one server, from its flags to its end.
 
 Owns the event loop of a command. Everything that a server or the way to it can do wrong leaves
-here as a `ServerFailure`, wrong flags as a usage error; nothing else is caught.
+here as the end of the command, wrong flags as a usage error; nothing else is caught.
 
 A person waits: a request that may be repeated is, but for less than a second.
 """

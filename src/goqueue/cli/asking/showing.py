@@ -1,4 +1,4 @@
-"""An answer on the screen: the body unchanged as JSON or YAML, or whatever a command draws of it."""
+"""An answer on the screen: the body unchanged as JSON or YAML, or what a command draws of it."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -110,9 +110,7 @@ def create_command(
 )
 @server_options
 @output_option
-def alter_command(
-    topic: str, retention: int | None, given: tuple[str, ...], output: Output
-) -> int:
+def alter_command(topic: str, retention: int | None, given: tuple[str, ...], output: Output) -> int:
     """Change settings of TOPIC; what is not named stays as it is."""
     import msgspec
 

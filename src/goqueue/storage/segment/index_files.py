@@ -10,11 +10,13 @@ from goqueue.log import ENTRY_SIZE, SparseIndex
 from goqueue.storage.filesystem import FileSystem, remove_if_there
 from goqueue.storage.layout import NameKind, segment_name
 
-__all__ = ["IndexFiles"]
+__all__ = ["IndexFiles", "remove_index"]
 
 
 class IndexFiles:
     """Knows how many marks the files hold, so that only new ones are written."""
+
+    __slots__ = ("_base", "_directory", "_files", "_saved")
 
     def __init__(self, files: FileSystem, directory: str, base: int) -> None:
         self._files = files
@@ -79,3 +81,9 @@ class IndexFiles:
         with suppress(OSError):
             remove_if_there(self._files, self._path(NameKind.INDEX))
             remove_if_there(self._files, self._path(NameKind.TIMEINDEX))
+
+
+def remove_index(files: FileSystem, directory: str, base: int) -> None:
+    """Remove the index of a segment that goes, or whose records change; raises OSError."""
+    for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
+        remove_if_there(files, f"{directory}/{segment_name(base, kind)}")

@@ -4,6 +4,7 @@ Owns a bound on open files and on indexes in memory: the one not used for longes
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator
 
 from goqueue.model import LogId, Offset
 from goqueue.storage.segment.segment_file import SegmentFile
@@ -33,6 +34,21 @@ class OpenSegments:
         while len(self._opened) > self._limit:
             _, oldest = self._opened.popitem(last=False)
             oldest.close()
+
+    def absorb(self, others: "OpenSegments") -> None:
+        """Take over what was opened elsewhere."""
+        for log, segment in others.drain():
+            self.put(log, segment)
+
+    def drain(self) -> Iterator[tuple[LogId, SegmentFile]]:
+        """Hand every segment over to the caller, the one not used for longest first."""
+        while self._opened:
+            (log, _), segment = self._opened.popitem(last=False)
+            yield log, segment
+
+    def close(self) -> None:
+        for _, segment in self.drain():
+            segment.close()
 
     def take(self, log: LogId, base: Offset) -> SegmentFile | None:
         """Hand a segment over to the caller, who closes it."""

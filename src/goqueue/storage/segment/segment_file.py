@@ -3,6 +3,9 @@
 Owns the mapping from offsets to file positions. Serves only whole records whose sums were checked
 since the process started: bytes that this process wrote or has checked once are not checked again.
 
+The file is opened when it is first needed and may be closed at any time: the next use opens it
+again. So a log that nobody uses costs no descriptor.
+
 Invariant: `end` and `size` describe whole records; what lies beyond `size` in the file is not ours.
 """
 
@@ -12,7 +15,7 @@ from contextlib import suppress
 from goqueue.log import IndexEntry, SparseIndex
 from goqueue.model import RECORD_BYTES_MAX, Offset, SegmentFacts, Timestamp
 from goqueue.records import HEADER_SIZE, Buffer, Corrupt, mark, span, sums
-from goqueue.storage.filesystem import FileSystem
+from goqueue.storage.filesystem import File, FileSystem
 from goqueue.storage.layout import NameKind, segment_name
 from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, chunks, read_sectors
 from goqueue.storage.segment.index_files import IndexFiles
@@ -27,7 +30,25 @@ _OFFSET_MAX = (1 << 63) - 1
 
 
 class SegmentFile:
-    """The files of one segment, opened."""
+    """The files of one segment."""
+
+    # There is one of these for each log of a node, and a node has thousands.
+    __slots__ = (
+        "_base",
+        "_directory",
+        "_end",
+        "_files",
+        "_good",
+        "_handle",
+        "_hints",
+        "_index",
+        "_index_files",
+        "_interval",
+        "_is_index_ours",
+        "_is_torn",
+        "_max_timestamp",
+        "_size",
+    )
 
     def __init__(
         self, files: FileSystem, directory: str, base: Offset, size: int, interval: int
@@ -44,8 +65,8 @@ class SegmentFile:
         self._good = (0, 0)
         self._is_index_ours = True
         self._hints: dict[int, IndexEntry] = {}
-        self._file = files.open(self.path(NameKind.SEGMENT))
-        self._is_open = True
+        self._handle: File | None = None
+        self._is_torn = False
 
     @classmethod
     def create(
@@ -56,12 +77,24 @@ class SegmentFile:
         files.create(path).close()
         try:
             files.sync_directory(directory)
-            return cls(files, directory, base, 0, interval)
+            created = cls(files, directory, base, 0, interval)
+            created.open()
         except OSError:
             with suppress(OSError):
                 # The log goes on in the segment before, beside which this name must not stand.
                 files.remove(path)
             raise
+        return created
+
+    def open(self) -> File:
+        """Open the file unless it is open."""
+        if self._handle is None:
+            self._handle = self._files.open(self.path(NameKind.SEGMENT))
+        return self._handle
+
+    @property
+    def _file(self) -> File:
+        return self.open()
 
     def path(self, kind: NameKind) -> str:
         return f"{self._directory}/{segment_name(self._base, kind)}"
@@ -88,10 +121,18 @@ class SegmentFile:
 
     def append(self, data: Buffer) -> None:
         """Write whole, stamped records at the end; a failed write leaves the segment as it was."""
-        self._file.write_at(self._size, data)
+        file = self._file
+        self._is_torn = True
+        file.write_at(self._size, data)
+        self._is_torn = False
         self._learn(data, self._size)
         self._trust(self._size, self._size + len(data))
         self._size += len(data)
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a write failed that may have left something beyond the last whole record."""
+        return self._is_torn
 
     def _learn(self, data: Buffer, position: int) -> None:
         marks = mark(data, position, self._index.last_position, self._interval)
@@ -107,6 +148,7 @@ class SegmentFile:
         """
         self._file.truncate(self._size)
         self._file.sync()
+        self._is_torn = False
 
     def write_again(self, position: int) -> None:
         """Write the records from `position` on over themselves, for a sync that follows.
@@ -121,6 +163,18 @@ class SegmentFile:
             self._file.write_at(position, data)
             position += len(data)
 
+    def settle(self) -> None:
+        """Make the length durable that an earlier process left, through a descriptor of its own.
+
+        A cut whose sync failed may be seen by this process and not be on disk.
+        """
+        file = self._files.open(self.path(NameKind.SEGMENT))
+        try:
+            file.truncate(self._size)
+            file.sync()
+        finally:
+            file.close()
+
     def sync(self) -> None:
         self._file.sync()
 
@@ -132,10 +186,10 @@ class SegmentFile:
         self.rebuild_index()
 
     def close(self) -> None:
-        """Let go of the file; once is enough, and a second time does no harm."""
-        if self._is_open:
-            self._is_open = False
-            self._file.close()
+        """Let go of the file; a second time does no harm, and the next use opens it again."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            handle.close()
 
     # The index
 
@@ -322,6 +376,8 @@ class SegmentFile:
         Nothing in the records tells whether a time mark is right, so times are believed only of an
         index that this process made.
         """
+        if not self._size:
+            return None
         if not self._is_index_ours:
             self.rebuild_index()
         entry = self._index.floor_time(timestamp)

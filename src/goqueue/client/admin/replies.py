@@ -1,0 +1,195 @@
+"""What the server tells about itself, as values.
+
+The fields and units are those of the API contract; fields that are not known here are ignored, so
+that a newer server can be talked to. Times are UTC, durations are in the contract's words.
+"""
+
+import datetime as dt
+
+import msgspec
+
+__all__ = [
+    "GroupDescription",
+    "GroupLag",
+    "GroupOffsets",
+    "GroupSummary",
+    "Health",
+    "MemberDescription",
+    "NodeStats",
+    "Partition",
+    "PartitionEnds",
+    "PartitionLag",
+    "PositionReset",
+    "ResetOffsets",
+    "Topic",
+    "TopicConfig",
+    "TopicStats",
+    "Version",
+]
+
+
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a topic."""
+
+    replication_factor: int = 1
+    min_insync_replicas: int = 1
+    retention_hours: int = 168
+    retention_bytes: int = -1
+    segment_bytes: int = 67_108_864
+    cleanup_policy: str = "delete"
+    flush_policy: str = "commit"
+    flush_interval_ms: int = 1000
+    visibility_timeout: str = "30s"
+    max_deliveries: int = 3
+    max_message_bytes: int = 1_048_576
+    dead_letter_topic: str = ""
+    schema_validation: bool = False
+
+
+class PartitionEnds(msgspec.Struct, frozen=True, kw_only=True):
+    """First and last offset of a partition; an empty one ends before it begins."""
+
+    earliest: int
+    latest: int
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic; `partition_offsets` goes by the number of the partition."""
+
+    name: str
+    partitions: int
+    config: TopicConfig = TopicConfig()
+    total_messages: int = 0
+    total_size_bytes: int = 0
+    partition_offsets: dict[int, PartitionEnds] = {}
+    created_at: dt.datetime | None = None
+
+
+class Partition(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition as the cluster sees it."""
+
+    partition: int
+    leader: str
+    replicas: tuple[str, ...]
+    isr: tuple[str, ...]
+    version: int
+    earliest_offset: int
+    end_offset: int
+    high_watermark: int
+    size_bytes: int
+
+
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A group in a list; `members` is their number."""
+
+    group_id: str
+    state: str
+    mode: str
+    protocol: str
+    members: int
+    generation: int
+    topics: tuple[str, ...]
+
+
+class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A member of a group; partitions are named `topic-N`."""
+
+    member_id: str
+    client_id: str
+    assigned_partitions: tuple[str, ...]
+    last_heartbeat: dt.datetime
+    joined_at: dt.datetime
+    in_flight: int
+
+
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A group and its members."""
+
+    group_id: str
+    state: str
+    mode: str
+    protocol: str
+    generation: int
+    topics: tuple[str, ...]
+    members: tuple[MemberDescription, ...]
+    created_at: dt.datetime | None = None
+
+
+class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """The next offset by topic and partition."""
+
+    group_id: str
+    offsets: dict[str, dict[int, int]]
+    generation: int = 0
+    updated_at: dt.datetime | None = None
+
+
+class PartitionLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group is behind in one partition."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    end_offset: int
+    lag: int
+    in_flight: int
+    time_lag: str
+
+
+class GroupLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a group is behind."""
+
+    group_id: str
+    total_lag: int
+    partitions: tuple[PartitionLag, ...]
+
+
+class PositionReset(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a reset put one position, or would put it."""
+
+    topic: str
+    partition: int
+    offset: int
+    lag: int
+
+
+class ResetOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reset did, or would do."""
+
+    group_id: str
+    reset_count: int
+    new_offsets: tuple[PositionReset, ...]
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """`status` is ok, degraded or fail."""
+
+    status: str
+    timestamp: dt.datetime
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """Which build answers."""
+
+    version: str
+    git_commit: str = ""
+    build_time: str = ""
+    python_version: str = ""
+
+
+class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of one topic."""
+
+    partitions: int
+    total_messages: int
+    total_size_bytes: int
+
+
+class NodeStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes of a node; `uptime` is a duration."""
+
+    node_id: str
+    uptime: str
+    topics: int
+    total_size_bytes: int
+    topic_stats: dict[str, TopicStats] = {}

@@ -1,0 +1,214 @@
+"""A connection to a server: the one object that programs hold.
+
+Owns the transport, the background tasks, and every producer and consumer made from it; closing it
+closes them, producers last, so that what a consumer's work published is not lost.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Literal, overload
+
+from goqueue.client.admin import DeadLetters, Groups, Health, Node, NodeStats, Topics, Version
+from goqueue.client.consuming import (
+    OnPartitions,
+    QueueConsumer,
+    Replay,
+    Start,
+    StreamConsumer,
+    Subscription,
+)
+from goqueue.client.producing import Due, Gathering, Producer, Sent, draft, publish_delayed
+from goqueue.client.tasks import Tasks
+from goqueue.client.transport import Settings, Transport
+from goqueue.client.values import Headers, Value
+from goqueue.model import Priority
+
+__all__ = ["Connection"]
+
+_AT_ONCE = Gathering(linger_s=0.0)
+_NORMAL = int(Priority.NORMAL)
+
+
+Consumer = QueueConsumer | StreamConsumer | Replay
+
+
+class Connection:
+    """`async with goqueue.connect() as q: ...`; for one event loop and any number of its tasks.
+
+    `topics`, `groups` and `dead_letters` administer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._transport = Transport(settings)
+        self._tasks = Tasks()
+        self._node = Node(self._transport)
+        self._publisher: Producer | None = None
+        self._producers: list[Producer] = []
+        self._consumers: list[Consumer] = []
+        self.topics = Topics(self._transport)
+        self.groups = Groups(self._transport)
+        self.dead_letters = DeadLetters(self._transport, self._tasks)
+
+    async def __aenter__(self) -> "Connection":
+        await self._tasks.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the consumers, drain the producers, and hang up; raises what went wrong first."""
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._tasks.close)
+            stack.callback(self._transport.close)
+            # The last one pushed is called first, and each is called whatever the others raise.
+            for producer in self._producers:
+                stack.push_async_callback(producer.close)
+            for consumer in self._consumers:
+                stack.push_async_callback(consumer.close)
+
+    # Publishing
+
+    async def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: str | bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        priority: int = _NORMAL,
+        due: Due | None = None,
+    ) -> Sent:
+        """Publish one message and wait until it is durable.
+
+        Those published by several tasks at the same time travel together. For many messages from
+        one task use a `producer`. With `due`, seconds or a time, it is delivered later.
+        """
+        if due is not None:
+            message = draft(value, key, headers, priority)
+            return await publish_delayed(self._transport, topic, message, due, partition)
+        if self._publisher is None:
+            self._publisher = self.producer(_AT_ONCE)
+        receipt = await self._publisher.send(
+            topic, value, key=key, headers=headers, partition=partition, priority=priority
+        )
+        return await receipt
+
+    def producer(self, gathering: Gathering | None = None) -> Producer:
+        """A producer of its own: `async with q.producer() as producer: ...`."""
+        producer = Producer(self._transport, self._tasks, gathering or Gathering())
+        self._producers = [*(kept for kept in self._producers if not kept.is_closed), producer]
+        return producer
+
+    # Consuming
+
+    @overload
+    def consume(
+        self, topics: str | Sequence[str], *, group: str, auto_commit: Literal[True]
+    ) -> StreamConsumer: ...
+
+    @overload
+    def consume(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        auto_commit: Literal[False] = False,
+        mode: str | None = None,
+        start: str = "earliest",
+        prefetch: int = 100,
+        visibility_s: float | None = None,
+    ) -> QueueConsumer: ...
+
+    def consume(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        auto_commit: bool = False,
+        mode: str | None = None,
+        start: str = "earliest",
+        prefetch: int = 100,
+        visibility_s: float | None = None,
+    ) -> QueueConsumer | StreamConsumer:
+        """Lease messages as a member of a group, to be settled one by one: `await message.ack()`.
+
+        `mode` is partitioned, shared or key_ordered. With `auto_commit` nothing is leased: the
+        partitions are read as streams, see `subscribe`.
+        """
+        if auto_commit:
+            return self.subscribe(topics, group=group, start=start)
+        subscription = Subscription(
+            group=group,
+            topics=_names(topics),
+            client_id=self._settings.client_id,
+            mode=mode,
+            start=start,
+            prefetch=prefetch,
+            visibility_s=visibility_s,
+        )
+        consumer = QueueConsumer(self._transport, self._tasks, subscription)
+        self._keep(consumer)
+        return consumer
+
+    def subscribe(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        start: str = "earliest",
+        commit_interval_s: float | None = 5.0,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+    ) -> StreamConsumer:
+        """Read partitions as a member of a group, in offset order, and commit how far we came.
+
+        A message is finished when the next one is asked for; what is finished is committed every
+        `commit_interval_s`. None leaves commits to `await consumer.commit()`. The callbacks are
+        told which partitions come and go.
+        """
+        subscription = Subscription(
+            group=group,
+            topics=_names(topics),
+            client_id=self._settings.client_id,
+            mode="partitioned",
+            start=start,
+            commit_interval_s=commit_interval_s,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+        )
+        consumer = StreamConsumer(self._transport, self._tasks, subscription)
+        self._keep(consumer)
+        return consumer
+
+    def stream(
+        self, topic: str, *, partition: int | None = None, from_: Start = "earliest"
+    ) -> Replay:
+        """Read a topic, or one partition, without a group, and go on as messages come.
+
+        From "earliest", "latest", an offset, or a time with a zone.
+        """
+        replay = Replay(self._transport, self._tasks, topic, partition=partition, start=from_)
+        self._keep(replay)
+        return replay
+
+    # The node
+
+    async def health(self) -> Health:
+        return await self._node.health()
+
+    async def version(self) -> Version:
+        return await self._node.version()
+
+    async def stats(self) -> NodeStats:
+        return await self._node.stats()
+
+    def _keep(self, consumer: Consumer) -> None:
+        """To be closed with the connection; those that were closed before are let go."""
+        self._consumers = [*(kept for kept in self._consumers if not kept.is_closed), consumer]
+
+
+def _names(topics: str | Sequence[str]) -> tuple[str, ...]:
+    return (topics,) if isinstance(topics, str) else tuple(topics)

@@ -1,0 +1,49 @@
+"""What a consumer asks for."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from goqueue.model import LogId
+
+__all__ = ["OnPartitions", "Subscription"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+_CHUNK_BYTES_MIN = 16 * KIB
+
+# Called with the partitions that come or go; must not wait.
+OnPartitions = Callable[[Sequence[LogId]], None]
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """A group, its topics, and how to read them.
+
+    `prefetch` counts messages of a queue that are leased ahead of their turn: their leases run
+    already. A stream reads at most two chunks ahead in each partition, of `chunk_bytes` or less:
+    all of them together stay about within `buffer_bytes`.
+    """
+
+    group: str
+    topics: tuple[str, ...]
+    client_id: str = "python"
+    mode: str | None = None
+    start: str = "earliest"
+    session_s: float = 30.0
+    heartbeat_s: float = 3.0
+    wait_s: float = 30.0
+    # Queues
+    prefetch: int = 100
+    visibility_s: float | None = None
+    # Streams
+    commit_interval_s: float | None = None
+    chunk_bytes: int = MIB
+    buffer_bytes: int = 64 * MIB
+    on_assigned: OnPartitions | None = None
+    on_revoked: OnPartitions | None = None
+
+    def chunk_bytes_for(self, partitions: int) -> int:
+        """How much to read at a time with so many partitions; small reads cost more than they save."""
+        share = self.buffer_bytes // (2 * max(partitions, 1))
+        return max(min(self.chunk_bytes, share), _CHUNK_BYTES_MIN)

@@ -1,0 +1,130 @@
+"""A message as its reader gets it.
+
+One small object per message: bytes as they came, everything else worked out when asked for.
+A message that was polled carries its lease; one that was read as a stream does not.
+"""
+
+import datetime as dt
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar, overload
+
+import msgspec
+
+from goqueue.client.errors import GoQueueError
+from goqueue.model import Priority
+from goqueue.records import decode_headers
+
+__all__ = ["Lease", "Message"]
+
+T = TypeVar("T")
+
+_ANYTHING = msgspec.json.Decoder(object)
+
+
+class Lease(Protocol):
+    """The right to settle one delivery, until its deadline."""
+
+    @property
+    def delivery_count(self) -> int: ...
+
+    @property
+    def deadline(self) -> int: ...
+
+    def ack(self) -> Awaitable[None]: ...
+
+    async def nack(self, delay_s: float | None, reason: str) -> None: ...
+
+    async def reject(self, reason: str) -> None: ...
+
+    async def extend(self, timeout_s: float) -> None: ...
+
+
+class Message(msgspec.Struct, frozen=True, eq=False):
+    """One message. `timestamp` is in nanoseconds since 1970; an empty key is no key."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    priority: int
+    key: bytes
+    value: bytes | None
+    header_block: bytes = b""
+    lease: Lease | None = None
+
+    @property
+    def text(self) -> str:
+        """The value as text; a tombstone is empty."""
+        return (self.value or b"").decode()
+
+    @overload
+    def json(self) -> object: ...
+
+    @overload
+    def json(self, type: type[T]) -> T: ...
+
+    def json(self, type: type[T] | None = None) -> T | object:  # noqa: A002 - named as in msgspec
+        """The value as JSON, checked against `type` if one is given; a tombstone is None."""
+        if self.value is None:
+            return None
+        if type is None:
+            return _ANYTHING.decode(self.value)
+        return msgspec.json.decode(self.value, type=type)
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """Headers by name; the last of equal names."""
+        return dict(decode_headers(self.header_block))
+
+    def header(self, name: str) -> str | None:
+        """One header as text; None if there is no such header."""
+        value = self.headers.get(name)
+        return None if value is None else value.decode()
+
+    @property
+    def time(self) -> dt.datetime:
+        """The timestamp in UTC, to the microsecond."""
+        moment = dt.datetime.fromtimestamp(self.timestamp // 1_000_000_000, dt.UTC)
+        return moment.replace(microsecond=self.timestamp // 1000 % 1_000_000)
+
+    @property
+    def lane(self) -> Priority:
+        """The priority by name."""
+        return Priority(self.priority)
+
+    @property
+    def delivery_count(self) -> int:
+        """Which delivery of the message to its group this is, from 1."""
+        return self._held().delivery_count
+
+    @property
+    def deadline(self) -> int:
+        """When the lease ends, in nanoseconds since 1970."""
+        return self._held().deadline
+
+    def ack(self) -> Awaitable[None]:
+        """Done: the group will not get this message again.
+
+        The acknowledgement is on its way even if the answer is not awaited. Those given while one
+        request is under way travel together in the next.
+        """
+        return self._held().ack()
+
+    async def nack(self, *, delay_s: float | None = None, reason: str = "") -> None:
+        """Give it back, to be delivered again after `delay_s`, or after the usual backoff."""
+        await self._held().nack(delay_s, reason)
+
+    async def reject(self, reason: str = "") -> None:
+        """Send it to the dead letters now."""
+        await self._held().reject(reason)
+
+    async def extend(self, timeout_s: float) -> None:
+        """Keep it for `timeout_s` from now."""
+        await self._held().extend(timeout_s)
+
+    def _held(self) -> Lease:
+        if self.lease is None:
+            raise GoQueueError(
+                "receipt_invalid", "this message was read as a stream: there is no lease to settle"
+            )
+        return self.lease

@@ -1,0 +1,22 @@
+"""The same face without await: a loop in a thread of its own, for any number of threads."""
+
+from goqueue.client.sync.admin import SyncDeadLetters, SyncGroups, SyncTopics
+from goqueue.client.sync.connection import SyncConnection
+from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
+from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.sync.message import SyncMessage
+from goqueue.client.sync.producer import SyncProducer, SyncReceipt
+
+__all__ = [
+    "LoopThread",
+    "SyncConnection",
+    "SyncDeadLetters",
+    "SyncGroups",
+    "SyncMessage",
+    "SyncProducer",
+    "SyncQueueConsumer",
+    "SyncReceipt",
+    "SyncReplay",
+    "SyncStreamConsumer",
+    "SyncTopics",
+]

@@ -1,0 +1,103 @@
+"""Administration for threads; see `goqueue.client.admin`."""
+
+import datetime as dt
+
+from goqueue.client.admin import (
+    DeadLetters,
+    GroupDescription,
+    GroupLag,
+    GroupOffsets,
+    Groups,
+    GroupSummary,
+    Partition,
+    ResetOffsets,
+    Topic,
+    Topics,
+)
+from goqueue.client.message import Message
+from goqueue.client.sync.loop_thread import LoopThread
+
+__all__ = ["SyncDeadLetters", "SyncGroups", "SyncTopics"]
+
+
+class SyncTopics:
+    """`q.topics`."""
+
+    def __init__(self, loop: LoopThread, topics: Topics) -> None:
+        self._loop = loop
+        self._topics = topics
+
+    def create(self, name: str, *, partitions: int | None = None, **config: object) -> Topic:
+        return self._loop.call(self._topics.create(name, partitions=partitions, **config))
+
+    def list(self) -> tuple[str, ...]:
+        return self._loop.call(self._topics.list())
+
+    def describe(self, name: str) -> Topic:
+        return self._loop.call(self._topics.describe(name))
+
+    def alter(self, name: str, **config: object) -> Topic:
+        return self._loop.call(self._topics.alter(name, **config))
+
+    def delete(self, name: str) -> None:
+        self._loop.call(self._topics.delete(name))
+
+    def partitions(self, name: str) -> tuple[Partition, ...]:
+        return self._loop.call(self._topics.partitions(name))
+
+
+class SyncGroups:
+    """`q.groups`."""
+
+    def __init__(self, loop: LoopThread, groups: Groups) -> None:
+        self._loop = loop
+        self._groups = groups
+
+    def list(self) -> tuple[GroupSummary, ...]:
+        return self._loop.call(self._groups.list())
+
+    def describe(self, group: str) -> GroupDescription:
+        return self._loop.call(self._groups.describe(group))
+
+    def delete(self, group: str) -> None:
+        self._loop.call(self._groups.delete(group))
+
+    def lag(self, group: str) -> GroupLag:
+        return self._loop.call(self._groups.lag(group))
+
+    def offsets(self, group: str, *, topic: str | None = None) -> GroupOffsets:
+        return self._loop.call(self._groups.offsets(group, topic=topic))
+
+    def reset(
+        self,
+        group: str,
+        topic: str,
+        to: str | int | dt.datetime,
+        *,
+        partition: int | None = None,
+        dry_run: bool = False,
+    ) -> ResetOffsets:
+        resetting = self._groups.reset(group, topic, to, partition=partition, dry_run=dry_run)
+        return self._loop.call(resetting)
+
+
+class SyncDeadLetters:
+    """`q.dead_letters`."""
+
+    def __init__(self, loop: LoopThread, dead_letters: DeadLetters) -> None:
+        self._loop = loop
+        self._dead_letters = dead_letters
+
+    def list(self, topic: str, *, limit: int = 100) -> tuple[Message, ...]:
+        return self._loop.call(self._dead_letters.list(topic, limit=limit))
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        limit: int | None = None,
+        to_topic: str | None = None,
+        reason: str | None = None,
+    ) -> int:
+        redriving = self._dead_letters.redrive(topic, limit=limit, to_topic=to_topic, reason=reason)
+        return self._loop.call(redriving)

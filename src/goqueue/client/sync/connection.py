@@ -1,0 +1,139 @@
+"""The connection for threads."""
+
+from collections.abc import Sequence
+
+from goqueue.client.admin import Health, NodeStats, Version
+from goqueue.client.connection import Connection
+from goqueue.client.consuming import (
+    OnPartitions,
+    Start,
+)
+from goqueue.client.producing import Due, Gathering, Producer, Sent
+from goqueue.client.sync.admin import SyncDeadLetters, SyncGroups, SyncTopics
+from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
+from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.sync.producer import SyncProducer
+from goqueue.client.values import Headers, Value
+from goqueue.model import Priority
+
+__all__ = ["SyncConnection"]
+
+_NORMAL = int(Priority.NORMAL)
+
+
+class SyncConnection:
+    """`with goqueue.connect_sync() as q: ...`; see `Connection`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._loop = LoopThread(connection.close)
+        self._loop.call(self._enter())
+        self.topics = SyncTopics(self._loop, connection.topics)
+        self.groups = SyncGroups(self._loop, connection.groups)
+        self.dead_letters = SyncDeadLetters(self._loop, connection.dead_letters)
+
+    def __enter__(self) -> "SyncConnection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the consumers, drain the producers, hang up, end the thread."""
+        self._loop.stop()
+
+    def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: str | bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        priority: int = _NORMAL,
+        due: Due | None = None,
+    ) -> Sent:
+        """Publish one message and wait until it is durable."""
+        publishing = self._connection.publish(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            priority=priority,
+            due=due,
+        )
+        return self._loop.call(publishing)
+
+    def producer(self, gathering: Gathering | None = None) -> SyncProducer:
+        """A producer of its own: `with q.producer() as producer: ...`."""
+        return SyncProducer(self._loop, self._loop.call(self._make_producer(gathering)))
+
+    def consume(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        mode: str | None = None,
+        start: str = "earliest",
+        prefetch: int = 100,
+        visibility_s: float | None = None,
+    ) -> SyncQueueConsumer:
+        """Lease messages as a member of a group, to be settled one by one: `message.ack()`."""
+        consumer = self._connection.consume(
+            topics,
+            group=group,
+            mode=mode,
+            start=start,
+            prefetch=prefetch,
+            visibility_s=visibility_s,
+        )
+        return SyncQueueConsumer(self._loop, consumer)
+
+    def subscribe(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        start: str = "earliest",
+        commit_interval_s: float | None = 5.0,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+    ) -> SyncStreamConsumer:
+        """Read partitions as a member of a group, in offset order; see `Connection.subscribe`.
+
+        The callbacks run on the thread of the loop, and must not wait.
+        """
+        consumer = self._connection.subscribe(
+            topics,
+            group=group,
+            start=start,
+            commit_interval_s=commit_interval_s,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+        )
+        return SyncStreamConsumer(self._loop, consumer)
+
+    def stream(
+        self, topic: str, *, partition: int | None = None, from_: Start = "earliest"
+    ) -> SyncReplay:
+        """Read a topic, or one partition, without a group, and go on as messages come."""
+        return SyncReplay(
+            self._loop, self._connection.stream(topic, partition=partition, from_=from_)
+        )
+
+    def health(self) -> Health:
+        return self._loop.call(self._connection.health())
+
+    def version(self) -> Version:
+        return self._loop.call(self._connection.version())
+
+    def stats(self) -> NodeStats:
+        return self._loop.call(self._connection.stats())
+
+    async def _enter(self) -> None:
+        await self._connection.__aenter__()
+
+    async def _make_producer(self, gathering: Gathering | None) -> Producer:
+        # On the loop, which the producer takes its clock from.
+        return self._connection.producer(gathering)

@@ -1,0 +1,107 @@
+"""Consumers for threads: `for message in consumer`.
+
+Messages cross from the loop many at a time. Each consumer is for one thread at a time.
+"""
+
+from collections import deque
+
+from goqueue.client.consuming import QueueConsumer, Replay, StreamConsumer
+from goqueue.client.message import Message
+from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.sync.message import SyncMessage
+
+__all__ = ["SyncQueueConsumer", "SyncReplay", "SyncStreamConsumer"]
+
+
+class SyncQueueConsumer:
+    """Leased messages, each to be settled; see `QueueConsumer`."""
+
+    def __init__(self, loop: LoopThread, consumer: QueueConsumer) -> None:
+        self._loop = loop
+        self._consumer = consumer
+        self._taken: deque[Message] = deque()
+
+    def __enter__(self) -> "SyncQueueConsumer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> "SyncQueueConsumer":
+        return self
+
+    def __next__(self) -> SyncMessage:
+        if not self._taken:
+            self._taken.extend(self._loop.call(self._consumer.take()))
+        if not self._taken:
+            raise StopIteration
+        return SyncMessage(self._loop, self._taken.popleft())
+
+    def close(self) -> None:
+        """Leave the group; what was leased and not settled is given back."""
+        self._taken.clear()
+        self._loop.call(self._consumer.close())
+
+
+class SyncStreamConsumer:
+    """Partitions in offset order, positions committed; see `StreamConsumer`."""
+
+    def __init__(self, loop: LoopThread, consumer: StreamConsumer) -> None:
+        self._loop = loop
+        self._consumer = consumer
+        self._taken: deque[Message] = deque()
+
+    def __enter__(self) -> "SyncStreamConsumer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> "SyncStreamConsumer":
+        return self
+
+    def __next__(self) -> Message:
+        if not self._taken:
+            self._taken.extend(self._loop.call(self._consumer.take()))
+        if not self._taken:
+            raise StopIteration
+        return self._taken.popleft()
+
+    def commit(self) -> None:
+        """Commit everything handed out so far, the message in hand included."""
+        self._loop.call(self._consumer.commit(except_last=len(self._taken)))
+
+    def close(self) -> None:
+        """Commit what is finished if commits are automatic, and leave the group."""
+        self._taken.clear()
+        self._loop.call(self._consumer.close())
+
+
+class SyncReplay:
+    """Partitions from a place on, without a group; see `Replay`."""
+
+    def __init__(self, loop: LoopThread, replay: Replay) -> None:
+        self._loop = loop
+        self._replay = replay
+        self._taken: deque[Message] = deque()
+
+    def __enter__(self) -> "SyncReplay":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> "SyncReplay":
+        return self
+
+    def __next__(self) -> Message:
+        if not self._taken:
+            self._taken.extend(self._loop.call(self._replay.take()))
+        if not self._taken:
+            raise StopIteration
+        return self._taken.popleft()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._taken.clear()
+        self._loop.call(self._replay.close())

@@ -1,0 +1,75 @@
+"""An event loop in a thread of its own, that other threads hand work to.
+
+A daemon thread, ended before the interpreter tears itself down, so that a program that forgot to
+close still drains what it sent.
+
+Invariant: after `stop` the thread has ended and no call is left waiting.
+"""
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
+
+import uvloop
+
+from goqueue.client.errors import Closed
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for other threads; `farewell` is the last one, run by `stop`."""
+
+    def __init__(self, farewell: Callable[[], Coroutine[object, object, None]]) -> None:
+        self._farewell = farewell
+        self._loop = uvloop.new_event_loop()
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="goqueue", daemon=True)
+        self._thread.start()
+        atexit.register(self.stop)
+
+    def call(self, work: Coroutine[object, object, T]) -> T:
+        """Run on the loop, and wait for it. An interrupt of the waiting thread cancels the work."""
+        if self._is_stopped or threading.current_thread() is self._thread:
+            work.close()
+            raise Closed("the connection is closed, or was used from a callback of its own")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def post(self, action: Callable[[], object]) -> None:
+        """Have something done on the loop, without waiting for it."""
+        if self._is_stopped:
+            raise Closed("the connection is closed")
+        self._loop.call_soon_threadsafe(action)
+
+    def stop(self) -> None:
+        """Say farewell, end the thread; again is fine."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            try:
+                self.call(self._farewell())
+            finally:
+                self._is_stopped = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+                atexit.unregister(self.stop)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            for task in asyncio.all_tasks(self._loop):
+                task.cancel()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()

@@ -1,0 +1,55 @@
+"""The background tasks of one connection, owned by one group.
+
+A task group cannot stand around the caller's own block: it would wrap the caller's exceptions in
+a group of exceptions. So one task owns the group, and lives from `open` to `close`.
+
+Invariant: after `close` no task of the connection is running.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+
+from goqueue.client.errors import Closed
+
+__all__ = ["Tasks"]
+
+
+class Tasks:
+    """Starts tasks, and ends those that are left at the close."""
+
+    def __init__(self) -> None:
+        self._group: asyncio.TaskGroup | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._left: set[asyncio.Task[None]] = set()
+        self._is_ending = asyncio.Event()
+
+    async def open(self) -> None:
+        is_open = asyncio.Event()
+        self._owner = asyncio.create_task(self._own(is_open), name="goqueue")
+        await is_open.wait()
+
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run in the background; an exception that escapes is a bug, and is raised by `close`."""
+        if self._group is None:
+            work.close()
+            raise Closed("the connection is not open: use `async with goqueue.connect() as q`")
+        task = self._group.create_task(work)
+        self._left.add(task)
+        task.add_done_callback(self._left.discard)
+        return task
+
+    async def close(self) -> None:
+        self._is_ending.set()
+        if self._owner is not None:
+            await self._owner
+
+    async def _own(self, is_open: asyncio.Event) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                is_open.set()
+                await self._is_ending.wait()
+                for task in list(self._left):
+                    task.cancel()
+        finally:
+            self._group = None

@@ -1,0 +1,87 @@
+"""A request as a value, and what its answer means."""
+
+from typing import TypeVar
+
+import msgspec
+
+from goqueue.client.errors import GoQueueError, refusal
+from goqueue.client.transport.address import target
+from goqueue.client.transport.link import Response
+
+__all__ = ["Request", "get", "post", "read_answer"]
+
+T = TypeVar("T")
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """One request.
+
+    `is_repeatable` says that sending it twice does no harm. `wait_s` is how long the server may
+    hold the answer; it comes on top of the time limit.
+    """
+
+    method: str
+    target: str
+    body: bytes | bytearray = b""
+    content_type: str = "application/json"
+    is_repeatable: bool = False
+    wait_s: float = 0.0
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """The body of every refusal."""
+
+    error: str
+    code: str
+    details: dict[str, object] = {}
+
+
+_FAILURES = msgspec.json.Decoder(_Failure)
+
+
+def get(*parts: str | int, **query: str | float | None) -> Request:
+    """Ask for what is there; repeatable."""
+    return Request(method="GET", target=target(*parts, **query), is_repeatable=True)
+
+
+def post(*parts: str | int, fields: dict[str, object], is_repeatable: bool = False) -> Request:
+    """Send fields as JSON; what is None is left out."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    return Request(
+        method="POST",
+        target=target(*parts),
+        body=_ENCODER.encode(given),
+        is_repeatable=is_repeatable,
+    )
+
+
+def read_answer(response: Response, decoder: msgspec.json.Decoder[T]) -> T:
+    """The body as what the contract says that it is."""
+    try:
+        return decoder.decode(response.body)
+    except msgspec.MsgspecError as error:
+        words = f"the answer is not what the contract says: {error}"
+        raise GoQueueError("response_invalid", words, status=response.status) from error
+
+
+def refused(response: Response) -> GoQueueError:
+    """The exception for an answer that is no success; a proxy may have worded it."""
+    try:
+        failure = _FAILURES.decode(response.body)
+    except msgspec.MsgspecError:
+        words = f"HTTP status {response.status} without a reason"
+        code = "broker_unavailable" if response.status in {502, 503, 504} else "response_invalid"
+        failure = _Failure(words, code)
+    return refusal(
+        failure.code,
+        failure.error,
+        status=response.status,
+        details=failure.details,
+        retry_after_s=_seconds(response.headers.get(b"retry-after", b"")),
+    )
+
+
+def _seconds(text: bytes) -> float | None:
+    return float(text) if text.isdigit() and len(text) < 6 else None

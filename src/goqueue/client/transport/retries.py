@@ -1,0 +1,73 @@
+"""When a failed request is sent again, and after which wait.
+
+Pure: told how often and how long it was tried, and given chance. Never repeats a request whose
+outcome is unknown unless the request says that repeating is harmless.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from goqueue.client.errors import GoQueueError, ServerUnreachable
+
+__all__ = ["Chance", "Retries", "is_worth_retrying"]
+
+# Codes that the contract marks as worth retrying: nothing was done.
+_UNTOUCHED = frozenset(
+    {
+        "backup_busy",
+        "broker_unavailable",
+        "leader_unavailable",
+        "not_controller",
+        "not_enough_replicas",
+        "not_leader",
+        "rate_limited",
+        "rebalance_in_progress",
+        "storage_full",
+        "topic_busy",
+    }
+)
+# Also marked, but what was asked may have been done.
+_UNKNOWN = frozenset({"replication_failed", "request_timeout"})
+
+
+class Chance(Protocol):
+    """A source of random numbers from 0 to 1."""
+
+    def random(self) -> float: ...
+
+
+class Retries(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on trying again: how often, and how long in all; 1 attempt means no retry."""
+
+    attempts_max: int = 8
+    total_s: float = 30.0
+    first_wait_s: float = 0.05
+    wait_s_max: float = 2.0
+
+    def wait_s(
+        self,
+        error: GoQueueError,
+        *,
+        attempt: int,
+        elapsed_s: float,
+        is_repeatable: bool,
+        chance: Chance,
+    ) -> float | None:
+        """How long to wait before attempt number `attempt` + 1, or None to give up.
+
+        Full jitter: anywhere from zero to a bound that doubles with each attempt, but never less
+        than the server asks for.
+        """
+        if attempt >= self.attempts_max or not is_worth_retrying(error, is_repeatable):
+            return None
+        bound = min(self.wait_s_max, self.first_wait_s * float(2 ** min(attempt - 1, 20)))
+        wait = max(chance.random() * bound, error.retry_after_s or 0.0)
+        return wait if elapsed_s + wait <= self.total_s else None
+
+
+def is_worth_retrying(error: GoQueueError, is_repeatable: bool) -> bool:
+    """Whether the same request may succeed later, and may be sent a second time."""
+    if isinstance(error, ServerUnreachable):
+        return is_repeatable or not error.was_sent
+    return error.code in _UNTOUCHED or (is_repeatable and error.code in _UNKNOWN)

@@ -1,0 +1,76 @@
+"""What callers hand in and get back, to and from the bytes and words of the wire.
+
+Owns the mapping of values, keys, headers, times and durations. Never guesses: bytes stay bytes,
+text is UTF-8, everything else is JSON.
+"""
+
+import calendar
+import datetime as dt
+import re
+import time
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from goqueue.client.errors import GoQueueError
+from goqueue.model import Header
+
+__all__ = ["Headers", "Value", "duration", "encode_key", "encode_value", "headers", "nanoseconds"]
+
+# bytes, text, None (a tombstone), or anything that msgspec writes as JSON.
+Value = object
+Headers = Mapping[str, str | bytes] | Iterable[tuple[str, str | bytes]]
+
+_ENCODER = msgspec.json.Encoder()
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+def encode_value(value: Value) -> bytes | None:
+    """The bytes of a value; None stays None, which is a tombstone."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    try:
+        return _ENCODER.encode(value)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise GoQueueError("message_invalid", f"the value is not JSON: {error}") from error
+
+
+def encode_key(key: str | bytes | None) -> bytes:
+    """The bytes of a key; none is empty."""
+    if key is None:
+        return b""
+    return key.encode() if isinstance(key, str) else bytes(key)
+
+
+def headers(given: Headers | None) -> tuple[Header, ...]:
+    """Names and values in the order given."""
+    if not given:
+        return ()
+    pairs = given.items() if isinstance(given, Mapping) else given
+    return tuple(
+        (name, value.encode() if isinstance(value, str) else bytes(value)) for name, value in pairs
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the syntax of the contract."""
+    return f"{round(seconds * 1000)}ms"
+
+
+def nanoseconds(text: str) -> int:
+    """A time of the contract, RFC 3339 with up to nine digits, as nanoseconds since 1970."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise GoQueueError("response_invalid", f"{text!r} is no time")
+    whole, fraction, zone = found.groups()
+    seconds = calendar.timegm(time.strptime(whole.upper(), "%Y-%m-%dT%H:%M:%S"))
+    if zone not in {"Z", "z"}:
+        offset = dt.datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").utcoffset()
+        seconds -= int(offset.total_seconds()) if offset else 0
+    return seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))

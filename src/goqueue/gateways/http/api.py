@@ -1,0 +1,153 @@
+"""The HTTP API as the transport sees it: every request gets an answer in the contract's words.
+
+Owns the order of checks (browser, route, parameters, time) and turns refusals into bodies. Never
+knows what a route does.
+
+Invariant: each response carries an X-Request-ID, and a failure never shows what is inside.
+"""
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from goqueue.gateways.http.browsers import Doorway, Headers, preflight
+from goqueue.gateways.http.encoding import encode_json
+from goqueue.gateways.http.errors import VERDICTS, ErrorBody, error_body
+from goqueue.gateways.http.openapi import docs_page, openapi_document
+from goqueue.gateways.http.request_ids import RequestIds
+from goqueue.gateways.http.routes import ROUTES
+from goqueue.gateways.http.table import (
+    ApiLimits,
+    Broker,
+    Call,
+    Desk,
+    Match,
+    MethodUnknown,
+    NodeFacts,
+    Router,
+)
+from goqueue.gateways.http.transport import HttpRequest, HttpResponse
+from goqueue.model import Code, Refused, Timestamp
+
+__all__ = ["HttpApi"]
+
+_logger = logging.getLogger(__name__)
+
+_RETRY_AFTER = ((b"Retry-After", b"1"),)
+_UNAVAILABLE = 503
+
+
+def _wall() -> Timestamp:
+    return Timestamp(time.time_ns())
+
+
+class HttpApi:
+    """Answers requests by asking the broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        facts: NodeFacts,
+        *,
+        doorway: Doorway | None = None,
+        limits: ApiLimits | None = None,
+        clock: Callable[[], Timestamp] = _wall,
+    ) -> None:
+        self._limits = ApiLimits() if limits is None else limits
+        self._doorway = Doorway() if doorway is None else doorway
+        self._router = Router(ROUTES)
+        self._ids = RequestIds()
+        self._desk = Desk(
+            broker=broker,
+            facts=facts,
+            limits=self._limits,
+            clock=clock,
+            ticks=time.monotonic_ns,
+            # Made when it is first asked for: a node should not start slower for it.
+            document=functools.cache(lambda: _encoded_document(facts.version)),
+            page=docs_page(),
+        )
+
+    def body_limit(self, method: str, path: bytes) -> int:
+        """The largest body that the route takes, before any of it is read."""
+        try:
+            is_publish = self._router.find(method, path).route.is_publish
+        except (Refused, MethodUnknown):
+            is_publish = False
+        limits = self._limits
+        return limits.publish_body_bytes_max if is_publish else limits.body_bytes_max
+
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request, whatever it is."""
+        named = self._ids.name(request.headers.get(b"x-request-id"))
+        shared: Headers = ((b"X-Request-ID", named),)
+        try:
+            shared += self._doorway.check(request.headers)
+            response = await self._carry_out(request)
+        except Refused as refused:
+            response = _refused(refused)
+        except MethodUnknown as unknown:
+            response = self._other_method(request, unknown)
+        except Exception:
+            _logger.exception("request %s failed", named.decode("ascii"))
+            response = _refused(Refused(Code.INTERNAL_ERROR))
+        if _logger.isEnabledFor(logging.DEBUG):
+            # As a literal: whatever a caller put into the path must not look like another line.
+            place = f"{request.method} {request.path!r}"
+            _logger.debug("request %s: %s: %d", named.decode("ascii"), place, response.status)
+        return msgspec.structs.replace(response, headers=(*response.headers, *shared))
+
+    def refusal(
+        self, status: int, code: Code, sentence: str, details: Mapping[str, int]
+    ) -> HttpResponse:
+        """What the transport turned down by itself."""
+        body = ErrorBody(
+            error=sentence, code=code.value, status=status, details=dict(details) or None
+        )
+        headers = (*_retry_after(status), (b"X-Request-ID", self._ids.name(None)))
+        return HttpResponse(status, encode_json(body), headers=headers)
+
+    async def _carry_out(self, request: HttpRequest) -> HttpResponse:
+        match = self._router.find(request.method, request.path)
+        call = Call(request, match.values(request.query), self._desk)
+        if match.route.waits:
+            return await _run(match, call)
+        try:
+            async with asyncio.timeout(self._limits.handling_seconds):
+                return await _run(match, call)
+        except TimeoutError:
+            raise Refused(Code.REQUEST_TIMEOUT) from None
+
+    def _other_method(self, request: HttpRequest, unknown: MethodUnknown) -> HttpResponse:
+        if self._doorway.is_preflight(request.method, request.headers):
+            return HttpResponse(204, headers=preflight(unknown.allowed))
+        allow = (b"Allow", ", ".join(unknown.allowed).encode())
+        refused = _refused(Refused(Code.METHOD_NOT_ALLOWED))
+        return msgspec.structs.replace(refused, headers=(allow,))
+
+
+def _encoded_document(version: str) -> bytes:
+    return msgspec.json.encode(openapi_document(ROUTES, version))
+
+
+async def _run(match: Match, call: Call) -> HttpResponse:
+    answer = await match.route.run(call)
+    if isinstance(answer, HttpResponse):
+        retry = _retry_after(answer.status)
+        return (
+            msgspec.structs.replace(answer, headers=(*answer.headers, *retry)) if retry else answer
+        )
+    return HttpResponse(match.route.status, encode_json(answer))
+
+
+def _refused(refused: Refused) -> HttpResponse:
+    status = VERDICTS[refused.code].status
+    return HttpResponse(status, encode_json(error_body(refused)), headers=_retry_after(status))
+
+
+def _retry_after(status: int) -> Headers:
+    return _RETRY_AFTER if status == _UNAVAILABLE else ()

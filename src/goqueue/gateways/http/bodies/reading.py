@@ -1,0 +1,125 @@
+"""JSON bodies to structs: bounded in depth, and refused with the field that is wrong.
+
+Unknown fields are skipped and `null` is the same as absent, both by the shape of the structs.
+Never raises anything but a refusal, whatever the bytes are.
+"""
+
+import re
+from typing import TypeVar
+
+import msgspec
+
+from goqueue.gateways.http.bodies.scalars import read_scalar
+from goqueue.model import Code, Refused
+
+__all__ = [
+    "NESTING_MAX",
+    "decode_leniently",
+    "decoder_of",
+    "nests_too_deep",
+    "read_body",
+    "refusal_of",
+    "too_deep",
+]
+
+NESTING_MAX = 64
+# Above this a float cannot tell a whole number from its neighbours.
+_FLOAT_EXACT_MAX = 1 << 53
+
+Body = TypeVar("Body")
+
+_AT = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_BRACKETS = b"{}[]"
+_OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
+# One kind of bracket is enough to count levels: pairs that do not match are no JSON anyway.
+_ALIKE = bytes.maketrans(b"{}", b"[]")
+
+
+def decoder_of(kind: type[Body]) -> msgspec.json.Decoder[Body]:
+    """A decoder for bodies of this kind; make it once."""
+    return msgspec.json.Decoder(kind, dec_hook=read_scalar)
+
+
+def read_body(decoder: msgspec.json.Decoder[Body], body: bytes | bytearray) -> Body:
+    """The body as its struct, or a refusal that names the field."""
+    if nests_too_deep(body):
+        raise too_deep()
+    try:
+        return decode_leniently(decoder, body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refusal_of(error) from None
+
+
+def decode_leniently(
+    decoder: msgspec.json.Decoder[Body], body: bytes | bytearray | msgspec.Raw
+) -> Body:
+    """Decode, taking `1.0` for the whole number that it is: JSON has one kind of number."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        if "got `float`" not in str(error):
+            raise
+        whole = _made_whole(msgspec.json.decode(body))
+        return msgspec.convert(whole, decoder.type, dec_hook=read_scalar)
+
+
+def _made_whole(value: object) -> object:
+    """The same value with whole floats as integers; nested no deeper than was checked before."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _FLOAT_EXACT_MAX:
+        return int(value)
+    if isinstance(value, list):
+        return [_made_whole(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _made_whole(each) for name, each in value.items()}
+    return value
+
+
+def too_deep() -> Refused:
+    """The refusal of a body with brackets in brackets in brackets."""
+    return Refused(Code.REQUEST_INVALID, reason=f"nested more than {NESTING_MAX} levels deep")
+
+
+def refusal_of(error: Exception) -> Refused:
+    """What a decoder found wrong, as a refusal of the whole request."""
+    if isinstance(error, RecursionError):
+        return too_deep()
+    if isinstance(error, UnicodeDecodeError):
+        return Refused(Code.REQUEST_INVALID, reason="the body is not UTF-8")
+    words = str(error)
+    if not isinstance(error, msgspec.ValidationError):
+        return Refused(Code.REQUEST_INVALID, reason=f"the body is not JSON ({_lowered(words)})")
+    place = _AT.search(words)
+    field = place[1] if place is not None else ""
+    reason = words[: place.start()] if place is not None else words
+    missing = _MISSING.match(reason)
+    if missing is not None:
+        field = f"{field}.{missing[1]}" if field else missing[1]
+        reason = "is missing"
+    if not field:
+        return Refused(Code.REQUEST_INVALID, reason=f"the body: {_lowered(reason)}")
+    return Refused(Code.REQUEST_INVALID, field=field, reason=_lowered(reason))
+
+
+def nests_too_deep(body: bytes | bytearray) -> bool:
+    """Whether brackets nest deeper than allowed, told without recursion and without decoding.
+
+    Bodies that are no JSON may be judged either way: the decoder refuses them next.
+    """
+    if body.count(b"{") + body.count(b"[") <= NESTING_MAX:
+        return False
+    text = bytes(body)
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Without escapes every quote begins or ends a string: each second piece is outside of them.
+    outside = b"".join(text.split(b'"')[::2]).translate(_ALIKE, _OTHERS)
+    for _ in range(NESTING_MAX):
+        inner = outside.replace(b"[]", b"")
+        if len(inner) == len(outside):
+            break
+        outside = inner
+    return len(outside) > 0
+
+
+def _lowered(words: str) -> str:
+    return words[:1].lower() + words[1:].rstrip(".")

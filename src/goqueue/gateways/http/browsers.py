@@ -1,0 +1,87 @@
+"""Which web pages may talk to the server: the rules about Origin and Host.
+
+A browser sends requests on behalf of whatever page is open. Foreign origins are turned away unless
+they are listed; and a server for this machine only, without keys, answers only to names of this
+machine, so that a page cannot reach it through a name of its own (DNS rebinding).
+"""
+
+import ipaddress
+
+import msgspec
+
+from goqueue.model import Code, Refused
+
+__all__ = ["Doorway", "Headers", "preflight"]
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+_EXPOSED = (
+    b"X-Request-ID, Retry-After, GoQueue-Next-Offset, GoQueue-High-Watermark, "
+    b"GoQueue-Last-Stable-Offset, GoQueue-Log-Start, GoQueue-Aborted"
+)
+_ALLOWED_HEADERS = b"Authorization, Content-Type, X-API-Key, X-Request-ID, traceparent"
+_MAX_AGE = b"600"
+_LOCAL_NAME = "localhost"
+
+
+class Doorway(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may come in through a browser. `is_local`: a loopback listener with auth off."""
+
+    origins: tuple[str, ...] = ()
+    is_local: bool = True
+
+    def check(self, headers: dict[bytes, bytes]) -> Headers:
+        """Refuse foreign pages and names; what a listed origin is told."""
+        host = headers.get(b"host")
+        if self.is_local and host is not None and not _is_loopback(host):
+            reason = "this server answers only to names and addresses of its own machine"
+            raise Refused(Code.PERMISSION_DENIED, reason=reason)
+        origin = headers.get(b"origin")
+        if origin is None:
+            return ()
+        if self._is_listed(origin):
+            return (
+                (b"Access-Control-Allow-Origin", origin),
+                (b"Access-Control-Expose-Headers", _EXPOSED),
+                (b"Vary", b"Origin"),
+            )
+        if host is None or origin.lower() not in {
+            b"http://" + host.lower(),
+            b"https://" + host.lower(),
+        }:
+            reason = "pages of this origin may not use the API; see the setting http.cors_origins"
+            raise Refused(Code.PERMISSION_DENIED, reason=reason)
+        return ()
+
+    def is_preflight(self, method: str, headers: dict[bytes, bytes]) -> bool:
+        """Whether a browser asks, for a listed origin, if it may send the real request."""
+        origin = headers.get(b"origin")
+        asks = method == "OPTIONS" and b"access-control-request-method" in headers
+        return asks and origin is not None and self._is_listed(origin)
+
+    def _is_listed(self, origin: bytes) -> bool:
+        return "*" in self.origins or origin.decode("latin-1") in self.origins
+
+
+def preflight(allowed: tuple[str, ...]) -> Headers:
+    """What a browser is told about the methods of a route."""
+    return (
+        (b"Access-Control-Allow-Methods", ", ".join(allowed).encode()),
+        (b"Access-Control-Allow-Headers", _ALLOWED_HEADERS),
+        (b"Access-Control-Max-Age", _MAX_AGE),
+    )
+
+
+def _is_loopback(host: bytes) -> bool:
+    try:
+        text = host.decode("ascii").lower()
+    except UnicodeDecodeError:
+        return False
+    name = text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
+    name = name.rstrip(".")
+    if name == _LOCAL_NAME or name.endswith("." + _LOCAL_NAME):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,19 @@
+"""Messages between JSON and records: publish requests in, results and stored messages out."""
+
+from goqueue.gateways.http.messages.clock import TimeWriter
+from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, Intake, item_error, take_in
+from goqueue.gateways.http.messages.outgoing import ANSWER_BYTES_MAX, Shown, deliver, show
+from goqueue.gateways.http.messages.results import encode_results
+
+__all__ = [
+    "ANSWER_BYTES_MAX",
+    "PRIORITY_NAMES",
+    "Intake",
+    "Shown",
+    "TimeWriter",
+    "deliver",
+    "encode_results",
+    "item_error",
+    "show",
+    "take_in",
+]

@@ -1,0 +1,256 @@
+"""Messages of a publish request, from JSON to one batch of records.
+
+Owns what is wrong with a single message: that one is left out and has its error, the others go on
+in their order. Never knows the topic; what depends on it is refused by the broker, item by item.
+
+Invariant: `batch` holds exactly the messages that are not in `refused`, in request order.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+
+import msgspec
+
+from goqueue.gateways.http.bodies import (
+    INT32_MAX,
+    MessageBody,
+    PriorityName,
+    PublishBody,
+    decode_leniently,
+    nests_too_deep,
+    refusal_of,
+    span_ns,
+    too_deep,
+)
+from goqueue.gateways.http.errors import ItemError, describe
+from goqueue.model import (
+    Code,
+    Header,
+    Priority,
+    Refused,
+    Timestamp,
+    parse_time,
+)
+from goqueue.records import Draft
+
+__all__ = ["PRIORITY_NAMES", "Intake", "item_error", "take_in"]
+
+PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
+_PRIORITIES: dict[str | int, int] = {name: number for number, name in enumerate(PRIORITY_NAMES)}
+_PRIORITIES |= {number: number for number in range(len(PRIORITY_NAMES))}
+
+_NORMAL = int(Priority.NORMAL)
+
+_MESSAGES_MAX = 10_000
+_HEADERS_MAX = 64
+_HEADER_NAME_BYTES_MAX = 249
+_HEADER_VALUE_BYTES_MAX = 4096
+_RESERVED = "gq."
+# The brackets of the request itself. With so many to spare, a message and its headers included,
+# nothing can be nested too deep.
+_OUTER_BRACKETS = 2
+_SPARE_BRACKETS = 60
+
+
+class _Unread(msgspec.Struct):
+    """A publish request whose messages are read one by one."""
+
+    messages: list[msgspec.Raw]
+
+
+_DECODER = msgspec.json.Decoder(PublishBody)
+_UNREAD_DECODER = msgspec.json.Decoder(_Unread)
+_MESSAGE_DECODER = msgspec.json.Decoder(MessageBody)
+
+
+class Intake(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages that were taken, and why the others were not, by their index in the request."""
+
+    count: int
+    batch: bytearray
+    targets: list[int] | None
+    priorities: list[int]
+    refused: dict[int, ItemError]
+
+
+def item_error(code: Code, **facts: str | int | None) -> ItemError:
+    """The error of one item of a batch."""
+    return ItemError(error=describe(code, facts), code=code.value)
+
+
+def take_in(body: bytes | bytearray, now: Timestamp) -> Intake:
+    """Read a publish request; refuses it as a whole only if its messages cannot be told apart."""
+    refused: dict[int, ItemError] = {}
+    try:
+        messages: Sequence[MessageBody | None] = _DECODER.decode(body).messages
+    except msgspec.ValidationError:
+        messages = _one_by_one(body, refused)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refusal_of(error) from None
+    if _may_nest(body, messages) and nests_too_deep(body):
+        raise too_deep()
+    return _drafted(messages, refused, now)
+
+
+def _may_nest(body: bytes | bytearray, messages: Sequence[MessageBody | None]) -> bool:
+    """Whether there are so many more brackets than messages need that some might nest too deep.
+
+    Counting them exactly costs more than all the rest, and is needed only for JSON within text.
+    """
+    brackets = body.count(b"{") + body.count(b"[") - len(messages) - _OUTER_BRACKETS
+    if brackets <= _SPARE_BRACKETS:
+        return False
+    with_headers = sum(1 for each in messages if each is not None and each.headers is not None)
+    return brackets - with_headers > _SPARE_BRACKETS
+
+
+def _one_by_one(body: bytes | bytearray, refused: dict[int, ItemError]) -> list[MessageBody | None]:
+    """Read each message for itself; None stands for those that are wrong."""
+    if nests_too_deep(body):
+        raise too_deep()
+    try:
+        unread = _UNREAD_DECODER.decode(body).messages
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refusal_of(error) from None
+    if not 1 <= len(unread) <= _MESSAGES_MAX:
+        raise Refused(
+            Code.REQUEST_INVALID,
+            field="messages",
+            minimum=1,
+            maximum=_MESSAGES_MAX,
+            found=len(unread),
+        )
+    messages: list[MessageBody | None] = []
+    for index, raw in enumerate(unread):
+        try:
+            messages.append(decode_leniently(_MESSAGE_DECODER, raw))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            messages.append(None)
+            refused[index] = item_error(Code.MESSAGE_INVALID, **refusal_of(error).facts)
+    return messages
+
+
+def _drafted(
+    messages: Sequence[MessageBody | None], refused: dict[int, ItemError], now: Timestamp
+) -> Intake:
+    draft = Draft()
+    add = draft.add
+    targets: list[int] = []
+    priorities: list[int] = []
+    for index, message in enumerate(messages):
+        if message is None:
+            continue
+        key, value, partition = message.key, message.value, message.partition
+        priority = _NORMAL
+        try:
+            if partition is not None:
+                _check_partition(partition)
+            if (
+                message.headers is None
+                and message.priority is None
+                and message.encoding is None
+                and message.delay is None
+                and message.deliverAt is None
+            ):
+                # The most common message by far, spared every further question.
+                add(key.encode() if key else b"", None if value is None else value.encode())
+            else:
+                priority = _add(draft, message, now)
+        except Refused as refusal:
+            refused[index] = _error_of(refusal)
+            continue
+        targets.append(-1 if partition is None else partition)
+        priorities.append(priority)
+    is_chosen = max(targets, default=-1) >= 0
+    return Intake(
+        count=len(messages),
+        batch=draft.take(),
+        targets=targets if is_chosen else None,
+        priorities=priorities,
+        refused=refused,
+    )
+
+
+def _add(draft: Draft, message: MessageBody, now: Timestamp) -> int:
+    """Add a message with anything unusual about it; returns its priority."""
+    key, value = _bytes(message)
+    if message.delay is not None or message.deliverAt is not None:
+        _check_time(message, now)
+    priority = _NORMAL if message.priority is None else _priority(message.priority)
+    draft.add(key, value, _headers(message.headers) if message.headers else (), priority)
+    return priority
+
+
+def _error_of(refusal: Refused) -> ItemError:
+    """The error of one message; the records room tells its reasons in words of its own."""
+    facts = refusal.facts
+    if refusal.code is Code.MESSAGE_INVALID and facts.get("part") == "key":
+        return item_error(refusal.code, reason="keys that begin with `gq.` are reserved")
+    return item_error(refusal.code, **facts)
+
+
+def _bytes(message: MessageBody) -> tuple[bytes, bytes | None]:
+    """Key and value; without an encoding they are the text itself."""
+    key, value = message.key or "", message.value
+    if message.encoding is None:
+        return key.encode(), None if value is None else value.encode()
+    if message.encoding != "base64":
+        raise Refused(Code.MESSAGE_INVALID, reason="`encoding`: only `base64` is known")
+    try:
+        decoded = None if value is None else base64.b64decode(value, validate=True)
+        return base64.b64decode(key, validate=True), decoded
+    except (binascii.Error, ValueError):
+        raise Refused(Code.MESSAGE_INVALID, reason="key and value are not base64") from None
+
+
+def _check_partition(partition: int) -> None:
+    """Refuse what no topic has; the broker compares with the count of this one."""
+    if partition < 0:
+        raise Refused(Code.PARTITION_INVALID, found=partition)
+    if partition > INT32_MAX:
+        raise Refused(Code.PARTITION_NOT_FOUND, found=partition)
+
+
+def _priority(given: str | int) -> int:
+    number = _PRIORITIES.get(given.lower() if isinstance(given, str) else given)
+    if number is None:
+        reason = f"`priority` must be 0 to 4 or one of {', '.join(PRIORITY_NAMES)}"
+        raise Refused(Code.MESSAGE_INVALID, reason=reason)
+    return number
+
+
+def _headers(given: dict[str, str]) -> tuple[Header, ...]:
+    if len(given) > _HEADERS_MAX:
+        reason = f"a message has at most {_HEADERS_MAX} headers"
+        raise Refused(Code.MESSAGE_INVALID, reason=reason)
+    headers = []
+    for name, text in given.items():
+        name_size, value = len(name.encode()), text.encode()
+        if not 1 <= name_size <= _HEADER_NAME_BYTES_MAX:
+            reason = f"a header name has 1 to {_HEADER_NAME_BYTES_MAX} bytes"
+            raise Refused(Code.MESSAGE_INVALID, reason=reason)
+        if len(value) > _HEADER_VALUE_BYTES_MAX:
+            reason = f"a header value has at most {_HEADER_VALUE_BYTES_MAX} bytes"
+            raise Refused(Code.MESSAGE_INVALID, reason=reason)
+        if name.startswith(_RESERVED):
+            reason = "header names that begin with `gq.` are reserved"
+            raise Refused(Code.MESSAGE_INVALID, reason=reason)
+        headers.append((name, value))
+    return tuple(headers)
+
+
+def _check_time(message: MessageBody, now: Timestamp) -> None:
+    """Let a message pass that is due already. To deliver any other at once would be a lie."""
+    if message.delay is not None and message.deliverAt is not None:
+        raise Refused(Code.MESSAGE_INVALID, reason="give `delay` or `deliverAt`, not both")
+    try:
+        if message.deliverAt is not None:
+            is_due = parse_time(message.deliverAt) <= now
+        else:
+            is_due = message.delay is None or span_ns(message.delay) == 0
+    except ValueError as error:
+        raise Refused(Code.MESSAGE_INVALID, reason=str(error)) from None
+    if not is_due:
+        reason = "delayed messages are not available yet; publish it when it is due"
+        raise Refused(Code.MESSAGE_INVALID, reason=reason)

@@ -1,0 +1,205 @@
+"""Stored records as JSON messages: which are shown, and how their bytes become text.
+
+Compressed values come out as they were before; one that cannot be unpacked, or that would make the
+answer boundless, is handed out as stored, with the header that names its codec. Control and delayed
+records are never shown.
+"""
+
+import base64
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from goqueue.gateways.http.bodies import DeliveredMessage, Delivery, ReadMessage
+from goqueue.gateways.http.messages.clock import TimeWriter
+from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES
+from goqueue.model import Header, Record, format_time
+from goqueue.model.requests import Leased, Parcel, Records
+from goqueue.records import Corrupt, Flag, decode, decompress, last_offset, pick, visible, walk
+
+__all__ = ["ANSWER_BYTES_MAX", "Shown", "deliver", "show"]
+
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+_UNPACKED_BYTES_MAX = 64 * 1024 * 1024
+_HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
+_COMPRESSED = re.compile(rb"gq\.codec")
+
+Encoding = Literal["base64"] | None
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Messages for a reader, about how many bytes they are, and where to go on."""
+
+    messages: list[ReadMessage]
+    size: int
+    next_offset: int
+
+
+class _Text(msgspec.Struct, frozen=True):
+    """Key, value and headers of a record as JSON writes them."""
+
+    key: str | None
+    value: str | None
+    encoding: Encoding
+    headers: dict[str, str] | None
+    base64_headers: list[str] | None
+
+
+def show(records: Records, count_max: int, bytes_max: int, times: TimeWriter) -> Shown:
+    """The visible ones among the records that were read, within the limits; at least one."""
+    topic, partition = records.log.topic, records.log.partition
+    messages: list[ReadMessage] = []
+    size = 0
+    for piece in records.data:
+        for record in _visible(piece, records.offset, count_max - len(messages)):
+            if messages and size >= bytes_max:
+                return Shown(messages, size, messages[-1].offset + 1)
+            size += len(record.key) + len(record.value or b"")
+            messages.append(_read_message(topic, partition, record, times))
+        if len(messages) >= count_max:
+            return Shown(messages, size, messages[-1].offset + 1)
+    return Shown(messages, size, _after(records))
+
+
+def _after(records: Records) -> int:
+    """The offset after everything that was read, shown or not."""
+    pieces = [piece for piece in records.data if len(piece)]
+    return last_offset(pieces[-1]) + 1 if pieces else records.upto
+
+
+def _read_message(topic: str, partition: int, record: Record, times: TimeWriter) -> ReadMessage:
+    key, value, headers = record.key, record.value, record.headers
+    timestamp, priority = times.write(record.timestamp), PRIORITY_NAMES[record.priority]
+    if not headers:
+        try:
+            # By position: keywords would cost more than the rest of the message.
+            return ReadMessage(
+                topic,
+                partition,
+                record.offset,
+                timestamp,
+                None if value is None else value.decode(),
+                priority,
+                key.decode() if key else None,
+            )
+        except UnicodeDecodeError:
+            pass
+    text = _text(record)
+    return ReadMessage(
+        topic,
+        partition,
+        record.offset,
+        timestamp,
+        text.value,
+        priority,
+        text.key,
+        text.headers,
+        text.encoding,
+        text.base64_headers,
+    )
+
+
+def deliver(leased: Leased) -> Delivery:
+    """The messages of a poll, in the order in which they were leased."""
+    times = TimeWriter()
+    messages: list[DeliveredMessage] = []
+    room = _UNPACKED_BYTES_MAX
+    for parcel in leased.parcels:
+        found = {record.offset: record for record in _picked(parcel, room)}
+        deadline = format_time(parcel.deadline)
+        for offset, receipt, attempt in zip(
+            parcel.offsets, parcel.receipts, parcel.attempts, strict=True
+        ):
+            # A lease without its bytes would be a message that nobody can settle.
+            record = found[offset]
+            room -= len(record.value or b"")
+            text = _text(record)
+            messages.append(
+                DeliveredMessage(
+                    parcel.log.topic,
+                    parcel.log.partition,
+                    offset,
+                    times.write(record.timestamp),
+                    text.value,
+                    PRIORITY_NAMES[record.priority],
+                    receipt,
+                    attempt,
+                    deadline,
+                    text.key,
+                    text.headers,
+                    text.encoding,
+                    text.base64_headers,
+                )
+            )
+    return Delivery(messages=messages)
+
+
+def _visible(piece: memoryview, from_offset: int, count_max: int) -> Iterable[Record]:
+    if _COMPRESSED.search(piece) is None:
+        return visible(piece, from_offset, count_max)
+    return _unpacked(piece, from_offset, count_max)
+
+
+def _picked(parcel: Parcel, room: int) -> Iterable[Record]:
+    for piece in parcel.data:
+        if _COMPRESSED.search(piece) is None:
+            yield from pick(piece, parcel.offsets)
+        else:
+            wanted = frozenset(parcel.offsets)
+            for record in _stored(piece, 0):
+                if record.offset in wanted:
+                    unpacked = _unpack(record) if room > 0 else record
+                    room -= len(unpacked.value or b"")
+                    yield unpacked
+
+
+def _unpacked(piece: memoryview, from_offset: int, count_max: int) -> Iterable[Record]:
+    """Visible records one at a time: whoever reads may stop before the next is unpacked."""
+    for count, record in enumerate(_stored(piece, from_offset)):
+        if count >= count_max:
+            return
+        yield _unpack(record)
+
+
+def _stored(piece: memoryview, from_offset: int) -> Iterable[Record]:
+    """The visible records of a piece as they are stored."""
+    columns = walk(piece)
+    for index, position in enumerate(columns.positions):
+        is_hidden = columns.flags[index] & _HIDDEN
+        if columns.offsets[index] >= from_offset and not is_hidden:
+            yield decode(piece, position)
+
+
+def _unpack(record: Record) -> Record:
+    try:
+        return decompress(record)
+    except Corrupt:
+        return record
+
+
+def _text(record: Record) -> _Text:
+    encoding: Encoding = None
+    value = record.value
+    try:
+        key_text = record.key.decode()
+        value_text = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        encoding = "base64"
+        key_text = base64.b64encode(record.key).decode()
+        value_text = None if value is None else base64.b64encode(value).decode()
+    headers, unreadable = _headers(record.headers) if record.headers else (None, None)
+    return _Text(key_text or None, value_text, encoding, headers, unreadable)
+
+
+def _headers(headers: tuple[Header, ...]) -> tuple[dict[str, str], list[str] | None]:
+    texts: dict[str, str] = {}
+    unreadable: list[str] = []
+    for name, value in headers:
+        try:
+            texts[name] = value.decode()
+        except UnicodeDecodeError:
+            texts[name] = base64.b64encode(value).decode()
+            unreadable.append(name)
+    return texts, unreadable or None

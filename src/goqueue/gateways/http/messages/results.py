@@ -1,0 +1,59 @@
+"""What became of each message of a publish request, in request order."""
+
+import msgspec
+
+from goqueue.gateways.http.bodies import PublishResult
+from goqueue.gateways.http.errors import ItemError
+from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, Intake, item_error
+from goqueue.model import Code, format_time
+from goqueue.model.requests import Published
+from goqueue.records import Unroutable
+
+__all__ = ["encode_results"]
+
+_ENCODER = msgspec.json.Encoder()
+
+_UNROUTABLE = {
+    Unroutable.TOO_LARGE: item_error(Code.MESSAGE_TOO_LARGE),
+    Unroutable.NO_KEY: item_error(
+        Code.MESSAGE_INVALID, reason="a message of a compacted topic needs a key"
+    ),
+    Unroutable.NO_PARTITION: item_error(Code.PARTITION_NOT_FOUND),
+    Unroutable.BAD_PARTITION: item_error(Code.PARTITION_INVALID),
+    Unroutable.RESERVED: item_error(
+        Code.MESSAGE_INVALID, reason="keys and headers `gq.` are reserved"
+    ),
+}
+
+Result = PublishResult | ItemError
+
+
+def encode_results(intake: Intake, published: Published | None) -> bytes:
+    """The body of the answer; nothing was published where no message could be taken."""
+    taken = iter([] if published is None else _results(intake, published))
+    if not intake.refused:
+        return _ENCODER.encode({"results": list(taken)})
+    refused = intake.refused
+    results = [refused[index] if index in refused else next(taken) for index in range(intake.count)]
+    return _ENCODER.encode({"results": results})
+
+
+def _results(intake: Intake, published: Published) -> list[Result]:
+    timestamp = format_time(published.timestamp)
+    following = {placed.partition: int(placed.first) for placed in published.placed}
+    failed = {
+        placed.partition: item_error(placed.refused)
+        for placed in published.placed
+        if placed.refused is not None
+    }
+    results: list[Result] = []
+    for target, priority in zip(published.targets, intake.priorities, strict=True):
+        if target < 0:
+            results.append(_UNROUTABLE[Unroutable(target)])
+        elif failed and target in failed:
+            results.append(failed[target])
+        else:
+            offset = following[target]
+            following[target] = offset + 1
+            results.append(PublishResult(target, offset, timestamp, PRIORITY_NAMES[priority]))
+    return results

@@ -1,0 +1,301 @@
+"""The group routes: join, stay, leave, poll; list, describe and delete groups."""
+
+import secrets
+from typing import Literal
+
+from goqueue.gateways.http.bodies import (
+    INT32_MAX,
+    DeletedGroup,
+    Delivery,
+    Group,
+    Groups,
+    GroupSummary,
+    HeartbeatBody,
+    HeartbeatOut,
+    JoinBody,
+    JoinOut,
+    LeaveBody,
+    LeftOut,
+    MemberOut,
+)
+from goqueue.gateways.http.messages import deliver
+from goqueue.gateways.http.routes.waiting import ISOLATION, shortened
+from goqueue.gateways.http.table import (
+    GROUP,
+    Call,
+    Route,
+    duration,
+    integer,
+    text,
+)
+from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, check_name, format_time
+from goqueue.model.requests import (
+    Beat,
+    DeleteGroup,
+    DescribeGroup,
+    Done,
+    GroupDescription,
+    GroupList,
+    Heartbeat,
+    Join,
+    Joined,
+    Leased,
+    Leave,
+    ListGroups,
+    MemberDescription,
+    Poll,
+    Start,
+)
+
+__all__ = ["GROUP_ROUTES"]
+
+_SECTION = "Consumer groups"
+_PROTOCOL: Literal["eager"] = "eager"
+
+
+_MEMBER = text("member_id", "the member that asks", maximum=512)
+_GENERATION = integer(
+    "generation",
+    "refused if it is not the current one",
+    default=None,
+    minimum=0,
+    maximum=INT32_MAX,
+)
+_TIMEOUT = duration(
+    "timeout",
+    "how long to wait for a message",
+    default=30 * SECOND,
+    maximum_ns=60 * SECOND,
+    is_cut=True,
+)
+_MAX_MESSAGES = integer(
+    "max_messages",
+    "how many messages at most, over all partitions",
+    default=100,
+    minimum=1,
+    maximum=1000,
+    is_cut=True,
+)
+_VISIBILITY = duration(
+    "visibility_timeout",
+    "the lease on the messages of this answer; absent, that of their topic",
+    default=None,
+    minimum_ns=100 * MILLISECOND,
+    maximum_ns=12 * HOUR,
+)
+
+
+async def _list(call: Call) -> Groups:
+    listed = await call.ask(ListGroups(), GroupList)
+    return Groups(
+        groups=[each.group for each in listed.groups],
+        group_details=[
+            GroupSummary(
+                group_id=each.group,
+                state=each.state,
+                mode=each.mode,
+                protocol=_PROTOCOL,
+                members=len(each.members),
+                generation=each.generation,
+                topics=each.topics,
+            )
+            for each in listed.groups
+        ],
+    )
+
+
+async def _describe(call: Call) -> Group:
+    described = await call.ask(DescribeGroup(group=call[GROUP]), GroupDescription)
+    return Group(
+        group_id=described.group,
+        state=described.state,
+        mode=described.mode,
+        protocol=_PROTOCOL,
+        generation=described.generation,
+        topics=described.topics,
+        created_at=format_time(described.created_at),
+        members=[_member(each) for each in described.members],
+    )
+
+
+async def _delete(call: Call) -> DeletedGroup:
+    await call.ask(DeleteGroup(group=call[GROUP]), Done)
+    return DeletedGroup(deleted=True, group_id=call[GROUP])
+
+
+async def _join(call: Call) -> JoinOut:
+    body = call.body(JoinBody)
+    check_name(body.client_id, "client_id")
+    for topic in body.topics:
+        check_name(topic, "topics")
+    session = body.session_timeout
+    joined = await call.ask(
+        Join(
+            group=call[GROUP],
+            client_id=body.client_id,
+            topics=tuple(body.topics),
+            token=secrets.token_hex(8),
+            mode=body.mode,
+            assignor=body.assignor,
+            session_ns=30 * SECOND if session is None else session.ns,
+            start=body.start_position or Start.EARLIEST,
+            member_id=body.member_id,
+        ),
+        Joined,
+    )
+    return JoinOut(
+        member_id=joined.member_id,
+        generation=joined.generation,
+        leader=joined.member_id == joined.leader_id,
+        leader_id=joined.leader_id,
+        assigned_partitions=_assigned(joined.assigned),
+        # What is assigned here is already in force: nothing more has to be agreed on.
+        rebalance_required=False,
+        members=joined.members,
+        mode=joined.mode,
+        protocol=_PROTOCOL,
+    )
+
+
+async def _heartbeat(call: Call) -> HeartbeatOut:
+    body = call.body(HeartbeatBody)
+    beat = await call.ask(
+        Heartbeat(group=call[GROUP], member_id=body.member_id, generation=body.generation), Beat
+    )
+    return HeartbeatOut(
+        rebalance_required=beat.is_rebalanced,
+        state=beat.state,
+        generation=beat.generation,
+        assigned_partitions=_assigned(beat.assigned),
+    )
+
+
+async def _leave(call: Call) -> LeftOut:
+    body = call.body(LeaveBody)
+    await call.ask(Leave(group=call[GROUP], member_id=body.member_id), Done)
+    return LeftOut(left=True)
+
+
+async def _poll(call: Call) -> Delivery:
+    leased = await call.ask(
+        Poll(
+            group=call[GROUP],
+            member_id=call[_MEMBER],
+            generation=call[_GENERATION],
+            wait_ns=shortened(call[_TIMEOUT]),
+            messages_max=call[_MAX_MESSAGES],
+            visibility_ns=call[_VISIBILITY],
+        ),
+        Leased,
+    )
+    return deliver(leased)
+
+
+def _assigned(logs: tuple[LogId, ...]) -> list[str]:
+    return [str(log) for log in logs]
+
+
+def _member(member: MemberDescription) -> MemberOut:
+    return MemberOut(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        assigned_partitions=_assigned(member.assigned),
+        last_heartbeat=format_time(member.last_heartbeat),
+        joined_at=format_time(member.joined_at),
+        in_flight=member.in_flight,
+    )
+
+
+GROUP_ROUTES = (
+    Route(
+        method="GET",
+        path="/groups",
+        section=_SECTION,
+        summary="List the groups",
+        run=_list,
+        answer=Groups,
+    ),
+    Route(
+        method="GET",
+        path="/groups/{group}",
+        section=_SECTION,
+        summary="Describe a group and its members",
+        run=_describe,
+        parameters=(GROUP,),
+        answer=Group,
+        errors=(Code.GROUP_NOT_FOUND,),
+    ),
+    Route(
+        method="DELETE",
+        path="/groups/{group}",
+        section=_SECTION,
+        summary="Delete a group with its members, positions and leases",
+        run=_delete,
+        parameters=(GROUP,),
+        answer=DeletedGroup,
+        errors=(Code.GROUP_NOT_FOUND,),
+        writes=True,
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/join",
+        section=_SECTION,
+        summary="Become a member; the first one makes the group",
+        run=_join,
+        parameters=(GROUP,),
+        body=JoinBody,
+        answer=JoinOut,
+        errors=(
+            Code.TOPIC_NOT_FOUND,
+            Code.TOPIC_INTERNAL,
+            Code.MEMBER_NOT_FOUND,
+            Code.GROUP_MISMATCH,
+            Code.QUOTA_EXCEEDED,
+        ),
+        writes=True,
+        example={"client_id": "worker-1", "topics": ["orders"]},
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/heartbeat",
+        section=_SECTION,
+        summary="Stay a member, and hear about rebalances",
+        run=_heartbeat,
+        parameters=(GROUP,),
+        body=HeartbeatBody,
+        answer=HeartbeatOut,
+        errors=(Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND),
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/leave",
+        section=_SECTION,
+        summary="Stop being a member; its leases are free at once",
+        run=_leave,
+        parameters=(GROUP,),
+        body=LeaveBody,
+        answer=LeftOut,
+        errors=(Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND),
+        writes=True,
+    ),
+    Route(
+        method="GET",
+        path="/groups/{group}/poll",
+        section=_SECTION,
+        summary="Lease messages, waiting for some if there are none",
+        run=_poll,
+        parameters=(
+            GROUP,
+            _MEMBER,
+            _GENERATION,
+            _TIMEOUT,
+            _MAX_MESSAGES,
+            _VISIBILITY,
+            ISOLATION,
+        ),
+        answer=Delivery,
+        errors=(Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND, Code.GENERATION_STALE),
+        waits=True,
+        has_effect=True,
+    ),
+)

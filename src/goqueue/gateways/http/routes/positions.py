@@ -1,0 +1,211 @@
+"""The offset routes: commit, read and reset positions, and tell how far a group is behind."""
+
+import re
+
+from goqueue.gateways.http.bodies import (
+    CommitBody,
+    Committed,
+    GroupLag,
+    GroupOffsets,
+    LagOut,
+    ResetBody,
+    ResetOut,
+    ResetPosition,
+)
+from goqueue.gateways.http.table import GROUP, SCHEMA_REF, Call, Route, name
+from goqueue.model import Code, LogId, Offset, Refused, check_name, format_duration, format_time
+from goqueue.model.requests import (
+    CommitOffsets,
+    DescribeLag,
+    DescribeOffsets,
+    Lag,
+    Offsets,
+    PositionsReset,
+    ResetOffsets,
+    Strategy,
+)
+
+__all__ = ["POSITION_ROUTES"]
+
+_SECTION = "Offsets and lag"
+_PARTITION = re.compile(r"-?[0-9]{1,10}", re.ASCII)
+_RESET_SCHEMA = {
+    "allOf": [{"$ref": SCHEMA_REF.format(name=ResetBody.__name__)}],
+    "anyOf": [
+        {"properties": {"strategy": {"enum": ["earliest", "latest"]}}},
+        {
+            "properties": {"strategy": {"const": "timestamp"}, "timestamp": {"type": "string"}},
+            "required": ["timestamp"],
+        },
+        {
+            "properties": {"strategy": {"const": "offset"}, "offset": {"type": "integer"}},
+            "required": ["offset"],
+        },
+    ],
+}
+_TOPIC = name("topic", "only the positions in this topic")
+
+
+async def _commit(call: Call) -> Committed:
+    body = call.body(CommitBody)
+    wanted = {}
+    for topic, positions in body.offsets.items():
+        check_name(topic, "offsets")
+        for partition, offset in positions.items():
+            wanted[LogId(topic, _number(partition))] = Offset(offset)
+    offsets = await call.ask(
+        CommitOffsets(
+            group=call[GROUP],
+            offsets=wanted,
+            member_id=body.member_id,
+            generation=body.generation,
+        ),
+        Offsets,
+    )
+    return Committed(committed=True, group_id=call[GROUP], offsets=_by_topic(offsets))
+
+
+async def _read(call: Call) -> GroupOffsets:
+    wanted = DescribeOffsets(group=call[GROUP], topic=call[_TOPIC] or None)
+    offsets = await call.ask(wanted, Offsets)
+    at = offsets.updated_at
+    return GroupOffsets(
+        group_id=offsets.group,
+        offsets=_by_topic(offsets),
+        generation=offsets.generation,
+        updated_at=None if at is None else format_time(at),
+    )
+
+
+async def _reset(call: Call) -> ResetOut:
+    body = call.body(ResetBody)
+    check_name(body.topic, "topic")
+    is_told = {Strategy.TIMESTAMP: body.timestamp is None, Strategy.OFFSET: body.offset is None}
+    if is_told.get(body.strategy, False):
+        reason = f"is missing: the strategy is {body.strategy}"
+        raise Refused(Code.REQUEST_INVALID, field=body.strategy.value, reason=reason)
+    reset = await call.ask(
+        ResetOffsets(
+            group=call[GROUP],
+            topic=body.topic,
+            strategy=body.strategy,
+            partition=body.partition,
+            timestamp=None if body.timestamp is None else body.timestamp.at,
+            offset=None if body.offset is None else Offset(body.offset),
+            is_dry_run=bool(body.dry_run),
+        ),
+        PositionsReset,
+    )
+    moved = [
+        ResetPosition(
+            topic=each.log.topic,
+            partition=each.log.partition,
+            offset=each.offset,
+            lag=each.lag,
+        )
+        for each in reset.positions
+    ]
+    return ResetOut(group_id=reset.group, reset_count=len(moved), new_offsets=moved)
+
+
+async def _lag(call: Call) -> GroupLag:
+    lag = await call.ask(DescribeLag(group=call[GROUP]), Lag)
+    return GroupLag(
+        group_id=lag.group,
+        total_lag=sum(each.lag for each in lag.partitions),
+        partitions=[
+            LagOut(
+                topic=each.log.topic,
+                partition=each.log.partition,
+                committed_offset=each.committed,
+                end_offset=each.end,
+                lag=each.lag,
+                in_flight=each.in_flight,
+                time_lag=format_duration(each.time_lag_ns),
+            )
+            for each in lag.partitions
+        ],
+    )
+
+
+def _number(partition: str) -> int:
+    if not _PARTITION.fullmatch(partition):
+        reason = "partitions are whole numbers in quotes"
+        raise Refused(Code.REQUEST_INVALID, field="offsets", reason=reason)
+    number = int(partition)
+    if number < 0:
+        raise Refused(Code.PARTITION_INVALID, field="offsets", found=number)
+    return number
+
+
+def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+    topics: dict[str, dict[str, int]] = {}
+    for log, offset in sorted(offsets.offsets.items()):
+        topics.setdefault(log.topic, {})[str(log.partition)] = offset
+    return topics
+
+
+POSITION_ROUTES = (
+    Route(
+        method="POST",
+        path="/groups/{group}/offsets",
+        section=_SECTION,
+        summary="Move positions forward, all of them or none",
+        run=_commit,
+        parameters=(GROUP,),
+        body=CommitBody,
+        answer=Committed,
+        errors=(
+            Code.GROUP_NOT_FOUND,
+            Code.MEMBER_NOT_FOUND,
+            Code.GENERATION_STALE,
+            Code.TOPIC_NOT_FOUND,
+            Code.PARTITION_NOT_ASSIGNED,
+            Code.PARTITION_NOT_FOUND,
+            Code.PARTITION_INVALID,
+            Code.OFFSET_OUT_OF_RANGE,
+        ),
+        writes=True,
+        example={"offsets": {"orders": {"0": 42}}},
+    ),
+    Route(
+        method="GET",
+        path="/groups/{group}/offsets",
+        section=_SECTION,
+        summary="Read the positions of a group",
+        run=_read,
+        parameters=(GROUP, _TOPIC),
+        answer=GroupOffsets,
+        errors=(Code.GROUP_NOT_FOUND, Code.TOPIC_NOT_FOUND),
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/offsets/reset",
+        section=_SECTION,
+        summary="Put positions anywhere in the log; open leases there become stale",
+        run=_reset,
+        parameters=(GROUP,),
+        body=ResetBody,
+        body_schema=_RESET_SCHEMA,
+        answer=ResetOut,
+        errors=(
+            Code.GROUP_NOT_FOUND,
+            Code.TOPIC_NOT_FOUND,
+            Code.PARTITION_NOT_FOUND,
+            Code.PARTITION_INVALID,
+            Code.OFFSET_OUT_OF_RANGE,
+        ),
+        writes=True,
+        example={"topic": "orders", "strategy": "earliest"},
+    ),
+    Route(
+        method="GET",
+        path="/groups/{group}/lag",
+        section=_SECTION,
+        summary="Tell how far a group is behind",
+        run=_lag,
+        parameters=(GROUP,),
+        answer=GroupLag,
+        errors=(Code.GROUP_NOT_FOUND,),
+    ),
+)

@@ -1,0 +1,172 @@
+"""The publish routes: messages as JSON, and records in their stored bytes."""
+
+from goqueue.gateways.http.bodies import (
+    INT32_MAX,
+    INT64_MAX,
+    MessageBody,
+    PublishBody,
+    PublishOut,
+    RawPlaced,
+    RawPublishOut,
+)
+from goqueue.gateways.http.errors import describe
+from goqueue.gateways.http.messages import encode_results, take_in
+from goqueue.gateways.http.table import RECORDS, SCHEMA_REF, TOPIC, Call, Route, integer, partition
+from goqueue.gateways.http.transport import HttpResponse
+from goqueue.model import Code, Refused, format_time
+from goqueue.model.requests import Placed, Publish, Published
+from goqueue.records import Columns, Corrupt, Flag, decode, walk
+
+__all__ = ["PUBLISH_ROUTES"]
+
+_SECTION = "Publish"
+_TARGET = partition("partition", "where all records go; absent, each goes by its key", default=None)
+_PRODUCER = integer(
+    "producer_id",
+    "not available yet",
+    default=None,
+    minimum=0,
+    maximum=INT64_MAX,
+)
+_EPOCH = integer("epoch", "not available yet", default=None, minimum=0, maximum=32_767)
+_SEQUENCE = integer("sequence", "not available yet", default=None, minimum=0, maximum=INT32_MAX)
+_IDEMPOTENCE = (_PRODUCER, _EPOCH, _SEQUENCE)
+
+# A message that is wrong does not make the request wrong: any item is taken and has its result.
+_PUBLISH_SCHEMA = {
+    "type": "object",
+    "required": ["messages"],
+    "properties": {
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 10_000,
+            "items": {
+                "anyOf": [
+                    {"$ref": SCHEMA_REF.format(name=MessageBody.__name__)},
+                    {"description": "anything else: its result is `message_invalid`"},
+                ]
+            },
+        }
+    },
+}
+
+_FORBIDDEN = int(Flag.CONTROL | Flag.COMMIT | Flag.DELAYED)
+_RESERVED = "gq."
+_CODEC_HEADER = "gq.codec"
+_DELIVER_HEADER = "gq.deliver-at"
+
+
+async def _publish(call: Call) -> HttpResponse:
+    intake = take_in(call.request.body, call.desk.clock())
+    # Also without a message that could be taken: the broker knows whether the topic is there.
+    command = Publish(topic=call[TOPIC], batch=intake.batch, targets=intake.targets)
+    published = await call.ask(command, Published)
+    return HttpResponse(200, encode_results(intake, published))
+
+
+async def _publish_raw(call: Call) -> RawPublishOut:
+    if any(call.has(each) for each in _IDEMPOTENCE):
+        field = next(each.name for each in _IDEMPOTENCE if call.has(each))
+        reason = "idempotent producers are not available yet"
+        raise Refused(Code.REQUEST_INVALID, field=field, reason=reason)
+    count = _check(call.request.body)
+    target = call[_TARGET]
+    command = Publish(
+        topic=call[TOPIC],
+        batch=call.request.body,
+        targets=None if target is None else [target] * count,
+        is_whole=True,
+    )
+    published = await call.ask(command, Published)
+    placed = published.placed
+    if placed and all(each.refused is not None for each in placed):
+        raise Refused(placed[0].refused or Code.INTERNAL_ERROR)
+    results = [_placed(each) for each in placed]
+    return RawPublishOut(results=results, timestamp=format_time(published.timestamp))
+
+
+def _check(body: bytearray) -> int:
+    """Refuse a body that is not whole new records; how many they are."""
+    try:
+        columns = walk(body)
+    except Corrupt as corrupt:
+        raise _refused(corrupt.position, corrupt.reason) from None
+    if not len(columns):
+        raise _refused(0, "there are no records")
+    flags = bytes(columns.flags)
+    for index, flag in enumerate(flags) if max(flags) & ~int(Flag.HEADERS) else ():
+        if flag & _FORBIDDEN:
+            reason = "control, commit and delayed flags are the broker's to set"
+            raise _refused(columns.positions[index], reason)
+    if any(columns.offsets):
+        index = next(index for index, offset in enumerate(columns.offsets) if offset)
+        raise _refused(columns.positions[index], "the offset of a new record is 0")
+    if b"gq." in body:
+        _check_headers(body, columns)
+    return len(columns)
+
+
+def _check_headers(body: bytearray, columns: Columns) -> None:
+    """Refuse headers that are the broker's, and those whose feature is not there yet."""
+    for index, position in enumerate(columns.positions):
+        if not columns.header_lengths[index]:
+            continue
+        for name, _ in decode(body, position).headers:
+            if name == _DELIVER_HEADER:
+                raise _refused(position, "delayed messages are not available yet")
+            if name.startswith(_RESERVED) and name != _CODEC_HEADER:
+                raise _refused(position, "header names that begin with `gq.` are reserved")
+
+
+def _refused(position: int, reason: str) -> Refused:
+    return Refused(Code.REQUEST_INVALID, position=position, reason=reason)
+
+
+def _placed(placed: Placed) -> RawPlaced:
+    code = placed.refused
+    if code is None:
+        return RawPlaced(
+            partition=placed.partition, count=placed.count, base_offset=int(placed.first)
+        )
+    return RawPlaced(
+        partition=placed.partition, count=placed.count, error=describe(code, {}), code=code.value
+    )
+
+
+PUBLISH_ROUTES = (
+    Route(
+        method="POST",
+        path="/topics/{topic}/messages",
+        section=_SECTION,
+        summary="Publish messages; each has a result of its own",
+        run=_publish,
+        parameters=(TOPIC,),
+        body=PublishBody,
+        body_schema=_PUBLISH_SCHEMA,
+        answer=PublishOut,
+        errors=(Code.TOPIC_INTERNAL,),
+        writes=True,
+        is_publish=True,
+        example={"messages": [{"key": "user-100", "value": "hello", "headers": {"a": "b"}}]},
+    ),
+    Route(
+        method="POST",
+        path="/topics/{topic}/records",
+        section=_SECTION,
+        summary="Publish records in their stored bytes, all of them or none",
+        run=_publish_raw,
+        parameters=(TOPIC, _TARGET, *_IDEMPOTENCE),
+        body_media=RECORDS,
+        answer=RawPublishOut,
+        errors=(
+            Code.TOPIC_INTERNAL,
+            Code.PARTITION_NOT_FOUND,
+            Code.PARTITION_INVALID,
+            Code.MESSAGE_TOO_LARGE,
+            Code.MESSAGE_INVALID,
+        ),
+        writes=True,
+        is_publish=True,
+    ),
+)

@@ -1,0 +1,142 @@
+"""The routes that read a partition by offset: as JSON messages, and as stored bytes."""
+
+from goqueue.gateways.http.bodies import INT64_MAX, ReadMessage, ReadOut
+from goqueue.gateways.http.messages import ANSWER_BYTES_MAX, TimeWriter, show
+from goqueue.gateways.http.routes.waiting import ISOLATION, shortened
+from goqueue.gateways.http.table import (
+    PARTITION,
+    RECORDS,
+    TOPIC,
+    Call,
+    Route,
+    duration,
+    integer,
+    moment,
+)
+from goqueue.gateways.http.transport import HttpResponse
+from goqueue.model import SECOND, Code, Offset, Refused
+from goqueue.model.requests import Read, Records
+from goqueue.records import last_offset
+
+__all__ = ["READ_ROUTES"]
+
+_SECTION = "Read by offset"
+_OFFSET = integer("offset", "first offset wanted", default=0, minimum=0, maximum=INT64_MAX)
+_TIMESTAMP = moment("timestamp", "start at the first message at or after this time instead")
+_LIMIT = integer(
+    "limit", "how many messages at most", default=100, minimum=1, maximum=1000, is_cut=True
+)
+_MAX_BYTES = integer(
+    "max_bytes",
+    "how many bytes at most; one record is served whatever its size",
+    default=1024 * 1024,
+    minimum=1,
+    maximum=16 * 1024 * 1024,
+    is_cut=True,
+)
+_WAIT = duration(
+    "wait", "how long to wait for a message", default=0, maximum_ns=60 * SECOND, is_cut=True
+)
+
+# A first guess at what so many messages weigh; the next read asks for the rest.
+_MESSAGE_BYTES = 512
+_READ_BYTES_MIN = 64 * 1024
+# Reads without a visible message before an answer is given all the same.
+_HIDDEN_READS_MAX = 64
+
+
+async def _messages(call: Call) -> ReadOut:
+    if call.has(_TIMESTAMP) and call.has(_OFFSET):
+        reason = "give `offset` or `timestamp`, not both"
+        raise Refused(Code.REQUEST_INVALID, field="timestamp", reason=reason)
+    limit, times = call[_LIMIT], TimeWriter()
+    wait_ns = shortened(call[_WAIT])
+    deadline = call.desk.ticks() + wait_ns
+    messages: list[ReadMessage] = []
+    room = ANSWER_BYTES_MAX
+    offset, timestamp = call[_OFFSET], call[_TIMESTAMP]
+    bytes_max = min(room, max(_READ_BYTES_MIN, limit * _MESSAGE_BYTES))
+    for _ in range(_HIDDEN_READS_MAX):
+        records = await call.ask(
+            Read(
+                topic=call[TOPIC],
+                partition=call[PARTITION],
+                offset=Offset(offset),
+                timestamp=timestamp,
+                bytes_max=bytes_max,
+                wait_ns=0 if messages else wait_ns,
+            ),
+            Records,
+        )
+        shown = show(records, limit - len(messages), room, times)
+        messages += shown.messages
+        room -= shown.size
+        offset, timestamp, bytes_max = shown.next_offset, None, max(room, 1)
+        wait_ns = max(0, deadline - call.desk.ticks())
+        is_end = not records.data or offset >= records.high_watermark
+        if len(messages) >= limit or room <= 0 or (is_end and (messages or not wait_ns)):
+            break
+    return ReadOut(messages=messages, next_offset=offset)
+
+
+async def _records(call: Call) -> HttpResponse:
+    records = await call.ask(
+        Read(
+            topic=call[TOPIC],
+            partition=call[PARTITION],
+            offset=Offset(call[_OFFSET]),
+            bytes_max=call[_MAX_BYTES],
+            wait_ns=shortened(call[_WAIT]),
+            is_exact=True,
+        ),
+        Records,
+    )
+    pieces = tuple(piece for piece in records.data if len(piece))
+    following = last_offset(pieces[-1]) + 1 if pieces else records.upto
+    headers = (
+        (b"GoQueue-Next-Offset", b"%d" % following),
+        (b"GoQueue-High-Watermark", b"%d" % records.high_watermark),
+        (b"GoQueue-Last-Stable-Offset", b"%d" % records.stable),
+        (b"GoQueue-Log-Start", b"%d" % records.start),
+        # There are no transactions yet, so none was aborted.
+        (b"GoQueue-Aborted", b""),
+    )
+    return HttpResponse(200, pieces, RECORDS.encode(), headers)
+
+
+READ_ROUTES = (
+    Route(
+        method="GET",
+        path="/topics/{topic}/partitions/{partition}/messages",
+        section=_SECTION,
+        summary="Read messages in offset order",
+        run=_messages,
+        parameters=(TOPIC, PARTITION, _OFFSET, _TIMESTAMP, _LIMIT, ISOLATION, _WAIT),
+        answer=ReadOut,
+        errors=(Code.PARTITION_NOT_FOUND, Code.PARTITION_INVALID, Code.RECORDS_DAMAGED),
+        waits=True,
+    ),
+    Route(
+        method="GET",
+        path="/topics/{topic}/partitions/{partition}/records",
+        section=_SECTION,
+        summary="Read records in their stored bytes",
+        run=_records,
+        parameters=(TOPIC, PARTITION, _OFFSET, _MAX_BYTES, _WAIT, ISOLATION),
+        answer_media=RECORDS,
+        answer_headers=(
+            "GoQueue-Next-Offset",
+            "GoQueue-High-Watermark",
+            "GoQueue-Last-Stable-Offset",
+            "GoQueue-Log-Start",
+            "GoQueue-Aborted",
+        ),
+        errors=(
+            Code.PARTITION_NOT_FOUND,
+            Code.PARTITION_INVALID,
+            Code.OFFSET_OUT_OF_RANGE,
+            Code.RECORDS_DAMAGED,
+        ),
+        waits=True,
+    ),
+)

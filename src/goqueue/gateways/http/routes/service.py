@@ -1,0 +1,218 @@
+"""The service routes: probes, version, totals, and the document of the API itself."""
+
+import asyncio
+
+from goqueue.gateways.http.bodies import (
+    BrokerOut,
+    Check,
+    Health,
+    Probe,
+    Readiness,
+    Stats,
+    TopicStats,
+    Version,
+)
+from goqueue.gateways.http.encoding import encode_json
+from goqueue.gateways.http.table import Call, Route, boolean
+from goqueue.gateways.http.transport import HttpResponse
+from goqueue.model import Refused, format_duration, format_time
+from goqueue.model.requests import DescribeNode, NodeDescription
+
+__all__ = ["SERVICE_ROUTES"]
+
+_SECTION = "Service"
+_VERBOSE = boolean("verbose", "whether to list what was checked")
+_FAILED = 503
+
+
+async def _health(call: Call) -> HttpResponse:
+    node = await _node(call)
+    if isinstance(node, str) or node.not_ready is not None:
+        return _answered(_FAILED, Health(status="fail", timestamp=_now(call)))
+    is_whole = not node.failed_logs
+    return _answered(200, Health(status="ok" if is_whole else "degraded", timestamp=_now(call)))
+
+
+async def _alive(call: Call) -> HttpResponse:
+    """Alive is who still answers; a node that is starting or stopping does."""
+    node = await _node(call)
+    message = node if isinstance(node, str) else None
+    probe = Probe(
+        status="pass" if message is None else "fail",
+        timestamp=_now(call),
+        uptime=_uptime(call),
+        message=message,
+    )
+    return _answered(200 if message is None else _FAILED, probe)
+
+
+async def _ready(call: Call) -> HttpResponse:
+    began = call.desk.ticks()
+    node = await _node(call)
+    latency = format_duration(call.desk.ticks() - began)
+    if isinstance(node, str):
+        node_id, size, count, message = "", 0, 0, node
+    else:
+        node_id, message = node.node_id, node.not_ready or ""
+        count, size = len(node.topics), sum(each.total_size_bytes for each in node.topics)
+    readiness = Readiness(
+        status="fail" if message else "pass",
+        timestamp=_now(call),
+        uptime=_uptime(call),
+        broker=BrokerOut(node_id=node_id, topic_count=count, total_size=size),
+        message=message or None,
+        checks=_checks(node, message, latency) if call[_VERBOSE] else None,
+    )
+    return _answered(_FAILED if message else 200, readiness)
+
+
+def _checks(node: NodeDescription | str, message: str, latency: str) -> dict[str, Check]:
+    broker = Check(status="fail" if message else "pass", message=message or None, latency=latency)
+    failed = () if isinstance(node, str) else node.failed_logs
+    storage = Check(status="pass")
+    if failed:
+        named = ", ".join(map(str, failed[:10]))
+        storage = Check(status="warn", message=f"{len(failed)} logs take no writes: {named}")
+    elif isinstance(node, str):
+        storage = Check(status="fail", message="not known: the broker did not answer")
+    cluster = Check(status="pass", message="this node stands alone")
+    return {"broker": broker, "storage": storage, "cluster": cluster}
+
+
+async def _version(call: Call) -> Version:
+    facts = call.desk.facts
+    return Version(
+        version=facts.version,
+        git_commit=facts.git_commit,
+        build_time=facts.build_time,
+        python_version=facts.python_version,
+    )
+
+
+async def _stats(call: Call) -> Stats:
+    node = await call.ask(DescribeNode(), NodeDescription)
+    return Stats(
+        node_id=node.node_id,
+        uptime=_uptime(call),
+        topics=len(node.topics),
+        total_size_bytes=sum(each.total_size_bytes for each in node.topics),
+        topic_stats={
+            each.name: TopicStats(
+                partitions=len(each.offsets),
+                total_messages=each.total_messages,
+                total_size_bytes=each.total_size_bytes,
+            )
+            for each in node.topics
+        },
+    )
+
+
+async def _openapi(call: Call) -> HttpResponse:
+    return HttpResponse(200, call.desk.document())
+
+
+async def _docs(call: Call) -> HttpResponse:
+    return call.desk.page
+
+
+async def _node(call: Call) -> NodeDescription | str:
+    """The node, or why it cannot be described."""
+    try:
+        async with asyncio.timeout(call.desk.limits.probe_seconds):
+            return await call.ask(DescribeNode(), NodeDescription)
+    except TimeoutError:
+        return "the broker does not answer"
+    except Refused as refused:
+        return str(refused.code)
+
+
+def _answered(status: int, body: Health | Probe | Readiness) -> HttpResponse:
+    return HttpResponse(status, encode_json(body))
+
+
+def _now(call: Call) -> str:
+    return format_time(call.desk.clock())
+
+
+def _uptime(call: Call) -> str:
+    return format_duration(max(0, call.desk.clock() - call.desk.facts.started_at))
+
+
+SERVICE_ROUTES = (
+    Route(
+        method="GET",
+        path="/health",
+        section=_SECTION,
+        summary="Tell whether the node does its work",
+        run=_health,
+        answer=Health,
+        failing=Health,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/healthz",
+        section=_SECTION,
+        summary="Tell whether the process lives",
+        run=_alive,
+        answer=Probe,
+        failing=Probe,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/livez",
+        section=_SECTION,
+        summary="Tell whether the process lives",
+        run=_alive,
+        answer=Probe,
+        failing=Probe,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        section=_SECTION,
+        summary="Tell whether the node takes requests",
+        run=_ready,
+        parameters=(_VERBOSE,),
+        answer=Readiness,
+        failing=Readiness,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/version",
+        section=_SECTION,
+        summary="Tell what is running",
+        run=_version,
+        answer=Version,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/stats",
+        section=_SECTION,
+        summary="Totals of the node, topic by topic",
+        run=_stats,
+        answer=Stats,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/openapi.json",
+        section=_SECTION,
+        summary="This document",
+        run=_openapi,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/docs",
+        section=_SECTION,
+        summary="This document as a page",
+        run=_docs,
+        answer_media="text/html; charset=utf-8",
+        is_service=True,
+    ),
+)

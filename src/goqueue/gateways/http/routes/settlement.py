@@ -1,0 +1,238 @@
+"""The routes that settle messages: ack, nack, reject, extend, and what becomes of dead letters."""
+
+from goqueue.gateways.http.bodies import (
+    AckBatchBody,
+    AckBatchOut,
+    AckBody,
+    AckOut,
+    AckResult,
+    DeadLetterCauses,
+    ExtendBody,
+    ExtendOut,
+    NackBody,
+    NackOut,
+    RedriveBody,
+    RedriveOut,
+    RejectBody,
+    RejectOut,
+    ReliabilityOut,
+)
+from goqueue.gateways.http.errors import describe
+from goqueue.gateways.http.table import TOPIC, Call, Route
+from goqueue.model import Code, Refused, check_name, format_time
+from goqueue.model.requests import (
+    Ack,
+    Acked,
+    DescribeReliability,
+    Extend,
+    Extended,
+    Nack,
+    Redrive,
+    Redriven,
+    Reject,
+    Reliability,
+    Returned,
+    Settlement,
+)
+
+__all__ = ["SETTLEMENT_ROUTES"]
+
+_SECTION = "Acknowledgement and dead letters"
+_RECEIPT_ERRORS = (Code.RECEIPT_INVALID, Code.RECEIPT_STALE)
+_HANDLE = "orders:0:42:1:c2f1"
+
+
+async def _ack(call: Call) -> AckOut:
+    receipt = call.body(AckBody).receipt_handle
+    acked = await call.ask(Ack(receipts=(receipt,)), Acked)
+    settled = acked.settlements[0]
+    if settled.refused is not None:
+        raise Refused(settled.refused)
+    assert settled.log is not None, "a settlement names its log or why it was refused"
+    return AckOut(
+        acknowledged=True,
+        topic=settled.log.topic,
+        partition=settled.log.partition,
+        offset=settled.offset,
+        committed_offset=settled.committed,
+        offset_advanced=settled.has_advanced,
+        in_flight_count=settled.in_flight,
+    )
+
+
+async def _ack_batch(call: Call) -> AckBatchOut:
+    receipts = tuple(call.body(AckBatchBody).receipt_handles)
+    acked = await call.ask(Ack(receipts=receipts), Acked)
+    results = [
+        _result(receipt, settled)
+        for receipt, settled in zip(receipts, acked.settlements, strict=True)
+    ]
+    return AckBatchOut(results=results)
+
+
+def _result(receipt: str, settled: Settlement) -> AckResult:
+    code = settled.refused
+    if code is None:
+        return AckResult(receipt_handle=receipt, success=True)
+    error = describe(code, {})
+    return AckResult(receipt_handle=receipt, success=False, error=error, code=code.value)
+
+
+async def _nack(call: Call) -> NackOut:
+    body = call.body(NackBody)
+    returned = await call.ask(
+        Nack(
+            receipt=body.receipt_handle,
+            delay_ns=None if body.delay is None else body.delay.ns,
+            reason=body.reason or "",
+        ),
+        Returned,
+    )
+    at = returned.visible_at
+    return NackOut(
+        requeued=returned.dead_letter_topic is None,
+        topic=returned.log.topic,
+        partition=returned.log.partition,
+        offset=returned.offset,
+        delivery_count=returned.attempt,
+        next_visible_at=None if at is None else format_time(at),
+        dlq_topic=returned.dead_letter_topic,
+    )
+
+
+async def _reject(call: Call) -> RejectOut:
+    body = call.body(RejectBody)
+    rejected = Reject(receipt=body.receipt_handle, reason=body.reason or "")
+    returned = await call.ask(rejected, Returned)
+    assert returned.dead_letter_topic is not None, "a rejected message has gone somewhere"
+    return RejectOut(
+        rejected=True,
+        topic=returned.log.topic,
+        partition=returned.log.partition,
+        offset=returned.offset,
+        dlq_topic=returned.dead_letter_topic,
+    )
+
+
+async def _extend(call: Call) -> ExtendOut:
+    body = call.body(ExtendBody)
+    extend = Extend(receipt=body.receipt_handle, timeout_ns=body.timeout.ns)
+    extended = await call.ask(extend, Extended)
+    return ExtendOut(extended=True, new_deadline=format_time(extended.deadline))
+
+
+async def _redrive(call: Call) -> RedriveOut:
+    body = call.body(RedriveBody)
+    if body.to_topic is not None:
+        check_name(body.to_topic, "to_topic")
+    redriven = await call.ask(
+        Redrive(
+            topic=call[TOPIC],
+            messages_max=1000 if body.max is None else body.max,
+            to_topic=body.to_topic,
+            reason=None if body.filter is None else body.filter.reason,
+        ),
+        Redriven,
+    )
+    return RedriveOut(moved=redriven.moved)
+
+
+async def _reliability(call: Call) -> ReliabilityOut:
+    counts = await call.ask(DescribeReliability(), Reliability)
+    return ReliabilityOut(
+        acks_total=counts.acks,
+        nacks_total=counts.nacks,
+        rejects_total=counts.rejects,
+        dlq_messages=counts.dead_letters,
+        visibility_extensions=counts.extensions,
+        redeliveries_total=counts.redeliveries,
+        lease_expirations_total=counts.expirations,
+        in_flight=counts.in_flight,
+        dlq_by_cause=DeadLetterCauses(
+            rejected=counts.rejected_letters, max_deliveries=counts.exhausted_letters
+        ),
+    )
+
+
+SETTLEMENT_ROUTES = (
+    Route(
+        method="POST",
+        path="/messages/ack",
+        section=_SECTION,
+        summary="Settle a message: this group will not get it again",
+        run=_ack,
+        body=AckBody,
+        answer=AckOut,
+        errors=_RECEIPT_ERRORS,
+        writes=True,
+        example={"receipt_handle": _HANDLE},
+    ),
+    Route(
+        method="POST",
+        path="/messages/ack/batch",
+        section=_SECTION,
+        summary="Settle many messages, each for itself",
+        run=_ack_batch,
+        body=AckBatchBody,
+        answer=AckBatchOut,
+        writes=True,
+        example={"receipt_handles": [_HANDLE]},
+    ),
+    Route(
+        method="POST",
+        path="/messages/nack",
+        section=_SECTION,
+        summary="Give a message back, to be delivered again later",
+        run=_nack,
+        body=NackBody,
+        answer=NackOut,
+        errors=_RECEIPT_ERRORS,
+        writes=True,
+        example={"receipt_handle": _HANDLE, "delay": "5s", "reason": "the bank is closed"},
+    ),
+    Route(
+        method="POST",
+        path="/messages/reject",
+        section=_SECTION,
+        summary="Send a message to the dead letters now",
+        run=_reject,
+        body=RejectBody,
+        answer=RejectOut,
+        errors=(*_RECEIPT_ERRORS, Code.DEAD_LETTER_LOOP),
+        writes=True,
+        example={"receipt_handle": _HANDLE, "reason": "unreadable"},
+    ),
+    Route(
+        method="POST",
+        path="/messages/visibility",
+        section=_SECTION,
+        summary="Keep a message longer",
+        run=_extend,
+        body=ExtendBody,
+        answer=ExtendOut,
+        errors=_RECEIPT_ERRORS,
+        writes=True,
+        example={"receipt_handle": _HANDLE, "timeout": "2m"},
+    ),
+    Route(
+        method="POST",
+        path="/topics/{topic}/dlq/redrive",
+        section=_SECTION,
+        summary="Put the dead letters of a topic back, oldest first",
+        run=_redrive,
+        parameters=(TOPIC,),
+        body=RedriveBody,
+        answer=RedriveOut,
+        errors=(Code.TOPIC_INTERNAL, Code.DEAD_LETTER_LOOP, Code.LOG_BUSY),
+        writes=True,
+        example={"max": 100},
+    ),
+    Route(
+        method="GET",
+        path="/reliability/stats",
+        section=_SECTION,
+        summary="Counts of acknowledgements, redeliveries and dead letters",
+        run=_reliability,
+        answer=ReliabilityOut,
+    ),
+)

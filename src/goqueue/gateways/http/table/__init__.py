@@ -1,0 +1,51 @@
+"""The typed table of routes: what one is, how a request finds it, how its parameters are read."""
+
+from goqueue.gateways.http.table.call import ApiLimits, Broker, Call, Desk, NodeFacts
+from goqueue.gateways.http.table.parameter import (
+    GROUP,
+    PARTITION,
+    TOPIC,
+    Parameter,
+    Place,
+    boolean,
+    choice,
+    duration,
+    integer,
+    moment,
+    name,
+    partition,
+    text,
+)
+from goqueue.gateways.http.table.route import JSON, RECORDS, SCHEMA_REF, Answer, Route, Run
+from goqueue.gateways.http.table.router import Match, MethodUnknown, Router, parse_query
+
+__all__ = [
+    "GROUP",
+    "JSON",
+    "PARTITION",
+    "RECORDS",
+    "SCHEMA_REF",
+    "TOPIC",
+    "Answer",
+    "ApiLimits",
+    "Broker",
+    "Call",
+    "Desk",
+    "Match",
+    "MethodUnknown",
+    "NodeFacts",
+    "Parameter",
+    "Place",
+    "Route",
+    "Router",
+    "Run",
+    "boolean",
+    "choice",
+    "duration",
+    "integer",
+    "moment",
+    "name",
+    "parse_query",
+    "partition",
+    "text",
+]

@@ -1,0 +1,233 @@
+"""Those who make topics, publish and read: what they ask, and what they conclude from answers."""
+
+from collections.abc import Iterable
+
+from goqueue.model import HOUR, SECOND, Code, Message, Offset, Record, Refused, Timestamp
+from goqueue.model.requests import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    Publish,
+    Published,
+    Read,
+    Records,
+    Redrive,
+    Reply,
+    TopicChanges,
+    TopicConfig,
+    TopicDescription,
+)
+from goqueue.records import build, visible
+from goqueue.sim.node.truth import Fate, MessageTruth, Place, TopicTruth, is_copy
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+
+__all__ = ["Clients", "records_in"]
+
+_NAMES = ("t0", "t1", "t2")
+_KEYS = 4
+_LIMITS = (0, 2, 3, 5)
+_VISIBILITIES_NS = (SECOND, 2 * SECOND, 5 * SECOND)
+# Answers after which it is certain that nothing was taken.
+_SURE_REFUSALS = frozenset({Code.STORAGE_FULL, Code.LOG_BUSY})
+
+
+class Clients:
+    """Producers, readers and those who keep the topics."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+
+    # Topics
+
+    def create(self) -> None:
+        world, random = self._world, self._random
+        name = random.choice(_NAMES)
+        if name in world.ledger.topics or name in world.topics_in_doubt:
+            return
+        config = TopicConfig(
+            visibility_ns=random.choice(_VISIBILITIES_NS),
+            max_deliveries=random.choice(_LIMITS),
+            segment_bytes=64 * 1024 if world.swarm.large_values else 1024 * 1024,
+        )
+        partitions = random.randint(1, 3)
+        world.topics_in_doubt[name] = partitions
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, TopicDescription):
+                del world.topics_in_doubt[name]
+                self.learn_topic(reply)
+            elif isinstance(reply, Refused) and reply.code is not Code.STORAGE_FAILED:
+                del world.topics_in_doubt[name]
+
+        world.ask(CreateTopic(name=name, partitions=partitions, config=config), done)
+
+    def learn_topic(self, described: TopicDescription) -> TopicTruth:
+        """A topic is there that was not known of."""
+        holds_letters = described.name.endswith(".dlq")
+        topic = self._world.ledger.topic_made(
+            described.name, len(described.offsets), holds_letters=holds_letters
+        )
+        topic.limits[described.config.max_deliveries] = None
+        topic.visibilities_ns[described.config.visibility_ns] = None
+        return topic
+
+    def alter(self) -> None:
+        topic = self._topic()
+        if topic is None:
+            return
+        random = self._random
+        limit, visibility_ns = random.choice(_LIMITS), random.choice(_VISIBILITIES_NS)
+        topic.limits[limit] = None
+        topic.visibilities_ns[visibility_ns] = None
+        changes = TopicChanges(max_deliveries=limit, visibility_ns=visibility_ns)
+        self._world.ask(AlterTopic(name=topic.name, changes=changes), _ignore)
+
+    def delete(self) -> None:
+        world = self._world
+        topic = self._topic(with_letters=world.swarm.letters_deleted)
+        if topic is None or topic.name in world.topics_in_doubt:
+            return
+        if topic.holds_letters:
+            world.letters.is_strict = False
+        world.topics_in_doubt[topic.name] = None
+        topic.is_leaving = True
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Done):
+                del world.topics_in_doubt[topic.name]
+                world.ledger.topic_gone(topic)
+            elif isinstance(reply, Refused) and reply.code is not Code.STORAGE_FAILED:
+                del world.topics_in_doubt[topic.name]
+                topic.is_leaving = False
+
+        world.ask(DeleteTopic(name=topic.name), done)
+
+    def redrive(self) -> None:
+        topic = self._topic()
+        if topic is not None:
+            count = self._random.choice([1, 3, 1000])
+            self._world.ask(Redrive(topic=topic.name, messages_max=count), _ignore)
+
+    def _topic(self, *, with_letters: bool = False) -> TopicTruth | None:
+        found = [
+            topic
+            for topic in self._world.ledger.topics.values()
+            if not topic.is_leaving and (with_letters or not topic.holds_letters)
+        ]
+        return self._random.choice(found) if found else None
+
+    # Publishing
+
+    def publish(self) -> None:
+        world, random = self._world, self._random
+        topic = self._topic()
+        if topic is None:
+            return
+        sent = [self._message(topic) for _ in range(random.randint(1, 4))]
+        batch = build([Message(value=each.value, key=each.key) for each in sent])
+        targets = None
+        if random.random() < 0.3:
+            targets = [random.randint(-1, topic.partitions - 1) for _ in sent]
+            if random.random() < 0.1:
+                targets[0] = 99
+        waits = random.random() < 0.9
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Refused):
+                for message in sent:
+                    message.fate = Fate.REFUSED
+            elif isinstance(reply, Published):
+                self._published(sent, reply, waits=waits)
+
+        is_whole = random.random() < 0.2
+        command = Publish(
+            topic=topic.name, batch=batch, targets=targets, waits=waits, is_whole=is_whole
+        )
+        world.ask(command, done)
+
+    def _message(self, topic: TopicTruth) -> MessageTruth:
+        random = self._random
+        sizes = (0, 3000, 20_000) if self._world.swarm.large_values else (0, 10, 100)
+        key = b"k%d" % random.randrange(_KEYS) if random.random() < 0.7 else b""
+        return self._world.ledger.publishing(b"x" * random.choice(sizes), key, topic)
+
+    def _published(self, sent: list[MessageTruth], reply: Published, *, waits: bool) -> None:
+        placed = {each.partition: each for each in reply.placed}
+        counts: dict[int, int] = {}
+        for message, target in zip(sent, reply.targets, strict=True):
+            if target < 0:
+                message.fate = Fate.REFUSED
+            elif target not in placed:
+                if waits:
+                    raise Violation("answer-without-place", f"{reply}")
+            elif placed[target].refused is not None:
+                if placed[target].refused in _SURE_REFUSALS:
+                    message.fate = Fate.REFUSED
+            else:
+                index = counts[target] = counts.get(target, -1) + 1
+                place = Place(target, placed[target].first + index)
+                self._world.ledger.taken(message, place)
+
+    # Reading
+
+    def read(self) -> None:
+        random = self._random
+        topic = self._topic(with_letters=True)
+        if topic is None:
+            return
+        partition = random.randrange(topic.partitions)
+        known = [place.offset for place in topic.places if place.partition == partition]
+        offset = Offset(random.randint(0, max(known, default=0) + 2))
+        wait_ns = random.choice([0, 0, SECOND, 3 * SECOND])
+        timestamp = None
+        if self._world.swarm.times and random.random() < 0.3:
+            elapsed = random.randrange(-HOUR, HOUR)
+            timestamp = Timestamp(self._world.now.wall + elapsed)
+        command = Read(
+            topic=topic.name,
+            partition=partition,
+            offset=offset,
+            timestamp=timestamp,
+            bytes_max=random.choice([1, 200, 5000, 1 << 20]),
+            wait_ns=wait_ns,
+            is_exact=random.random() < 0.2,
+        )
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Records):
+                self.check_records(topic, reply)
+
+        self._world.ask(command, done, wait_ns)
+
+    def check_records(self, topic: TopicTruth, reply: Records) -> list[Record]:
+        """Judge what a reader got; what it goes on with."""
+        if self._world.ledger.topics.get(topic.name) is not topic:
+            return []
+        records = list(records_in(reply.data))
+        expected = reply.offset
+        for record in records:
+            if record.offset != expected:
+                raise Violation("record-skipped", f"{record.offset} came instead of {expected}")
+            if record.offset >= reply.high_watermark:
+                raise Violation("uncommitted-read", f"{reply.log}:{record.offset}")
+            self._world.ledger.check_record(topic, reply.log.partition, record)
+            if is_copy(record):
+                self._world.letters.seen(topic, reply.log.partition, record)
+            expected = Offset(record.offset + 1)
+        return records
+
+
+def records_in(data: Iterable[memoryview]) -> list[Record]:
+    """The messages in the bytes of an answer."""
+    found: list[Record] = []
+    for piece in data:
+        if len(piece):
+            found.extend(visible(piece, 0, len(piece)))
+    return found
+
+
+def _ignore(_: Reply | Refused | None) -> None:
+    """Nothing follows from this answer."""

@@ -1,0 +1,265 @@
+"""A process with one node: the real node over the real storage, with queues in between.
+
+Carries out effects as the event pump and the disk thread do, but moves on only when told to, so a
+run chooses the order of everything: how many submissions share a sync, when a report arrives, how
+long a read takes. Knows nothing of what clients want.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from goqueue.broker import Node, NodeEvent, Opened
+from goqueue.model import (
+    Answer,
+    Code,
+    DiskEvent,
+    Effect,
+    Fetch,
+    Fetched,
+    Find,
+    Found,
+    Halt,
+    Instant,
+    Load,
+    Loaded,
+    NodeEffect,
+    Now,
+    Open,
+    Refused,
+    RequestId,
+    Save,
+    Serve,
+    Slice,
+    Sweep,
+    Woke,
+)
+from goqueue.model.requests import Leased, Records, Reply
+from goqueue.sim.disk import SimulatedFileSystem
+from goqueue.sim.trace import Trace
+from goqueue.storage import DamageFound, Storage
+
+__all__ = ["Process", "Tell"]
+
+Tell = Callable[[RequestId, Reply | Refused], None]
+_Work = Effect | Save | Sweep
+
+
+class Process:
+    """The present life of the node, and what is on its way."""
+
+    node: Node
+    storage: Storage
+
+    def __init__(
+        self,
+        files: SimulatedFileSystem,
+        random: Random,
+        trace: Trace,
+        tell: Tell,
+        *,
+        has_slow_reads: bool,
+    ) -> None:
+        self._files = files
+        self._random = random
+        self._trace = trace
+        self._tell = tell
+        self._has_slow_reads = has_slow_reads
+        self._events: deque[NodeEvent] = deque()
+        self._late: deque[NodeEvent] = deque()
+        self._work: list[_Work] = []
+        self._submitted: deque[list[_Work]] = deque()
+        self._reports: deque[list[DiskEvent]] = deque()
+        self._opens: deque[Open] = deque()
+        self._dead: list[Storage] = []
+        self.halted: str | None = None
+        self.life = 0
+
+    def begin(self, entropy: bytes) -> None:
+        """A new life: whatever was in memory is gone."""
+        for queue in (self._events, self._late, self._submitted, self._reports, self._opens):
+            queue.clear()
+        self._work.clear()
+        self.halted = None
+        self.life += 1
+        self.storage = Storage(self._files)
+        # A dead process does nothing more. If its objects went now, generators would tidy up.
+        self._dead.append(self.storage)
+        self.node = Node("simulated", entropy)
+        self._try("find trash", self.storage.find_trash)
+        self._carry_out(self.node.start())
+        self._finish_turn()
+
+    def stop(self, now: Now) -> None:
+        """Ask the node to stop; the caller lets everything settle and closes the storage then."""
+        self._carry_out(self.node.stop(now))
+        self._finish_turn()
+
+    # What moves next
+
+    @property
+    def is_idle(self) -> bool:
+        waiting = (self._events, self._late, self._submitted, self._reports, self._opens)
+        return not any(waiting) and not self.storage.has_background_work
+
+    @property
+    def deadline(self) -> Instant | None:
+        return self.node.next_deadline()
+
+    def take(self, event: NodeEvent, now: Now) -> None:
+        """Something happened: the node learns it, and what follows from it at once."""
+        self._events.append(event)
+        self._drain(now)
+
+    def wake(self, now: Now) -> None:
+        deadline = self.deadline
+        if deadline is not None and deadline <= now.instant:
+            self.take(Woke(), now)
+
+    def disk_turn(self, submissions: int) -> None:
+        """The disk thread takes some of what has gathered: one sync for all of it."""
+        group: list[_Work] = []
+        for _ in range(min(submissions, len(self._submitted))):
+            group.extend(self._submitted.popleft())
+        effects = [work for work in group if not isinstance(work, Save | Sweep)]
+        if effects:
+            self._report(self.storage.carry_out(effects))
+        for work in group:
+            if isinstance(work, Sweep):
+                topics = work.topics
+                self._try("sweep", lambda topics=topics: self.storage.sweep(topics))  # type: ignore[misc]  # bound now
+        for save in {work.name: work for work in group if isinstance(work, Save)}.values():
+            self._try("save", lambda save=save: self.storage.save(save.name, save.data))  # type: ignore[misc]  # bound now
+
+    def background_turn(self) -> None:
+        """The disk thread has nothing else to do."""
+        if self.storage.has_background_work:
+            self._report(self.storage.work())
+
+    def report_turn(self, now: Now) -> None:
+        """One report of the disk arrives."""
+        if self._reports:
+            self._events.extend(self._reports.popleft())
+            self._drain(now)
+
+    def open_turn(self, now: Now) -> None:
+        """One log is recovered."""
+        if not self._opens:
+            return
+        wanted = self._opens.popleft()
+        try:
+            state = self.storage.open(wanted.log, wanted.settings).state
+        except OSError as error:
+            self._halt(f"a log cannot be opened: {error}")
+            return
+        self.take(Opened(log=wanted.log, state=state), now)
+
+    def late_turn(self, now: Now) -> None:
+        """One slow read ends."""
+        if self._late:
+            self.take(self._late.popleft(), now)
+
+    def settle(self, now: Now) -> None:
+        """Let everything that is under way end, without any time passing."""
+        while not self.is_idle and self.halted is None:
+            self.open_turn(now)
+            self.late_turn(now)
+            self.disk_turn(len(self._submitted))
+            self.background_turn()
+            self.report_turn(now)
+
+    # What the pump does
+
+    def _drain(self, now: Now) -> None:
+        while self._events and self.halted is None:
+            self._carry_out(self.node.handle(self._events.popleft(), now))
+        self._finish_turn()
+
+    def _finish_turn(self) -> None:
+        if self._work:
+            self._submitted.append(self._work)
+            self._work = []
+
+    def _halt(self, reason: str) -> None:
+        self._trace.note("halt", reason)
+        self.halted = reason
+
+    def _carry_out(self, effects: list[NodeEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Answer():
+                    self._tell(effect.request, effect.reply)
+                case Serve():
+                    self._serve(effect)
+                case Fetch():
+                    self._fetch(effect)
+                case Find():
+                    self._find(effect)
+                case Open():
+                    self._opens.append(effect)
+                case Load():
+                    loaded = Loaded(name=effect.name, data=self.storage.load(effect.name))
+                    self._answer(loaded)
+                case Halt():
+                    self._halt(effect.reason)
+                case _:
+                    self._work.append(effect)
+
+    def _answer(self, event: NodeEvent) -> None:
+        is_late = self._has_slow_reads and self._random.random() < 0.5
+        (self._late if is_late else self._events).append(event)
+
+    def _serve(self, effect: Serve) -> None:
+        reply = effect.reply
+        try:
+            data = [tuple(self._read(wanted) for wanted in run) for run in effect.runs]
+        except Refused as refused:
+            self._tell(effect.request, refused)
+            return
+        if isinstance(reply, Leased):
+            parcels = tuple(
+                msgspec.structs.replace(parcel, data=read)
+                for parcel, read in zip(reply.parcels, data, strict=True)
+            )
+            reply = Leased(parcels=parcels)
+        else:
+            assert isinstance(reply, Records)
+            reply = msgspec.structs.replace(reply, data=data[0])
+        self._tell(effect.request, reply)
+
+    def _read(self, wanted: Slice) -> memoryview:
+        try:
+            return self.storage.read(wanted)
+        except DamageFound as found:
+            self._events.append(found.event)
+            raise Refused(Code.RECORDS_DAMAGED, offset=wanted.offset) from found
+
+    def _fetch(self, effect: Fetch) -> None:
+        try:
+            data: memoryview | None = self._read(effect.wanted)
+        except Refused:
+            data = None
+        self._answer(Fetched(token=effect.token, data=data))
+
+    def _find(self, effect: Find) -> None:
+        offset = None
+        try:
+            offset = self.storage.find(effect.seeks)
+        except DamageFound as found:
+            self._events.append(found.event)
+        except Refused as refused:
+            self._trace.note("cannot find", str(refused))
+        self._answer(Found(token=effect.token, offset=offset))
+
+    def _report(self, events: list[DiskEvent]) -> None:
+        if events:
+            self._reports.append(events)
+
+    def _try(self, what: str, step: Callable[[], object]) -> None:
+        """Do what nothing depends on."""
+        try:
+            step()
+        except OSError as error:
+            self._trace.note(f"could not {what}", str(error))

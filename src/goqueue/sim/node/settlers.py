@@ -1,0 +1,203 @@
+"""What members do with messages that they hold: ack, nack, reject, extend, also much too late."""
+
+from goqueue.model import SECOND, Code, Instant, Refused
+from goqueue.model.requests import (
+    Ack,
+    Acked,
+    Extend,
+    Extended,
+    Nack,
+    Reject,
+    Reply,
+    Returned,
+    Settlement,
+)
+from goqueue.sim.node.truth import Death, Delivery, GroupTruth, MemberTruth, QueueTruth
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+
+__all__ = ["Settlers"]
+
+
+class _Use:
+    """A receipt that is being used: what was known when it was."""
+
+    def __init__(self, world: World, group: GroupTruth, delivery: Delivery) -> None:
+        handed, now = delivery.handed, world.now.instant
+        self.group = group
+        self.delivery = delivery
+        self.queue: QueueTruth = group.queue(handed.topic, handed.partition)
+        self.epoch = group.epoch
+        self.asked_at = now
+        self.told = self.queue.told
+        self.was_settled = self.queue.is_settled(handed.offset)
+        self.may_be_settled = self.queue.may_be_settled(handed.offset)
+        member = group.members.get(delivery.member_id)
+        past = [each for each in group.past if each.member_id == delivery.member_id]
+        is_out = member is None and any(each.is_surely_out(now) for each in past)
+        self.is_stale = is_out or self.queue.is_surely_stale(delivery, world.life, now)
+        sure_until = Instant(0) if member is None else min(member.sure_until, delivery.sure_until)
+        is_latest = self.queue.latest.get(handed.offset) is delivery
+        self.is_live = is_latest and delivery.life == world.life and now < sure_until
+        # From now on it may be over.
+        delivery.sure_until = Instant(0)
+        delivery.is_used = True
+
+    @property
+    def offset(self) -> int:
+        return self.delivery.handed.offset
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether what was known then may be compared with an answer now."""
+        topic = self.queue.topic
+        is_there = not (topic.is_leaving or topic.is_gone or self.group.is_leaving)
+        return is_there and self.epoch is not None and self.epoch == self.group.epoch
+
+    def check_accepted(self) -> None:
+        """A receipt did something."""
+        if self.is_clear and self.is_stale:
+            raise Violation("stale-receipt-accepted", self.delivery.handed.receipt)
+
+    def check_refused(self, code: Code | None) -> None:
+        if code is Code.RECEIPT_STALE and self.is_clear and self.is_live:
+            raise Violation("live-receipt-refused", self.delivery.handed.receipt)
+
+
+class Settlers:
+    """Uses receipts."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+
+    # Choosing
+
+    def _choose(self) -> tuple[GroupTruth, Delivery] | None:
+        random = self._random
+        groups = [group for group in self._world.groups.values() if not group.is_leaving]
+        group = random.choice(groups)
+        members: list[MemberTruth] = list(group.members.values())
+        if group.past and random.random() < 0.2:
+            members = group.past
+        if not members:
+            return None
+        held = random.choice(members).deliveries
+        if not held:
+            return None
+        # Mostly what came last; sometimes what was used, or is over.
+        fresh = [each for each in held[-20:] if not each.is_used]
+        delivery = random.choice(fresh if fresh and random.random() < 0.85 else held)
+        is_there = not delivery.handed.topic.is_gone
+        return (group, delivery) if is_there else None
+
+    # Acking
+
+    def ack_any(self) -> None:
+        found = self._choose()
+        if found is None:
+            return
+        group, delivery = found
+        deliveries = [delivery]
+        if self._random.random() < 0.3:
+            more = [self._choose() for _ in range(3)]
+            deliveries += [each[1] for each in more if each is not None and each[0] is group]
+        self.ack(group, deliveries)
+
+    def ack(self, group: GroupTruth, deliveries: list[Delivery]) -> None:
+        unique = list({each.handed.receipt: each for each in deliveries}.values())
+        uses = [_Use(self._world, group, delivery) for delivery in unique]
+        for use in uses:
+            use.queue.asked(use.offset)
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Acked):
+                for use, settlement in zip(uses, reply.settlements, strict=True):
+                    self._acked(use, settlement)
+            elif reply is not None:
+                for use in uses:
+                    use.queue.answered(use.offset, is_settled=False)
+
+        receipts = tuple(each.handed.receipt for each in unique)
+        self._world.ask(Ack(receipts=receipts), done)
+
+    def _acked(self, use: _Use, settlement: Settlement) -> None:
+        is_settled = settlement.refused is None and use.is_clear
+        use.queue.answered(use.offset, is_settled=is_settled)
+        if is_settled:
+            if not use.may_be_settled:
+                use.check_accepted()
+            use.queue.told_committed(settlement.committed, use.told)
+        elif settlement.refused is not None:
+            use.check_refused(settlement.refused)
+            if use.was_settled and use.is_clear and settlement.refused is Code.RECEIPT_STALE:
+                raise Violation("second-ack-refused", use.delivery.handed.receipt)
+
+    # The rest
+
+    def nack(self) -> None:
+        found = self._choose()
+        if found is None:
+            return
+        use = _Use(self._world, *found)
+        limit = use.queue.topic.limit_min
+        is_last = limit is not None and use.delivery.handed.attempt >= limit
+        delay_ns = self._random.choice([None, 0, SECOND // 2, 2 * SECOND])
+        command = Nack(receipt=use.delivery.handed.receipt, delay_ns=delay_ns, reason="nacked")
+        self._give_up(use, command, may_die=is_last)
+
+    def reject(self) -> None:
+        found = self._choose()
+        if found is not None:
+            use = _Use(self._world, *found)
+            command = Reject(receipt=use.delivery.handed.receipt, reason="rejected")
+            self._give_up(use, command, may_die=True)
+
+    def _give_up(self, use: _Use, command: Nack | Reject, *, may_die: bool) -> None:
+        if may_die:
+            use.queue.asked(use.offset)
+
+        def done(reply: Reply | Refused | None) -> None:
+            if reply is not None and may_die:
+                use.queue.answered(use.offset, is_settled=False)
+            if isinstance(reply, Refused):
+                use.check_refused(reply.code)
+            elif isinstance(reply, Returned):
+                use.check_accepted()
+                if reply.dead_letter_topic is not None and use.is_clear:
+                    self._died(use)
+
+        self._world.ask(command, done)
+
+    def _died(self, use: _Use) -> None:
+        handed, group = use.delivery.handed, use.group
+        use.queue.dead[use.offset] = None
+        death = Death(
+            handed.topic.name, handed.partition, handed.offset, group.name, handed.serial
+        )
+        self._world.letters.confirmed(
+            death, lambda: not handed.topic.is_gone and not group.is_gone
+        )
+
+    def extend(self) -> None:
+        found = self._choose()
+        if found is None:
+            return
+        delivery = found[1]
+        was_used, over_at = delivery.is_used, delivery.over_at
+        use = _Use(self._world, *found)
+        delivery.is_used = was_used
+        timeout_ns = self._random.choice([SECOND // 2, 3 * SECOND, 10 * SECOND])
+        until = Instant(use.asked_at + timeout_ns)
+        if over_at is not None:
+            delivery.over_at = max(over_at, until)
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Refused):
+                use.check_refused(reply.code)
+            elif isinstance(reply, Extended):
+                use.check_accepted()
+                if not delivery.is_used and delivery.over_at == max(over_at or 0, until):
+                    delivery.sure_until = delivery.over_at = until
+
+        self._world.ask(Extend(receipt=delivery.handed.receipt, timeout_ns=timeout_ns), done)

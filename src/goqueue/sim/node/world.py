@@ -1,0 +1,96 @@
+"""Everything that exists in one run: the process, its disk, those who ask, and the truth.
+
+Passes questions to the node and answers back to whoever asked. Decides nothing by itself.
+"""
+
+import hashlib
+from collections.abc import Callable
+from random import Random
+
+from goqueue.model import SECOND, Asked, Instant, Now, Refused, RequestId, Timestamp
+from goqueue.model.requests import Acked, Command, Joined, Leased, Offsets, Published, Reply
+from goqueue.sim.disk import SimulatedFileSystem
+from goqueue.sim.faults import Faults
+from goqueue.sim.node.callers import Callers
+from goqueue.sim.node.process import Process
+from goqueue.sim.node.swarm import NodeSwarm
+from goqueue.sim.node.truth import GroupTruth, Ledger, Letters
+from goqueue.sim.trace import Trace
+
+__all__ = ["Asker", "World"]
+
+Asker = Callable[[Reply | Refused | None], None]
+
+
+class World:
+    """The world of one seed."""
+
+    def __init__(self, random: Random, trace: Trace, swarm: NodeSwarm) -> None:
+        self.random = random
+        self.trace = trace
+        self.swarm = swarm
+        self.now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
+        self.faults = Faults()
+        self.files = SimulatedFileSystem(random, self.faults)
+        self.ledger = Ledger()
+        self.letters = Letters()
+        self.groups: dict[str, GroupTruth] = {}
+        self.callers = Callers()
+        self.process = Process(
+            self.files, random, trace, self._told, has_slow_reads=swarm.slow_reads
+        )
+        # Topics and groups of which it is not known whether they are there, and why.
+        self.topics_in_doubt: dict[str, int | None] = {}
+        self.groups_in_doubt: dict[str, GroupTruth] = {}
+        self._outcomes = hashlib.blake2b(digest_size=16)
+
+    @property
+    def life(self) -> int:
+        return self.process.life
+
+    @property
+    def outcomes(self) -> str:
+        """One hash over what was answered, without any time: clocks must not matter."""
+        return self._outcomes.hexdigest()
+
+    def ask(self, command: Command, done: Asker, wait_ns: int = 0) -> RequestId:
+        call = self.callers.add(command, self.now, wait_ns, done)
+        self.trace.note("ask", f"{call.request} {command}")
+        self.process.take(Asked(request=call.request, command=command), self.now)
+        return call.request
+
+    def ask_now(self, command: Command) -> Reply | Refused | None:
+        """Ask, and let everything come to rest: the answer, if the node gives one by then."""
+        answers: list[Reply | Refused | None] = []
+        self.ask(command, answers.append)
+        self.process.settle(self.now)
+        return answers[0] if answers else None
+
+    def _told(self, request: RequestId, reply: Reply | Refused) -> None:
+        outcome = _summary(reply)
+        self.trace.note("told", f"{request} {outcome}")
+        self._outcomes.update(f"{request} {outcome}".encode())
+        self.callers.answer(request, reply)
+
+
+def _summary(reply: Reply | Refused) -> str:
+    """What an answer says, but for times and bytes."""
+    match reply:
+        case Refused():
+            return f"refused {reply.code}"
+        case Leased():
+            parcels = [(str(each.log), each.offsets, each.attempts) for each in reply.parcels]
+            return f"Leased {parcels}"
+        case Published():
+            return f"Published {reply.targets} {reply.placed}"
+        case Joined() | Acked():
+            return str(reply)
+        case Offsets():
+            return f"Offsets {reply.offsets} {reply.generation}"
+        case _:
+            names = [name for name in reply.__struct_fields__ if name in _TELLING]
+            facts = {name: getattr(reply, name) for name in names}
+            return f"{type(reply).__name__} {facts}"
+
+
+_TELLING = ("moved", "generation", "assigned", "high_watermark", "offset", "upto", "attempt")

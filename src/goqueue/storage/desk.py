@@ -1,0 +1,104 @@
+"""One log's place in storage: its files, and what has been asked of them and not yet answered."""
+
+import errno
+from collections.abc import Callable, Generator, Sequence
+
+from goqueue.model import (
+    Change,
+    Compact,
+    Compacted,
+    Drop,
+    Offset,
+    Quarantine,
+    Rewind,
+    Roll,
+    SaveEpochs,
+    Sync,
+    Truncate,
+    Truncated,
+)
+from goqueue.storage.compaction import compact
+from goqueue.storage.filesystem import FileSystem
+from goqueue.storage.log_files import LogFiles
+
+__all__ = ["Desk", "Syncing", "sync_in_turn"]
+
+# Carries out syncs of different files, in any order or at once; what each of them raised.
+Syncing = Callable[[Sequence[Callable[[], None]]], Sequence[OSError | None]]
+
+
+class Desk:
+    """What storage knows of one log beyond its files."""
+
+    __slots__ = ("compaction", "files", "is_failed", "is_full", "sync_upto", "written_upto")
+
+    def __init__(self, files: LogFiles) -> None:
+        self.files = files
+        self.is_failed = False
+        self.is_full = False
+        self.sync_upto: Offset | None = None
+        self.written_upto: Offset | None = None
+        self.compaction: Generator[Compacted | None, None, None] | None = None
+
+    def note(self, sync: Sync) -> None:
+        """Remember what is to be answered when the call ends."""
+        if self.is_failed:
+            return
+        if sync.is_durable:
+            self.sync_upto = max(sync.upto, self.sync_upto or Offset(0))
+        else:
+            self.written_upto = max(sync.upto, self.written_upto or Offset(0))
+
+    def changes_files(self, change: Change) -> bool:
+        """Whether this change touches segments, for which the ground must be sure."""
+        match change:
+            case SaveEpochs() | Rewind():
+                return False
+            case Roll():
+                return not self.is_full
+            case Truncate():
+                return not self.files.is_bare
+        return True
+
+    def change(self, disk: FileSystem, change: Change) -> Truncated | None:
+        """Carry out a change of the files; raises OSError, Corrupt or DamageFound."""
+        files = self.files
+        match change:
+            case Roll(base):
+                if not self.is_full:
+                    files.roll(base)
+            case Rewind(offset):
+                assert offset == files.end, "the log and its files disagree on the end"
+                self.is_full = False
+            case Truncate(offset):
+                self.is_full = False
+                return files.truncate(offset)
+            case Drop(start):
+                files.drop(start)
+            case Quarantine(segment):
+                if segment == files.active_base:
+                    # The roll before this found no space, so the damage is where writes would go.
+                    raise OSError(errno.ENOSPC, "no space to set the active segment aside")
+                files.quarantine(segment)
+            case SaveEpochs(epochs):
+                files.save_epochs(epochs)
+            case Compact():
+                self.compaction = compact(disk, files, change)
+        return None
+
+    def forget(self) -> None:
+        """Nothing that was asked is answered any more."""
+        self.sync_upto = self.written_upto = None
+
+
+def sync_in_turn(syncs: Sequence[Callable[[], None]]) -> list[OSError | None]:
+    """One after the other, in the order given."""
+    return [_outcome(sync) for sync in syncs]
+
+
+def _outcome(sync: Callable[[], None]) -> OSError | None:
+    try:
+        sync()
+    except OSError as error:
+        return error
+    return None

@@ -1,0 +1,58 @@
+"""Logs that no known topic lays claim to: moved out of the way, never deleted.
+
+Metadata may be older than the logs beside it, as after a restore. Then a topic that it does not
+mention is not one that was deleted, and what to do about it is for a person to say.
+`unclaimed/{number}` holds what one sweep found, under the names it had.
+
+Crash points: each topic is moved by one rename, and lies in one place or in the other.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from goqueue.storage.filesystem import EntryKind, FileSystem, ensure_directory
+from goqueue.storage.layout import LOGS, UNCLAIMED, is_topic
+
+__all__ = ["Moved", "move_unclaimed"]
+
+
+class Moved(msgspec.Struct, frozen=True, kw_only=True):
+    """The logs of a topic that were moved: from where, and where to."""
+
+    old: str
+    new: str
+
+
+def move_unclaimed(files: FileSystem, topics: Collection[str]) -> tuple[Moved, ...]:
+    """Move the logs of every topic but these, durably; what was moved."""
+    if files.kind(LOGS) is not EntryKind.DIRECTORY:
+        return ()
+    claimed = frozenset(topics)
+    names = sorted(
+        entry.name
+        for entry in files.entries(LOGS)
+        if entry.kind is EntryKind.DIRECTORY and is_topic(entry.name) and entry.name not in claimed
+    )
+    if not names:
+        return ()
+    place = _make_place(files)
+    moves = tuple(Moved(old=f"{LOGS}/{name}", new=f"{place}/{name}") for name in names)
+    for move in moves:
+        files.rename(move.old, move.new)
+    # The new place first: if one of the two is lost, it should be the old one.
+    files.sync_directory(place)
+    files.sync_directory(LOGS)
+    return moves
+
+
+def _make_place(files: FileSystem) -> str:
+    """A new directory, durable before anything is moved into it."""
+    ensure_directory(files, UNCLAIMED)
+    taken = [entry.name for entry in files.entries(UNCLAIMED)]
+    number = max((int(name) for name in taken if name.isdecimal()), default=0) + 1
+    place = f"{UNCLAIMED}/{number}"
+    files.make_directory(place)
+    files.sync_directory("")
+    files.sync_directory(UNCLAIMED)
+    return place
