@@ -13,7 +13,7 @@ from bench.log.figure import Figure, Target
 from goqueue.model import Message
 from goqueue.records import build
 
-__all__ = ["measure_publish"]
+__all__ = ["BATCH", "ROUNDS", "TOPIC", "VALUE", "batch_request", "load", "measure_publish"]
 
 TOPIC = "bench"
 VALUE = "x" * 100
@@ -34,7 +34,7 @@ def batch_request(count: int = BATCH) -> bytes:
     return request("POST", f"/topics/{TOPIC}/messages", body)
 
 
-async def _load(broker: BrokerProcess, prepared: bytes, connections: int, count: int) -> float:
+async def load(broker: BrokerProcess, prepared: bytes, connections: int, count: int) -> float:
     """Send a request so many times over so many connections; the seconds that it took."""
     wires = [await Wire.open(broker.port) for _ in range(connections)]
     left = count
@@ -56,11 +56,11 @@ async def _load(broker: BrokerProcess, prepared: bytes, connections: int, count:
 async def _rounds(
     broker: BrokerProcess, prepared: bytes, connections: int, count: int, each: int
 ) -> list[Round]:
-    await _load(broker, prepared, connections, max(connections, count // 10))
+    await load(broker, prepared, connections, max(connections, count // 10))
     rounds = []
     for _ in range(ROUNDS):
         usage = broker.usage
-        seconds = await _load(broker, prepared, connections, count)
+        seconds = await load(broker, prepared, connections, count)
         rounds.append(Round(count=count * each, seconds=seconds, cpu_s=usage.cpu_s))
     return rounds
 

@@ -4,10 +4,8 @@ Owns the mapping of values, keys, headers, times and durations. Never guesses: b
 text is UTF-8, everything else is JSON.
 """
 
-import calendar
 import datetime as dt
 import re
-import time
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -22,8 +20,9 @@ Value = object
 Headers = Mapping[str, str | bytes] | Iterable[tuple[str, str | bytes]]
 
 _ENCODER = msgspec.json.Encoder()
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TIME = re.compile(
-    r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)", re.ASCII
 )
 
 
@@ -69,8 +68,9 @@ def nanoseconds(text: str) -> int:
     if found is None:
         raise GoQueueError("response_invalid", f"{text!r} is no time")
     whole, fraction, zone = found.groups()
-    seconds = calendar.timegm(time.strptime(whole.upper(), "%Y-%m-%dT%H:%M:%S"))
-    if zone not in {"Z", "z"}:
-        offset = dt.datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").utcoffset()
-        seconds -= int(offset.total_seconds()) if offset else 0
-    return seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
+    try:
+        since = dt.datetime.fromisoformat(whole + ("+00:00" if zone == "Z" else zone)) - _EPOCH
+    except ValueError as error:
+        raise GoQueueError("response_invalid", f"{text!r} is no time: {error}") from error
+    seconds = since.days * 86_400 + since.seconds
+    return seconds * 1_000_000_000 + (int(fraction.ljust(9, "0")) if fraction else 0)

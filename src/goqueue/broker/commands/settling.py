@@ -99,7 +99,7 @@ class Settling:
             held = self._held(queue, receipt)
             if held is not None:
                 acked[receipt.offset] = held
-            elif not position.has_settled(receipt.offset):
+            elif receipt.offset not in acked and not position.has_settled(receipt.offset):
                 continue
             known.append((index, receipt.offset))
         if acked and queue is not None:

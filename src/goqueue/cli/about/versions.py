@@ -1,12 +1,12 @@
 """Which build runs here, and which one answers; a server that does not is no failure."""
 
-import asyncio
-
 import click
 import msgspec
+import uvloop
 
 import goqueue
 from goqueue.cli.asking import Session, chosen_settings
+from goqueue.cli.context import ClientSettings
 from goqueue.client import GoQueueError
 from goqueue.client.transport import Retries, get
 from goqueue.records import COMPILED
@@ -32,16 +32,20 @@ def own_version() -> dict[str, str]:
 def server_version() -> ServerVersion:
     settings = chosen_settings(click.get_current_context())
     timeout_s = min(settings.timeout_s, _PATIENCE_S)
-    session = Session(
-        msgspec.structs.replace(settings, timeout_s=timeout_s), retries=Retries(attempts_max=1)
-    )
     try:
-        body = msgspec.json.decode(asyncio.run(session.ask(get("version"))), type=dict[str, object])
+        answer = uvloop.run(_ask(msgspec.structs.replace(settings, timeout_s=timeout_s)))
+        body = msgspec.json.decode(answer, type=dict[str, object])
     except (GoQueueError, msgspec.MsgspecError) as error:
         return ServerVersion(f"not reached at {settings.server}: {_words(error)}")
+    return ServerVersion(f"{body.get('version', 'unknown')} at {settings.server}", body)
+
+
+async def _ask(settings: ClientSettings) -> bytes:
+    session = Session(settings, retries=Retries(attempts_max=1))
+    try:
+        return await session.ask(get("version"))
     finally:
         session.close()
-    return ServerVersion(f"{body.get('version', 'unknown')} at {settings.server}", body)
 
 
 def _words(error: Exception) -> str:

@@ -10,12 +10,13 @@ from goqueue.cli.asking.failures import (
 from goqueue.cli.asking.offers import known_names
 from goqueue.cli.asking.session import Session, ask, chosen_settings, run_session
 from goqueue.cli.asking.showing import draw, show
-from goqueue.cli.asking.stopping import stopped_by_signals
+from goqueue.cli.asking.stopping import Stop, stopped_by_signals
 
 __all__ = [
     "ServerNotReached",
     "ServerRefusal",
     "Session",
+    "Stop",
     "as_failure",
     "ask",
     "chosen_settings",

@@ -1,9 +1,8 @@
 """Names that the server knows, for the shell to offer. Never in the way: no answer is no offer."""
 
-import asyncio
-
 import click
 import msgspec
+import uvloop
 
 from goqueue.cli.asking.session import Session, chosen_settings
 from goqueue.client import GoQueueError
@@ -19,7 +18,7 @@ _ONCE = Retries(attempts_max=1)
 def known_names(context: click.Context, noun: str, incomplete: str) -> list[str]:
     """The topics or groups that begin like this."""
     try:
-        answer = asyncio.run(_fetch(context, noun))
+        answer = uvloop.run(_fetch(context, noun))
         names = msgspec.json.decode(answer[noun], type=list[str])
     except (GoQueueError, click.UsageError, msgspec.MsgspecError, KeyError):
         # Whoever presses a key wants to type on.

@@ -6,13 +6,13 @@ here as the end of the command, wrong flags as a usage error; nothing else is ca
 A person waits: a request that may be repeated is, but for less than a second.
 """
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import click
 import msgspec
+import uvloop
 
 from goqueue.cli.asking.failures import as_failure
 from goqueue.cli.context import ClientSettings, ClientSettingsInvalid, load_client_settings
@@ -67,7 +67,7 @@ def run_session(scene: Callable[[Session], Awaitable[T]]) -> T:
     """Play a scene with the server that the present command was told of."""
     settings = chosen_settings(click.get_current_context())
     try:
-        return asyncio.run(_play(scene, settings))
+        return uvloop.run(_play(scene, settings))
     except GoQueueError as error:
         raise as_failure(error, settings.server) from error
     except BaseExceptionGroup as group:

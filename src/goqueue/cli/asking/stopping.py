@@ -1,24 +1,48 @@
-"""INT and TERM as an event: work that waits for the world is told to end, and ends in order."""
+"""INT and TERM as a wish: work that waits for the world is told to end, and ends in order."""
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-__all__ = ["stopped_by_signals"]
+__all__ = ["Stop", "stopped_by_signals"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+class Stop:
+    """Whether to stop; to be looked at, waited for, or listened to."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def is_asked(self) -> bool:
+        return self._event.is_set()
+
+    def ask(self) -> None:
+        self._event.set()
+        for listener in self._listeners:
+            listener()
+
+    def tell(self, listener: Callable[[], None]) -> None:
+        """Call this when asked to stop."""
+        self._listeners.append(listener)
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
 @contextlib.contextmanager
-def stopped_by_signals() -> Iterator[asyncio.Event]:
-    """Set by the first signal; the second one ends the program as if nobody listened."""
+def stopped_by_signals() -> Iterator[Stop]:
+    """Asked by the first signal; the second one ends the program as if nobody listened."""
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    stop = Stop()
 
     def note() -> None:
-        stop.set()
         release()
+        stop.ask()
 
     def release() -> None:
         for number in _SIGNALS:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.cli.asking import Session, describe, stopped_by_signals, tell
+from goqueue.cli.asking import Session, Stop, describe, stopped_by_signals, tell
 from goqueue.cli.consume.wish import Wish
 from goqueue.cli.messages import Item, Outage, Printer, read_page
 from goqueue.cli.output import Output
@@ -54,7 +54,7 @@ async def consume_group(session: Session, wish: Wish) -> int:
         await member.leave()
 
 
-async def _consume(member: "_Member", wish: Wish, stop: asyncio.Event) -> int:
+async def _consume(member: "_Member", wish: Wish, stop: Stop) -> int:
     printer = Printer(wish.output, is_values=wish.is_values)
     is_whole = not wish.is_following and wish.output is not Output.TABLE and not wish.is_values
     outage = Outage()
@@ -78,9 +78,7 @@ async def _consume(member: "_Member", wish: Wish, stop: asyncio.Event) -> int:
     return failed
 
 
-async def _poll(
-    member: "_Member", outage: Outage, stop: asyncio.Event, count: int
-) -> list[Item] | None:
+async def _poll(member: "_Member", outage: Outage, stop: Stop, count: int) -> list[Item] | None:
     """The next messages; None when told to stop."""
     async with asyncio.TaskGroup() as tasks:
         polling = tasks.create_task(_poll_until_answered(member, outage, count))

@@ -1,12 +1,11 @@
 """A topic read as a stream: from a place on, by anyone, nothing leased and nothing committed."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.cli.asking import Session, stopped_by_signals
+from goqueue.cli.asking import Session, Stop, stopped_by_signals
 from goqueue.cli.consume.wish import Wish
 from goqueue.cli.messages import Cursor, Item, Printer, follow, open_cursors, read_merged
 from goqueue.cli.output import Output
@@ -29,7 +28,7 @@ async def consume_stream(session: Session, wish: Wish) -> None:
 
 
 async def _follow(
-    session: Session, cursors: list[Cursor], printer: Printer, wish: Wish, stop: asyncio.Event
+    session: Session, cursors: list[Cursor], printer: Printer, wish: Wish, stop: Stop
 ) -> None:
     await follow(session, cursors, printer.print, limit=wish.limit, stop=stop)
 

@@ -6,7 +6,7 @@ Goes on through restarts of the server. Reads no further ahead than one page per
 import asyncio
 from collections.abc import Callable, Sequence
 
-from goqueue.cli.asking import Session
+from goqueue.cli.asking import Session, Stop
 from goqueue.cli.messages.cursor import Cursor
 from goqueue.cli.messages.item import Item
 from goqueue.cli.messages.outage import Outage
@@ -28,7 +28,7 @@ async def follow(
     sink: Callable[[Sequence[Item]], None],
     *,
     limit: int | None,
-    stop: asyncio.Event,
+    stop: Stop,
 ) -> None:
     """Hand messages to `sink` until `limit` is reached or `stop` is set."""
     pages: Pages = asyncio.Queue(maxsize=1)
@@ -57,7 +57,7 @@ async def _read_on(session: Session, cursor: Cursor, pages: Pages, outage: Outag
             await asyncio.sleep(_PAUSE_S)
 
 
-async def _end(pages: Pages, stop: asyncio.Event) -> None:
+async def _end(pages: Pages, stop: Stop) -> None:
     await stop.wait()
     await pages.put(None)
 

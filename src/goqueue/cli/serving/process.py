@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import signal
 import sys
@@ -20,12 +21,18 @@ DONE = 0
 FAILED = 1
 MISUSED = 2
 
+# A collection looks at every lease and every position, of which there may be hundreds of
+# thousands, while hardly anything here is ever part of a cycle: a node with 100,000 messages in
+# flight lost a third of its publish rate to it at the default of 700, 10, 10.
+_COLLECTOR = (100_000, 50, 50)
+
 Say = Callable[[str, str], None]
 
 
 def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
     """Run until told to stop; the exit code. `say` gets the address and the data directory."""
     tell(settings.warnings)
+    gc.set_threshold(*_COLLECTOR)
     start_logging(settings.log.level, settings.log.format)
     if settings.listeners.http is None:
         return _fail("listeners.http is off, and there is no other way in", MISUSED)
@@ -63,6 +70,9 @@ async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
 
 async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
     await server.wait_until_serving()
+    # What recovery left will mostly stay: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
     say(url, data_dir)
 
 

@@ -44,6 +44,6 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     on_revoked: OnPartitions | None = None
 
     def chunk_bytes_for(self, partitions: int) -> int:
-        """How much to read at a time with so many partitions; small reads cost more than they save."""
+        """How much to read at a time with so many partitions."""
         share = self.buffer_bytes // (2 * max(partitions, 1))
         return max(min(self.chunk_bytes, share), _CHUNK_BYTES_MIN)

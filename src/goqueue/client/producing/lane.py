@@ -62,9 +62,12 @@ class Lane:
         self._hurried: Parcel | None = None
         self._sleeper: asyncio.Future[None] | None = None
         self._is_lingering = False
+        self._is_ended = False
 
     def add(self, message: Message, size_bytes: int) -> Receipt:
         """Take a message; it leaves by itself."""
+        if self._is_ended:
+            raise Closed("the producer has ended")
         self._buffer.taken += size_bytes
         receipt = self._waiting.add(message, size_bytes, self._loop.time())
         if self._sleeper is not None and (not self._is_lingering or self._waiting.is_full):
@@ -86,6 +89,7 @@ class Lane:
             while True:
                 await self._send(await self._next())
         finally:
+            self._is_ended = True
             while self._waiting:
                 self._fail(self._waiting.take(), Closed("the producer ended before it was sent"))
 

@@ -93,10 +93,12 @@ class Members:
         *,
         member: MemberTruth | None = None,
         mode: Mode | None = None,
+        session_ns: int | None = None,
     ) -> None:
         world, at_least = self._world, group.generation
-        session_ns = self._random.choice(_SESSIONS_NS)
-        assignor = None if group.is_known else self._random.choice(list(Assignor))
+        session_ns = session_ns or self._random.choice(_SESSIONS_NS)
+        is_first = not group.is_known and mode is not None and self._random.random() < 0.3
+        assignor = self._random.choice(list(Assignor)) if is_first else None
         self._tokens += 1
         command = Join(
             group=group.name,
@@ -132,6 +134,9 @@ class Members:
             group.begin_reset()
             group.end_reset()
         member = group.members.get(reply.member_id)
+        if member is None and command.member_id is not None:
+            # It left in the meantime.
+            return
         if member is None:
             member = MemberTruth(reply.member_id, command.session_ns, command.topics)
             member.spoke_at = asked_at
@@ -207,9 +212,7 @@ class Members:
             wait_ns = self._random.choice([0, 0, SECOND, 3 * SECOND])
             self.poll(*found, wait_ns, self._random.choice([1, 2, 5, 100]))
 
-    def poll(
-        self, group: GroupTruth, member: MemberTruth, wait_ns: int, count: int
-    ) -> None:
+    def poll(self, group: GroupTruth, member: MemberTruth, wait_ns: int, count: int) -> None:
         world, random = self._world, self._random
         visibility_ns = random.choice([None, None, SECOND, 4 * SECOND])
         command = Poll(
@@ -219,7 +222,7 @@ class Members:
             wait_ns=wait_ns,
             messages_max=count,
             visibility_ns=visibility_ns,
-            bytes_max=random.choice([1, 300, 1 << 20]),
+            bytes_max=1 << 22 if count == 1000 else random.choice([1, 300, 1 << 20]),
         )
         asked_at, epoch, life = self._speak(member), group.epoch, world.life
         topics = dict(world.ledger.topics)
@@ -227,14 +230,14 @@ class Members:
         def done(reply: Reply | Refused | None) -> None:
             self._heard(group, member, reply, asked_at)
             if not isinstance(reply, Leased):
-                group.lost_polls += 1
+                group.lost.count += 1
                 return
             is_clear = epoch is not None and epoch == group.epoch and life == world.life
-            group.lost_polls += not is_clear
+            group.lost.count += not is_clear
             for parcel in reply.parcels:
                 topic = topics.get(parcel.log.topic)
                 if topic is None or world.ledger.topics.get(parcel.log.topic) is not topic:
-                    group.lost_polls += 1
+                    group.lost.count += 1
                     continue
                 handed = self._handed(topic, parcel)
                 if is_clear:
@@ -283,10 +286,10 @@ class Members:
         before = queue.latest.get(handed.offset)
         holder = None if before is None else group.members.get(before.member_id)
         sure_live = Instant(0) if holder is None else holder.sure_until
-        queue.deliver(delivery, world.now.instant, sure_live, group.lost_polls)
-        if group.mode is Mode.KEY_ORDERED and handed.key:
+        queue.deliver(delivery, world.now.instant, sure_live)
+        if group.mode is Mode.KEY_ORDERED and group.start is Start.EARLIEST and handed.key:
             earlier = world.ledger.before(topic, handed.partition, handed.offset, handed.key)
-            queue.check_order(delivery, earlier, group.lost_polls)
+            queue.check_order(delivery, earlier)
         member.deliveries.append(delivery)
 
     # Positions
@@ -382,7 +385,9 @@ class Members:
         topic = random.choice(topics)
         partition = random.choice([None, random.randrange(topic.partitions)])
         strategies = [Strategy.EARLIEST, Strategy.LATEST, Strategy.OFFSET]
-        strategy = random.choice([*strategies, Strategy.TIMESTAMP] if world.swarm.times else strategies)
+        strategy = random.choice(
+            [*strategies, Strategy.TIMESTAMP] if world.swarm.times else strategies
+        )
         command = ResetOffsets(
             group=group.name,
             topic=topic.name,

@@ -172,12 +172,8 @@ class Settlers:
     def _died(self, use: _Use) -> None:
         handed, group = use.delivery.handed, use.group
         use.queue.dead[use.offset] = None
-        death = Death(
-            handed.topic.name, handed.partition, handed.offset, group.name, handed.serial
-        )
-        self._world.letters.confirmed(
-            death, lambda: not handed.topic.is_gone and not group.is_gone
-        )
+        death = Death(handed.topic.name, handed.partition, handed.offset, group.name, handed.serial)
+        self._world.letters.confirmed(death, lambda: not handed.topic.is_gone and not group.is_gone)
 
     def extend(self) -> None:
         found = self._choose()

@@ -47,3 +47,7 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
         for name in _SELDOM:
             drawn[name] = random.random() < _RARE
         return cls(**drawn)
+
+    def with_clock(self, *, jumps: bool) -> "NodeSwarm":
+        """The same world with or without a jumping clock, in which nobody asks by time."""
+        return msgspec.structs.replace(self, clock_jumps=jumps, times=False)

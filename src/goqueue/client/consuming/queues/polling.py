@@ -52,7 +52,7 @@ def _message(delivered: _Delivered, settling: Settling) -> Message:
     lease = Leased(
         delivered.receipt_handle,
         delivered.delivery_count,
-        nanoseconds(delivered.deadline),
+        delivered.deadline,
         settling,
     )
     return Message(

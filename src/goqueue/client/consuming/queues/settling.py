@@ -12,7 +12,7 @@ import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.transport import Request, Transport, post
-from goqueue.client.values import duration
+from goqueue.client.values import duration, nanoseconds
 
 __all__ = ["Leased", "Settling"]
 
@@ -39,8 +39,13 @@ class Leased(msgspec.Struct, frozen=True, eq=False):
 
     receipt_handle: str
     delivery_count: int
-    deadline: int
+    until: str
     settling: "Settling"
+
+    @property
+    def deadline(self) -> int:
+        """When the lease ends, in nanoseconds since 1970; few ask, so it is read when asked for."""
+        return nanoseconds(self.until)
 
     def ack(self) -> "asyncio.Future[None]":
         return self.settling.ack(self.receipt_handle)

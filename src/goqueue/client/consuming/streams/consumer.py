@@ -159,7 +159,7 @@ class StreamConsumer:
             offset = committed.get(log)
             if offset is None:
                 offset = await find_start(self._transport, log, subscription.start)
-            self._positions.adopt(log, offset)
+            self._positions.adopt(log, offset, is_committed=log in committed)
             self._read(log, offset)
         if subscription.on_assigned is not None:
             subscription.on_assigned(new)

@@ -17,9 +17,14 @@ class Positions:
         self._finished: dict[LogId, int] = {}
         self._committed: dict[LogId, int] = {}
 
-    def adopt(self, log: LogId, offset: int) -> None:
-        """Begin with a partition at `offset`, which needs no commit."""
-        self._finished[log] = self._committed[log] = offset
+    def adopt(self, log: LogId, offset: int, *, is_committed: bool) -> None:
+        """Begin with a partition at `offset`.
+
+        Where the group has no position yet, the place to begin is one to commit: another member
+        that looked for the latest offset would find a later one, and miss what lies between.
+        """
+        self._finished[log] = offset
+        self._committed[log] = offset if is_committed else -1
 
     def forget(self, log: LogId) -> None:
         """The partition went to another member."""

@@ -4,6 +4,8 @@ Unknown fields are skipped and `null` is the same as absent, both by the shape o
 Never raises anything but a refusal, whatever the bytes are.
 """
 
+import itertools
+import operator
 import re
 from typing import TypeVar
 
@@ -30,6 +32,7 @@ Body = TypeVar("Body")
 
 _AT = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_PIECE_BYTES = 256 * 1024
 _BRACKETS = b"{}[]"
 _OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 # One kind of bracket is enough to count levels: pairs that do not match are no JSON anyway.
@@ -111,14 +114,20 @@ def nests_too_deep(body: bytes | bytearray) -> bool:
     text = bytes(body)
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # Without escapes every quote begins or ends a string: each second piece is outside of them.
-    outside = b"".join(text.split(b'"')[::2]).translate(_ALIKE, _OTHERS)
-    for _ in range(NESTING_MAX):
-        inner = outside.replace(b"[]", b"")
-        if len(inner) == len(outside):
-            break
-        outside = inner
-    return len(outside) > 0
+    level = 0
+    outside = 0
+    # In pieces: a hostile body may consist of nothing but what it is taken apart by.
+    for start in range(0, len(text), _PIECE_BYTES):
+        parts = text[start : start + _PIECE_BYTES].split(b'"')
+        # Without escapes every quote begins or ends a string: each second part is outside of one.
+        runs = b"".join(parts[outside::2]).translate(_ALIKE, _OTHERS).split(b"]")
+        outside ^= (len(parts) - 1) & 1
+        # How many brackets are open at the end of each run, the closed ones taken off.
+        levels = map(operator.sub, itertools.accumulate(map(len, runs)), itertools.count())
+        if level + max(levels) > NESTING_MAX:
+            return True
+        level += sum(map(len, runs)) - len(runs) + 1
+    return False
 
 
 def _lowered(words: str) -> str:

@@ -41,6 +41,8 @@ Replicas = Annotated[int, Meta(ge=1, le=1, description="this node stands alone")
 # Taken only to be refused with a reason while there is no registry.
 Validation = Annotated[bool, Meta(extra_json_schema={"enum": [False]})]
 
+Elsewhere = Annotated[int, Meta(extra_json_schema={"not": {}})]
+
 
 class CreateTopicBody(msgspec.Struct, frozen=True, kw_only=True):
     """A topic to be made; what is absent has the default of the contract."""
@@ -78,8 +80,8 @@ class AlterTopicBody(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter_topic: Name | None = None
     schema_validation: Validation | None = None
     # Read only to be refused with a reason: they have routes of their own.
-    num_partitions: None = None
-    replication_factor: None = None
+    num_partitions: Elsewhere | None = None
+    replication_factor: Elsewhere | None = None
 
 
 class TopicConfigOut(msgspec.Struct, frozen=True, kw_only=True):

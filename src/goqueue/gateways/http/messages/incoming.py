@@ -9,14 +9,15 @@ Invariant: `batch` holds exactly the messages that are not in `refused`, in requ
 import base64
 import binascii
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from goqueue.gateways.http.bodies import (
     INT32_MAX,
     MessageBody,
     PriorityName,
-    PublishBody,
     decode_leniently,
     nests_too_deep,
     refusal_of,
@@ -47,10 +48,16 @@ _HEADERS_MAX = 64
 _HEADER_NAME_BYTES_MAX = 249
 _HEADER_VALUE_BYTES_MAX = 4096
 _RESERVED = "gq."
-# The brackets of the request itself. With so many to spare, a message and its headers included,
-# nothing can be nested too deep.
-_OUTER_BRACKETS = 2
-_SPARE_BRACKETS = 60
+
+
+class _Exact(MessageBody, frozen=True, forbid_unknown_fields=True):
+    """A message of known fields alone, which cannot nest: to look for depth would be a waste."""
+
+
+class _ExactBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The request that nearly everybody sends."""
+
+    messages: Annotated[list[_Exact], Meta(min_length=1, max_length=_MESSAGES_MAX)]
 
 
 class _Unread(msgspec.Struct):
@@ -59,7 +66,7 @@ class _Unread(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
-_DECODER = msgspec.json.Decoder(PublishBody)
+_EXACT_DECODER = msgspec.json.Decoder(_ExactBody)
 _UNREAD_DECODER = msgspec.json.Decoder(_Unread)
 _MESSAGE_DECODER = msgspec.json.Decoder(MessageBody)
 
@@ -83,26 +90,15 @@ def take_in(body: bytes | bytearray, now: Timestamp) -> Intake:
     """Read a publish request; refuses it as a whole only if its messages cannot be told apart."""
     refused: dict[int, ItemError] = {}
     try:
-        messages: Sequence[MessageBody | None] = _DECODER.decode(body).messages
-    except msgspec.ValidationError:
+        return _drafted(_EXACT_DECODER.decode(body).messages, refused, now)
+    except msgspec.ValidationError as error:
+        if "of length" in str(error):
+            # There is only one list: to read it again would not make it shorter.
+            raise refusal_of(error) from None
         messages = _one_by_one(body, refused)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refusal_of(error) from None
-    if _may_nest(body, messages) and nests_too_deep(body):
-        raise too_deep()
     return _drafted(messages, refused, now)
-
-
-def _may_nest(body: bytes | bytearray, messages: Sequence[MessageBody | None]) -> bool:
-    """Whether there are so many more brackets than messages need that some might nest too deep.
-
-    Counting them exactly costs more than all the rest, and is needed only for JSON within text.
-    """
-    brackets = body.count(b"{") + body.count(b"[") - len(messages) - _OUTER_BRACKETS
-    if brackets <= _SPARE_BRACKETS:
-        return False
-    with_headers = sum(1 for each in messages if each is not None and each.headers is not None)
-    return brackets - with_headers > _SPARE_BRACKETS
 
 
 def _one_by_one(body: bytes | bytearray, refused: dict[int, ItemError]) -> list[MessageBody | None]:

@@ -48,6 +48,8 @@ _CREATE_SCHEMA = {
 # What the structs of the core call otherwise, or have no place for.
 _RENAMED = ("name", "num_partitions", "visibility_timeout", "replication_factor")
 
+_FIXED = ("num_partitions", "replication_factor")
+
 
 async def _create(call: Call) -> Created:
     body = call.body(CreateTopicBody)
@@ -77,7 +79,11 @@ async def _describe(call: Call) -> Topic:
 
 
 async def _alter(call: Call) -> Topic:
-    changes = msgspec.convert(_settings(call, call.body(AlterTopicBody)), TopicChanges)
+    body = call.body(AlterTopicBody)
+    for field in _FIXED:
+        if getattr(body, field) is not None:
+            raise Refused(Code.REQUEST_INVALID, field=field, reason="cannot be changed here")
+    changes = msgspec.convert(_settings(call, body), TopicChanges)
     altered = AlterTopic(name=call[TOPIC], changes=changes)
     return _topic(await call.ask(altered, TopicDescription))
 

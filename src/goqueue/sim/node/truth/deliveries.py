@@ -10,7 +10,7 @@ from goqueue.model import Instant
 from goqueue.sim.node.truth.ledger import TopicTruth
 from goqueue.sim.oracle import Violation
 
-__all__ = ["Delivery", "Handed", "QueueTruth"]
+__all__ = ["Delivery", "Handed", "LostPolls", "QueueTruth"]
 
 
 class Handed(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,10 +38,18 @@ class Delivery:
         self.is_used = False
 
 
+class LostPolls:
+    """How many polls of a group got no answer: each may have leased anything to nobody."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class QueueTruth:
     """One group on one partition of one topic."""
 
-    def __init__(self, topic: TopicTruth, partition: int) -> None:
+    def __init__(self, topic: TopicTruth, partition: int, lost: LostPolls) -> None:
+        self._lost = lost
         self.topic = topic
         self.partition = partition
         self.acked: dict[int, None] = {}
@@ -55,6 +63,8 @@ class QueueTruth:
         # What a group must get begins here; None: nothing is known of it.
         self.required_from: int | None = 0
         self.told = 0
+        # A reset whose outcome is not known: what was settled or counted before may still be.
+        self.is_vague = False
 
     def loosen(self) -> None:
         """A reset was asked for: what is settled may come again, counts begin anew."""
@@ -62,9 +72,11 @@ class QueueTruth:
             settled.clear()
         self.floor = self.maybe_floor = self.told = 0
         self.required_from = None
+        self.is_vague = True
 
     def put_at(self, offset: int) -> None:
         """A reset is answered."""
+        self.is_vague = False
         self.floor = self.maybe_floor = self.required_from = offset
 
     def commit_asked(self, offset: int) -> None:
@@ -78,7 +90,16 @@ class QueueTruth:
         return offset < self.floor or offset in self.acked or offset in self.dead
 
     def may_be_settled(self, offset: int) -> bool:
-        return offset < self.maybe_floor or self.is_settled(offset) or offset in self.maybe
+        if offset < self.maybe_floor or offset in self.maybe or self.is_vague:
+            return True
+        return self.is_settled(offset) or self._may_be_dead(offset)
+
+    def _may_be_dead(self, offset: int) -> bool:
+        """Whether it may have been delivered as often as it is allowed to."""
+        limit = self.topic.limit_min
+        latest = self.latest.get(offset)
+        attempts = (0 if latest is None else latest.handed.attempt) + self._lost.count
+        return limit is not None and attempts >= limit
 
     def told_committed(self, offset: int, at_least: int) -> None:
         """A committed offset was named; `at_least` was known when the question was asked."""
@@ -102,7 +123,7 @@ class QueueTruth:
 
     # Delivering
 
-    def deliver(self, delivery: Delivery, now: Instant, sure_live: Instant, lost_polls: int) -> None:
+    def deliver(self, delivery: Delivery, now: Instant, sure_live: Instant) -> None:
         """A member got a message: judge it by what was known before.
 
         `sure_live` is until when the latest lease surely lives as far as its holder's session says.
@@ -118,18 +139,20 @@ class QueueTruth:
                     "two-leases-for-one-message",
                     f"{self._name(offset)}: {before.handed.receipt} and {handed.receipt}",
                 )
-        self._check_count(before, delivery, lost_polls)
+        self._check_count(before, delivery)
         self.maybe.pop(offset, None)
         self.latest[offset] = delivery
 
-    def _check_count(self, before: Delivery | None, delivery: Delivery, lost_polls: int) -> None:
+    def _check_count(self, before: Delivery | None, delivery: Delivery) -> None:
         attempt = delivery.handed.attempt
-        least, most = 1, 1 + lost_polls
+        least, most = 1, 1 + self._lost.count
         if before is not None:
             last = before.handed.attempt
             # A first delivery is handed out before its count is committed.
             is_forgettable = before.life != delivery.life and last == 1
-            least, most = last if is_forgettable else last + 1, last + 1 + lost_polls
+            least, most = last if is_forgettable else last + 1, last + 1 + self._lost.count
+        if self.is_vague:
+            most = attempt
         if not least <= attempt <= most:
             raise Violation(
                 "wrong-delivery-count",
@@ -142,15 +165,10 @@ class QueueTruth:
                 f"{self._name(delivery.handed.offset)}: {attempt} of {limit}",
             )
 
-    def check_order(self, delivery: Delivery, earlier: list[int], lost_polls: int) -> None:
+    def check_order(self, delivery: Delivery, earlier: list[int]) -> None:
         """In key order nothing is delivered before all earlier messages of its key are settled."""
-        limit = self.topic.limit_min
         for offset in earlier:
-            if self.may_be_settled(offset):
-                continue
-            latest = self.latest.get(offset)
-            attempts = (0 if latest is None else latest.handed.attempt) + lost_polls
-            if limit is None or attempts < limit:
+            if not self.may_be_settled(offset):
                 raise Violation(
                     "key-out-of-order",
                     f"{self._name(delivery.handed.offset)} came before {offset} was settled",

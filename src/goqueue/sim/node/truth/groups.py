@@ -2,7 +2,7 @@
 
 from goqueue.model import Instant, LogId
 from goqueue.model.requests import Mode, Start
-from goqueue.sim.node.truth.deliveries import Delivery, QueueTruth
+from goqueue.sim.node.truth.deliveries import Delivery, LostPolls, QueueTruth
 from goqueue.sim.node.truth.ledger import TopicTruth
 from goqueue.sim.oracle import Violation
 
@@ -49,7 +49,7 @@ class GroupTruth:
         self.members: dict[str, MemberTruth] = {}
         self.past: list[MemberTruth] = []
         self.topics: dict[str, None] = {}
-        self.lost_polls = 0
+        self.lost = LostPolls()
         self.generation = 0
         self._owners: dict[tuple[int, LogId], str] = {}
         self._shares: dict[tuple[int, str], tuple[LogId, ...]] = {}
@@ -75,7 +75,7 @@ class GroupTruth:
     def queue(self, topic: TopicTruth, partition: int) -> QueueTruth:
         key = (topic.number, partition)
         if key not in self._queues:
-            self._queues[key] = QueueTruth(topic, partition)
+            self._queues[key] = QueueTruth(topic, partition, self.lost)
         return self._queues[key]
 
     @property

@@ -121,9 +121,7 @@ class Ledger:
                 f"{topic.name} {place}: {known} and {message.serial}",
             )
         if message.place not in {None, place}:
-            raise Violation(
-                "published-twice", f"{message.serial} at {message.place} and {place}"
-            )
+            raise Violation("published-twice", f"{message.serial} at {message.place} and {place}")
         if message.place is None:
             self._note_key(topic, place, message)
         message.place = place

@@ -1,0 +1,6 @@
+"""The whole node under a disk that fails, with clients that do what clients do."""
+
+from goqueue.sim.node.run import NodeRun
+from goqueue.sim.node.swarm import NodeSwarm
+
+__all__ = ["NodeRun", "NodeSwarm"]

@@ -1,0 +1,200 @@
+"""The calm after the chaos: everything that was promised is looked for."""
+
+from typing import Protocol
+
+from goqueue.model import SECOND, Offset, Record, Refused
+from goqueue.model.requests import (
+    DescribeLag,
+    DescribeNode,
+    Lag,
+    NodeDescription,
+    Read,
+    Records,
+    Start,
+)
+from goqueue.sim.node.clients import Clients
+from goqueue.sim.node.members import Members
+from goqueue.sim.node.settlers import Settlers
+from goqueue.sim.node.truth import Death, GroupTruth, MemberTruth, TopicTruth
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+
+__all__ = ["Ending"]
+
+_SESSION_NS = 60 * SECOND
+_ROUNDS_MAX = 120
+_PAUSE_NS = 2 * SECOND
+
+
+class _Running(Protocol):
+    """What the end needs of the run."""
+
+    def serve(self) -> None: ...
+    def pass_time(self, elapsed: int) -> None: ...
+    def crash(self, *, is_power_lost: bool) -> None: ...
+    def lose_snapshots(self) -> None: ...
+
+
+class Ending:
+    """Heals a world, drains its groups, and reads all that is left."""
+
+    def __init__(
+        self,
+        world: World,
+        clients: Clients,
+        members: Members,
+        settlers: Settlers,
+        run: _Running,
+    ) -> None:
+        self._world = world
+        self._clients = clients
+        self._members = members
+        self._settlers = settlers
+        self._run = run
+
+    def prove(self) -> None:
+        self._heal()
+        self._answer_everybody()
+        self._learn_letters()
+        for group in list(self._world.groups.values()):
+            self._drain(group)
+        self._answer_everybody()
+        self._learn_letters()
+        contents = self._read_all()
+        self._world.letters.check()
+        self._check_groups(contents)
+        self._restart(is_power_lost=True)
+        self._read_all()
+
+    def _restart(self, *, is_power_lost: bool) -> None:
+        self._run.crash(is_power_lost=is_power_lost)
+        self._world.faults.calm()
+        self._run.lose_snapshots()
+        self._run.serve()
+
+    def _describe(self) -> NodeDescription:
+        reply = self._world.ask_now(DescribeNode())
+        assert isinstance(reply, NodeDescription)
+        return reply
+
+    # Healing
+
+    def _heal(self) -> None:
+        self._run.serve()
+        self._rest(3)
+        world = self._world
+        is_in_doubt = world.topics_in_doubt or world.groups_in_doubt
+        if world.process.halted is not None or self._describe().failed_logs or is_in_doubt:
+            self._restart(is_power_lost=True)
+        failed = self._describe().failed_logs
+        if failed:
+            raise Violation("does-not-heal", f"{failed}")
+
+    def _rest(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self._world.process.settle(self._world.now)
+            self._run.pass_time(_PAUSE_NS)
+        self._world.process.settle(self._world.now)
+
+    def _answer_everybody(self) -> None:
+        for _ in range(_ROUNDS_MAX):
+            self._rest(1)
+            if not len(self._world.callers):
+                return
+        raise Violation("never-answered", f"{self._world.callers.all[0].command}")
+
+    def _learn_letters(self) -> None:
+        for topic in self._describe().topics:
+            if topic.name not in self._world.ledger.topics:
+                self._clients.learn_topic(topic)
+
+    # Draining
+
+    def _drain(self, group: GroupTruth) -> None:
+        """A new member takes and settles all that is left for a group."""
+        topics = tuple(name for name in sorted(group.topics) if name in self._world.ledger.topics)
+        if not topics:
+            return
+        member = self._join(group, topics)
+        for _ in range(_ROUNDS_MAX):
+            before = len(member.deliveries)
+            self._members.poll(group, member, 0, 1000)
+            self._world.process.settle(self._world.now)
+            got = member.deliveries[before:]
+            if got:
+                self._settlers.ack(group, got)
+                self._world.process.settle(self._world.now)
+            elif self._is_drained(group):
+                return
+            else:
+                self._rest(1)
+        raise Violation("group-does-not-drain", f"{group.name}: {self._lag(group)}")
+
+    def _join(self, group: GroupTruth, topics: tuple[str, ...]) -> MemberTruth:
+        known = dict(group.members)
+        self._members.join(group, topics, session_ns=_SESSION_NS)
+        self._world.process.settle(self._world.now)
+        new = [member for id_, member in group.members.items() if id_ not in known]
+        if not new:
+            raise Violation("cannot-join", group.name)
+        return new[0]
+
+    def _lag(self, group: GroupTruth) -> Lag:
+        reply = self._world.ask_now(DescribeLag(group=group.name))
+        assert isinstance(reply, Lag)
+        return reply
+
+    def _is_drained(self, group: GroupTruth) -> bool:
+        wanted = {name for name in group.topics if name in self._world.ledger.topics}
+        return not any(
+            each.lag or each.in_flight
+            for each in self._lag(group).partitions
+            if each.log.topic in wanted
+        )
+
+    # Reading
+
+    def _read_all(self) -> dict[TopicTruth, dict[int, list[Record]]]:
+        contents: dict[TopicTruth, dict[int, list[Record]]] = {}
+        for topic in list(self._world.ledger.topics.values()):
+            of_topic = contents[topic] = {}
+            for partition in range(topic.partitions):
+                records = of_topic[partition] = self._read(topic, partition)
+                self._world.ledger.check_partition(topic, partition, records)
+        return contents
+
+    def _read(self, topic: TopicTruth, partition: int) -> list[Record]:
+        found: list[Record] = []
+        while True:
+            offset = Offset(found[-1].offset + 1 if found else 0)
+            command = Read(topic=topic.name, partition=partition, offset=offset)
+            reply = self._world.ask_now(command)
+            if isinstance(reply, Refused) or not isinstance(reply, Records):
+                raise Violation("cannot-read", f"{command}: {reply}")
+            records = self._clients.check_records(topic, reply)
+            if not records:
+                if reply.high_watermark > offset:
+                    raise Violation("reader-stuck", f"{reply.log} at {offset}")
+                return found
+            found.extend(records)
+
+    def _check_groups(self, contents: dict[TopicTruth, dict[int, list[Record]]]) -> None:
+        """Whatever a group should get it has got and settled, or it is dead."""
+        for group in self._world.groups.values():
+            for topic, partitions in contents.items():
+                if topic.name in group.topics and group.start is Start.EARLIEST:
+                    for partition, records in partitions.items():
+                        self._check_queue(group, topic, partition, records)
+
+    def _check_queue(
+        self, group: GroupTruth, topic: TopicTruth, partition: int, records: list[Record]
+    ) -> None:
+        queue = group.queue(topic, partition)
+        if queue.required_from is None:
+            return
+        for record in records:
+            serial = int((record.value or b"0").partition(b":")[0])
+            death = Death(topic.name, partition, record.offset, group.name, serial)
+            is_done = queue.may_be_settled(record.offset) or self._world.letters.is_dead(death)
+            if record.offset >= queue.required_from and not is_done:
+                raise Violation("message-vanished", f"{group.name}: {death}")

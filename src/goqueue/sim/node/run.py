@@ -1,0 +1,337 @@
+"""One simulated life of a node: clients, crashes and repairs, all drawn from one seed.
+
+The node and the storage are the real ones; only the disk, the clocks, the clients and the order of
+things are simulated. After the chaos comes calm, in which everything promised must come true.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from goqueue.model import MILLISECOND, SECOND, Instant, Left, Now, Refused, Timestamp
+from goqueue.model.requests import (
+    DescribeNode,
+    GroupList,
+    ListGroups,
+    Mode,
+    NodeDescription,
+    Reply,
+    Start,
+)
+from goqueue.sim.disk import Crashed
+from goqueue.sim.node.clients import Clients
+from goqueue.sim.node.ending import Ending
+from goqueue.sim.node.members import Members
+from goqueue.sim.node.settlers import Settlers
+from goqueue.sim.node.swarm import NodeSwarm
+from goqueue.sim.node.truth import GroupTruth
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+from goqueue.sim.trace import Trace
+from goqueue.storage import SNAPSHOTS
+
+__all__ = ["NodeRun"]
+
+_Action = Callable[[], None]
+_MODES = {
+    "streams": Mode.PARTITIONED,
+    "split": Mode.PARTITIONED,
+    "shared": Mode.SHARED,
+    "keyed": Mode.KEY_ORDERED,
+}
+_PAUSES_NS = (0, 1, 50 * MILLISECOND, 400 * MILLISECOND, SECOND, 2 * SECOND, 7 * SECOND)
+_WAKES_MAX = 1000
+_STARTS_MAX = 200
+
+
+class NodeRun:
+    """The run of one seed."""
+
+    def __init__(
+        self, seed: int, trace: Trace, steps: int = 300, *, jumps_clock: bool | None = None
+    ) -> None:
+        """`jumps_clock` decides about jumps of the wall clock instead of the seed.
+
+        Then nobody asks by time, so that the outcomes can be compared.
+        """
+        self._steps = steps
+        # Chance that can be repeated is the point; clocks have their own, so that they disturb
+        # nothing else.
+        self._random = Random(seed)  # noqa: S311 - not for secrets
+        self._clock_random = Random(seed + 1)  # noqa: S311 - not for secrets
+        swarm = NodeSwarm.draw(self._random)
+        if jumps_clock is not None:
+            swarm = swarm.with_clock(jumps=jumps_clock)
+        self._swarm = swarm
+        self._world = World(self._random, trace, swarm)
+        self._clients = Clients(self._world)
+        self._members = Members(self._world)
+        self._settlers = Settlers(self._world)
+        self._is_serving = False
+        self._starts = 0
+        trace.note("swarm", swarm)
+        for name, mode in _MODES.items():
+            start = Start.LATEST if self._random.random() < 0.15 else Start.EARLIEST
+            if swarm.streams or name != "streams":
+                self._world.groups[name] = GroupTruth(name, mode, start)
+        self._begin()
+
+    @property
+    def outcomes(self) -> str:
+        """One hash over what clients were told."""
+        return self._world.outcomes
+
+    def live(self) -> None:
+        """The whole run."""
+        actions = self._actions()
+        for _ in range(self._steps):
+            self._step(self._random.choice(actions) if self._is_serving else self._move_on)
+        self._world.faults.calm()
+        self._world.trace.note("heal", None)
+        ending = Ending(self._world, self._clients, self._members, self._settlers, self)
+        ending.prove()
+
+    def _step(self, action: _Action) -> None:
+        self._world.trace.note("do", action.__name__)
+        try:
+            action()
+            if self._swarm.slow_disk and self._random.random() < 0.5:
+                pass
+            else:
+                self._move_on()
+            if not self._is_serving:
+                self._look_whether_serving()
+        except Crashed as crash:
+            self._world.trace.note("crashed", str(crash))
+            self.crash(is_power_lost=self._is_power_to_be_lost())
+        if self._world.process.halted is not None:
+            self._halted()
+
+    def _actions(self) -> list[_Action]:
+        swarm, clients, members, settlers = (
+            self._swarm,
+            self._clients,
+            self._members,
+            self._settlers,
+        )
+        actions: list[_Action] = [clients.create] * 2 + [clients.publish] * 8
+        actions += [clients.read] * 3 + [members.join_any] * 4 + [members.heartbeat] * 4
+        actions += [members.poll_any] * 12 + [settlers.ack_any] * 8 + [settlers.nack] * 3
+        actions += [settlers.reject, settlers.extend, members.leave, members.describe]
+        actions += [self._move_on] * 6 + [self._pass_time] * 5
+        optional: list[tuple[bool, _Action]] = [
+            (swarm.power_loss or swarm.process_kill, self._crash_now),
+            (swarm.crash_inside, self._arm_crash),
+            (swarm.sync_errors, self._world.faults.arm_sync_error),
+            (swarm.write_errors, self._world.faults.arm_write_error),
+            (swarm.name_errors, self._arm_name_error),
+            (swarm.full_disk, self._change_space),
+            (swarm.clock_jumps, self._jump_clock),
+            (swarm.clean_stops, self._stop_cleanly),
+            (swarm.streams or swarm.commits_in_queues, members.commit),
+            (swarm.resets, members.reset),
+            (swarm.redrives, clients.redrive),
+            (swarm.redrives, settlers.reject),
+            (swarm.topics_deleted, clients.delete),
+            (swarm.groups_deleted, members.delete_group),
+            (swarm.alterations, clients.alter),
+            (swarm.impatience, self._walk_away),
+        ]
+        return actions + [action for is_on, action in optional if is_on]
+
+    # What moves by itself
+
+    def _move_on(self) -> None:
+        """Some of what is under way goes on."""
+        world, process = self._world, self._world.process
+        turns = (
+            lambda: process.disk_turn(self._random.randint(1, 4)),
+            lambda: process.report_turn(world.now),
+            lambda: process.late_turn(world.now),
+            lambda: process.open_turn(world.now),
+            process.background_turn,
+        )
+        turns_max = 6 if self._is_serving else 40
+        for _ in range(self._random.randint(1, turns_max)):
+            if process.halted is None:
+                self._random.choice(turns)()
+        if not self._is_serving:
+            self.pass_time(self._random.choice([0, 300 * MILLISECOND]))
+
+    def _pass_time(self) -> None:
+        self.pass_time(self._random.choice(_PAUSES_NS))
+        world = self._world
+        is_at_rest = world.process.is_idle and world.process.node.is_quiet
+        if is_at_rest and world.process.halted is None and not world.faults.is_full:
+            world.callers.check_patience(world.now)
+
+    def pass_time(self, elapsed: int) -> None:
+        """Time goes by; the node is woken whenever it wants to be."""
+        world = self._world
+        target = Instant(world.now.instant + elapsed)
+        for _ in range(_WAKES_MAX):
+            deadline = world.process.deadline
+            if deadline is None or deadline > target or world.process.halted is not None:
+                break
+            self._set_time(max(deadline, world.now.instant))
+            world.process.wake(world.now)
+        else:
+            raise Violation("never-rests", f"{_WAKES_MAX} wakes within {elapsed} ns")
+        self._set_time(target)
+
+    def _set_time(self, instant: int) -> None:
+        now = self._world.now
+        elapsed = instant - now.instant
+        self._world.now = Now(Instant(instant), Timestamp(now.wall + elapsed))
+
+    def _jump_clock(self) -> None:
+        now = self._world.now
+        jump = self._clock_random.randint(-7200, 7200) * SECOND
+        self._world.now = Now(now.instant, Timestamp(now.wall + jump))
+
+    def _walk_away(self) -> None:
+        """Somebody no longer waits."""
+        world = self._world
+        calls = world.callers.waiting
+        if calls:
+            request = self._random.choice(calls).request
+            world.callers.leave(request)
+            world.process.take(Left(request=request), world.now)
+
+    # What goes wrong
+
+    def _change_space(self) -> None:
+        faults = self._world.faults
+        if faults.is_full:
+            faults.free()
+        else:
+            faults.fill(self._random.choice([0, 30, 300, 3000]))
+
+    def _arm_name_error(self) -> None:
+        self._world.faults.arm_name_error(self._random.randint(1, 4))
+
+    def _arm_crash(self) -> None:
+        self._world.faults.arm_crash(self._random.randint(1, 15))
+
+    def _crash_now(self) -> None:
+        if self._random.random() < 0.5:
+            self.crash(is_power_lost=self._is_power_to_be_lost())
+
+    def _is_power_to_be_lost(self) -> bool:
+        if self._swarm.power_loss and self._swarm.process_kill:
+            return self._random.random() < 0.5
+        return self._swarm.power_loss
+
+    def _halted(self) -> None:
+        """The process has ended itself; somebody starts it again."""
+        if not self._is_serving and self._random.random() < 0.5:
+            self._world.faults.calm()
+        self.crash(is_power_lost=False)
+
+    def _stop_cleanly(self) -> None:
+        world, process = self._world, self._world.process
+        process.stop(world.now)
+        process.settle(world.now)
+        if process.halted is None and process.node.is_quiet:
+            try:
+                process.storage.close()
+            except OSError as error:
+                world.trace.note("cannot close", str(error))
+        self.crash(is_power_lost=False)
+
+    def crash(self, *, is_power_lost: bool) -> None:
+        """The process dies, and is started again."""
+        world = self._world
+        world.trace.note("crash", is_power_lost)
+        world.callers.lose_all()
+        if is_power_lost:
+            world.files.lose_power()
+        if self._swarm.snapshots_lost and self._random.random() < 0.5:
+            self.lose_snapshots()
+        world.files.restart()
+        world.faults.disarm_crash()
+        if self._swarm.crash_inside and self._random.random() < 0.3:
+            self._arm_crash()
+        self._begin()
+
+    def lose_snapshots(self) -> None:
+        for path in self._world.files.paths():
+            if path.startswith(f"{SNAPSHOTS}/"):
+                self._world.files.delete(path)
+
+    def _begin(self) -> None:
+        """Start the process, as often as it takes."""
+        self._is_serving = False
+        while True:
+            self._starts += 1
+            if self._starts > _STARTS_MAX:
+                self._world.faults.calm()
+            try:
+                self._world.process.begin(bytes(range(32)))
+            except Crashed:
+                if self._is_power_to_be_lost():
+                    self._world.files.lose_power()
+                self._world.files.restart()
+            else:
+                return
+
+    # Coming back
+
+    def serve(self) -> None:
+        """Let the node come up; nothing goes wrong any more."""
+        world = self._world
+        for _ in range(50):
+            world.process.settle(world.now)
+            if world.process.halted is not None:
+                self.crash(is_power_lost=False)
+                self._world.faults.calm()
+                continue
+            if not self._is_serving:
+                self._look_whether_serving()
+            if self._is_serving:
+                return
+            self.pass_time(SECOND)
+        raise Violation("does-not-heal", "the node does not serve")
+
+    def _look_whether_serving(self) -> None:
+        if self._world.process.halted is not None:
+            return
+        replies: list[Reply | Refused | None] = []
+        self._world.ask(DescribeNode(), replies.append)
+        if replies and isinstance(replies[0], NodeDescription) and replies[0].not_ready is None:
+            self._is_serving = True
+            self._take_stock(replies[0])
+
+    def _take_stock(self, described: NodeDescription) -> None:
+        """The node is back: what was in doubt is certain now."""
+        world = self._world
+        there = {topic.name: topic for topic in described.topics}
+        for name in list(world.topics_in_doubt):
+            known = world.ledger.topics.get(name)
+            # Dead letters may have been made again by the node itself.
+            if known is not None and (name not in there or known.holds_letters):
+                world.ledger.topic_gone(known)
+            elif known is not None:
+                known.is_leaving = False
+        world.topics_in_doubt.clear()
+        for name, known in list(world.ledger.topics.items()):
+            if name not in there:
+                raise Violation("topic-lost", f"{name} #{known.number}")
+        for name, topic in there.items():
+            if name not in world.ledger.topics:
+                self._clients.learn_topic(topic)
+        for group in world.groups.values():
+            for member in (*group.members.values(), *group.past):
+                member.spoke_at = max(member.spoke_at, world.now.instant)
+        replies: list[Reply | Refused | None] = []
+        world.ask(ListGroups(), replies.append)
+        if replies and isinstance(replies[0], GroupList):
+            names = {group.group for group in replies[0].groups}
+            for group in list(world.groups_in_doubt.values()):
+                group.is_leaving = False
+                if group.name in names:
+                    del world.groups_in_doubt[group.name]
+                else:
+                    self._members.group_gone(group)
+            for group in world.groups.values():
+                if group.is_known and group.name not in names:
+                    raise Violation("group-lost", group.name)
