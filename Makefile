@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo serve test check lint bench fuzz test-exhaustive surface lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker soak fuzz test-exhaustive surface lock clean FORCE
 
 # Settings of the caller's shell that would make another Python or other modules than ours run.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -86,14 +86,20 @@ endif
 
 # ---- use -----------------------------------------------------------------------------------
 
-demo: setup ## write, crash, recover and read a log, and show it
-	@$(venv) demo/log_demo.py
+demo: setup ## start a node, publish, replay, fail, redrive, kill it, and show what holds
+	@$(venv) -m demo.broker_demo
 
-serve: ## start a server (comes with milestone 2)
-	@echo "serve: there is no server yet, only the storage engine: topics and their HTTP API come with milestone 2" >&2; exit 2
+demo-log: setup ## the log alone: write, kill, tear, recover, flip a bit
+	@$(venv) -m demo.log_demo
+
+serve: setup ## run a node on http://127.0.0.1:8080, or the next free port
+	@.venv/bin/goqueue dev
 
 bench: setup ## measure the log against raw system calls of the same run
 	@$(venv) bench/log/run.py
+
+bench-broker: setup ## measure a node over HTTP, its client, and a crowded node
+	@$(venv) bench/broker/run.py
 
 # ---- proof ---------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
+from demo.show import Show
 from goqueue import records
 from goqueue.model import LogId, LogSettings, Message, Offset, Record, Refused, Timestamp
 from goqueue.runtime import LocalLog
@@ -61,34 +61,6 @@ def write_orders(root: str) -> None:
 # The demonstration
 
 
-class Show:
-    """What was shown so far, and whether all of it was proven."""
-
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
-        self._steps = 0
-        self.failures = 0
-
-    def step(self, title: str) -> None:
-        self._steps += 1
-        self._console.print(f"\n[bold]{self._steps}. {title}[/bold]")
-
-    def say(self, words: str) -> None:
-        self._console.print(f"   {words}", markup=False)
-
-    def prove(self, claim: str, *, holds: bool) -> None:
-        self.failures += not holds
-        mark = "[green]proven[/green]" if holds else "[bold red]NOT TRUE[/bold red]"
-        self._console.print(f"   {mark}: {claim}")
-
-    def end(self) -> None:
-        self._console.print()
-        if self.failures:
-            self._console.print(f"[bold red]{self.failures} claims do not hold[/bold red]")
-        else:
-            self._console.print("[bold green]Everything above was checked and holds.[/bold green]")
-
-
 def demonstrate(root: str, show: Show) -> None:
     folder = Path(root) / log_directory(ORDERS)
     acknowledged = kill_a_writer(root, show)
@@ -101,7 +73,9 @@ def kill_a_writer(root: str, show: Show) -> int:
     """Start a process that writes, kill it while it does; the last offset it acknowledged."""
     show.step("A process appends orders, and is killed in the middle of it (SIGKILL)")
     writer = subprocess.Popen(
-        [sys.executable, __file__, "write", root], stdout=subprocess.PIPE, env=os.environ
+        [sys.executable, "-m", "demo.log_demo", "write", root],
+        stdout=subprocess.PIPE,
+        env=os.environ,
     )
     assert writer.stdout is not None
     acknowledged = 0

@@ -7,6 +7,8 @@ that is a snapshot, and it is how a journal is kept short.
 
 from collections.abc import Iterator
 
+import msgspec
+
 from goqueue.broker.commands.moving import Moving
 from goqueue.broker.commands.positions import Positions
 from goqueue.broker.journals import (
@@ -84,14 +86,17 @@ class Memory:
             Numbered(groups_upto=self._state.groups.next_number, moves_upto=self._state.next_move),
             *(group.stated for group in self._state.groups),
             *self._state_positions(),
-            *self._state.moves.values(),
+            *(
+                msgspec.structs.replace(begun, is_restated=True)
+                for begun in self._state.moves.values()
+            ),
         ]
 
     def _state_positions(self) -> Iterator[Change]:
         for number, positions in self._state.positions.items():
             for log, position in positions.items():
                 topic = self._state.catalog.get(log.topic)
-                if topic is not None and (position.updated_at or position.has_counts):
+                if topic is not None and position.says_something:
                     yield PositionMoved(
                         group=number,
                         topic=topic.number,

@@ -75,9 +75,9 @@ class Position:
         return Timestamp(self._updated_at)
 
     @property
-    def has_counts(self) -> bool:
-        """Whether something was delivered and is not settled."""
-        return bool(self._attempts)
+    def says_something(self) -> bool:
+        """Whether it is more than a place to start from."""
+        return bool(self._updated_at or self._attempts or self._dying or self._done.above)
 
     def has_settled(self, offset: int) -> bool:
         return offset in self._done
@@ -100,7 +100,7 @@ class Position:
             self._done.add(first, following)
         has_gap = floor > self._done.floor
         self._done.raise_floor(floor)
-        if self._attempts or self._dying:
+        if self._attempts or self._dying or self._reasons:
             self._forget(settled)
             if has_gap:
                 self._forget_below(self._done.floor)

@@ -3,45 +3,73 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
+from goqueue.sim.node import NodeRun
 from goqueue.sim.oracle import Violation
 from goqueue.sim.run import Run
 from goqueue.sim.trace import Trace
 
+_Live = Callable[[int, Trace, int], None]
 
-def main() -> int:
+
+def _live_log(seed: int, trace: Trace, steps: int) -> None:
+    Run(seed, trace, steps).live()
+
+
+def _live_node(seed: int, trace: Trace, steps: int) -> None:
+    NodeRun(seed, trace, steps).live()
+
+
+# Each world with the length of a run in it.
+_WORLDS: dict[str, tuple[_Live, int]] = {"log": (_live_log, 250), "node": (_live_node, 300)}
+
+
+def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m goqueue.sim",
-        description="Run the storage engine under a simulated disk that fails.",
+        description="Run the storage engine, and the whole node, on a simulated disk that fails.",
     )
+    parser.add_argument("--world", choices=_WORLDS, help="only this one (default: each in turn)")
     parser.add_argument("--seed", type=int, help="replay this seed")
     parser.add_argument("--seeds", type=int, default=100, help="run this many seeds (default 100)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
-    parser.add_argument("--steps", type=int, default=250, help="length of a run (default 250)")
+    parser.add_argument("--steps", type=int, help="length of a run (default 250 or 300)")
     parser.add_argument("--verbose", action="store_true", help="show every step")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def _run(world: str, options: argparse.Namespace) -> bool:
+    """Run the seeds in one world; False if one of them found something."""
+    live, steps = _WORLDS[world]
+    steps = options.steps or steps
+    seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:
-        seeds = [options.seed]
-    else:
-        seeds = list(range(options.first, options.first + options.seeds))
+        seeds = range(options.seed, options.seed + 1)
     started = time.monotonic()
     for seed in seeds:
         trace = Trace(print if options.verbose else None)
         try:
-            Run(seed, trace, options.steps).live()
+            live(seed, trace, steps)
         except Violation as violation:
             print(f"seed {seed}: {violation}", file=sys.stderr)
-            replay = f"python -m goqueue.sim --seed {seed} --steps {options.steps} --verbose"
-            print(f"replay with: {replay}", file=sys.stderr)
-            return 1
+            replay = f"--world {world} --seed {seed} --steps {steps} --verbose"
+            print(f"replay with: python -m goqueue.sim {replay}", file=sys.stderr)
+            return False
         except BaseException:
-            print(f"seed {seed}: a bug, told below", file=sys.stderr)
+            print(f"seed {seed} of the world {world}: a bug, told below", file=sys.stderr)
             raise
         if options.seed is not None:
             print(f"seed {seed}: {len(trace)} notes, hash {trace.digest}")
     elapsed = time.monotonic() - started
-    print(f"{len(seeds)} seeds without a violation in {elapsed:.1f} s")
-    return 0
+    print(f"{world}: {len(seeds)} seeds without a violation in {elapsed:.1f} s")
+    return True
+
+
+def main() -> int:
+    options = _parse()
+    worlds = [options.world] if options.world else list(_WORLDS)
+    return 0 if all(_run(world, options) for world in worlds) else 1
 
 
 if __name__ == "__main__":

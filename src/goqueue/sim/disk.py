@@ -101,14 +101,14 @@ class _Move:
 
     def __init__(self, old: str, new: str) -> None:
         self._old = old
-        self._new = new
+        self.new = new
         self.waits_for = {_parent(old): None, _parent(new): None}
 
     def forth(self, path: str) -> str:
-        return _with_prefix(path, self._old, self._new)
+        return _with_prefix(path, self._old, self.new)
 
     def back(self, path: str) -> str:
-        return _with_prefix(path, self._new, self._old)
+        return _with_prefix(path, self.new, self._old)
 
 
 class _Handle:
@@ -363,6 +363,12 @@ class SimulatedFileSystem:
         self._durable.pop(path, None)
 
     def _move_directory(self, move: _Move) -> None:
+        if move.new in self._removed:
+            # The name was another directory's, whose end is certain before this one has it.
+            del self._removed[move.new]
+            self._durable_directories.pop(move.new, None)
+            for change in self._unsynced.pop(move.new):
+                self._apply_durably(change)
         self._directories = {move.forth(path): None for path in self._directories}
         self._seen = {move.forth(path): inode for path, inode in self._seen.items()}
         self._unsynced = {

@@ -170,7 +170,7 @@ class Storage:
     def _write(self, desk: Desk, write: Write, has_space: bool, events: list[DiskEvent]) -> None:
         if desk.is_failed or desk.is_full:
             return
-        if not has_space:
+        if not has_space and not desk.files.settings.may_use_reserve:
             self._fill(desk, events)
             return
         try:
@@ -315,7 +315,7 @@ class Storage:
     def sweep(self, topics: Collection[str]) -> tuple[Moved, ...]:
         """Move the logs of every topic but these out of the way; none of them may be open."""
         known = frozenset(topics)
-        assert all(log.topic in known for log in self._desks), "a log that is open is claimed"
+        assert all(log.topic in known for log in list(self._desks)), "a log that is open is claimed"
         return move_unclaimed(self._files, known)
 
     # Snapshots

@@ -164,6 +164,8 @@ class MemoryFiles:
         self.faults.meet("make_directory", path)
         if path in self._files or path in self._directories:
             raise FileExistsError(errno.EEXIST, "exists", path)
+        if path.rpartition("/")[0] not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self._directories[path] = None
 
     def sync_directory(self, path: str) -> None:
@@ -173,10 +175,13 @@ class MemoryFiles:
         self.faults.meet("rename", old)
         if new in self._directories:
             raise IsADirectoryError(errno.EISDIR, "is a directory", new)
-        if old in self._directories:
-            self._directories[new] = self._directories.pop(old)
+        if new.rpartition("/")[0] not in self._directories or self.kind(old) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
+        if old not in self._directories:
+            self._files[new] = self._files.pop(old)
             return
-        self._files[new] = self._files.pop(old)
+        self._directories = {_moved(path, old, new): None for path in self._directories}
+        self._files = {_moved(path, old, new): data for path, data in self._files.items()}
 
     def remove(self, path: str) -> None:
         self.faults.meet("remove", path)
@@ -186,5 +191,18 @@ class MemoryFiles:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         del self._files[path]
 
+    def remove_directory(self, path: str) -> None:
+        self.faults.meet("remove_directory", path)
+        if path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        if self.entries(path):
+            raise OSError(errno.ENOTEMPTY, "not empty", path)
+        del self._directories[path]
+
     def free_bytes(self) -> int:
         return 1 << 40 if self.faults.room is None else self.faults.room
+
+
+def _moved(path: str, old: str, new: str) -> str:
+    is_within = path == old or path.startswith(f"{old}/")
+    return new + path[len(old) :] if is_within else path

@@ -226,6 +226,7 @@ def merged_half_way(operation: str, number: int) -> tuple[MemoryFiles, DrivenLog
         narrow.append([Message(key=key, value=b"%020d" % count)])
     narrow.close()
     driven = DrivenLog(files, SETTINGS)
+    driven.put(b"the first change since the opening")
     truth = decoded(driven.read_all())
     ending = DIRECTORY if operation == "sync_directory" else ".log"
     files.faults.broken[operation, ending] = number

@@ -5,6 +5,7 @@ import errno
 import msgspec
 import pytest
 
+from goqueue.log import Log, LogState
 from goqueue.model import Code, Effect, Failed, Filled, Flush, Message, Offset, Refused, Synced
 from goqueue.records import build
 from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
@@ -49,16 +50,17 @@ def test_a_log_that_was_not_written_to_is_not_synced() -> None:
 def test_interval_flush_commits_without_waiting_for_the_disk() -> None:
     files = MemoryFiles()
     driven = DrivenLog(files, msgspec.structs.replace(SMALL, flush=Flush.INTERVAL))
+    driven.put(b"one")
     files.faults.calls.clear()
 
-    driven.put(b"one")
+    driven.put(b"two")
 
-    assert driven.log.high_watermark == 1
+    assert driven.log.high_watermark == 2
     assert driven.log.watermarks.durable == 0
     assert files.faults.count("sync") == 0
     driven.pass_time(driven.settings.flush_interval_ns)
     driven.carry_out(driven.log.expire(driven.now))
-    assert driven.log.watermarks.durable == 1
+    assert driven.log.watermarks.durable == 2
     assert files.faults.count("sync", ".log") == 1
 
 
@@ -115,14 +117,15 @@ def test_a_disk_that_is_still_full_at_the_retry_refuses_again() -> None:
 def test_writes_on_their_way_behind_a_full_disk_are_not_committed() -> None:
     files = MemoryFiles()
     driven = DrivenLog(files)
+    driven.put(b"kept")
     effects = gather(driven, b"fits", b"x" * 400, b"would fit")
     files.faults.room = 100
 
     events = driven.carry_out(effects)
 
     assert [type(event) for event in events[:2]] == [Synced, Filled]
-    assert (driven.log.end, driven.log.high_watermark) == (1, 1)
-    assert list(driven.read_all()) == [0]
+    assert (driven.log.end, driven.log.high_watermark) == (2, 2)
+    assert list(driven.read_all()) == [0, 1]
 
 
 @pytest.mark.parametrize("ending", [".log", ".index", ".timeindex", "recovery-point"])
@@ -248,8 +251,13 @@ def test_one_failed_log_leaves_the_others_alone() -> None:
     driven = DrivenLog(files)
     other = msgspec.structs.replace(LOG, partition=1)
     driven.storage.open(other, SMALL)
+    log = Log(other, SMALL, LogState())
     files.faults.broken["sync", f"/0/{FIRST_LOG}"] = errno.EIO
     driven.put(b"lost")
     assert driven.log.failure is not None
+
+    appended = log.append(build([Message(value=b"kept")]), driven.now)
+
+    assert driven.storage.carry_out(appended.effects) == [Synced(log=other, upto=Offset(1))]
     driven.storage.close()
     assert files.faults.count("sync", "/1/recovery-point") > 0

@@ -1,11 +1,13 @@
 """Opening a log: what a crash left is mended, what was lost is said."""
 
+import errno
+
 import msgspec
 import pytest
 
 from goqueue.model import Cleanup, Code, Message, Offset, Refused
-from goqueue.storage import POINT_FILE, Cut
-from tests.unit.storage.driven_log import SMALL, DrivenLog, path_of
+from goqueue.storage import POINT_FILE, Cut, EntryKind
+from tests.unit.storage.driven_log import DIRECTORY, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, MemoryFiles
 
 COUNT = 90
@@ -28,21 +30,71 @@ BASES = [segment.base for segment in OPEN.log.segments]
 LAST = path_of(f"{BASES[-1]:020d}.log")
 
 
-def test_a_new_log_is_empty_and_clean() -> None:
+def test_a_new_log_is_empty_and_clean_and_has_no_files_before_its_first_record() -> None:
     files = MemoryFiles()
     driven = DrivenLog(files)
     assert driven.opened.report.is_clean
     assert (driven.log.start, driven.log.end) == (0, 0)
-    assert sorted(files.copy()) == [
-        path_of(f"{0:020d}.log"),
-        *epochs_of(files),
-        path_of(POINT_FILE),
-    ]
+    assert files.copy() == {}
+    assert files.kind(DIRECTORY) is EntryKind.DIRECTORY
+
+    driven.put(b"first")
+
+    made = {path_of(f"{0:020d}.log"), path_of("epochs.json"), path_of(POINT_FILE)}
+    assert made <= set(files.copy())
 
 
-def epochs_of(files: MemoryFiles) -> list[str]:
-    """A copy of the epochs may be there from the start or come with the first."""
-    return [path for path in files.copy() if path.endswith("epochs.json")]
+def test_a_new_log_that_is_stopped_opens_again_as_new() -> None:
+    files = MemoryFiles()
+    for _ in range(2):
+        DrivenLog(files).close()
+    assert files.copy() == {}
+    assert DrivenLog(files).put(b"first").first == 0
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_an_opening_with_nothing_to_mend_changes_nothing_and_waits_for_nothing(
+    is_stopped: bool,
+) -> None:
+    files = MemoryFiles(STOPPED if is_stopped else CONTENT)
+    before = files.copy()
+    driven = DrivenLog(files)
+    assert driven.read_all() == TRUTH
+    assert {call for call, _ in files.faults.calls} <= {"open", "read", "close"}
+    driven.close()
+    assert files.copy() == before
+
+
+def test_before_the_first_change_all_that_an_earlier_process_left_is_made_durable() -> None:
+    files = MemoryFiles(CONTENT)
+    driven = DrivenLog(files)
+    driven.put(b"first change")
+    calls = files.faults.calls
+    written = calls.index(("write", LAST))
+    for settled in [("truncate", LAST), ("sync", LAST), ("sync", path_of(POINT_FILE))]:
+        assert calls.index(settled) < written
+    assert calls.index(("sync_directory", DIRECTORY)) < written
+    files.faults.calls.clear()
+    driven.put(b"second change")
+    assert files.faults.count("sync") == 1
+    assert files.faults.count("sync_directory") == 0
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize(
+    ("operation", "path"), [("sync", LAST), ("sync", path_of(POINT_FILE)), ("sync_directory", "")]
+)
+def test_a_log_whose_ground_cannot_be_made_sure_of_fails_at_its_first_write(
+    operation: str, path: str, number: int
+) -> None:
+    files = MemoryFiles(CONTENT)
+    driven = DrivenLog(files)
+    files.faults.broken[operation, path] = number
+    driven.put(b"lost")
+    assert driven.log.failure is not None
+    files.faults.broken.clear()
+    assert driven.read_all() == TRUTH
+    assert DrivenLog(MemoryFiles(files.copy())).read_all() == TRUTH
 
 
 def test_after_a_clean_stop_nothing_is_scanned() -> None:

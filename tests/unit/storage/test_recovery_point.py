@@ -33,9 +33,16 @@ def files() -> MemoryFiles:
     return MemoryFiles({"log/other": b""})
 
 
+def opened_at(files: MemoryFiles, promise: RecoveryPoint) -> RecoveryPointFile:
+    """A file whose only promise is this one."""
+    opened = RecoveryPointFile(files, "log", promise)
+    opened.save_durably(promise)
+    return opened
+
+
 def saved(files: MemoryFiles, *offsets: int) -> bytes:
     """The file after a durable save of offset 1 and plain saves of these."""
-    opened = RecoveryPointFile.open(files, "log", point(1))
+    opened = opened_at(files, point(1))
     for offset in offsets:
         opened.save(point(offset))
     return files.copy()[PATH]
@@ -65,18 +72,18 @@ def test_two_torn_slots_are_no_point(files: MemoryFiles) -> None:
 
 
 def test_a_durable_save_leaves_no_older_promise_and_is_synced(files: MemoryFiles) -> None:
-    opened = RecoveryPointFile.open(files, "log", point(9))
+    opened = opened_at(files, point(9))
     files.faults.calls.clear()
 
     opened.save_durably(point(4))
 
     data = files.copy()[PATH]
     assert offset_in(data[:SLOT]) == offset_in(bytes(SLOT) + data[SLOT:]) == 4
-    assert files.faults.calls[-1] == ("sync", PATH)
+    assert files.faults.calls[-2:] == [("sync", PATH), ("close", PATH)]
 
 
 def test_a_plain_save_does_not_wait_for_the_disk(files: MemoryFiles) -> None:
-    opened = RecoveryPointFile.open(files, "log", point(1))
+    opened = opened_at(files, point(1))
     files.faults.calls.clear()
     opened.save(point(2))
     assert files.faults.count("sync") == 0
@@ -85,9 +92,7 @@ def test_a_plain_save_does_not_wait_for_the_disk(files: MemoryFiles) -> None:
 def test_the_sequence_goes_on_after_a_restart(files: MemoryFiles) -> None:
     before = read_point(saved(files, 2, 3, 4))
     assert before is not None
-    RecoveryPointFile.open(
-        files, "log", msgspec.structs.replace(point(2), sequence=before.sequence)
-    )
+    opened_at(files, msgspec.structs.replace(point(2), sequence=before.sequence))
     assert offset_in(files.copy()[PATH]) == 2
 
 
@@ -95,7 +100,7 @@ def test_the_sequence_goes_on_after_a_restart(files: MemoryFiles) -> None:
 def test_saves_that_fail_never_touch_the_slot_of_the_newest_promise(
     files: MemoryFiles, failures: int
 ) -> None:
-    opened = RecoveryPointFile.open(files, "log", point(1))
+    opened = opened_at(files, point(1))
     opened.save(point(2))
     before = files.copy()[PATH]
     newest = before.index(b'"offset":2,') // SLOT
@@ -113,11 +118,31 @@ def test_saves_that_fail_never_touch_the_slot_of_the_newest_promise(
 
 
 def test_a_promise_that_could_not_be_saved_is_not_the_newest(files: MemoryFiles) -> None:
-    opened = RecoveryPointFile.open(files, "log", point(1))
+    opened = opened_at(files, point(1))
     files.faults.broken["write", PATH] = errno.ENOSPC
     with pytest.raises(OSError, match="planted"):
         opened.save(point(2))
     assert opened.point.offset == 1
+
+
+def test_the_file_is_open_only_while_it_is_written(files: MemoryFiles) -> None:
+    opened = opened_at(files, point(1))
+    opened.save(point(2))
+    files.faults.broken["write", PATH] = errno.EIO
+    with pytest.raises(OSError, match="planted"):
+        opened.save_durably(point(3))
+    assert files.faults.open_files == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+def test_a_sync_of_the_point_that_fails_is_never_one_that_passes(
+    files: MemoryFiles, number: int
+) -> None:
+    opened = opened_at(files, point(1))
+    files.faults.broken["sync", PATH] = number
+    with pytest.raises(OSError, match="planted") as raised:
+        opened.save_durably(point(2))
+    assert raised.value.errno == errno.EIO
 
 
 @given(st.binary(max_size=1_200))

@@ -10,6 +10,7 @@ names the letter.
 """
 
 import enum
+from collections.abc import Iterator
 
 import msgspec
 
@@ -32,13 +33,14 @@ from goqueue.model import (
     Message,
     Now,
     Offset,
+    Record,
     Refused,
     RequestId,
     Timestamp,
     format_time,
 )
 from goqueue.model.requests import Returned
-from goqueue.records import Flag, build, decode, rehead, visible
+from goqueue.records import Flag, build, decode, rehead, walk
 
 __all__ = [
     "LETTERS_GROUP",
@@ -50,6 +52,7 @@ __all__ = [
     "Letter",
     "Moving",
     "Verifying",
+    "messages_in",
     "read_letter",
 ]
 
@@ -115,6 +118,11 @@ class Moving:
         self._answers: dict[int, tuple[RequestId, Returned]] = {}
         self._stalled: dict[int, None] = {}
         self._under_way: dict[int, None] = {}
+        self._cancelled: dict[int, None] = {}
+
+    def was_cancelled(self, number: int) -> bool:
+        """Whether a move that is over did not take place; to be asked once."""
+        return self._cancelled.pop(number, 0) is None
 
     # Beginning
 
@@ -186,11 +194,16 @@ class Moving:
             position = self._position(change)
             if position is not None:
                 state.moves[change.number] = change
-                position.begin_dying(change.offset)
+                if not change.is_restated:
+                    position.begin_dying(change.offset)
             return
         begun = state.moves.pop(change.number, None)
         position = None if begun is None else self._position(begun)
         if begun is None or position is None:
+            return
+        if not position.is_dying(begun.offset):
+            # The position was reset since: the message is delivered again, whatever became of
+            # its letter.
             return
         if isinstance(change, MoveEnded):
             position.settle(change.floor, [(begun.offset, begun.offset + 1)], begun.at)
@@ -279,7 +292,7 @@ class Moving:
         if begun.cause == Cause.REDRIVE:
             return ((_REDRIVEN, f"{source}:{begun.offset}".encode()),)
         group = self._state.groups.numbered(begun.group)
-        before = next((read_letter(record.headers) for record in visible(data, 0, 1)), None)
+        before = next((read_letter(record.headers) for record in messages_in(data)), None)
         facts = {
             "topic": source.topic,
             "partition": str(begun.partition),
@@ -317,8 +330,9 @@ class Moving:
         begun = self._state.moves[number]
         source = self._source(begun)
         queue = None if source is None else self._state.queue(begun.group, source.log_id)
+        position = self._position(begun)
         floor = 0
-        if queue is not None:
+        if queue is not None and position is not None and position.is_dying(begun.offset):
             queue.finish(begun.offset)
             floor = queue.floor
         self._give_up(number, MoveEnded(number=number, floor=floor))
@@ -326,6 +340,8 @@ class Moving:
     def _give_up(self, number: int, change: MoveEnded | MoveCancelled) -> None:
         """End a move in the journal, and tell whoever waits."""
         self.apply(change)
+        if isinstance(change, MoveCancelled):
+            self._cancelled[number] = None
         self._stalled.pop(number, None)
         answer = self._answers.pop(number, None)
         later = [] if answer is None else [Answer(request=answer[0], reply=answer[1])]
@@ -387,7 +403,7 @@ class Moving:
                 for begun in self._state.moves.values()
                 if self._target(begun, now) is target
             }
-            records = visible(data, 0, len(data))
+            records = list(messages_in(data))
             for record in records:
                 letter = read_letter(record.headers)
                 for identity in _identities(letter) if letter else ():
@@ -440,6 +456,14 @@ def _identities(letter: Letter) -> tuple[str, str]:
         letter.redriven_from,
         f"{letter.topic}:{letter.partition}:{letter.offset}:{letter.group}",
     )
+
+
+def messages_in(data: memoryview) -> Iterator[Record]:
+    """The messages among stored records, as stored: whether a value unpacks is nobody's here."""
+    columns = walk(data)
+    for position, flags in zip(columns.positions, columns.flags, strict=True):
+        if not flags & (Flag.CONTROL | Flag.DELAYED):
+            yield decode(data, position)
 
 
 def read_letter(headers: tuple[Header, ...]) -> Letter | None:

@@ -26,7 +26,7 @@ from goqueue.model.requests import (
     ResetOffsets,
     Strategy,
 )
-from goqueue.records import visible
+from goqueue.records import walk
 
 __all__ = ["Positions", "Probing", "SeekingReset"]
 
@@ -330,9 +330,9 @@ class Positions:
         probe = self._probes.get(purpose.request)
         if probe is None:
             return
-        oldest = visible(data, 0, 1) if data is not None and len(data) else []
-        if oldest:
-            age = max(0, now.wall - oldest[0].timestamp)
+        columns = walk(data) if data is not None and len(data) else None
+        if columns is not None:
+            age = max(0, now.wall - columns.timestamps[0])
             lag = probe.lags[purpose.log]
             probe.lags[purpose.log] = msgspec.structs.replace(lag, time_lag_ns=age)
         probe.missing -= 1

@@ -7,13 +7,12 @@ is settled there for ever. First the letters are sifted, then each that was chos
 import msgspec
 
 from goqueue.broker.catalog import Topic
-from goqueue.broker.commands.moving import LETTERS_GROUP, Moving, read_letter
+from goqueue.broker.commands.moving import LETTERS_GROUP, Moving, messages_in, read_letter
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Position
 from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId
 from goqueue.model.requests import Redrive, Redriven, Reliability
-from goqueue.records import visible
 
 __all__ = ["Redriving", "Sifting"]
 
@@ -114,7 +113,7 @@ class Redriving:
             return
         following = purpose.upto
         position = self._position(partition)
-        records = visible(data, 0, len(data)) if len(data) else []
+        records = list(messages_in(data)) if len(data) else []
         for record in records:
             if position.has_settled(record.offset) or position.is_dying(record.offset):
                 continue
@@ -159,6 +158,7 @@ class Redriving:
             if job.moves:
                 for number in [each for each in job.moves if each not in self._state.moves]:
                     del job.moves[number]
+                    job.moved -= self._moving.was_cancelled(number)
                 self._finish_if_done(job)
 
     def _finish_if_done(self, job: _Job) -> None:

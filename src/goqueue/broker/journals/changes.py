@@ -126,6 +126,8 @@ class MoveBegun(msgspec.Struct, frozen=True, kw_only=True, tag="move_begun", omi
     attempts: int = 0
     cause: str = ""
     reason: str = ""
+    # Said again in a statement of everything: the position says by itself what is dying.
+    is_restated: bool = False
 
 
 class MoveEnded(msgspec.Struct, frozen=True, kw_only=True, tag="move_ended"):

@@ -13,6 +13,8 @@ from goqueue.cli.render import write_document
 
 __all__ = ["consume_stream"]
 
+_PRINTED_AT_ONCE = 500
+
 
 async def consume_stream(session: Session, wish: Wish) -> None:
     """Print what is there; with `is_following` also what comes."""
@@ -35,9 +37,14 @@ async def _follow(
 
 async def _print(session: Session, cursors: list[Cursor], printer: Printer, wish: Wish) -> None:
     count = 0
+    waiting: list[Item] = []
     async for item in read_merged(session, cursors, wish.limit):
-        printer.print((item,))
+        waiting.append(item)
         count += 1
+        if len(waiting) == _PRINTED_AT_ONCE:
+            printer.print(waiting)
+            waiting = []
+    printer.print(waiting)
     if sys.stderr.isatty():
         _advise(cursors, wish, count)
 

@@ -3,6 +3,7 @@
 Ctrl-C stops the reading; what was read is still sent, and the count is told.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -28,6 +29,7 @@ __all__ = ["Bulk", "produce_bulk"]
 DONE = 0
 FAILED = 1
 INTERRUPTED = 130
+_FAREWELL_S = 1.0
 
 
 class Bulk(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +58,7 @@ async def produce_bulk(session: Session, bulk: Bulk) -> int:
         write_document({"results": posting.results}, bulk.output)
     elif not is_stopped:
         seconds = max(time.monotonic() - started, 0.001)
-        print(f"{tally} to {bulk.topic} in {seconds:.1f} s ({tally.sent / seconds:.0f} per second)")
+        print(f"{tally} to {bulk.topic} in {seconds:.1f} s, {tally.sent / seconds:.0f} per second")
     tally.print_failures()
     if is_stopped:
         tell(f"stopped: {tally}")
@@ -85,9 +87,11 @@ async def _sending(session: Session, bulk: Bulk, tally: Tally) -> AsyncIterator[
         try:
             yield Sending(producer, bulk.topic, tally)
         finally:
-            with contextlib.suppress(GoQueueError):
-                # Whatever went wrong was found at its line.
-                await producer.close()
+            # Whatever went wrong was found at its line. After a failure that ended everything, what
+            # still waits would be tried for a long time.
+            with contextlib.suppress(GoQueueError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await producer.close()
 
 
 async def _send_lines(

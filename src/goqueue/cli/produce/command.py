@@ -58,18 +58,21 @@ def produce(**given: object) -> int:
         return run_session(single)
     pattern = read_pattern(flags)
 
-    async def bulk(session: Session) -> int:
-        with _opened(flags) as file:
-            wanted = Bulk(
-                topic=flags.topic, descriptor=file.fileno(), pattern=pattern, output=flags.output
-            )
+    with _opened(flags) as file:
+        wanted = Bulk(
+            topic=flags.topic, descriptor=file.fileno(), pattern=pattern, output=flags.output
+        )
+
+        async def bulk(session: Session) -> int:
             return await produce_bulk(session, wanted)
 
-    return run_session(bulk)
+        return run_session(bulk)
 
 
 def _opened(flags: "Flags") -> BinaryIO:
-    if flags.file not in {None, "-"}:
-        assert flags.file is not None
+    if flags.file is None or flags.file == "-":
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    try:
         return Path(flags.file).open("rb")
-    return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    except OSError as error:
+        raise click.UsageError(f"{flags.file}: {error.strerror}") from error

@@ -38,7 +38,7 @@ __all__ = ["HttpApi"]
 _logger = logging.getLogger(__name__)
 
 _RETRY_AFTER = ((b"Retry-After", b"1"),)
-_UNAVAILABLE = 503
+_RETRIED = (429, 503)
 
 
 def _wall() -> Timestamp:
@@ -150,4 +150,4 @@ def _refused(refused: Refused) -> HttpResponse:
 
 
 def _retry_after(status: int) -> Headers:
-    return _RETRY_AFTER if status == _UNAVAILABLE else ()
+    return _RETRY_AFTER if status in _RETRIED else ()

@@ -226,8 +226,11 @@ class Members:
         )
         asked_at, epoch, life = self._speak(member), group.epoch, world.life
         topics = dict(world.ledger.topics)
+        member.polls += 1
 
         def done(reply: Reply | Refused | None) -> None:
+            member.polls -= 1
+            self._speak(member)
             self._heard(group, member, reply, asked_at)
             if not isinstance(reply, Leased):
                 group.lost.count += 1
@@ -283,6 +286,9 @@ class Members:
         delivery.sure_until = Instant(asked_at + shortest)
         delivery.over_at = Instant(world.now.instant + longest)
         queue = group.queue(topic, handed.partition)
+        if handed.offset < queue.maybe_floor:
+            # A commit that is on its way may have ended the lease already.
+            delivery.sure_until = Instant(0)
         before = queue.latest.get(handed.offset)
         holder = None if before is None else group.members.get(before.member_id)
         sure_live = Instant(0) if holder is None else holder.sure_until

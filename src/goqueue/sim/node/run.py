@@ -115,8 +115,9 @@ class NodeRun:
         )
         actions: list[_Action] = [clients.create] * 2 + [clients.publish] * 8
         actions += [clients.read] * 3 + [members.join_any] * 4 + [members.heartbeat] * 4
-        actions += [members.poll_any] * 12 + [settlers.ack_any] * 8 + [settlers.nack] * 3
-        actions += [settlers.reject, settlers.extend, members.leave, members.describe]
+        actions += [members.poll_any] * 14 + [settlers.ack_any] * 8 + [settlers.nack] * 6
+        actions += [settlers.reject] * 2 + [settlers.extend] * 2
+        actions += [members.leave, members.describe]
         actions += [self._move_on] * 6 + [self._pass_time] * 5
         optional: list[tuple[bool, _Action]] = [
             (swarm.power_loss or swarm.process_kill, self._crash_now),
@@ -130,6 +131,8 @@ class NodeRun:
             (swarm.streams or swarm.commits_in_queues, members.commit),
             (swarm.resets, members.reset),
             (swarm.redrives, clients.redrive),
+            (swarm.redrives, clients.redrive),
+            (swarm.redrives, settlers.reject),
             (swarm.redrives, settlers.reject),
             (swarm.topics_deleted, clients.delete),
             (swarm.groups_deleted, members.delete_group),
@@ -210,10 +213,11 @@ class NodeRun:
         self._world.faults.arm_name_error(self._random.randint(1, 4))
 
     def _arm_crash(self) -> None:
-        self._world.faults.arm_crash(self._random.randint(1, 15))
+        if self._random.random() < 0.4:
+            self._world.faults.arm_crash(self._random.randint(1, 30))
 
     def _crash_now(self) -> None:
-        if self._random.random() < 0.5:
+        if self._random.random() < 0.4:
             self.crash(is_power_lost=self._is_power_to_be_lost())
 
     def _is_power_to_be_lost(self) -> bool:

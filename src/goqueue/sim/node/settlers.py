@@ -12,7 +12,7 @@ from goqueue.model.requests import (
     Returned,
     Settlement,
 )
-from goqueue.sim.node.truth import Death, Delivery, GroupTruth, MemberTruth, QueueTruth
+from goqueue.sim.node.truth import Death, Delivery, GroupTruth, QueueTruth
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 
@@ -54,6 +54,11 @@ class _Use:
         is_there = not (topic.is_leaving or topic.is_gone or self.group.is_leaving)
         return is_there and self.epoch is not None and self.epoch == self.group.epoch
 
+    def is_shared_in(self, uses: list["_Use"]) -> bool:
+        """Whether another receipt of the same message is used at the same time."""
+        places = [(use.queue, use.offset) for use in uses]
+        return places.count((self.queue, self.offset)) > 1
+
     def check_accepted(self) -> None:
         """A receipt did something."""
         if self.is_clear and self.is_stale:
@@ -74,22 +79,18 @@ class Settlers:
     # Choosing
 
     def _choose(self) -> tuple[GroupTruth, Delivery] | None:
+        """Mostly something that is held; sometimes what was used, is over, or somebody else's."""
         random = self._random
         groups = [group for group in self._world.groups.values() if not group.is_leaving]
-        group = random.choice(groups)
-        members: list[MemberTruth] = list(group.members.values())
-        if group.past and random.random() < 0.2:
-            members = group.past
-        if not members:
-            return None
-        held = random.choice(members).deliveries
-        if not held:
-            return None
-        # Mostly what came last; sometimes what was used, or is over.
-        fresh = [each for each in held[-20:] if not each.is_used]
-        delivery = random.choice(fresh if fresh and random.random() < 0.85 else held)
-        is_there = not delivery.handed.topic.is_gone
-        return (group, delivery) if is_there else None
+        found: list[tuple[GroupTruth, Delivery]] = []
+        is_fresh = random.random() < 0.85
+        for group in groups:
+            members = list(group.members.values()) if is_fresh else [*group.past]
+            for member in members or group.members.values():
+                held = member.deliveries[-20:]
+                found.extend((group, each) for each in held if not is_fresh or not each.is_used)
+        found = [each for each in found if not each[1].handed.topic.is_gone]
+        return random.choice(found) if found else None
 
     # Acking
 
@@ -109,6 +110,8 @@ class Settlers:
         uses = [_Use(self._world, group, delivery) for delivery in unique]
         for use in uses:
             use.queue.asked(use.offset)
+            # Two receipts of one message in one ack: what the one settles the other may name.
+            use.may_be_settled |= use.is_shared_in(uses)
 
         def done(reply: Reply | Refused | None) -> None:
             if isinstance(reply, Acked):
@@ -122,7 +125,10 @@ class Settlers:
         self._world.ask(Ack(receipts=receipts), done)
 
     def _acked(self, use: _Use, settlement: Settlement) -> None:
-        is_settled = settlement.refused is None and use.is_clear
+        if settlement.refused is None and not use.is_clear:
+            # It was settled before or after a reset: both are possible for ever.
+            return
+        is_settled = settlement.refused is None
         use.queue.answered(use.offset, is_settled=is_settled)
         if is_settled:
             if not use.may_be_settled:
@@ -158,7 +164,7 @@ class Settlers:
             use.queue.asked(use.offset)
 
         def done(reply: Reply | Refused | None) -> None:
-            if reply is not None and may_die:
+            if reply is not None and may_die and use.is_clear:
                 use.queue.answered(use.offset, is_settled=False)
             if isinstance(reply, Refused):
                 use.check_refused(reply.code)

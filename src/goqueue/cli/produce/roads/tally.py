@@ -34,4 +34,4 @@ class Tally:
 
     def __str__(self) -> str:
         sent = f"{self.sent} message{'' if self.sent == 1 else 's'} sent"
-        return f"{sent}, {self.failed} failed" if self.failed else sent
+        return f"{sent} and {self.failed} not" if self.failed else sent

@@ -57,6 +57,8 @@ def show(records: Records, count_max: int, bytes_max: int, times: TimeWriter) ->
             if messages and size >= bytes_max:
                 return Shown(messages, size, messages[-1].offset + 1)
             size += len(record.key) + len(record.value or b"")
+            if record.headers:
+                size += sum(len(name) + len(text) for name, text in record.headers)
             messages.append(_read_message(topic, partition, record, times))
         if len(messages) >= count_max:
             return Shown(messages, size, messages[-1].offset + 1)
@@ -70,9 +72,9 @@ def _after(records: Records) -> int:
 
 
 def _read_message(topic: str, partition: int, record: Record, times: TimeWriter) -> ReadMessage:
-    key, value, headers = record.key, record.value, record.headers
     timestamp, priority = times.write(record.timestamp), PRIORITY_NAMES[record.priority]
-    if not headers:
+    if not record.headers:
+        key, value = record.key, record.value
         try:
             # By position: keywords would cost more than the rest of the message.
             return ReadMessage(

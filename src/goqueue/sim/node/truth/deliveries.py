@@ -68,7 +68,11 @@ class QueueTruth:
 
     def loosen(self) -> None:
         """A reset was asked for: what is settled may come again, counts begin anew."""
-        for settled in (self.acked, self.maybe, self.dead, self.latest):
+        # What was on its way to the dead letters arrives there, and is settled by that.
+        for offset in self.latest:
+            if self._may_be_dead(offset):
+                self.asked(offset)
+        for settled in (self.acked, self.dead, self.latest):
             settled.clear()
         self.floor = self.maybe_floor = self.told = 0
         self.required_from = None
@@ -77,7 +81,9 @@ class QueueTruth:
     def put_at(self, offset: int) -> None:
         """A reset is answered."""
         self.is_vague = False
-        self.floor = self.maybe_floor = self.required_from = offset
+        self.floor = self.required_from = offset
+        # A commit may have come after the reset and be answered later.
+        self.maybe_floor = max(self.maybe_floor, offset)
 
     def commit_asked(self, offset: int) -> None:
         self.maybe_floor = max(self.maybe_floor, offset)

@@ -21,6 +21,7 @@ class MemberTruth:
         # When the node last heard of it, at least and at most.
         self.heard_at = Instant(0)
         self.spoke_at = Instant(0)
+        self.polls = 0
         self.has_left = False
         self.is_unsure = False
         self.deliveries: list[Delivery] = []
@@ -33,7 +34,9 @@ class MemberTruth:
 
     def is_surely_out(self, now: Instant) -> bool:
         """Whether it is no member any more, once the node was woken for it."""
-        return self.has_left or self.spoke_at + self.session_ns < now
+        # As long as a poll waits its member is heard of.
+        is_silent = not self.polls and self.spoke_at + self.session_ns < now
+        return self.has_left or is_silent
 
 
 class GroupTruth:

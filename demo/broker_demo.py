@@ -1,0 +1,231 @@
+"""The broker, shown to a newcomer: publish, replay, a failing consumer, dead letters, kill -9.
+
+Run by `make demo`. Starts a node of its own on a free port and a temporary directory, and removes
+both. The exit code is 0 only if every claim it prints was checked and holds.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import goqueue
+from demo.show import Show
+
+if TYPE_CHECKING:
+    from goqueue.client.sync import SyncConnection
+
+TOPIC = "orders"
+ORDERS = 300
+CUSTOMERS = 7
+BAD_ORDER = 13
+DELIVERIES = 3
+
+
+class NodeProcess:
+    """`goqueue serve` on one data directory; it can be killed and started again."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._address = "127.0.0.1:0"
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", self._directory]
+        self._process = subprocess.Popen(
+            [*command, "--http", self._address], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        found = re.search(r"http://([^\s,]+)", self._process.stdout.readline())
+        assert found is not None, "the node did not start"
+        self.url, self._address = found[0], found[1]
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._close()
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._close()
+
+    def _close(self) -> int:
+        assert self._process is not None
+        code = self._process.wait(30)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return code
+
+
+@contextmanager
+def started(directory: str) -> Iterator[NodeProcess]:
+    node = NodeProcess(directory)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.kill()
+
+
+def demonstrate(node: NodeProcess, show: Show) -> None:
+    with goqueue.connect_sync(node.url) as q:
+        publish(q, show)
+        replay(q, show)
+        work_with_a_bad_order(q, show)
+        look_at_the_dead_letter(q, show)
+        redrive(q, show)
+    survive(node, show)
+
+
+def publish(q: "SyncConnection", show: Show) -> None:
+    show.step(f"Publish {ORDERS} orders of {CUSTOMERS} customers, keyed by customer")
+    q.topics.create(TOPIC, partitions=3)
+    with q.producer() as producer:
+        receipts = [
+            producer.send(TOPIC, {"id": number}, key=f"customer-{number % CUSTOMERS}")
+            for number in range(ORDERS)
+        ]
+        sent = [receipt.wait() for receipt in receipts]
+    homes = {number % CUSTOMERS: each.partition for number, each in enumerate(sent)}
+    show.say(f"Customers went to partitions: {', '.join(map(str, homes.values()))}.")
+    show.prove(
+        "every customer's orders are in one partition, each with an offset of its own",
+        holds=all(each.partition == homes[n % CUSTOMERS] for n, each in enumerate(sent))
+        and len({(each.partition, each.offset) for each in sent}) == ORDERS,
+    )
+
+
+def replay(q: "SyncConnection", show: Show) -> None:
+    show.step("Read the topic as a stream, twice: reading removes nothing")
+    first, second = read_ids(q, ORDERS), read_ids(q, ORDERS)
+    show.say(f"Read {len(first)} orders, and again {len(second)}.")
+    show.prove("both readings found every order", holds=first == second == set(range(ORDERS)))
+
+
+def read_ids(q: "SyncConnection", count: int) -> set[int]:
+    found: set[int] = set()
+    with q.stream(TOPIC) as stream:
+        for message in stream:
+            found.add(message.json(dict[str, int])["id"])
+            if len(found) == count:
+                break
+    return found
+
+
+def work_with_a_bad_order(q: "SyncConnection", show: Show) -> None:
+    show.step(f"Read it as a queue: order {BAD_ORDER} fails every time")
+    tries = 0
+    done: set[int] = set()
+    with q.consume(TOPIC, group="billing") as consumer:
+        for message in consumer:
+            number = message.json(dict[str, int])["id"]
+            if number == BAD_ORDER:
+                tries = message.delivery_count
+                message.nack(delay_s=0, reason="card declined")
+            else:
+                message.ack()
+                done.add(number)
+            if len(done) == ORDERS - 1 and tries == DELIVERIES:
+                break
+    show.say(f"Order {BAD_ORDER} was tried {tries} times; the others did not wait for it.")
+    show.prove("every other order was done", holds=done == set(range(ORDERS)) - {BAD_ORDER})
+    lag = q.groups.lag("billing").total_lag
+    show.prove("the group has nothing left to do", holds=lag == 0)
+
+
+def look_at_the_dead_letter(q: "SyncConnection", show: Show) -> None:
+    show.step("The bad order is a dead letter now, and says where it came from and why")
+    letters = q.dead_letters.list(TOPIC)
+    for letter in letters:
+        for name in ("topic", "partition", "offset", "group", "deliveries", "cause", "reason"):
+            show.say(f"{'goqueue.dlq.' + name:24} {letter.header('goqueue.dlq.' + name)}")
+    show.prove(
+        "there is one letter, unchanged, with its origin and its reason",
+        holds=[letter.json() for letter in letters] == [{"id": BAD_ORDER}]
+        and letters[0].header("goqueue.dlq.reason") == "card declined",
+    )
+
+
+def redrive(q: "SyncConnection", show: Show) -> None:
+    show.step("The card works again: redrive puts the letter back")
+    moved = q.dead_letters.redrive(TOPIC)
+    with q.consume(TOPIC, group="billing") as consumer:
+        message = next(iter(consumer))
+        show.say(f"Delivered again: {message.text}, delivery {message.delivery_count}.")
+        is_back = message.json(dict[str, int])["id"] == BAD_ORDER and message.delivery_count == 1
+        message.ack()
+    show.prove("one letter moved, and came as a fresh delivery", holds=moved == 1 and is_back)
+    show.prove("it moves only once", holds=q.dead_letters.redrive(TOPIC) == 0)
+
+
+def survive(node: NodeProcess, show: Show) -> None:
+    show.step("The node is killed (SIGKILL) while somebody publishes, and started again")
+    confirmed: list[int] = []
+    is_killed = threading.Event()
+    publisher = threading.Thread(target=keep_publishing, args=(node.url, confirmed, is_killed))
+    publisher.start()
+    while len(confirmed) < 200 and publisher.is_alive():
+        is_killed.wait(0.01)
+    node.kill()
+    is_killed.set()
+    publisher.join()
+    node.start()
+    show.say(f"{len(confirmed)} more orders had been confirmed when it died.")
+    with goqueue.connect_sync(node.url) as q:
+        total = q.topics.describe(TOPIC).total_messages
+        found = read_ids(q, total - 1)
+        show.prove("every confirmed order is there", holds=set(confirmed) <= found)
+        redelivered = drain(q, expected=total - ORDERS - 1)
+        show.prove(
+            "the group gets the new orders, and none that it had acknowledged",
+            holds=set(confirmed) <= redelivered and not redelivered & set(range(ORDERS)),
+        )
+    show.prove("told to stop, it stops cleanly", holds=node.stop() == 0)
+    node.start()
+
+
+def keep_publishing(url: str, confirmed: list[int], is_killed: threading.Event) -> None:
+    with goqueue.connect_sync(url, timeout_s=2) as q:
+        for number in range(1_000, 1_000_000):
+            try:
+                q.publish(TOPIC, {"id": number})
+            except goqueue.GoQueueError:
+                return
+            confirmed.append(number)
+            if is_killed.is_set():
+                return
+
+
+def drain(q: "SyncConnection", expected: int) -> set[int]:
+    """Acknowledge all that the group still gets."""
+    found: set[int] = set()
+    with q.consume(TOPIC, group="billing") as consumer:
+        for message in consumer:
+            found.add(message.json(dict[str, int])["id"])
+            message.ack(wait=False)
+            if len(found) >= expected:
+                break
+    return found
+
+
+def main() -> int:
+    show = Show()
+    show.say("GoQueue: one node, its Python client, and what it promises.")
+    with (
+        tempfile.TemporaryDirectory(prefix="goqueue-demo-") as directory,
+        started(directory) as node,
+    ):
+        show.say(f"A node listens on {node.url}.")
+        demonstrate(node, show)
+    show.end()
+    return 1 if show.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

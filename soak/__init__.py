@@ -1,0 +1,1 @@
+"""A long run of real processes against a node that is killed again and again."""

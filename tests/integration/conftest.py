@@ -1,0 +1,51 @@
+"""A node in a process of its own, and a client of it, for the tests that go through HTTP."""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.http_api import Api
+from tests.integration.server_process import ServerProcess, serving
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One node for all tests of a file: no test ends it."""
+    with serving(tmp_path_factory.mktemp("node")) as process:
+        yield process
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A node of one test's own, to kill."""
+    with serving(tmp_path / "data") as process:
+        yield process
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[ServerProcess], Api]]:
+    """Makes clients, and closes them at the end."""
+    with contextlib.ExitStack() as clients:
+        yield lambda process: clients.enter_context(contextlib.closing(Api(process.url)))
+
+
+@pytest.fixture
+def api(node: ServerProcess, connect: Callable[[ServerProcess], Api]) -> Api:
+    return connect(node)
+
+
+@pytest.fixture
+def other(node: ServerProcess, connect: Callable[[ServerProcess], Api]) -> Api:
+    """A second client, for what goes on while the first one waits."""
+    return connect(node)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Names that no other test of the file uses."""
+    stem = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:150]
+    numbers = itertools.count()
+    return lambda: f"{stem}.{next(numbers)}"

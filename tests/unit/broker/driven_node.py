@@ -1,0 +1,289 @@
+"""A node over real storage over files in memory, without threads and with a clock of its own.
+
+Carries out effects as the event pump does. A test may let the disk be slow for single logs, let
+reads be late, or end the process before any piece of work; `restart` is then a new node over what
+the files hold.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from goqueue.broker import Node, NodeEvent, Opened
+from goqueue.model import (
+    Answer,
+    Asked,
+    Code,
+    Effect,
+    Fetch,
+    Fetched,
+    Find,
+    Found,
+    Halt,
+    Instant,
+    Left,
+    Load,
+    Loaded,
+    LogId,
+    NodeEffect,
+    Now,
+    Offset,
+    Open,
+    Refused,
+    RequestId,
+    Reshape,
+    Save,
+    Serve,
+    Slice,
+    Sweep,
+    Sync,
+    Timestamp,
+    Woke,
+    Write,
+)
+from goqueue.model.requests import Command, Leased, Records, Reply
+from goqueue.storage import DamageFound, Storage
+from tests.unit.storage.memory_files import MemoryFiles
+
+# A wall clock that starts far from zero, so that a time left out is noticed.
+EPOCH_NS = 1_700_000_000_000_000_000
+_EVENTS_MAX = 200_000
+
+R = TypeVar("R", bound=Reply)
+Work = Effect | Save | Sweep
+
+
+class Crashed(Exception):
+    """The process ended before a piece of work, as the test had asked."""
+
+
+class DrivenNode:
+    """One node and all that it needs; every question is carried to its end before it returns."""
+
+    def __init__(self, files: MemoryFiles | None = None) -> None:
+        self.files = MemoryFiles() if files is None else files
+        self.now_ns = 0
+        self.halts: list[str] = []
+        self.crash_before: Callable[[Work], bool] | None = None
+        self.reads_are_late = False
+        self._slow: dict[LogId, None] = {}
+        self._answers: dict[RequestId, Reply | Refused] = {}
+        self._next_request = 1
+        self._start()
+
+    def _start(self) -> None:
+        self.storage = Storage(self.files)
+        self.node = Node("node-1", bytes(range(32)))
+        self._events: deque[NodeEvent] = deque()
+        self._work: list[Work] = []
+        self._kept: list[Work] = []
+        self._late: list[Fetch] = []
+        self._carry_out(self.node.start())
+        self._run()
+
+    # The clock
+
+    @property
+    def now(self) -> Now:
+        return Now(Instant(self.now_ns), Timestamp(EPOCH_NS + self.now_ns))
+
+    def advance(self, nanoseconds: int) -> None:
+        """Let time pass, waking the node at each of its deadlines."""
+        until = self.now_ns + nanoseconds
+        while True:
+            deadline = self.node.next_deadline()
+            if deadline is None or deadline > until:
+                break
+            self.now_ns = max(self.now_ns, int(deadline))
+            self._events.append(Woke())
+            self._run()
+        self.now_ns = until
+
+    # Questions
+
+    def ask(self, command: Command, expected: type[R]) -> R:
+        """The reply to a command that needs no time; raises Refused."""
+        return self.reply(self.begin(command), expected)
+
+    def begin(self, command: Command) -> RequestId:
+        """Ask, whether or not there is an answer yet."""
+        request = RequestId(self._next_request)
+        self._next_request += 1
+        self._events.append(Asked(request=request, command=command))
+        self._run()
+        return request
+
+    def is_answered(self, request: RequestId) -> bool:
+        return request in self._answers
+
+    def reply(self, request: RequestId, expected: type[R]) -> R:
+        """What a question was answered; raises Refused."""
+        assert request in self._answers, "it is not answered"
+        reply = self._answers[request]
+        if isinstance(reply, Refused):
+            raise reply
+        assert isinstance(reply, expected), f"{reply} is no {expected}"
+        return reply
+
+    def leave(self, request: RequestId) -> None:
+        """The caller goes away."""
+        self._events.append(Left(request=request))
+        self._run()
+
+    # Lives
+
+    def restart(
+        self,
+        *,
+        without_snapshots: bool = False,
+        crash_before: Callable[[Work], bool] | None = None,
+    ) -> None:
+        """A crash: a new node over what the files hold. Sessions and leases are gone."""
+        content = {
+            path: data
+            for path, data in self.files.copy().items()
+            if not (without_snapshots and "snapshot" in path)
+        }
+        self.files = MemoryFiles(content)
+        self.crash_before = crash_before
+        self.reads_are_late = False
+        self._slow = {}
+        self._start()
+
+    def stop(self) -> None:
+        """The node stops as it should, with all that waits for the disk."""
+        self._carry_out(self.node.stop(self.now))
+        self._run()
+        assert self.node.is_quiet
+
+    # The world
+
+    def slow_down(self, *logs: LogId) -> None:
+        """Nothing that concerns these logs is carried out before `speed_up`."""
+        self._slow.update(dict.fromkeys(logs))
+
+    def speed_up(self) -> None:
+        self._slow = {}
+        self._work, self._kept = [*self._kept, *self._work], []
+        self._run()
+
+    def finish_reads(self) -> None:
+        """Late reads arrive."""
+        self.reads_are_late = False
+        late, self._late = self._late, []
+        for fetch in late:
+            self._fetch(fetch)
+        self._run()
+
+    def take(self, event: NodeEvent) -> None:
+        """Something happens to the node that the files would not do by themselves."""
+        self._events.append(event)
+        self._run()
+
+    def _run(self) -> None:
+        """Until nothing more follows."""
+        handled = 0
+        while self._events or self._work or self.storage.has_background_work:
+            while self._events:
+                self._carry_out(self.node.handle(self._events.popleft(), self.now))
+                handled += 1
+                assert handled < _EVENTS_MAX, "the node does not come to rest"
+            if self._work:
+                work, self._work = self._work, []
+                self._do(work)
+            elif self.storage.has_background_work:
+                self._events.extend(self.storage.work())
+
+    def _do(self, work: Sequence[Work]) -> None:
+        effects: list[Effect] = []
+        others: list[Save | Sweep] = []
+        has_crashed = False
+        for each in work:
+            if self.crash_before is not None and self.crash_before(each):
+                has_crashed = True
+                break
+            if isinstance(each, Save | Sweep):
+                others.append(each)
+            elif each.log in self._slow:
+                self._kept.append(each)
+            else:
+                effects.append(each)
+        events = self.storage.carry_out(effects)
+        if has_crashed:
+            raise Crashed
+        self._events.extend(events)
+        for other in others:
+            if isinstance(other, Save):
+                self.storage.save(other.name, other.data)
+            else:
+                self.storage.sweep(other.topics)
+
+    def _carry_out(self, effects: Sequence[NodeEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Answer():
+                    self._answer(effect.request, effect.reply)
+                case Serve():
+                    self._serve(effect)
+                case Fetch():
+                    if self.reads_are_late:
+                        self._late.append(effect)
+                    else:
+                        self._fetch(effect)
+                case Find():
+                    self._find(effect)
+                case Open():
+                    opened = self.storage.open(effect.log, effect.settings)
+                    self._events.append(Opened(log=effect.log, state=opened.state))
+                case Load():
+                    data = self.storage.load(effect.name)
+                    self._events.append(Loaded(name=effect.name, data=data))
+                case Halt():
+                    self.halts.append(effect.reason)
+                case Write() | Sync() | Reshape() | Save() | Sweep():
+                    self._work.append(effect)
+
+    def _answer(self, request: RequestId, reply: Reply | Refused) -> None:
+        assert request not in self._answers, f"answered twice: {reply}"
+        self._answers[request] = reply
+
+    def _serve(self, effect: Serve) -> None:
+        reply = effect.reply
+        try:
+            data = [tuple(self._read(wanted) for wanted in run) for run in effect.runs]
+        except Refused as refused:
+            self._answer(effect.request, refused)
+            return
+        if isinstance(reply, Leased):
+            parcels = zip(reply.parcels, data, strict=True)
+            reply = Leased(
+                parcels=tuple(msgspec.structs.replace(each, data=read) for each, read in parcels)
+            )
+        else:
+            assert isinstance(reply, Records)
+            reply = msgspec.structs.replace(reply, data=data[0])
+        self._answer(effect.request, reply)
+
+    def _read(self, wanted: Slice) -> memoryview:
+        try:
+            return self.storage.read(wanted)
+        except DamageFound as found:
+            self._events.append(found.event)
+            raise Refused(Code.RECORDS_DAMAGED, offset=wanted.offset) from found
+
+    def _fetch(self, effect: Fetch) -> None:
+        try:
+            data: memoryview | None = self._read(effect.wanted)
+        except Refused:
+            data = None
+        self._events.append(Fetched(token=effect.token, data=data))
+
+    def _find(self, effect: Find) -> None:
+        offset: Offset | None = None
+        try:
+            offset = self.storage.find(effect.seeks)
+        except DamageFound as found:
+            self._events.append(found.event)
+        self._events.append(Found(token=effect.token, offset=offset))

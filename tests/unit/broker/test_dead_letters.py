@@ -1,0 +1,575 @@
+"""Dead letters: who dies of what, what a letter says, how letters go back; each exactly once."""
+
+import pytest
+
+from goqueue.model import SECOND, Code, LogId, Message, Offset, Refused
+from goqueue.model.requests import (
+    CommitOffsets,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeReliability,
+    DescribeTopic,
+    Done,
+    Nack,
+    Offsets,
+    PositionsReset,
+    Publish,
+    Published,
+    Redrive,
+    Redriven,
+    Reject,
+    Reliability,
+    ResetOffsets,
+    Returned,
+    Strategy,
+    TopicConfig,
+    TopicDescription,
+)
+from goqueue.records import build
+from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.broker.users import (
+    LETTERS,
+    ORDERS,
+    ack,
+    ack_code,
+    committed,
+    create,
+    join,
+    letters,
+    nack,
+    poll,
+    publish,
+    read,
+    read_values,
+    reject,
+    values,
+)
+
+
+def shop(partitions: int = 1, config: TopicConfig | None = None) -> DrivenNode:
+    node = DrivenNode()
+    create(node, partitions=partitions, config=config)
+    join(node, session_ns=600 * SECOND)
+    return node
+
+
+def redrive(
+    node: DrivenNode, count: int = 1000, to: str | None = None, reason: str | None = None
+) -> int:
+    command = Redrive(topic="orders", messages_max=count, to_topic=to, reason=reason)
+    return node.ask(command, Redriven).moved
+
+
+def headers(node: DrivenNode, log: LogId = LETTERS, offset: int = 0) -> dict[str, str]:
+    return {name: value.decode() for name, value in read(node, log, offset)[0].headers}
+
+
+# ---- dying -----------------------------------------------------------------------------------
+
+
+def test_a_rejected_message_is_a_dead_letter_and_settled_at_once() -> None:
+    node = shop()
+    publish(node, "a", "b")
+    first, _ = poll(node)
+    returned = reject(node, first, "broken")
+
+    assert returned.dead_letter_topic == "orders.dlq"
+    assert (returned.log, returned.offset) == (ORDERS, 0)
+    assert letters(node) == ["a"]
+    assert committed(node) == 1
+
+
+def test_a_letter_keeps_all_of_its_message_and_says_where_it_comes_from() -> None:
+    node = shop(3)
+    message = Message(
+        key=b"k", value=b"v", priority=0, headers=(("mine", b"1"), ("goqueue.other", b"2"))
+    )
+    node.ask(Publish(topic="orders", batch=build([message]), targets=[2]), Published)
+    node.advance(1_500_000_000)
+    reject(node, poll(node)[0], "broken")
+
+    (letter,) = read(node, LogId("orders.dlq", 2))
+    assert (letter.key, letter.value, letter.priority) == (b"k", b"v", 0)
+    assert {name: value.decode() for name, value in letter.headers} == {
+        "mine": "1",
+        "goqueue.other": "2",
+        "goqueue.dlq.topic": "orders",
+        "goqueue.dlq.partition": "2",
+        "goqueue.dlq.offset": "0",
+        "goqueue.dlq.group": "shop",
+        "goqueue.dlq.deliveries": "1",
+        "goqueue.dlq.hops": "1",
+        "goqueue.dlq.time": "2023-11-14T22:13:21.5Z",
+        "goqueue.dlq.cause": "rejected",
+        "goqueue.dlq.reason": "broken",
+    }
+
+
+def test_the_third_nack_sends_a_message_to_the_dead_letters() -> None:
+    node = shop()
+    publish(node, "a")
+    for _ in range(2):
+        assert nack(node, poll(node)[0], delay_ns=0).dead_letter_topic is None
+    returned = nack(node, poll(node)[0], reason="give up")
+
+    assert (returned.dead_letter_topic, returned.visible_at) == ("orders.dlq", None)
+    assert returned.attempt == 3
+    said = headers(node)
+    assert (said["goqueue.dlq.cause"], said["goqueue.dlq.reason"]) == ("max_deliveries", "give up")
+    assert said["goqueue.dlq.deliveries"] == "3"
+    assert poll(node) == []
+
+
+def test_the_third_lease_that_runs_out_sends_a_message_to_the_dead_letters() -> None:
+    node = shop(config=TopicConfig(visibility_ns=SECOND))
+    publish(node, "a")
+    for _ in range(3):
+        assert values(poll(node)) == ["a"]
+        node.advance(SECOND)
+
+    assert letters(node) == ["a"]
+    assert "goqueue.dlq.reason" not in headers(node)
+    assert committed(node) == 1
+
+
+def test_a_lease_that_runs_out_after_a_nack_says_what_the_nack_said() -> None:
+    node = shop(config=TopicConfig(visibility_ns=SECOND, max_deliveries=2))
+    publish(node, "a")
+    nack(node, poll(node)[0], delay_ns=0, reason="no luck")
+    poll(node)
+    node.advance(SECOND)
+
+    assert headers(node)["goqueue.dlq.reason"] == "no luck"
+
+
+@pytest.mark.parametrize("without_snapshots", [False, True])
+def test_counts_of_deliveries_survive_a_restart(without_snapshots: bool) -> None:
+    node = shop()
+    publish(node, "a")
+    nack(node, poll(node)[0], delay_ns=0)
+    nack(node, poll(node)[0], delay_ns=0)
+    node.stop()
+    node.restart(without_snapshots=without_snapshots)
+    (third,) = poll(node)
+    assert third.attempt == 3
+    nack(node, third)
+
+    assert letters(node) == ["a"]
+
+
+def test_the_topic_of_letters_has_as_many_partitions_and_is_kept_for_two_weeks() -> None:
+    node = shop(3)
+    publish(node, "a")
+    reject(node, poll(node)[0])
+
+    described = node.ask(DescribeTopic(name="orders.dlq"), TopicDescription)
+    assert len(described.offsets) == 3
+    assert described.config.retention_hours == 336
+
+
+def test_letters_go_to_the_topic_that_was_chosen() -> None:
+    node = shop(3, TopicConfig(dead_letter_topic="graves"))
+    create(node, "graves", partitions=2)
+    publish(node, "a", "b", "c", targets=[0, 1, 2])
+    for delivery in poll(node):
+        assert reject(node, delivery).dead_letter_topic == "graves"
+
+    assert [read_values(node, LogId("graves", n)) for n in range(2)] == [["a", "c"], ["b"]]
+
+
+def test_a_topic_of_letters_is_read_like_any_other_and_keeps_its_own() -> None:
+    node = shop()
+    publish(node, "a")
+    reject(node, poll(node)[0])
+    join(node, group="doctors", topics=("orders.dlq",), session_ns=600 * SECOND)
+    for attempt in range(1, 6):
+        (letter,) = poll(node, group="doctors")
+        assert letter.attempt == attempt
+        nack(node, letter, delay_ns=0)
+
+    (letter,) = poll(node, group="doctors")
+    with pytest.raises(Refused) as refused:
+        reject(node, letter)
+    assert refused.value.code is Code.DEAD_LETTER_LOOP
+    assert ack_code(node, letter) is None
+
+
+def test_a_reject_is_answered_when_the_letter_is_there_and_the_message_settled() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "a")
+    (first,) = poll(node)
+    node.slow_down(LETTERS)
+    request = node.begin(Reject(receipt=first.receipt))
+    assert not node.is_answered(request)
+    assert poll(node) == []
+    node.speed_up()
+
+    assert node.reply(request, Returned).dead_letter_topic == "orders.dlq"
+
+
+def test_a_full_disk_delays_a_letter_and_loses_nothing() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "a" * 3000)
+    (first,) = poll(node)
+    node.files.faults.room = 2500
+    request = node.begin(Reject(receipt=first.receipt))
+    node.advance(3 * SECOND)
+    assert not node.is_answered(request)
+    assert letters(node) == []
+    node.files.faults.room = None
+    node.advance(2 * SECOND)
+
+    assert node.reply(request, Returned).dead_letter_topic == "orders.dlq"
+    assert letters(node) == ["a" * 3000]
+
+
+def test_a_message_whose_headers_leave_no_room_goes_to_the_letters_all_the_same() -> None:
+    node = shop()
+    wide = tuple((f"h{number}", b"x" * 4000) for number in range(16))
+    wide += (("last", b"x" * 1200),)
+    batch = build([Message(value=b"v", headers=wide)])
+    node.ask(Publish(topic="orders", batch=batch), Published)
+    request = node.begin(Reject(receipt=poll(node)[0].receipt, reason="r" * 1024))
+    node.advance(5 * SECOND)
+
+    assert node.is_answered(request)
+    assert letters(node) == ["v"]
+    assert headers(node)["goqueue.dlq.topic"] == "orders"
+
+
+def test_a_reason_of_any_length_is_cut_and_not_refused() -> None:
+    node = shop()
+    publish(node, "a")
+    reject(node, poll(node)[0], "é" * 100_000)
+
+    said = headers(node)["goqueue.dlq.reason"]
+    assert 0 < len(said.encode()) <= 4096
+    assert set(said) == {"é"}
+
+
+def test_a_message_that_dies_while_its_topic_of_letters_is_deleted_gets_a_new_one() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "a")
+    (first,) = poll(node)
+    node.slow_down(LETTERS)
+    request = node.begin(Reject(receipt=first.receipt))
+    node.begin(DeleteTopic(name="orders.dlq"))
+    node.speed_up()
+    node.advance(3 * SECOND)
+
+    assert node.reply(request, Returned).dead_letter_topic == "orders.dlq"
+    assert letters(node) == ["a"]
+
+
+def test_a_move_goes_on_after_a_crash_although_its_target_was_made_again() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "x", "y", topic="orders.dlq")
+    publish(node, "a")
+    (first,) = poll(node)
+    node.slow_down(LETTERS)
+    node.begin(Reject(receipt=first.receipt))
+    node.begin(DeleteTopic(name="orders.dlq"))
+    node.speed_up()
+    node.slow_down(LETTERS)
+    node.advance(2 * SECOND)
+    node.restart()
+    node.advance(5 * SECOND)
+
+    assert letters(node) == ["a"]
+    assert committed(node) == 1
+
+
+def test_a_dying_message_is_forgotten_with_its_topic() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "a")
+    (first,) = poll(node)
+    node.slow_down(LETTERS)
+    request = node.begin(Reject(receipt=first.receipt))
+    node.ask(DeleteTopic(name="orders"), Done)
+    node.speed_up()
+    node.advance(3 * SECOND)
+
+    assert node.is_answered(request)
+    create(node)
+    publish(node, "new")
+    assert values(poll(node)) == ["new"]
+
+
+def test_a_dying_message_is_forgotten_with_its_group() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "a")
+    (first,) = poll(node)
+    node.slow_down(LETTERS)
+    request = node.begin(Reject(receipt=first.receipt))
+    node.ask(DeleteGroup(group="shop"), Done)
+    node.speed_up()
+    node.advance(3 * SECOND)
+
+    assert node.is_answered(request)
+    join(node)
+    assert values(poll(node)) == ["a"]
+
+
+def test_a_reset_while_a_message_dies_delivers_it_again_and_the_letter_settles_nothing() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "a")
+    (first,) = poll(node)
+    node.slow_down(LETTERS)
+    node.begin(Reject(receipt=first.receipt))
+    node.ask(ResetOffsets(group="shop", topic="orders", strategy=Strategy.EARLIEST), PositionsReset)
+    node.speed_up()
+
+    (again,) = poll(node)
+    assert (again.value, again.attempt) == (b"a", 1)
+    assert committed(node) == 0
+    assert ack_code(node, again) is None
+    assert committed(node) == 1
+
+
+def test_a_commit_over_a_dying_message_keeps_its_letter() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "a", "b")
+    first, _ = poll(node)
+    node.slow_down(LETTERS)
+    request = node.begin(Reject(receipt=first.receipt))
+    command = CommitOffsets(group="shop", offsets={ORDERS: Offset(2)}, member_id="c1-c100")
+    node.ask(command, Offsets)
+    node.speed_up()
+
+    assert node.is_answered(request)
+    assert letters(node) == ["a"]
+    assert committed(node) == 2
+
+
+def test_two_groups_may_each_have_a_letter_of_one_message() -> None:
+    node = shop()
+    join(node, group="audit", client="a1")
+    publish(node, "a")
+    reject(node, poll(node)[0])
+    reject(node, poll(node, group="audit", client="a1")[0])
+
+    groups = [dict(letter.headers)["goqueue.dlq.group"] for letter in read(node, LETTERS)]
+    assert groups == [b"shop", b"audit"]
+
+
+# ---- redrive ---------------------------------------------------------------------------------
+
+
+def kill(node: DrivenNode, *wanted: str, reason: str = "") -> None:
+    """Publish these and reject them."""
+    publish(node, *wanted)
+    for delivery in poll(node):
+        reject(node, delivery, reason)
+
+
+def test_redriven_letters_come_back_with_counts_that_start_again() -> None:
+    node = shop()
+    kill(node, "a", "b")
+    assert redrive(node) == 2
+
+    again = poll(node)
+    assert [(each.value, each.attempt) for each in again] == [(b"a", 1), (b"b", 1)]
+
+
+def test_each_letter_is_redriven_once() -> None:
+    node = shop()
+    kill(node, "a", "b")
+    assert redrive(node) == 2
+    assert redrive(node) == 0
+    node.restart()
+
+    assert redrive(node) == 0
+    assert read_values(node) == ["a", "b", "a", "b"]
+
+
+def test_letters_go_back_to_the_partition_they_came_from() -> None:
+    node = shop(3)
+    publish(node, "a", "b", "c", targets=[2, 0, 1])
+    for delivery in poll(node):
+        reject(node, delivery)
+    redrive(node)
+
+    assert [read_values(node, LogId("orders", n))[1:] for n in range(3)] == [["b"], ["c"], ["a"]]
+
+
+def test_letters_are_redriven_oldest_first_and_no_more_than_wanted() -> None:
+    node = shop(2)
+    for number, target in enumerate([1, 0, 1, 0]):
+        publish(node, str(number), targets=[target])
+        node.advance(SECOND)
+        reject(node, poll(node)[0])
+
+    assert redrive(node, count=2) == 2
+    assert sorted(values(poll(node))) == ["0", "1"]
+    assert redrive(node, count=100) == 2
+
+
+def test_letters_may_be_redriven_to_another_topic() -> None:
+    node = shop(3)
+    create(node, "other", partitions=2)
+    publish(node, "a", targets=[2])
+    reject(node, poll(node)[0])
+    assert redrive(node, to="other") == 1
+
+    assert read_values(node, LogId("other", 0)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("to", "code"),
+    [
+        ("absent", Code.TOPIC_NOT_FOUND),
+        ("orders.dlq", Code.DEAD_LETTER_LOOP),
+        ("__groups", Code.TOPIC_INTERNAL),
+    ],
+)
+def test_letters_cannot_be_redriven_to_what_is_no_proper_target(to: str, code: Code) -> None:
+    node = shop()
+    kill(node, "a")
+
+    with pytest.raises(Refused) as refused:
+        redrive(node, to=to)
+    assert refused.value.code is code
+    assert redrive(node) == 1
+
+
+def test_redriving_a_topic_without_letters_moves_nothing() -> None:
+    assert redrive(shop()) == 0
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_redriving_needs_a_positive_number(count: int) -> None:
+    with pytest.raises(Refused) as refused:
+        redrive(shop(), count=count)
+    assert refused.value.code is Code.REQUEST_INVALID
+
+
+def test_letters_are_chosen_by_cause_or_by_reason() -> None:
+    node = shop(config=TopicConfig(max_deliveries=1))
+    publish(node, "a", "b", "c")
+    first, second, third = poll(node)
+    reject(node, first, "red")
+    nack(node, second, reason="blue")
+    reject(node, third, "blue")
+
+    assert redrive(node, reason="no such") == 0
+    assert redrive(node, reason="max_deliveries") == 1
+    assert redrive(node, reason="blue") == 1
+    assert redrive(node, reason="rejected") == 1
+    assert read_values(node)[3:] == ["b", "c", "a"]
+
+
+def test_only_letters_of_that_topic_are_redriven_from_a_shared_one() -> None:
+    node = shop(config=TopicConfig(dead_letter_topic="graves"))
+    create(node, "other", config=TopicConfig(dead_letter_topic="graves"))
+    join(node, group="others", topics=("other",))
+    publish(node, "theirs", topic="other")
+    reject(node, poll(node, group="others")[0])
+    kill(node, "mine")
+
+    assert redrive(node) == 1
+    assert read_values(node)[1:] == ["mine"]
+
+
+def test_hops_rise_with_each_death() -> None:
+    node = shop()
+    kill(node, "a")
+    redrive(node)
+    reject(node, poll(node)[0])
+    said = headers(node, offset=1)
+
+    assert said["goqueue.dlq.hops"] == "2"
+    assert said["goqueue.dlq.offset"] == "1"
+    assert redrive(node) == 1
+
+
+def test_letters_that_were_not_put_back_are_counted() -> None:
+    node = shop()
+    kill(node, "a", "b", "c")
+    redrive(node, count=1)
+
+    assert node.ask(DescribeReliability(), Reliability).dead_letters == 2
+
+
+def test_two_redrives_at_a_time_move_each_letter_once() -> None:
+    node = shop()
+    kill(node, "a", "b")
+    node.reads_are_late = True
+    first = node.begin(Redrive(topic="orders"))
+    second = node.begin(Redrive(topic="orders"))
+    node.finish_reads()
+
+    moved = [node.reply(each, Redriven).moved for each in (first, second)]
+    assert sum(moved) == 2
+    assert read_values(node) == ["a", "b", "a", "b"]
+
+
+def test_a_redrive_whose_target_is_deleted_is_answered_and_keeps_the_letters() -> None:
+    node = shop()
+    create(node, "other")
+    kill(node, "a")
+    node.slow_down(LogId("other", 0))
+    request = node.begin(Redrive(topic="orders", to_topic="other"))
+    assert not node.is_answered(request)
+    node.begin(DeleteTopic(name="other"))
+    node.speed_up()
+    node.advance(3 * SECOND)
+
+    assert node.reply(request, Redriven).moved == 0
+    assert redrive(node) == 1
+
+
+def test_a_redrive_whose_letters_are_deleted_meanwhile_is_answered() -> None:
+    node = shop()
+    kill(node, "a")
+    node.reads_are_late = True
+    request = node.begin(Redrive(topic="orders"))
+    node.begin(DeleteTopic(name="orders.dlq"))
+    node.finish_reads()
+    node.advance(3 * SECOND)
+
+    assert node.is_answered(request)
+
+
+def test_a_message_that_is_no_letter_is_not_redriven() -> None:
+    node = shop()
+    kill(node, "a")
+    publish(node, "stray", topic="orders.dlq")
+
+    assert redrive(node) == 1
+    assert redrive(node) == 0
+    assert node.ask(DescribeReliability(), Reliability).dead_letters == 1
+
+
+def test_a_topic_of_letters_that_was_made_again_starts_without_a_place_for_redrives() -> None:
+    node = shop()
+    kill(node, "a")
+    redrive(node)
+    ack(node, *poll(node))
+    node.ask(DeleteTopic(name="orders.dlq"), Done)
+    node.ask(CreateTopic(name="orders.dlq", partitions=1), TopicDescription)
+    kill(node, "b")
+
+    assert redrive(node) == 1
+    assert read_values(node) == ["a", "a", "b", "b"]
+
+
+def test_a_nack_of_the_last_delivery_waits_for_its_letter() -> None:
+    node = shop(config=TopicConfig(max_deliveries=1))
+    create(node, "orders.dlq")
+    publish(node, "a")
+    (first,) = poll(node)
+    node.slow_down(LETTERS)
+    request = node.begin(Nack(receipt=first.receipt))
+    assert not node.is_answered(request)
+    node.speed_up()
+
+    assert node.reply(request, Returned).dead_letter_topic == "orders.dlq"

@@ -1,0 +1,257 @@
+"""A producer and a server at the other end of a socket: batches, order, failures, closing."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from goqueue import records
+from goqueue.client import Closed, GoQueueError, MessageTooLarge, TopicNotFound, connect
+from goqueue.client.connection import Connection
+from goqueue.client.producing import Gathering
+from goqueue.client.transport import Retries
+from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer, refusal_answer
+
+LAZY = Gathering(linger_s=60.0)
+AT_ONCE = Gathering(linger_s=0.0)
+
+
+class Taker:
+    """Takes records and keeps the values of each batch by partition; told what to refuse."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.partitions = partitions
+        self.batches: list[list[bytes]] = []
+        self.ends = [0] * 100
+        self.refusals: list[Answer] = []
+        self.gate: asyncio.Event | None = None
+        self.is_busy = asyncio.Event()
+
+    async def __call__(self, asked: Asked) -> Answer:
+        if asked.method == "GET":
+            return self._describe(asked)
+        if self.gate is not None:
+            self.is_busy.set()
+            await self.gate.wait()
+        if self.refusals:
+            return self.refusals.pop(0)
+        columns = records.walk(asked.body)
+        values = [records.decode(asked.body, position).value for position in columns.positions]
+        self.batches.append([value or b"" for value in values])
+        partition = int(parse_qs(urlsplit(asked.target).query)["partition"][0])
+        base, self.ends[partition] = self.ends[partition], self.ends[partition] + len(values)
+        placed = {"partition": partition, "base_offset": base, "count": len(values)}
+        return json_answer({"results": [placed], "timestamp": "1970-01-01T00:00:01Z"})
+
+    def _describe(self, asked: Asked) -> Answer:
+        if asked.target != "/topics/orders":
+            return refusal_answer(404, "topic_not_found")
+        config = {"max_message_bytes": 1000}
+        return json_answer({"name": "orders", "partitions": self.partitions, "config": config})
+
+
+def with_server(taker: Taker, scene: Callable[[Connection], Awaitable[None]]) -> None:
+    async def play() -> None:
+        async with peer(taker) as server:
+            retries = Retries(attempts_max=3, first_wait_s=0.001)
+            async with connect(server, retries=retries) as q:
+                await scene(q)
+
+    asyncio.run(play())
+
+
+def test_a_published_message_learns_its_place() -> None:
+    async def scene(q: Connection) -> None:
+        first = await q.publish("orders", {"id": 1})
+        second = await q.publish("orders", {"id": 2})
+        assert (first.topic, first.partition, first.offset) == ("orders", 0, 0)
+        assert (second.offset, second.timestamp) == (1, 1_000_000_000)
+
+    taker = Taker()
+    with_server(taker, scene)
+    assert taker.batches == [[b'{"id":1}'], [b'{"id":2}']]
+
+
+def test_messages_published_at_the_same_time_travel_together() -> None:
+    async def scene(q: Connection) -> None:
+        await q.publish("orders", "first")
+        await asyncio.gather(*(q.publish("orders", f"{number}") for number in range(50)))
+
+    taker = Taker()
+    with_server(taker, scene)
+    assert len(taker.batches) <= 3
+
+
+def test_a_batch_leaves_when_it_is_full() -> None:
+    async def scene(q: Connection) -> None:
+        producer = q.producer(LAZY)
+        receipts = [await producer.send("orders", b"%d" % number) for number in range(100)]
+        assert [(await receipt).offset for receipt in receipts] == list(range(100))
+
+    taker = Taker()
+    with_server(taker, scene)
+    assert taker.batches == [[b"%d" % number for number in range(100)]]
+
+
+def test_a_batch_leaves_when_its_linger_is_over() -> None:
+    async def scene(q: Connection) -> None:
+        receipt = await q.producer(Gathering(linger_s=0.01)).send("orders", b"alone")
+        assert (await receipt).offset == 0
+
+    with_server(Taker(), scene)
+
+
+def test_flush_sends_what_lingers() -> None:
+    async def scene(q: Connection) -> None:
+        producer = q.producer(LAZY)
+        receipt = await producer.send("orders", b"alone")
+        await producer.flush()
+        assert receipt.is_settled
+
+    with_server(Taker(), scene)
+
+
+def test_batches_grow_while_one_is_under_way_and_keep_their_order() -> None:
+    taker = Taker()
+
+    async def scene(q: Connection) -> None:
+        taker.gate = asyncio.Event()
+        producer = q.producer(AT_ONCE)
+        await producer.send("orders", b"0")
+        await taker.is_busy.wait()
+        for number in range(1, 2000):
+            await producer.send("orders", b"%d" % number)
+        taker.gate.set()
+        await producer.flush()
+
+    with_server(taker, scene)
+    assert [len(batch) for batch in taker.batches] == [1, 1000, 999]
+    assert [*itertools.chain(*taker.batches)] == [b"%d" % number for number in range(2000)]
+
+
+def test_a_batch_that_is_sent_again_stays_ahead_of_later_ones() -> None:
+    taker = Taker()
+    taker.refusals = [refusal_answer(503, "broker_unavailable"), HANG_UP]
+
+    async def scene(q: Connection) -> None:
+        producer = q.producer(Gathering(linger_s=0.0, messages_max=1))
+        for number in range(5):
+            await producer.send("orders", b"%d" % number)
+        await producer.flush()
+
+    with_server(taker, scene)
+    assert [*itertools.chain(*taker.batches)] == [b"%d" % number for number in range(5)]
+
+
+def test_a_batch_of_unknown_outcome_fails_where_repeating_is_not_wanted() -> None:
+    taker = Taker()
+    taker.refusals = [HANG_UP]
+
+    async def scene(q: Connection) -> None:
+        receipt = await q.producer(Gathering(repeats=False, linger_s=0.0)).send("orders", b"x")
+        with pytest.raises(GoQueueError) as failed:
+            await receipt
+        assert failed.value.code == "server_unreachable"
+
+    with_server(taker, scene)
+    assert taker.batches == []
+
+
+def test_keys_go_to_their_partition_and_others_take_turns() -> None:
+    async def scene(q: Connection) -> None:
+        assert (await q.publish("orders", b"", key="a")).partition == 2
+        assert (await q.publish("orders", b"", key=b"user-100")).partition == 0
+        assert (await q.publish("orders", b"", partition=1)).partition == 1
+        turns = [(await q.publish("orders", b"")).partition for _ in range(3)]
+        assert turns == [0, 1, 2]
+
+    with_server(Taker(partitions=3), scene)
+
+
+def test_what_is_wrong_with_a_message_is_raised_by_send() -> None:
+    async def scene(q: Connection) -> None:
+        producer = q.producer()
+        with pytest.raises(MessageTooLarge):
+            await producer.send("orders", b"x" * 1001)
+        with pytest.raises(TopicNotFound):
+            await producer.send("nothing", b"x")
+
+    with_server(Taker(), scene)
+
+
+def test_a_refused_batch_fails_its_receipts_and_no_others() -> None:
+    taker = Taker()
+    taker.refusals = [refusal_answer(422, "schema_violation")]
+
+    async def scene(q: Connection) -> None:
+        producer = q.producer(AT_ONCE)
+        with pytest.raises(GoQueueError) as failed:
+            await (await producer.send("orders", b"bad"))
+        assert failed.value.code == "schema_violation"
+        assert (await (await producer.send("orders", b"good"))).offset == 0
+        await producer.flush()
+
+    with_server(taker, scene)
+
+
+def test_a_failure_that_nobody_looked_at_is_raised_by_flush_once() -> None:
+    taker = Taker()
+    taker.refusals = [refusal_answer(422, "schema_violation")]
+
+    async def scene(q: Connection) -> None:
+        producer = q.producer()
+        await producer.send("orders", b"bad")
+        with pytest.raises(GoQueueError) as failed:
+            await producer.flush()
+        assert failed.value.code == "schema_violation"
+        await producer.flush()
+
+    with_server(taker, scene)
+
+
+def test_closing_the_connection_drains_and_then_nothing_more_is_taken() -> None:
+    taker = Taker()
+
+    async def play() -> None:
+        async with peer(taker) as server:
+            async with connect(server) as q:
+                producer = q.producer(LAZY)
+                receipt = await producer.send("orders", b"last")
+            assert (await receipt).offset == 0
+            with pytest.raises(Closed):
+                await producer.send("orders", b"late")
+
+    asyncio.run(play())
+    assert taker.batches == [[b"last"]]
+
+
+def test_an_exception_of_the_callers_own_passes_through_as_it_is() -> None:
+    async def scene(q: Connection) -> None:
+        await q.publish("orders", b"x")
+        raise LookupError("the caller's own")
+
+    with pytest.raises(LookupError, match="own"):
+        with_server(Taker(), scene)
+
+
+def test_a_sender_waits_while_the_buffer_is_full() -> None:
+    taker = Taker()
+
+    async def scene(q: Connection) -> None:
+        taker.gate = asyncio.Event()
+        producer = q.producer(Gathering(linger_s=0.0, buffer_bytes_max=3000))
+        sending = asyncio.ensure_future(send_many(producer.send, 10))
+        await taker.is_busy.wait()
+        assert not sending.done()
+        taker.gate.set()
+        await sending
+        await producer.flush()
+
+    async def send_many(send: Callable[[str, bytes], Awaitable[object]], count: int) -> None:
+        for _ in range(count):
+            await send("orders", b"x" * 900)
+
+    with_server(taker, scene)
+    assert sum(map(len, taker.batches)) == 10

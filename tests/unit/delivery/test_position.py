@@ -1,0 +1,106 @@
+"""The durable place of a group in a partition: floors, counts, and what is stated of them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.delivery import Position, runs
+
+OFFSETS = st.integers(0, 20)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("settle"), OFFSETS, st.sets(OFFSETS, max_size=4)),
+        st.tuples(st.just("count"), st.integers(1, 4), st.sets(OFFSETS, max_size=4)),
+        st.tuples(st.just("die"), OFFSETS, st.just(set[int]())),
+        st.tuples(st.just("live"), OFFSETS, st.just(set[int]())),
+        st.tuples(st.just("excuse"), OFFSETS, st.just(set[int]())),
+    ),
+    max_size=30,
+)
+Step = tuple[str, int, set[int]]
+
+
+def take(position: Position, step: Step, at: int) -> None:
+    kind, number, offsets = step
+    match kind:
+        case "settle":
+            position.settle(number, runs(sorted(offsets)), at)
+        case "count":
+            position.count_delivery(number, runs(sorted(offsets)))
+        case "die":
+            position.begin_dying(number)
+        case "live":
+            position.end_dying(number)
+        case _:
+            position.excuse(number, f"because of {number}")
+
+
+@given(STEPS)
+def test_the_floor_never_falls_and_counts_never_fall_before_they_are_settled(
+    steps: list[Step],
+) -> None:
+    position = Position(0)
+    floor = 0
+    counts = dict.fromkeys(range(21), 0)
+    for at, step in enumerate(steps):
+        take(position, step, at)
+        assert position.floor >= floor
+        floor = position.floor
+        for offset, before in counts.items():
+            count = position.attempts_of(offset)
+            assert count >= before or position.has_settled(offset)
+            counts[offset] = count
+
+
+@given(STEPS)
+def test_nothing_is_kept_of_what_is_settled(steps: list[Step]) -> None:
+    position = Position(0)
+    for at, step in enumerate(steps):
+        take(position, step, at)
+
+    for offset in range(30):
+        if position.has_settled(offset):
+            assert position.attempts_of(offset) == 0
+            assert not position.is_dying(offset)
+            assert position.reason_of(offset) == ""
+
+
+@given(STEPS, STEPS)
+def test_a_position_restored_goes_on_like_the_one_that_was_stated(
+    before: list[Step], after: list[Step]
+) -> None:
+    position, restored = Position(0), Position(99)
+    for step in before:
+        take(position, step, 7)
+    restored.restore(position.stated)
+    for step in after:
+        take(position, step, 8)
+        take(restored, step, 8)
+
+    assert restored.stated == position.stated
+
+
+@given(STEPS)
+def test_a_change_applied_twice_is_the_same_as_once(steps: list[Step]) -> None:
+    once, twice = Position(0), Position(0)
+    for step in steps:
+        take(once, step, 1)
+        take(twice, step, 1)
+        take(twice, step, 1)
+
+    assert once.stated == twice.stated
+
+
+def test_messages_that_are_gone_leave_no_counts_behind() -> None:
+    position = Position(0)
+    position.count_delivery(2, [(0, 4)])
+    position.settle(4, [(3, 4)], 1)
+
+    assert not position.has_counts
+
+
+def test_a_time_never_goes_back() -> None:
+    position = Position(0)
+    position.settle(1, [], 10)
+    position.settle(2, [], 5)
+
+    assert position.updated_at == 10

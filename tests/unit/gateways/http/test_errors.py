@@ -1,0 +1,92 @@
+"""What failures look like: total, stable, helpful, and without anything from inside."""
+
+import logging
+
+import pytest
+
+from goqueue.gateways.http import VERDICTS, ApiLimits
+from goqueue.model import Code, Refused
+from tests.unit.gateways.http.refusing_broker import (
+    BrokenBroker,
+    Client,
+    RefusingBroker,
+    SilentBroker,
+    code_of,
+    header,
+    read,
+)
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_every_code_has_a_status_and_a_sentence(code: Code) -> None:
+    verdict = VERDICTS[code]
+    assert 400 <= verdict.status <= 599
+    assert verdict.what[0].isupper()
+    assert not verdict.what.endswith(".")
+    assert not verdict.advice.endswith(".")
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_a_refusal_of_the_broker_becomes_its_status_and_code(code: Code) -> None:
+    response = Client(RefusingBroker(code)).get("/topics")
+    body = read(response)
+    assert response.status == VERDICTS[code].status == body["status"]
+    assert body["code"] == code.value
+    assert set(body) == {"error", "code", "status"}
+
+
+def test_facts_that_the_contract_names_become_details_and_others_do_not() -> None:
+    broker = RefusingBroker(Code.OFFSET_OUT_OF_RANGE, earliest=3, end=9, segment="x")
+    body = read(Client(broker).get("/topics"))
+    assert body["details"] == {"earliest": 3, "end": 9}
+
+
+def test_an_unavailable_broker_says_when_to_come_back() -> None:
+    response = Client(RefusingBroker(Code.BROKER_UNAVAILABLE)).get("/topics")
+    assert response.status == 503
+    assert header(response, b"Retry-After") == b"1"
+    assert header(Client(RefusingBroker(Code.TOPIC_EXISTS)).get("/topics"), b"Retry-After") is None
+
+
+def test_a_fault_of_ours_is_logged_under_the_request_and_shows_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        response = Client(BrokenBroker()).send("GET", "/topics", headers={b"x-request-id": b"r-7"})
+    assert response.status == 500
+    assert code_of(response) == "internal_error"
+    assert isinstance(response.body, bytes)
+    assert b"secret" not in response.body
+    assert header(response, b"X-Request-ID") == b"r-7"
+    assert "r-7" in caplog.text
+
+
+def test_a_broker_that_does_not_answer_in_time_is_a_timeout() -> None:
+    response = Client(SilentBroker(), limits=ApiLimits(handling_seconds=0.001)).get("/topics")
+    assert response.status == 504
+    assert code_of(response) == "request_timeout"
+
+
+def test_what_the_transport_refuses_has_the_same_shape() -> None:
+    api = Client().api
+    response = api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 7})
+    assert read(response) == {
+        "error": "Too large.",
+        "code": "body_too_large",
+        "status": 413,
+        "details": {"limit": 7},
+    }
+    assert header(response, b"X-Request-ID")
+    assert header(api.refusal(503, Code.BROKER_UNAVAILABLE, "No.", {}), b"Retry-After") == b"1"
+
+
+def test_a_refusal_tells_the_field_and_the_limits() -> None:
+    broker = RefusingBroker(Code.REQUEST_INVALID, field="segment_bytes", minimum=1, maximum=2)
+    body = read(Client(broker).get("/topics"))
+    assert "`segment_bytes` must be from 1 to 2" in str(body["error"])
+    assert body["details"] == {"field": "segment_bytes", "minimum": 1, "maximum": 2}
+
+
+def test_the_table_has_no_code_twice() -> None:
+    assert sorted(VERDICTS) == sorted(Code)
+    assert str(Refused(Code.TOPIC_EXISTS)) == "topic_exists"

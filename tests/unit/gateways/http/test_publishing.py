@@ -1,0 +1,258 @@
+"""Publish requests: each message stands for itself, and what is taken becomes exact records."""
+
+import base64
+
+import msgspec
+import pytest
+
+from goqueue.gateways.http.messages import Intake, encode_results, take_in
+from goqueue.model import Code, Offset, Refused, Timestamp
+from goqueue.model.requests import Placed, Publish, Published
+from goqueue.records import Unroutable, decode, verify, walk
+from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of, read
+
+MINUTE_LATER = "2023-11-14T22:14:20Z"
+
+
+def take(*messages: object) -> Intake:
+    return take_in(msgspec.json.encode({"messages": messages}), NOW)
+
+
+def only_record(message: object) -> object:
+    intake = take(message)
+    assert not intake.refused
+    return decode(intake.batch)
+
+
+def refusal(message: object) -> tuple[str, str]:
+    """Code and sentence of a message that is refused while its neighbours are taken."""
+    intake = take({"value": "before"}, message, {"value": "after"})
+    assert list(intake.refused) == [1]
+    values = [decode(intake.batch, at).value for at in walk(intake.batch).positions]
+    assert values == [b"before", b"after"]
+    return intake.refused[1].code, intake.refused[1].error
+
+
+def test_a_message_becomes_one_record_with_all_its_parts() -> None:
+    record = decode(
+        take(
+            {
+                "key": "user-é",
+                "value": "hello",
+                "priority": "HIGH",
+                "headers": {"a": "1", "b": ""},
+                "partition": 2,
+            }
+        ).batch
+    )
+    assert (record.key, record.value, record.priority) == ("user-é".encode(), b"hello", 1)
+    assert record.headers == (("a", b"1"), ("b", b""))
+    assert (record.offset, record.timestamp) == (0, 0)
+
+
+@pytest.mark.parametrize("message", [{}, {"value": None}, {"value": None, "key": None}])
+def test_an_absent_value_is_a_null_value(message: object) -> None:
+    assert decode(take(message).batch).value is None
+
+
+def test_an_empty_value_is_not_a_null_value() -> None:
+    assert decode(take({"value": ""}).batch).value == b""
+
+
+def test_base64_is_for_key_and_value_alike() -> None:
+    encoded = {
+        "key": base64.b64encode(b"\xff").decode(),
+        "value": base64.b64encode(b"\x00\xfe").decode(),
+        "encoding": "base64",
+    }
+    record = decode(take(encoded).batch)
+    assert (record.key, record.value) == (b"\xff", b"\x00\xfe")
+
+
+@pytest.mark.parametrize(("given", "number"), [("critical", 0), ("Low", 3), (4, 4), (None, 2)])
+def test_a_priority_is_a_name_in_any_case_or_a_number(given: object, number: int) -> None:
+    assert decode(take({"value": "a", "priority": given}).batch).priority == number
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"value": 1},
+        {"value": ["a"]},
+        {"key": {}},
+        {"value": "a", "priority": 5},
+        {"value": "a", "priority": -1},
+        {"value": "a", "priority": "urgent"},
+        {"value": "a", "priority": 1.5},
+        {"value": "a", "priority": True},
+        {"value": "a", "encoding": "hex"},
+        {"value": "a===", "encoding": "base64"},
+        {"value": "YQ\n==", "encoding": "base64"},
+        {"value": "YQ=", "encoding": "base64"},
+        {"value": "é", "encoding": "base64"},
+        {"value": "a", "headers": {"": "x"}},
+        {"value": "a", "headers": {"n" * 250: "x"}},
+        {"value": "a", "headers": {"é" * 125: "x"}},
+        {"value": "a", "headers": {"n": "x" * 4097}},
+        {"value": "a", "headers": {"n": 1}},
+        {"value": "a", "headers": ["n"]},
+        {"value": "a", "headers": {f"n{number}": "" for number in range(65)}},
+        {"value": "a", "headers": {"gq.codec": "zstd"}},
+        {"value": "a", "headers": {"gq.deliver-at": "1"}},
+        {"value": "a", "key": "gq.control"},
+        {"value": "a", "delay": "-1s"},
+        {"value": "a", "delay": "soon"},
+        {"value": "a", "delay": -1},
+        {"value": "a", "delay": True},
+        {"value": "a", "deliverAt": "tomorrow"},
+        {"value": "a", "delay": "0s", "deliverAt": "2020-01-01T00:00:00Z"},
+        {"value": "a", "partition": "1"},
+        "text",
+        17,
+        None,
+        ["value"],
+    ],
+    ids=repr,
+)
+def test_what_is_wrong_with_a_message_is_the_error_of_that_message_only(message: object) -> None:
+    code, error = refusal(message)
+    assert code == "message_invalid"
+    assert error.startswith("The message cannot be taken: ")
+
+
+@pytest.mark.parametrize("later", [{"delay": "1ms"}, {"delay": 5}, {"deliverAt": MINUTE_LATER}])
+def test_a_delayed_message_is_refused_rather_than_delivered_at_once(later: dict[str, str]) -> None:
+    code, error = refusal({"value": "a", **later})
+    assert code == "message_invalid"
+    assert "not available yet" in error
+
+
+@pytest.mark.parametrize(
+    "due", [{"delay": "0s"}, {"delay": 0}, {"deliverAt": "2023-11-14T22:13:20Z"}, {"delay": None}]
+)
+def test_a_message_that_is_due_is_published_at_once(due: dict[str, object]) -> None:
+    assert not take({"value": "a", **due}).refused
+
+
+def test_a_whole_float_is_a_partition_and_unknown_fields_are_ignored() -> None:
+    intake = take({"value": "a", "partition": 1.0, "colour": {"deep": [1]}}, {"value": "b"})
+    assert not intake.refused
+    assert intake.targets == [1, -1]
+
+
+def test_partitions_are_checked_where_no_topic_can_have_them() -> None:
+    assert refusal({"value": "a", "partition": -1})[0] == "partition_invalid"
+    assert refusal({"value": "a", "partition": 2**31})[0] == "partition_not_found"
+
+
+def test_a_key_that_no_record_can_hold_is_too_large() -> None:
+    assert refusal({"value": "a", "key": "k" * 65_536})[0] == "message_too_large"
+
+
+def test_targets_are_left_out_where_nobody_chose_one() -> None:
+    assert take({"value": "a"}, {"value": "b"}).targets is None
+    assert take({"value": "a"}, {"value": "b", "partition": 7}).targets == [-1, 7]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"messages": None},
+        {"messages": {}},
+        {"messages": "a"},
+        {"messages": []},
+        {"messages": [{}] * 10_001},
+        {"messages": [1] * 10_001},
+    ],
+    ids=lambda body: str(body)[:30],
+)
+def test_a_request_whose_messages_cannot_be_told_apart_is_refused_as_a_whole(body: object) -> None:
+    with pytest.raises(Refused) as refused:
+        take_in(msgspec.json.encode(body), NOW)
+    assert refused.value.code is Code.REQUEST_INVALID
+
+
+def test_ten_thousand_messages_are_taken() -> None:
+    intake = take(*[{"value": "a"}] * 10_000)
+    assert intake.count == verify(intake.batch) == 10_000
+
+
+def test_the_broker_is_asked_even_if_no_message_could_be_taken() -> None:
+    client = Client()
+    client.post("/topics/t/messages", {"messages": [{"value": 1}]})
+    command = client.asked()
+    assert isinstance(command, Publish)
+    assert not command.batch
+
+
+# ---- results -------------------------------------------------------------------------------
+
+
+def results(intake: Intake, published: Published) -> list[dict[str, object]]:
+    body = msgspec.json.decode(encode_results(intake, published))
+    listed: list[dict[str, object]] = body["results"]
+    return listed
+
+
+def test_results_come_in_request_order_with_consecutive_offsets_per_partition() -> None:
+    intake = take({"value": "a"}, {"value": "b", "priority": 0}, {"value": 1}, {"value": "c"})
+    published = Published(
+        targets=[1, 0, 1],
+        placed=(
+            Placed(partition=0, first=Offset(7), count=1),
+            Placed(partition=1, first=Offset(40), count=2),
+        ),
+        timestamp=Timestamp(NOW + 5),
+    )
+    at = "2023-11-14T22:13:20.000000005Z"
+    first, second, failed, third = results(intake, published)
+    assert first == {"partition": 1, "offset": 40, "timestamp": at, "priority": "normal"}
+    assert second == {"partition": 0, "offset": 7, "timestamp": at, "priority": "critical"}
+    assert set(failed) == {"error", "code"}
+    assert third == {"partition": 1, "offset": 41, "timestamp": at, "priority": "normal"}
+
+
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        (Unroutable.TOO_LARGE, "message_too_large"),
+        (Unroutable.NO_KEY, "message_invalid"),
+        (Unroutable.NO_PARTITION, "partition_not_found"),
+        (Unroutable.BAD_PARTITION, "partition_invalid"),
+        (Unroutable.RESERVED, "message_invalid"),
+    ],
+)
+def test_what_the_broker_cannot_place_has_its_error_and_nothing_else(
+    why: Unroutable, code: str
+) -> None:
+    placed = (Placed(partition=0, first=Offset(0), count=1),)
+    published = Published(targets=[why, 0], placed=placed, timestamp=NOW)
+    failed, taken = results(take({"value": "a"}, {"value": "b"}), published)
+    assert failed["code"] == code
+    assert set(failed) == {"error", "code"}
+    assert taken["offset"] == 0
+
+
+def test_every_reason_of_the_broker_is_known() -> None:
+    for why in Unroutable:
+        published = Published(targets=[int(why)], placed=(), timestamp=NOW)
+        assert results(take({"value": "a"}), published)[0]["code"]
+
+
+def test_a_partition_that_took_nothing_fails_its_messages_only() -> None:
+    placed = (
+        Placed(partition=0, first=Offset(0), count=0, refused=Code.STORAGE_FULL),
+        Placed(partition=1, first=Offset(5), count=1),
+    )
+    published = Published(targets=[0, 1], placed=placed, timestamp=NOW)
+    failed, taken = results(take({"value": "a"}, {"value": "b"}), published)
+    assert failed["code"] == "storage_full"
+    assert taken["offset"] == 5
+
+
+def test_a_wrong_topic_fails_the_request() -> None:
+    response = Client().post("/topics/a%20b/messages", {"messages": [{"value": "a"}]})
+    assert (response.status, code_of(response)) == (400, "name_invalid")
+    assert read(response)["details"] == {"field": "topic"}

@@ -1,0 +1,113 @@
+"""Records handed in as bytes: all of them are new and whole, or none is taken."""
+
+import pytest
+
+from goqueue.model import Message, Record
+from goqueue.model.requests import Publish, Read
+from goqueue.records import Codec, build, compress, encode, stamp
+from tests.unit.gateways.http.refusing_broker import Client, RefusingBroker, read
+
+PATH = "/topics/t/records"
+GOOD = build([Message(value=b"a", key=b"k"), Message(value=b"b", headers=(("x", b"y"),))])
+FIRST = len(build([Message(value=b"a", key=b"k")]))
+
+
+def refused(body: bytes, query: str = "") -> dict[str, object]:
+    client = Client()
+    response = client.send("POST", PATH + query, body)
+    assert response.status == 400, response.body
+    assert isinstance(client.broker, RefusingBroker)
+    assert not client.broker.asked
+    told = read(response)
+    assert told["code"] == "request_invalid"
+    details = told["details"]
+    assert isinstance(details, dict)
+    return details
+
+
+def asked(body: bytes, query: str = "") -> Publish:
+    client = Client()
+    client.send("POST", PATH + query, body)
+    command = client.asked()
+    assert isinstance(command, Publish)
+    return command
+
+
+def test_whole_records_are_handed_on_as_they_are() -> None:
+    command = asked(bytes(GOOD))
+    assert command == Publish(topic="t", batch=GOOD, targets=None, is_whole=True)
+
+
+def test_a_partition_is_for_all_of_them() -> None:
+    assert asked(bytes(GOOD), "?partition=2").targets == [2, 2]
+
+
+def test_a_compressed_record_keeps_its_codec() -> None:
+    batch = build([compress(Message(value=b"a" * 100), Codec.ZSTD)])
+    assert asked(bytes(batch)).batch == batch
+
+
+def test_a_value_may_hold_the_reserved_prefix() -> None:
+    batch = build([Message(value=b"gq.", key=b"k", headers=(("a", b"gq."),))])
+    assert asked(bytes(batch)).batch == batch
+
+
+@pytest.mark.parametrize(
+    ("body", "position"),
+    [
+        (b"", 0),
+        (b"{}", 0),
+        (bytes(GOOD[:-1]), FIRST),
+        (bytes(GOOD) + b"x", len(GOOD)),
+        (bytes(GOOD[:FIRST]) + b"\x00" * 40, FIRST),
+        (bytes(GOOD[: FIRST - 1]) + b"\xff" + bytes(GOOD[FIRST:]), 0),
+    ],
+)
+def test_bytes_that_are_not_whole_records_are_refused_with_their_place(
+    body: bytes, position: int
+) -> None:
+    details = refused(body)
+    assert details["position"] == position
+    assert details["reason"]
+
+
+def test_a_record_that_has_an_offset_already_is_refused() -> None:
+    stamped = bytearray(GOOD)
+    stamp(stamped, 5, 7)
+    assert refused(bytes(stamped))["position"] == 0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(value=b"", key=b"gq.epoch", is_control=True),
+        Message(value=b"", key=b"gq.txn", is_control=True, is_commit=True),
+        Message(value=b"a", headers=(("gq.deliver-at", b"1"),), is_delayed=True),
+        Message(value=b"a", headers=(("gq.deliver-at", b"1"),)),
+        Message(value=b"a", headers=(("gq.delayed-from", b"1"),)),
+    ],
+)
+def test_what_is_the_brokers_to_set_is_refused(message: Message) -> None:
+    body = bytes(GOOD) + bytes(build([message]))
+    assert refused(body)["position"] == len(GOOD)
+
+
+def test_a_batch_of_tombstones_is_taken() -> None:
+    record = Record(offset=0, timestamp=0, priority=2, flags=0, key=b"k", value=None, headers=())
+    assert asked(encode(record) * 3, "?partition=0").targets == [0, 0, 0]
+
+
+@pytest.mark.parametrize("field", ["producer_id", "epoch", "sequence"])
+def test_an_idempotent_producer_is_told_that_it_would_not_be_one(field: str) -> None:
+    details = refused(bytes(GOOD), f"?partition=0&{field}=1")
+    assert details["field"] == field
+    assert "not available yet" in str(details["reason"])
+
+
+def test_a_raw_read_asks_for_exactly_the_offset_given() -> None:
+    client = Client()
+    client.get("/topics/t/partitions/1/records?offset=5&max_bytes=100&wait=10s")
+    command = client.asked()
+    assert isinstance(command, Read)
+    assert (command.partition, command.offset, command.bytes_max) == (1, 5, 100)
+    assert (command.wait_ns, command.is_exact) == (9 * 10**9, True)
