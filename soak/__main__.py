@@ -79,21 +79,23 @@ def _crew(
     """The workers, not yet started."""
     chance = random.Random(options.seed)
 
-    def start(
-        task: Callable[..., None], name: str, *details: object, **fields: object
-    ) -> BaseProcess:
-        work = Work(url, str(journals), name, chance.randrange(2**32), **fields)  # type: ignore[arg-type] # the fields differ by kind of worker
-        return context.Process(target=task, args=(work, signals, *details), name=name)
+    def hire(task: Callable[..., None], work: Work, *details: object) -> BaseProcess:
+        return context.Process(target=task, args=(work, signals, *details), name=work.name)
 
-    crew = [
-        start(produce, f"producer{number}", options.rate) for number in range(options.producers)
+    def work(name: str, mode: str = "") -> Work:
+        seed = chance.randrange(2**32)
+        return Work(url, str(journals), name, seed, mode, mode, tuple(range(PARTITIONS)))
+
+    producers = [
+        hire(produce, work(f"producer{number}"), options.rate)
+        for number in range(options.producers)
     ]
-    for mode in MODES:
-        crew += [
-            start(consume, f"{mode}{number}", group=mode, mode=mode)
-            for number in range(options.members)
-        ]
-    return [*crew, start(read, "reader", partitions=tuple(range(PARTITIONS)))]
+    consumers = [
+        hire(consume, work(f"{mode}{number}", mode))
+        for mode in MODES
+        for number in range(options.members)
+    ]
+    return [*producers, *consumers, hire(read, work("reader"))]
 
 
 @contextlib.contextmanager

@@ -121,7 +121,9 @@ def consume(work: Work, signals: Signals) -> None:
             messages = polled["messages"]
             for message in messages:
                 journal.note(_delivered(work.group, message))
-            _settle_all(work, api, journal, messages, chance, signals.is_draining.is_set())
+            is_draining = signals.is_draining.is_set()
+            verbs = ["ack" if is_draining else _verb(chance) for _ in messages]
+            _settle_all(work.group, api, journal, messages, verbs)
         return None
 
     _survive(work, signals, live)
@@ -148,21 +150,27 @@ def nanoseconds(time: str) -> int:
     return int(whole.timestamp()) * 10**9 + int(fraction.ljust(9, "0") or 0)
 
 
-def _settle_all(
-    work: Work, api: Api, journal: Journal, messages: list[Json], chance: random.Random, drain: bool
-) -> None:
+def _verb(chance: random.Random) -> str:
     """Ack most, nack and reject some, forget a few."""
+    choice = chance.random()
+    if choice < 0.88:
+        return "ack"
+    if choice < 0.94:
+        return "nack"
+    return "reject" if choice < 0.97 else ""
+
+
+def _settle_all(
+    group: str, api: Api, journal: Journal, messages: list[Json], verbs: list[str]
+) -> None:
     acked: list[Json] = []
-    for message in messages:
-        choice = 0.0 if drain else chance.random()
-        if choice < 0.88:
+    for message, verb in zip(messages, verbs, strict=True):
+        if verb == "ack":
             acked.append(message)
-        elif choice < 0.94:
-            _settle(work.group, api, journal, "nack", [message])
-        elif choice < 0.97:
-            _settle(work.group, api, journal, "reject", [message])
+        elif verb:
+            _settle(group, api, journal, verb, [message])
     if acked:
-        _settle(work.group, api, journal, "ack", acked)
+        _settle(group, api, journal, "ack", acked)
 
 
 def _settle(group: str, api: Api, journal: Journal, verb: str, messages: list[Json]) -> None:

@@ -3,8 +3,12 @@
 The blocks of one document share a directory. Python blocks share one namespace and run first,
 under the line numbers of the document. A line that starts with `make` is not run but must name
 targets of the Makefile. A block after `<!-- not run: reason -->` is left alone.
+
+A document that says `<!-- with a broker -->` gets a node of its own: clients find it by the
+environment, and the address that a reader would use is replaced by its address.
 """
 
+import contextlib
 import os
 import re
 import subprocess
@@ -15,11 +19,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.integration.server_process import serving
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LANGUAGES = ("python", "sh")
 SECONDS_MAX = 120
 
+WITH_A_BROKER = "<!-- with a broker -->"
+USUAL_ADDRESS = "127.0.0.1:8080"
 NOT_RUN = re.compile(r"<!-- not run: \w+[^>]*-->")
 # A reader starts outside the project, a test inside.
 GETTING_THERE = re.compile(r"(git clone|cd goqueue\b)")
@@ -89,13 +97,13 @@ def makefile_targets() -> list[str]:
     return re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
-def run(command: list[str], folder: Path) -> None:
+def run(command: list[str], folder: Path, server: str = "") -> None:
     """Run with the tools of this environment first on the path, and show all output on failure."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     ran = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, **({"GOQUEUE_SERVER": server} if server else {})},
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,
@@ -107,12 +115,17 @@ def run(command: list[str], folder: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_document_does_what_it_shows(document: Path, tmp_path: Path) -> None:
     text = document.read_text()
-    if script := python_script(text):
-        named = tmp_path / f"{document.name}.py"
-        named.write_text(script)
-        run([sys.executable, "-W", "error", str(named)], tmp_path)
-    if commands := shell_script(text):
-        run(["bash", "-euo", "pipefail", "-c", commands], tmp_path)
+    with contextlib.ExitStack() as stack:
+        server = ""
+        if WITH_A_BROKER in text:
+            server = stack.enter_context(serving(tmp_path / "data")).url
+            text = text.replace(USUAL_ADDRESS, server.removeprefix("http://"))
+        if script := python_script(text):
+            named = tmp_path / f"{document.name}.py"
+            named.write_text(script)
+            run([sys.executable, "-W", "error", str(named)], tmp_path, server)
+        if commands := shell_script(text):
+            run(["bash", "-euo", "pipefail", "-c", commands], tmp_path, server)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

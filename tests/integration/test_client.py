@@ -2,7 +2,6 @@
 
 import asyncio
 import datetime as dt
-import os
 import subprocess
 import sys
 import threading
@@ -16,7 +15,6 @@ from goqueue.client import NotFound, ReceiptStale, TopicExists, TopicNotFound
 from goqueue.client.connection import Connection
 from goqueue.client.transport import Retries
 from tests.integration.server_process import ServerProcess, serving
-from tests.test_docs import python_script
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "python.md"
 SECONDS_MAX = 60
@@ -405,23 +403,3 @@ def test_what_was_acknowledged_is_kept_in_order_when_the_node_is_killed(tmp_path
 
     with serving(tmp_path / "node") as process:
         asyncio.run(scene(process))
-
-
-# ---- the guide -----------------------------------------------------------------------------
-
-
-def test_the_guide_does_what_it_shows(server: ServerProcess, tmp_path: Path) -> None:
-    marker = "<!-- not run: needs a broker -->"
-    text = GUIDE.read_text()
-    assert marker in text
-    script = tmp_path / "guide.py"
-    script.write_text(python_script(text.replace(marker, "")))
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        env={**os.environ, "GOQUEUE_SERVER": server.url},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-    assert ran.returncode == 0, f"{ran.stdout}\n{ran.stderr}"

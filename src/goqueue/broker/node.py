@@ -31,6 +31,7 @@ from goqueue.broker.commands import (
     Topics,
     Verifying,
 )
+from goqueue.broker.journals import JournalLimits
 from goqueue.broker.memory import Memory
 from goqueue.broker.outbox import BeginServing, CarryOver, Later, Prune
 from goqueue.broker.partitions import Partition, Publication
@@ -127,7 +128,7 @@ Take = Callable[[RequestId, C, Now], None]
 class Node:
     """One broker node as a pure machine."""
 
-    def __init__(self, node_id: str, entropy: bytes) -> None:
+    def __init__(self, node_id: str, entropy: bytes, limits: JournalLimits | None = None) -> None:
         """`entropy` is 32 random bytes; they seal receipts if this node never had a secret."""
         state = self._state = NodeState(node_id)
         self._topics = Topics(state)
@@ -140,7 +141,7 @@ class Node:
         self._positions = Positions(state, self._delivering)
         self._membership = Membership(state, self._delivering, self._positions)
         self._memory = Memory(state, self._positions, self._moving)
-        self._starting = Starting(state, self._memory, entropy)
+        self._starting = Starting(state, self._memory, entropy, limits or JournalLimits())
         self._upkeep_from = 0
         self._takes = self._table()
 

@@ -11,7 +11,14 @@ is committed, so no receipt of an earlier life can be taken for one of this.
 
 import msgspec
 
-from goqueue.broker.journals import JOURNAL_SETTINGS, Change, Journal, Started, TopicChange
+from goqueue.broker.journals import (
+    JOURNAL_SETTINGS,
+    Change,
+    Journal,
+    JournalLimits,
+    Started,
+    TopicChange,
+)
 from goqueue.broker.memory import Memory
 from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
@@ -46,8 +53,11 @@ class Replaying(msgspec.Struct, frozen=True):
 class Starting:
     """Brings a node from nothing to serving."""
 
-    def __init__(self, state: NodeState, memory: Memory, entropy: bytes) -> None:
+    def __init__(
+        self, state: NodeState, memory: Memory, entropy: bytes, limits: JournalLimits
+    ) -> None:
         self._state = state
+        self._limits = limits
         self._memory = memory
         self._entropy = entropy
         self._missing: dict[LogId, None] = {}
@@ -58,12 +68,12 @@ class Starting:
     def opened(self, event: Opened, now: Now) -> None:
         if event.log == TOPICS_LOG:
             self._state.topics_journal = Journal(
-                event.log, self._journal_log(event), _TOPIC_CHANGES, self._state.outbox
+                self._journal_log(event), _TOPIC_CHANGES, self._state.outbox, self._limits
             )
             self._state.outbox.append(Load(name=event.log.topic))
         elif event.log == GROUPS_LOG:
             self._state.groups_journal = Journal(
-                event.log, self._journal_log(event), _CHANGES, self._state.outbox
+                self._journal_log(event), _CHANGES, self._state.outbox, self._limits
             )
             self._state.has_journals = True
             self._state.outbox.append(Load(name=event.log.topic))

@@ -264,12 +264,13 @@ class DeliveryQueue:
         """
         while self._resting and self._resting[0][0] <= now:
             heappush(self._returned, heappop(self._resting)[1])
-        expired: list[Held] = []
+        # A lease that was extended to a deadline which it had before is in the heap twice.
+        expired: dict[int, Held] = {}
         while self._deadlines and self._deadlines[0][0] <= now:
             entry = heappop(self._deadlines)
             if self._is_current(entry):
-                expired.append(self._held[entry[2]])
-        return expired
+                expired[entry[2]] = self._held[entry[2]]
+        return list(expired.values())
 
     def _tidy_deadlines(self) -> None:
         """Drop the deadlines of leases that ended before them: they could be hours away."""

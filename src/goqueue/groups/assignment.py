@@ -4,9 +4,13 @@ Pure functions of the subscriptions and the partition counts, so every node that
 assignment computes the same one. A partition goes only to a member that subscribed to its topic.
 
 Invariant: every partition of a topic that somebody subscribed to has exactly one owner.
+
+Cost: a logarithm per partition and subscription, so that ten thousand members can join a group.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from heapq import heapify, heappop, heappush, heapreplace
 
 from goqueue.model import LogId
 from goqueue.model.requests import Assignor
@@ -16,6 +20,7 @@ __all__ = ["Assignment", "Subscriptions", "assign"]
 # Member ids are the keys, in the order in which members are considered.
 Subscriptions = Mapping[str, tuple[str, ...]]
 Assignment = dict[str, tuple[LogId, ...]]
+_Takers = Mapping[str, list[str]]
 
 
 def assign(
@@ -26,13 +31,13 @@ def assign(
 ) -> Assignment:
     """Share out every partition of every subscribed topic; topics that do not exist have none."""
     members = sorted(subscriptions)
-    topics = sorted({topic for wanted in subscriptions.values() for topic in wanted})
-    logs = [LogId(topic, n) for topic in topics for n in range(partitions.get(topic, 0))]
-    takers = {
-        topic: [member for member in members if topic in subscriptions[member]] for topic in topics
-    }
+    takers: dict[str, list[str]] = {}
+    for member in members:
+        for topic in dict.fromkeys(subscriptions[member]):
+            takers.setdefault(topic, []).append(member)
+    logs = [LogId(topic, n) for topic in sorted(takers) for n in range(partitions.get(topic, 0))]
     if assignor is Assignor.RANGE:
-        shares = _range(members, topics, takers, partitions)
+        shares = _range(members, takers, partitions)
     elif assignor is Assignor.ROUND_ROBIN:
         shares = _round_robin(members, logs, takers)
     else:
@@ -41,13 +46,10 @@ def assign(
 
 
 def _range(
-    members: list[str],
-    topics: list[str],
-    takers: Mapping[str, list[str]],
-    partitions: Mapping[str, int],
+    members: list[str], takers: _Takers, partitions: Mapping[str, int]
 ) -> dict[str, list[LogId]]:
     shares: dict[str, list[LogId]] = {member: [] for member in members}
-    for topic in topics:
+    for topic in sorted(takers):
         each, extra = divmod(partitions.get(topic, 0), len(takers[topic]))
         first = 0
         for index, member in enumerate(takers[topic]):
@@ -57,60 +59,98 @@ def _range(
     return shares
 
 
-def _round_robin(
-    members: list[str], logs: list[LogId], takers: Mapping[str, list[str]]
-) -> dict[str, list[LogId]]:
+def _round_robin(members: list[str], logs: list[LogId], takers: _Takers) -> dict[str, list[LogId]]:
     shares: dict[str, list[LogId]] = {member: [] for member in members}
+    seats = {member: seat for seat, member in enumerate(members)}
+    seated = {topic: [seats[member] for member in takers[topic]] for topic in takers}
     turn = 0
     for log in logs:
         # The turn goes round all members; those that did not subscribe to the topic are passed.
-        while members[turn % len(members)] not in takers[log.topic]:
-            turn += 1
-        shares[members[turn % len(members)]].append(log)
-        turn += 1
+        takers_seats = seated[log.topic]
+        index = bisect_left(takers_seats, turn)
+        seat = takers_seats[index if index < len(takers_seats) else 0]
+        shares[members[seat]].append(log)
+        turn = (seat + 1) % len(members)
     return shares
 
 
 def _sticky(
     members: list[str],
     logs: list[LogId],
-    takers: Mapping[str, list[str]],
+    takers: _Takers,
     previous: Mapping[str, tuple[LogId, ...]],
 ) -> dict[str, list[LogId]]:
     """Keep what each member has as far as balance allows, then give the rest to who has least."""
-    there = set(logs)
+    wanted = {topic: dict.fromkeys(takers[topic]) for topic in takers}
     owners: dict[LogId, str] = {}
     for member in members:
         for log in previous.get(member, ()):
-            if log in there and member in takers[log.topic]:
+            if member in wanted.get(log.topic, ()):
                 owners.setdefault(log, member)
-    shares: dict[str, list[LogId]] = {member: [] for member in members}
+    shares = _Shares(members, takers)
     for log in logs:
         if log in owners:
-            shares[owners[log]].append(log)
+            shares.logs[owners[log]].append(log)
     for log in logs:
         if log not in owners:
-            shares[_least(takers[log.topic], shares)].append(log)
-    _level(shares, takers)
-    return shares
+            shares.logs[shares.least(log.topic)].append(log)
+    shares.level()
+    return shares.logs
 
 
-def _least(candidates: list[str], shares: Mapping[str, list[LogId]]) -> str:
-    return min(candidates, key=lambda member: (len(shares[member]), member))
+class _Shares:
+    """Who has what, and for each topic who of its takers has least.
 
+    The heaps hold sizes of the past: one that no longer is true is put right when it surfaces, and
+    a share that became smaller is pushed anew.
+    """
 
-def _level(shares: dict[str, list[LogId]], takers: Mapping[str, list[str]]) -> None:
-    """Move partitions, as few as possible, until no move would make two members more equal."""
-    has_moved = True
-    while has_moved:
-        has_moved = False
-        for giver in sorted(shares, key=lambda member: (-len(shares[member]), member)):
-            for index in reversed(range(len(shares[giver]))):
-                log = shares[giver][index]
-                taker = _least(takers[log.topic], shares)
-                if len(shares[taker]) + 1 < len(shares[giver]):
-                    shares[taker].append(shares[giver].pop(index))
+    def __init__(self, members: list[str], takers: _Takers) -> None:
+        self.logs: dict[str, list[LogId]] = {member: [] for member in members}
+        self._least = {topic: [(0, member) for member in takers[topic]] for topic in takers}
+        self._topics: dict[str, list[str]] = {member: [] for member in members}
+        for topic in takers:
+            for member in takers[topic]:
+                self._topics[member].append(topic)
+
+    def least(self, topic: str) -> str:
+        """Who has least of those who may have partitions of this topic."""
+        heap = self._least[topic]
+        while True:
+            size, member = heap[0]
+            if size == len(self.logs[member]):
+                return member
+            heapreplace(heap, (len(self.logs[member]), member))
+
+    def level(self) -> None:
+        """Move partitions, as few as possible, until no move would make two members more equal."""
+        has_moved = True
+        while has_moved:
+            has_moved = False
+            givers = [(-len(logs), member) for member, logs in self.logs.items()]
+            heapify(givers)
+            while givers:
+                size, giver = givers[0]
+                if -size != len(self.logs[giver]):
+                    heapreplace(givers, (-len(self.logs[giver]), giver))
+                elif self._has_given(giver):
                     has_moved = True
-                    break
-            if has_moved:
-                break
+                else:
+                    heappop(givers)
+
+    def _has_given(self, giver: str) -> bool:
+        """Give one partition to whoever has at least two less, if there is such a taker."""
+        mine = self.logs[giver]
+        tried: dict[str, None] = {}
+        for index in reversed(range(len(mine))):
+            topic = mine[index].topic
+            if topic in tried:
+                continue
+            tried[topic] = None
+            taker = self.least(topic)
+            if len(self.logs[taker]) + 1 < len(mine):
+                self.logs[taker].append(mine.pop(index))
+                for each in self._topics[giver]:
+                    heappush(self._least[each], (len(mine), giver))
+                return True
+        return False

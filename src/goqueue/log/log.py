@@ -89,6 +89,10 @@ class Log:
         self._damage: Damaged | None = None
 
     @property
+    def id(self) -> LogId:
+        return self._log
+
+    @property
     def start(self) -> Offset:
         """The earliest offset kept."""
         return self._start

@@ -232,7 +232,7 @@ class SimulatedFileSystem:
                 self._durable_directories[self._durable_path(directory)] = None
         for directory in [gone for gone in self._removed if _parent(gone) == path]:
             del self._removed[directory]
-            self._durable_directories.pop(directory, None)
+            self._durable_directories.pop(self._durable_path(directory), None)
             self._unsynced.pop(directory)
         for change in self._unsynced[path]:
             self._apply_durably(change)
@@ -296,7 +296,8 @@ class SimulatedFileSystem:
         self._directories = {
             self._durable_path(directory): None
             for directory in [*self._directories, *returning]
-            if directory in self._directories or directory in self._durable_directories
+            if directory in self._directories
+            or self._durable_path(directory) in self._durable_directories
         }
         for move in self._moves:
             if self.random.random() < 0.5:
@@ -370,6 +371,7 @@ class SimulatedFileSystem:
             for change in self._unsynced.pop(move.new):
                 self._apply_durably(change)
         self._directories = {move.forth(path): None for path in self._directories}
+        self._removed = {move.forth(path): None for path in self._removed}
         self._seen = {move.forth(path): inode for path, inode in self._seen.items()}
         self._unsynced = {
             move.forth(path): [change.renamed(move.forth) for change in changes]

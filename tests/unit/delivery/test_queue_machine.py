@@ -24,6 +24,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.states: dict[int, str] = {}
         self.wakes: dict[int, int] = {}
         self.holders: dict[int, Held] = {}
+        self.deadlines: dict[int, int] = {}
         self.attempts: dict[int, int] = {}
         self.over: list[Held] = []
 
@@ -74,6 +75,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.serial += 1
             self.states[offset] = "held"
             self.holders[offset] = held
+            self.deadlines[offset] = int(deadline)
 
     def expected_lease(self, count: int, size: int) -> list[int]:
         chosen: list[int] = []
@@ -130,7 +132,9 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.holders)
     @rule(data=st.data(), timeout=st.integers(1, 30))
     def extend(self, data: st.DataObject, timeout: int) -> None:
-        self.queue.extend(self.a_held(data), Instant(self.now + timeout))
+        held = self.a_held(data)
+        self.queue.extend(held, Instant(self.now + timeout))
+        self.deadlines[held.known[0]] = self.now + timeout
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
@@ -160,9 +164,9 @@ class QueueMachine(RuleBasedStateMachine):
     def pass_time(self, steps: int) -> None:
         self.now += steps
         expired = self.queue.expire(Instant(self.now))
-        mine = {offset for offset, held in self.holders.items() if held.deadline <= self.now}
+        mine = {offset for offset in self.holders if self.deadlines[offset] <= self.now}
         assert {held.known[0] for held in expired} == mine
-        deadlines = [held.deadline for held in expired]
+        deadlines = [self.deadlines[held.known[0]] for held in expired]
         assert deadlines == sorted(deadlines)
         for held in expired:
             self.queue.give_back(held)
@@ -228,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
     def the_next_deadline_is_never_missed(self) -> None:
         if not hasattr(self, "queue"):
             return
-        due = [int(held.deadline) for held in self.holders.values()]
+        due = [self.deadlines[offset] for offset in self.holders]
         due += [wake for offset, wake in self.wakes.items() if self.states[offset] == "resting"]
         assert self.queue.next_deadline() == min(due, default=None)
 

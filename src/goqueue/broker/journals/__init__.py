@@ -17,7 +17,7 @@ from goqueue.broker.journals.changes import (
     TopicDeleted,
     TopicStated,
 )
-from goqueue.broker.journals.journal import JOURNAL_SETTINGS, Journal
+from goqueue.broker.journals.journal import JOURNAL_SETTINGS, Journal, JournalLimits
 
 __all__ = [
     "JOURNAL_SETTINGS",
@@ -25,6 +25,7 @@ __all__ = [
     "Delivered",
     "GivenBack",
     "Journal",
+    "JournalLimits",
     "MoveBegun",
     "MoveCancelled",
     "MoveChange",

@@ -39,7 +39,7 @@ from goqueue.model import (
 )
 from goqueue.records import build, decode, walk
 
-__all__ = ["JOURNAL_SETTINGS", "Journal", "Snapshot"]
+__all__ = ["JOURNAL_SETTINGS", "Journal", "JournalLimits", "Snapshot"]
 
 # Never retired by age or size: what is no longer needed is dropped after it was stated again.
 JOURNAL_SETTINGS = LogSettings(
@@ -50,11 +50,16 @@ JOURNAL_SETTINGS = LogSettings(
 )
 _PENDING_MAX = 4096
 _RECORD_BYTES = 1024 * 1024
-_RESTATE_BYTES_MIN = 64 * 1024 * 1024
-_SNAPSHOT_BYTES_MIN = 4 * 1024 * 1024
 _RETRY_NS = 1_000_000_000
 
 C = TypeVar("C")
+
+
+class JournalLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a journal may become before a snapshot is kept, or everything is stated again."""
+
+    snapshot_bytes: int = 4 * 1024 * 1024
+    restate_bytes: int = 64 * 1024 * 1024
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,10 +89,15 @@ class Journal(Generic[C]):
     """One internal log, its changes, and what waits for them."""
 
     def __init__(
-        self, log_id: LogId, log: Log, decoder: msgspec.json.Decoder[list[C]], outbox: Outbox
+        self,
+        log: Log,
+        decoder: msgspec.json.Decoder[list[C]],
+        outbox: Outbox,
+        limits: JournalLimits,
     ) -> None:
-        self._id = log_id
+        self._id = log.id
         self._log = log
+        self._limits = limits
         self._outbox = outbox
         self._decoder = decoder
         self._noted: list[C] = []
@@ -220,7 +230,7 @@ class Journal(Generic[C]):
 
     @property
     def wants_snapshot(self) -> bool:
-        return self._written_bytes - self._saved_at_bytes >= _SNAPSHOT_BYTES_MIN
+        return self._written_bytes - self._saved_at_bytes >= self._limits.snapshot_bytes
 
     def snapshot(self, changes: Sequence[C]) -> None:
         """Keep this statement of everything, once all that it says is committed."""
@@ -234,7 +244,9 @@ class Journal(Generic[C]):
     @property
     def wants_restating(self) -> bool:
         """Whether most of the log only says what was said again since."""
-        return self.is_quiet and self._log.size >= max(_RESTATE_BYTES_MIN, 4 * self._stated_bytes)
+        return self.is_quiet and self._log.size >= max(
+            self._limits.restate_bytes, 4 * self._stated_bytes
+        )
 
     def restate(self, changes: Sequence[C], now: Now) -> None:
         """State everything again from a new segment on; what is before it goes afterwards."""

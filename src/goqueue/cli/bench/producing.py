@@ -15,6 +15,8 @@ __all__ = ["Publisher", "gathering"]
 # Below what a server takes in one request, unless it was told otherwise.
 _REQUEST_BYTES = 8 * 1024 * 1024
 
+_PAUSE_S = 0.05
+
 # Given the moment that the batch was due, the value of the next message.
 Values = Callable[[int], bytes]
 
@@ -68,5 +70,7 @@ class Publisher:
                 await receipt
         except GoQueueError as error:
             self._measured.note_failed(plan.batch, str(error))
+            # What is refused at once is refused again at once: count it, but do not spin.
+            await asyncio.sleep(_PAUSE_S)
         else:
             self._measured.note(plan.batch, octets, time.monotonic_ns() - due_ns)

@@ -98,7 +98,7 @@ class Clients:
         def done(reply: Reply | Refused | None) -> None:
             if isinstance(reply, Done):
                 del world.topics_in_doubt[topic.name]
-                world.ledger.topic_gone(topic)
+                world.topic_gone(topic)
             elif isinstance(reply, Refused) and reply.code is not Code.STORAGE_FAILED:
                 del world.topics_in_doubt[topic.name]
                 topic.is_leaving = False
@@ -200,7 +200,9 @@ class Clients:
             if isinstance(reply, Records):
                 self.check_records(topic, reply)
 
-        self._world.ask(command, done, wait_ns)
+        # A read by time begins to wait when its offset is found.
+        is_bounded = timestamp is None or not self._world.swarm.slow_reads
+        self._world.ask(command, done, wait_ns if is_bounded else 0)
 
     def check_records(self, topic: TopicTruth, reply: Records) -> list[Record]:
         """Judge what a reader got; what it goes on with."""

@@ -313,7 +313,7 @@ class NodeRun:
             known = world.ledger.topics.get(name)
             # Dead letters may have been made again by the node itself.
             if known is not None and (name not in there or known.holds_letters):
-                world.ledger.topic_gone(known)
+                world.topic_gone(known)
             elif known is not None:
                 known.is_leaving = False
         world.topics_in_doubt.clear()

@@ -14,7 +14,7 @@ from goqueue.sim.faults import Faults
 from goqueue.sim.node.callers import Callers
 from goqueue.sim.node.process import Process
 from goqueue.sim.node.swarm import NodeSwarm
-from goqueue.sim.node.truth import GroupTruth, Ledger, Letters
+from goqueue.sim.node.truth import GroupTruth, Ledger, Letters, TopicTruth
 from goqueue.sim.trace import Trace
 
 __all__ = ["Asker", "World"]
@@ -65,6 +65,11 @@ class World:
         self.ask(command, answers.append)
         self.process.settle(self.now)
         return answers[0] if answers else None
+
+    def topic_gone(self, topic: TopicTruth) -> None:
+        """A topic was deleted; one that is made under its name is another."""
+        self.ledger.topic_gone(topic)
+        self.letters.topic_gone(topic.name)
 
     def _told(self, request: RequestId, reply: Reply | Refused) -> None:
         outcome = _summary(reply)

@@ -40,6 +40,7 @@ class Letters:
         self._again: dict[Origin, int] = {}
         self._letters: dict[Death, dict[str, None]] = {}
         self._copies: dict[str, str] = {}
+        self._namesakes: dict[str, int] = {}
         self.is_strict = True
 
     def confirmed(self, death: Death, is_current: Callable[[], bool]) -> None:
@@ -52,6 +53,10 @@ class Letters:
     def may_die_again(self, origin: Origin) -> None:
         """A reset, or a group made again, lets messages be delivered that were dead."""
         self._again[origin] = self._again.get(origin, 0) + 1
+
+    def topic_gone(self, name: str) -> None:
+        """A letter may be put back into the namesake of a topic, and die there again."""
+        self._namesakes[name] = self._namesakes.get(name, 0) + 1
 
     def is_dead(self, death: Death) -> bool:
         return death in self._letters
@@ -80,6 +85,7 @@ class Letters:
         )
         self._letters.setdefault(death, {})[place] = None
         allowed = 1 + self._again.get(Origin(death.topic, death.partition, death.group), 0)
+        allowed += self._namesakes.get(death.topic, 0)
         if self.is_strict and len(self._letters[death]) > allowed:
             raise Violation("two-letters-for-one-death", f"{death}: {self._letters[death]}")
 

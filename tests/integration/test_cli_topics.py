@@ -1,0 +1,308 @@
+"""`goqueue topic`, `group`, `dlq` and `version` against a real node; how every failure is told."""
+
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+import goqueue
+from tests.integration.program import PROGRAM, Program
+from tests.integration.server_process import ServerProcess, serving
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with serving(tmp_path_factory.mktemp("node")) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def program(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    return Program(server.url, tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def topic(program: Program, request: pytest.FixtureRequest) -> str:
+    """A topic of two partitions for one test."""
+    name = re.sub(r"[^A-Za-z0-9._-]", ".", request.node.name)[:100]
+    program.do("topic", "create", name, "-p", "2", "--set", "max_deliveries=2")
+    return name
+
+
+def body(server: ServerProcess, path: str) -> object:
+    return httpx.get(f"{server.url}{path}").json()
+
+
+# Topics
+
+
+def test_a_topic_is_made_described_changed_and_deleted(program: Program, topic: str) -> None:
+    assert topic in program.do("topic", "list").text
+    described = program.do("topic", "describe", topic).text
+    assert "max_deliveries        2" in described
+    program.do("topic", "alter", topic, "--set", "visibility_timeout=1m", "-r", "5")
+    changed = program.do("topic", "describe", topic, "-o", "json").json()["config"]
+    assert isinstance(changed, dict)
+    assert (changed["visibility_timeout"], changed["retention_hours"]) == ("1m0s", 5)
+    assert program.do("topic", "delete", topic, "-f").text == f"deleted topic {topic}\n"
+    assert program.run("topic", "describe", topic).code == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        (("topic", "list"), "/topics"),
+        (("topic", "describe", "{topic}"), "/topics/{topic}"),
+        (("topic", "partitions", "{topic}"), "/topics/{topic}/partitions"),
+        (("group", "list"), "/groups"),
+    ],
+)
+def test_json_and_yaml_are_the_body_of_the_api(
+    program: Program, server: ServerProcess, topic: str, command: tuple[str, ...], path: str
+) -> None:
+    expected = body(server, path.format(topic=topic))
+    arguments = [word.format(topic=topic) for word in command]
+    assert program.do(*arguments, "-o", "json").json() == expected
+    assert msgspec.yaml.decode(program.do(*arguments, "-o", "yaml").out) == expected
+
+
+def test_flags_that_choose_the_server_may_stand_anywhere(
+    program: Program, server: ServerProcess, topic: str
+) -> None:
+    lost = Program(NOWHERE, Path(program.environment["HOME"]))
+    for arguments in (
+        ("-s", server.url, "-o", "json", "topic", "list"),
+        ("topic", "-s", server.url, "-o", "json", "list"),
+        ("topic", "list", "-o", "json", "-s", server.url),
+        ("-s", NOWHERE, "topic", "list", "-o", "json", "-s", server.url),
+    ):
+        listed = lost.do(*arguments).json()["topics"]
+        assert isinstance(listed, list)
+        assert topic in listed
+
+
+def test_a_context_names_the_server(server: ServerProcess, tmp_path: Path) -> None:
+    program = Program("", tmp_path)
+    program.do("context", "set", "here", "--server", server.url)
+    program.do("topic", "list", "-c", "here")
+    program.do("context", "use", "here")
+    program.do("topic", "list")
+
+
+def test_a_setting_that_does_not_exist_is_named(program: Program, topic: str) -> None:
+    for given in ("retention=1", "retention_hours", "retention_hours=soon"):
+        refused = program.run("topic", "alter", topic, "--set", given)
+        assert refused.code == 2
+        assert "--set" in refused.err
+    assert program.run("topic", "alter", topic).code == 2
+
+
+# Failures
+
+
+def assert_one_line(err: str) -> None:
+    assert err.startswith("goqueue: ")
+    assert err.count("\n") == 1
+
+
+def test_what_the_server_refuses_is_one_line_with_its_code_and_a_hint(
+    program: Program, topic: str
+) -> None:
+    for arguments, words in (
+        (("topic", "describe", "nowhere"), "(topic_not_found); see: goqueue topic list"),
+        (("topic", "create", topic), "(topic_exists)"),
+        (("topic", "create", "a b"), "(name_invalid)"),
+        (("topic", "create", "x", "-p", "0"), "(request_invalid)"),
+        (("group", "lag", "nobody"), "(group_not_found); see: goqueue group list"),
+        (("consume", topic, "-p", "9"), "(partition_not_found)"),
+        (("produce", topic, "-p", "9", "-m", "x"), "(partition_not_found)"),
+        (("dlq", "show", topic, "0:0"), "(topic_not_found)"),
+    ):
+        refused = program.run(*arguments)
+        assert refused.code == 1, arguments
+        assert_one_line(refused.err)
+        assert words in refused.err
+        assert not refused.out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topic", "list"),
+        ("topic", "delete", "x", "-f"),
+        ("produce", "x", "-m", "y"),
+        ("produce", "x"),
+        ("consume", "x"),
+        ("consume", "x", "--follow"),
+        ("consume", "x", "-g", "g"),
+        ("group", "list"),
+        ("dlq", "list", "x"),
+        ("bench", "produce"),
+    ],
+)
+def test_a_server_that_is_not_there_is_3_and_a_hint(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    missed = Program(NOWHERE, tmp_path).run(*command)
+    assert missed.code == 3
+    assert_one_line(missed.err)
+    assert "is a server running? start one with: goqueue dev" in missed.err
+
+
+def test_settings_that_make_no_sense_are_2(program: Program) -> None:
+    for flag, value in (("-s", "nonsense"), ("--timeout", "soon"), ("-c", "nobody")):
+        refused = program.run("topic", "list", flag, value)
+        assert refused.code == 2
+        assert_one_line(refused.err)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topic", "delete", "{topic}"),
+        ("group", "delete", "g"),
+        ("group", "reset-offsets", "g", "--topic", "{topic}", "--to-earliest"),
+        ("dlq", "redrive", "{topic}"),
+    ],
+)
+def test_nothing_is_destroyed_unasked_when_nobody_can_be_asked(
+    program: Program, topic: str, command: tuple[str, ...]
+) -> None:
+    refused = program.run(*(word.format(topic=topic) for word in command))
+    assert refused.code == 2
+    assert "add --force" in refused.err
+    program.do("topic", "describe", topic)
+
+
+@pytest.mark.parametrize(("answer", "code"), [(b"yes\n", 0), (b"y\n", 2), (b"\n", 2)])
+def test_only_yes_on_a_terminal_deletes(
+    program: Program, topic: str, answer: bytes, code: int
+) -> None:
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    done = subprocess.run(
+        [*PROGRAM, "topic", "delete", topic],
+        stdin=theirs,
+        capture_output=True,
+        check=False,
+        env=program.environment,
+        timeout=60,
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == code
+    assert b"Type yes" in done.stderr
+    assert program.run("topic", "describe", topic).code == (1 if code == 0 else 0)
+
+
+# Groups
+
+
+def test_a_group_is_shown_moved_and_deleted(program: Program, topic: str) -> None:
+    program.do("produce", topic, typed=b"a\nb\nc\nd\n")
+    assert len(program.do("consume", topic, "-g", topic, "-n", "3").lines) == 3
+    assert topic in program.do("group", "list").text
+    assert "no members" in program.do("group", "describe", topic).text
+    assert "total lag 1" in program.do("group", "lag", topic).text
+    to_earliest = ("group", "reset-offsets", topic, "--topic", topic, "--to-earliest")
+    program.do(*to_earliest, "--dry-run")
+    assert "total lag 1" in program.do("group", "lag", topic).text
+    moved = program.do(*to_earliest, "-f", "-o", "json").json()
+    assert moved["reset_count"] == 2
+    assert "total lag 4" in program.do("group", "lag", topic).text
+    offsets = program.do("group", "offsets", topic, "--topic", topic, "-o", "json").json()
+    assert offsets["offsets"] == {topic: {"0": 0, "1": 0}}
+    for goal, lag in (
+        (("--to-latest",), 0),
+        (("--to-offset", "1"), 2),
+        (("--to-timestamp", "1h"), 4),
+    ):
+        program.do("group", "reset-offsets", topic, "--topic", topic, *goal, "-f")
+        assert f"total lag {lag}\n" in program.do("group", "lag", topic).text
+    program.do("group", "delete", topic, "-f")
+    assert program.run("group", "describe", topic).code == 1
+
+
+@pytest.mark.parametrize(
+    "goal", [(), ("--to-earliest", "--to-latest"), ("--to-timestamp", "yesterday")]
+)
+def test_a_reset_needs_one_goal(program: Program, topic: str, goal: tuple[str, ...]) -> None:
+    refused = program.run("group", "reset-offsets", "g", "--topic", topic, *goal, "-f")
+    assert refused.code == 2
+    assert_one_line(refused.err)
+
+
+# Dead letters
+
+
+def test_dead_letters_are_listed_shown_and_put_back(
+    program: Program, server: ServerProcess, topic: str
+) -> None:
+    assert program.do("dlq", "list", topic).text == f"no dead letters of {topic}\n"
+    program.do("produce", topic, "-m", "to die", "-k", "k", "-H", "h=\x1b[31m")
+    with goqueue.connect_sync(server.url) as connection:
+        with connection.consume(topic, group=topic) as consumer:
+            next(consumer).reject("it is broken")
+    listed = program.do("dlq", "list", topic).text
+    for words in ("rejected", "it is broken", "to die"):
+        assert words in listed
+    (letter,) = msgspec.json.decode(program.do("dlq", "list", topic, "-o", "json").out)["messages"]
+    place = f"{letter['partition']}:{letter['offset']}"
+    shown = program.do("dlq", "show", topic, place).text
+    assert "\\x1b[31m" in shown
+    assert "goqueue.dlq.cause" in shown
+    assert program.do("dlq", "show", topic, place, "-o", "json").json() == letter
+    assert program.run("dlq", "show", topic, "7").code == 2
+    assert program.run("dlq", "show", topic, f"{letter['partition']}:99").code == 1
+    assert program.do("dlq", "redrive", topic, "-f").text == "moved 1 dead letter\n"
+    assert program.do("dlq", "redrive", topic, "-f", "-o", "json").json() == {"moved": 0}
+    (line,) = program.do("consume", topic, "-g", topic).lines
+    assert line.endswith("to die")
+
+
+# The program itself
+
+
+def test_the_version_is_that_of_the_program_and_of_the_server(
+    program: Program, server: ServerProcess, tmp_path: Path
+) -> None:
+    own, theirs = program.do("version").lines
+    assert own.startswith(f"goqueue {goqueue.__version__} ")
+    assert theirs == f"server {goqueue.__version__} at {server.url}"
+    document = program.do("version", "-o", "json").json()
+    assert document["server"] == body(server, "/version")
+    alone = Program(NOWHERE, tmp_path).do("version")
+    assert alone.lines[0] == own
+    assert alone.lines[1].startswith(f"server not reached at {NOWHERE}: ")
+
+
+def test_a_shell_is_offered_commands_flags_and_names_that_the_server_knows(
+    program: Program, topic: str
+) -> None:
+    assert "_GOQUEUE_COMPLETE=bash_complete" in program.do("completion", "bash").text
+    for shell in ("zsh", "fish"):
+        assert f"_GOQUEUE_COMPLETE={shell}_complete" in program.do("completion", shell).text
+    asked = {
+        "goqueue to": "plain,topic",
+        "goqueue topic describe " + topic[:5]: f"plain,{topic}",
+        "goqueue consume --from-b": "plain,--from-beginning",
+    }
+    for words, offer in asked.items():
+        variables = {
+            "_GOQUEUE_COMPLETE": "bash_complete",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
+        }
+        environment = {**program.environment, **variables}
+        done = subprocess.run(
+            PROGRAM, capture_output=True, text=True, check=False, env=environment, timeout=60
+        )
+        assert offer in done.stdout.splitlines(), done

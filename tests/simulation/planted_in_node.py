@@ -1,0 +1,319 @@
+"""Faults planted into the node, one at a time, to see that the simulator finds them.
+
+Each is a mistake that a change could really make. The patches reach into the rooms by name on
+purpose: that is where such a mistake would be made.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from goqueue.broker import Node
+from goqueue.delivery import DeliveryQueue, Position
+from goqueue.groups import Group, Groups
+from goqueue.model import Code
+
+__all__ = ["PLANTED_IN_NODE", "Plant"]
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+_COMMANDS = "goqueue.broker.commands"
+_JOURNAL = "goqueue.broker.journals.journal.Journal"
+_PARTITION = "goqueue.broker.partitions.Partition"
+_DELIVERING = f"{_COMMANDS}.delivering.Delivering"
+_MOVING = f"{_COMMANDS}.moving.Moving"
+_SETTLING = f"{_COMMANDS}.settling.Settling"
+
+
+def _does_nothing(*_: object, **__: object) -> None:
+    """Stands in for a step that a careless change would leave out."""
+
+
+def _attribute(name: str) -> Callable[..., Any]:
+    """What stands under this dotted name of a method of a class in a module."""
+    module, class_name, method = name.rsplit(".", 2)
+    found = getattr(getattr(__import__(module, fromlist=[class_name]), class_name), method)
+    assert callable(found)
+    return found  # type: ignore[no-any-return]  # looked up by name
+
+
+def _without(name: str, *kinds: str) -> Callable[..., None]:
+    """A journal's `note` that forgets changes of these kinds."""
+    note = _attribute(name)
+
+    def forgetful(journal: object, changes: Any, then: Any = ()) -> None:
+        note(journal, [each for each in changes if type(each).__name__ not in kinds], then)
+
+    return forgetful
+
+
+# Journals
+
+
+def replies_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    note = _attribute(f"{_JOURNAL}.note")
+
+    def hasty(journal: Any, changes: Any, then: Any = ()) -> None:
+        note(journal, changes)
+        for later in then:
+            if type(later).__name__ == "Answer":
+                journal._outbox.append(later)
+            else:
+                note(journal, (), [later])
+
+    patch.setattr(f"{_JOURNAL}.note", hasty)
+
+
+def forgets_acks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "Settled"))
+
+
+def forgets_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "Delivered"))
+
+
+def forgets_that_a_move_began(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "MoveBegun"))
+
+
+def forgets_that_a_move_ended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "MoveEnded"))
+
+
+def forgets_members(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "GroupStated"))
+
+
+def forgets_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
+    expire = _attribute(f"{_JOURNAL}.expire")
+
+    def careless(journal: Any, now: Any) -> None:
+        expire(journal, now)
+        journal._pending.clear()
+
+    patch.setattr(f"{_JOURNAL}.expire", careless)
+
+
+def hands_redeliveries_out_before_their_count(patch: pytest.MonkeyPatch) -> None:
+    count = _attribute(f"{_DELIVERING}._count")
+
+    def impatient(*arguments: object) -> bool:
+        count(*arguments)
+        return False
+
+    patch.setattr(f"{_DELIVERING}._count", impatient)
+
+
+# Publishing
+
+
+def leaves_publications_waiting_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
+    taken_back = _attribute(f"{_PARTITION}.taken_back")
+
+    def silent(partition: object, offset: object, code: Code) -> Any:
+        return iter(()) if code is Code.STORAGE_FULL else taken_back(partition, offset, code)
+
+    patch.setattr(f"{_PARTITION}.taken_back", silent)
+
+
+def acknowledges_what_is_appended(patch: pytest.MonkeyPatch) -> None:
+    expect = _attribute(f"{_PARTITION}.expect")
+
+    def hasty(partition: Any, first: int, following: int, publication: Any) -> None:
+        if publication.move is not None:
+            expect(partition, first, following, publication)
+            return
+        number = partition.log_id.partition
+        publication.place(number, first, following - first)
+        publication.published_early = True
+
+    publication = "goqueue.broker.partitions.Publication"
+    place = _attribute(f"{publication}.place")
+    patch.setattr(f"{_PARTITION}.expect", hasty)
+    patch.setattr(f"{publication}.place", place)
+
+
+# Delivering
+
+
+def forgets_the_floor_of_a_position(patch: pytest.MonkeyPatch) -> None:
+    settle = Position.settle
+
+    def forgetful(position: Position, floor: int, settled: Any, at: int) -> None:
+        settle(position, 0, settled if settled else [], at)
+
+    patch.setattr(Position, "settle", forgetful)
+
+
+def takes_a_stale_serial(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DeliveryQueue, "held", lambda queue, offset, _: queue._held.get(offset))
+
+
+def takes_receipts_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:
+    def trusting(_: object, queue: DeliveryQueue | None, receipt: Any) -> Any:
+        return None if queue is None else queue.held(receipt.offset, receipt.serial)
+
+    patch.setattr(f"{_SETTLING}._held", trusting)
+
+
+def keeps_what_a_member_held(patch: pytest.MonkeyPatch) -> None:
+    def stuck(queue: DeliveryQueue, held: Any, *_: object) -> None:
+        queue._let_go(held)
+
+    patch.setattr(DeliveryQueue, "give_back", stuck)
+
+
+def lets_leases_run_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DeliveryQueue, "expire", lambda *_: [])
+
+
+def leases_what_somebody_holds(patch: pytest.MonkeyPatch) -> None:
+    lease = DeliveryQueue.lease
+
+    def generous(queue: DeliveryQueue, *arguments: Any) -> Any:
+        leased = lease(queue, *arguments)
+        queue._returned.extend(held.known for held in leased if held.offset % 3 == 0)
+        queue._returned.sort()
+        return leased
+
+    patch.setattr(DeliveryQueue, "lease", generous)
+
+
+def releases_a_key_when_its_message_is_given_back(patch: pytest.MonkeyPatch) -> None:
+    give_back = DeliveryQueue.give_back
+
+    def early(queue: DeliveryQueue, held: Any, *rest: Any) -> None:
+        give_back(queue, held, *rest)
+        queue._retire(held.known)
+
+    patch.setattr(DeliveryQueue, "give_back", early)
+
+
+def delivers_beyond_the_limit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_SETTLING}._is_exhausted", lambda *_: False)
+    patch.setattr(f"{_DELIVERING}._set_exhausted_aside", lambda _, __, ___, leased: leased)
+
+
+def wakes_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_DELIVERING}.give_up", lambda *_, **__: False)
+
+
+# Moving
+
+
+def buries_twice_after_a_crash(patch: pytest.MonkeyPatch) -> None:
+    def blind(moving: Any, now: Any) -> None:
+        for number in list(moving._state.moves):
+            moving.carry(number, now)
+
+    patch.setattr(f"{_MOVING}.verify_all", blind)
+
+
+def settles_before_the_letter_is_there(patch: pytest.MonkeyPatch) -> None:
+    carried = _attribute(f"{_MOVING}.carried")
+
+    def hasty(moving: Any, purpose: Any, data: Any, now: Any) -> None:
+        carried(moving, purpose, data, now)
+        if purpose.move in moving._state.moves:
+            moving._arrived(purpose.move)
+
+    patch.setattr(f"{_MOVING}.carried", hasty)
+
+
+def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
+    apply = _attribute(f"{_MOVING}.apply")
+
+    def forgetful(moving: Any, change: Any) -> None:
+        begun = moving._state.moves.get(change.number)
+        if type(change).__name__ == "MoveEnded" and begun is not None and not begun.group:
+            moving._state.moves.pop(change.number)
+            moving._position(begun).end_dying(begun.offset)
+        else:
+            apply(moving, change)
+
+    patch.setattr(f"{_MOVING}.apply", forgetful)
+
+
+# Topics and groups
+
+
+def takes_a_topic_for_its_namesake(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_COMMANDS}.positions.Positions.forget_topic", _does_nothing)
+
+
+def lets_generations_stand(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Group, "check_generation", _does_nothing)
+
+
+def hears_members_that_are_gone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Group, "silent", lambda *_: [])
+
+
+def gives_a_partition_to_everybody(patch: pytest.MonkeyPatch) -> None:
+    name = "goqueue.groups.group.assign"
+    assign = __import__("goqueue.groups", fromlist=["assign"]).assign
+
+    def lavish(assignor: Any, subscriptions: Any, partitions: Any, previous: Any) -> Any:
+        shares = assign(assignor, subscriptions, partitions, previous)
+        everything = tuple(sorted({log for logs in shares.values() for log in logs}))
+        return dict.fromkeys(shares, everything)
+
+    patch.setattr(name, lavish)
+
+
+def forgets_who_is_a_member_when_a_group_is_formed_again(patch: pytest.MonkeyPatch) -> None:
+    apply = Groups.apply
+
+    def resetting(groups: Groups, change: Any) -> Any:
+        group = apply(groups, change)
+        if group is not None and group.generation > 3:
+            group._stated = type(change)(
+                **{name: getattr(change, name) for name in change.__struct_fields__}
+                | {"generation": 1}
+            )
+        return group
+
+    patch.setattr(Groups, "apply", resetting)
+
+
+def answers_the_first_of_two(patch: pytest.MonkeyPatch) -> None:
+    handle = Node.handle
+
+    def forgetful(node: Node, event: Any, now: Any) -> Any:
+        effects = handle(node, event, now)
+        answers = [each for each in effects if type(each).__name__ == "Answer"]
+        return [each for each in effects if each not in answers[1:]]
+
+    patch.setattr(Node, "handle", forgetful)
+
+
+PLANTED_IN_NODE: tuple[Plant, ...] = (
+    replies_before_the_commit,
+    forgets_acks,
+    forgets_counts,
+    forgets_that_a_move_began,
+    forgets_that_a_move_ended,
+    forgets_members,
+    forgets_what_a_full_disk_took_back,
+    hands_redeliveries_out_before_their_count,
+    leaves_publications_waiting_on_a_full_disk,
+    forgets_the_floor_of_a_position,
+    takes_a_stale_serial,
+    takes_receipts_of_an_earlier_life,
+    keeps_what_a_member_held,
+    lets_leases_run_for_ever,
+    leases_what_somebody_holds,
+    releases_a_key_when_its_message_is_given_back,
+    delivers_beyond_the_limit,
+    wakes_nobody,
+    buries_twice_after_a_crash,
+    settles_before_the_letter_is_there,
+    redrives_a_letter_again,
+    takes_a_topic_for_its_namesake,
+    lets_generations_stand,
+    hears_members_that_are_gone,
+    gives_a_partition_to_everybody,
+    forgets_who_is_a_member_when_a_group_is_formed_again,
+    answers_the_first_of_two,
+)
