@@ -40,11 +40,15 @@ class Membership:
         state.groups_journal.check_room()
         for topic in command.topics:
             state.catalog.find(topic)
+        before = state.groups.get(command.group)
+        known = () if before is None else before.topics
         member_id, stated = state.groups.join(command, state.catalog.partitions, now)
         if stated is not None:
             group = self._change(stated, now)
             if command.start is Start.LATEST:
-                self._positions.begin_at_end(group, command.topics, now)
+                # Where others of the group have begun already, they decided.
+                begun = tuple(topic for topic in command.topics if topic not in known)
+                self._positions.begin_at_end(group, begun, now)
         group = state.groups.find(command.group)
         group.hear(member_id, now)
         state.alarms.bring_forward(ForGroup(group.number), group.next_deadline())

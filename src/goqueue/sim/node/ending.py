@@ -2,11 +2,13 @@
 
 from typing import Protocol
 
-from goqueue.model import SECOND, Offset, Record, Refused
+from goqueue.model import SECOND, LogId, Offset, Record, Refused
 from goqueue.model.requests import (
     DescribeLag,
     DescribeNode,
+    GroupList,
     Lag,
+    ListGroups,
     NodeDescription,
     Read,
     Records,
@@ -89,6 +91,24 @@ class Ending:
         failed = self._describe().failed_logs
         if failed:
             raise Violation("does-not-heal", f"{failed}")
+        self._check_owners()
+
+    def _check_owners(self) -> None:
+        """Whatever members subscribed to is somebody's, also if a crash came in between."""
+        reply = self._world.ask_now(ListGroups())
+        assert isinstance(reply, GroupList)
+        topics = self._world.ledger.topics
+        for group in reply.groups:
+            owned = {log for member in group.members for log in member.assigned}
+            wanted = {
+                LogId(name, number)
+                for name in group.topics
+                if name in topics
+                for number in range(topics[name].partitions)
+            }
+            if owned != wanted:
+                missing = sorted(wanted - owned)
+                raise Violation("partition-without-owner", f"{group.group}: {missing}")
 
     def _rest(self, rounds: int) -> None:
         for _ in range(rounds):

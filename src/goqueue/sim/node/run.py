@@ -126,7 +126,8 @@ class NodeRun:
             (swarm.write_errors, self._world.faults.arm_write_error),
             (swarm.name_errors, self._arm_name_error),
             (swarm.full_disk, self._change_space),
-            (swarm.clock_jumps, self._jump_clock),
+            # It is there in any case, so that the rest does not depend on it.
+            (True, self._jump_clock),
             (swarm.clean_stops, self._stop_cleanly),
             (swarm.streams or swarm.commits_in_queues, members.commit),
             (swarm.resets, members.reset),
@@ -187,6 +188,8 @@ class NodeRun:
         self._world.now = Now(Instant(instant), Timestamp(now.wall + elapsed))
 
     def _jump_clock(self) -> None:
+        if not self._swarm.clock_jumps:
+            return
         now = self._world.now
         jump = self._clock_random.randint(-7200, 7200) * SECOND
         self._world.now = Now(now.instant, Timestamp(now.wall + jump))
