@@ -248,9 +248,11 @@ def test_dead_letters_are_listed_shown_and_put_back(
 ) -> None:
     assert program.do("dlq", "list", topic).text == f"no dead letters of {topic}\n"
     program.do("produce", topic, "-m", "to die", "-k", "k", "-H", "h=\x1b[31m")
-    with goqueue.connect_sync(server.url) as connection:
-        with connection.consume(topic, group=topic) as consumer:
-            next(consumer).reject("it is broken")
+    with (
+        goqueue.connect_sync(server.url) as connection,
+        connection.consume(topic, group=topic) as consumer,
+    ):
+        next(consumer).reject("it is broken")
     listed = program.do("dlq", "list", topic).text
     for words in ("rejected", "it is broken", "to die"):
         assert words in listed

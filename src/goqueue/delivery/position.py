@@ -67,10 +67,6 @@ class Position:
         return self._done.above
 
     @property
-    def settled_count(self) -> int:
-        return self._done.count_above
-
-    @property
     def updated_at(self) -> Timestamp:
         return Timestamp(self._updated_at)
 

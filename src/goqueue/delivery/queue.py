@@ -94,9 +94,9 @@ class DeliveryQueue:
         """How many messages a member holds."""
         return self._loads.get(member, 0)
 
-    def done_below(self, end: int) -> int:
-        """How many offsets from the floor up to `end` are done."""
-        return self._done.count_below(end)
+    def done_within(self, first: int, end: int) -> int:
+        """How many offsets of [first, end) are done."""
+        return self._done.count_within(first, end)
 
     # Learning
 

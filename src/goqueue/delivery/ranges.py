@@ -93,12 +93,12 @@ class Ranges:
         del self._starts[:passed], self._ends[:passed]
         self._floor = floor
 
-    def count_below(self, end: int) -> int:
-        """How many offsets of [floor, end) are in the set."""
-        if not self._ends or self._ends[-1] <= end:
-            return self._count
-        return sum(
-            min(following, end) - first
-            for first, following in zip(self._starts, self._ends, strict=True)
-            if first < end
+    def count_within(self, first: int, end: int) -> int:
+        """How many offsets of [first, end) are in the set, be they below the floor or above."""
+        below = max(0, min(self._floor, end) - first)
+        if first <= self._floor and (not self._ends or self._ends[-1] <= end):
+            return below + self._count
+        return below + sum(
+            max(0, min(following, end) - max(start, first))
+            for start, following in zip(self._starts, self._ends, strict=True)
         )

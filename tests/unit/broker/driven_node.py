@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from goqueue.broker import Node, NodeEvent, Opened
+from goqueue.broker import JournalLimits, Node, NodeEvent, Opened
 from goqueue.model import (
     Answer,
     Asked,
@@ -62,8 +62,11 @@ class Crashed(Exception):
 class DrivenNode:
     """One node and all that it needs; every question is carried to its end before it returns."""
 
-    def __init__(self, files: MemoryFiles | None = None) -> None:
+    def __init__(
+        self, files: MemoryFiles | None = None, limits: JournalLimits | None = None
+    ) -> None:
         self.files = MemoryFiles() if files is None else files
+        self.limits = limits
         self.now_ns = 0
         self.halts: list[str] = []
         self.crash_before: Callable[[Work], bool] | None = None
@@ -75,7 +78,7 @@ class DrivenNode:
 
     def _start(self) -> None:
         self.storage = Storage(self.files)
-        self.node = Node("node-1", bytes(range(32)))
+        self.node = Node("node-1", bytes(range(32)), self.limits)
         self._events: deque[NodeEvent] = deque()
         self._work: list[Work] = []
         self._kept: list[Work] = []

@@ -349,7 +349,8 @@ def test_leaving_twice_is_refused() -> None:
 def test_a_join_is_answered_only_when_it_is_durable() -> None:
     node = shop()
     node.slow_down(LogId("__groups", 0))
-    request = node.begin(Join(group="shop", client_id="c1", topics=("orders",), token="t"))
+    drawn = "c100"
+    request = node.begin(Join(group="shop", client_id="c1", topics=("orders",), token=drawn))
     assert not node.is_answered(request)
     node.speed_up()
 

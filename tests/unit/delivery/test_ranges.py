@@ -42,6 +42,15 @@ def test_ranges_count_what_a_set_would(steps: list[tuple[str, int, int]], end: i
     assert ranges.count_below(end) == counted
 
 
+@given(STEPS, OFFSETS, OFFSETS)
+def test_ranges_count_within_bounds_what_a_set_would(
+    steps: list[tuple[str, int, int]], first: int, end: int
+) -> None:
+    ranges, model = build(steps)
+
+    assert ranges.count_within(first, end) == sum(1 for each in model if first <= each < end)
+
+
 @given(STEPS)
 def test_ranges_are_disjoint_sorted_not_adjacent_and_above_the_floor(
     steps: list[tuple[str, int, int]],

@@ -301,11 +301,11 @@ class Positions:
         position = self._state.position(number, partition.log_id)
         queue = self._state.queue(number, partition.log_id)
         if queue is not None:
-            done = queue.done_below(end)
             floor = max(queue.floor, partition.log.start)
+            done = queue.done_within(floor, end)
         else:
-            done = 0 if position is None else position.settled_count
             floor = committed
+            done = 0 if position is None else position.settled_within(floor, end)
         return PartitionLag(
             log=partition.log_id,
             committed=committed,

@@ -197,5 +197,6 @@ class Redriving:
                     partition = self._state.partitions[log]
                     position = self._position(partition)
                     floor = max(position.floor, partition.log.start)
-                    count += partition.log.high_watermark - floor - position.settled_count
+                    end = partition.log.high_watermark
+                    count += end - floor - position.settled_within(floor, end)
         return count

@@ -57,7 +57,7 @@ async def consume_group(session: Session, wish: Wish) -> int:
 async def _consume(member: "_Member", wish: Wish, stop: Stop) -> int:
     printer = Printer(wish.output, is_values=wish.is_values)
     is_whole = not wish.is_following and wish.output is not Output.TABLE and not wish.is_values
-    outage = Outage()
+    outage = Outage(is_patient=wish.is_following)
     kept: list[Item] = []
     left, failed = wish.limit, 0
     while left is None or left > 0:
@@ -68,14 +68,26 @@ async def _consume(member: "_Member", wish: Wish, stop: Stop) -> int:
             kept += items
         else:
             printer.print(items)
-            failed += await member.ack(items)
+            failed += await _ack(member, items, outage, stop)
         if left is not None:
             left -= len(items)
     if is_whole:
         messages = [msgspec.json.decode(item.raw) for item in kept]
         write_document({"messages": messages}, wish.output)
         failed += await member.ack(kept)
-    return failed
+    # Whoever follows gets again what was not acknowledged.
+    return 0 if wish.is_following else failed
+
+
+async def _ack(member: "_Member", items: Sequence[Item], outage: Outage, stop: Stop) -> int:
+    """Acknowledge what was printed, through an outage too; how many were refused."""
+    while True:
+        try:
+            return await member.ack(items)
+        except GoQueueError as error:
+            if stop.is_asked:
+                raise
+            await outage.wait_out(error)
 
 
 async def _poll(member: "_Member", outage: Outage, stop: Stop, count: int) -> list[Item] | None:

@@ -13,15 +13,16 @@ _PAUSE_S_MAX = 4.0
 
 
 class Outage:
-    """Shared by all who read from one server."""
+    """Shared by all who ask one server. Who is not patient does not wait but fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_patient: bool = True) -> None:
+        self._is_patient = is_patient
         self._is_on = False
         self._pause_s = _PAUSE_S
 
     async def wait_out(self, error: GoQueueError) -> None:
         """Pause before another attempt; raises what no waiting will mend."""
-        if not is_worth_retrying(error, is_repeatable=True):
+        if not self._is_patient or not is_worth_retrying(error, is_repeatable=True):
             raise error
         if not self._is_on:
             self._is_on = True

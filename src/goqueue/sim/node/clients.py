@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from goqueue.model import HOUR, SECOND, Code, Message, Offset, Record, Refused, Timestamp
+from goqueue.model import HOUR, SECOND, Code, Flush, Message, Offset, Record, Refused, Timestamp
 from goqueue.model.requests import (
     AlterTopic,
     CreateTopic,
@@ -47,10 +47,12 @@ class Clients:
         name = random.choice(_NAMES)
         if name in world.ledger.topics or name in world.topics_in_doubt:
             return
+        is_loose = world.swarm.intervals and random.random() < 0.5
         config = TopicConfig(
             visibility_ns=random.choice(_VISIBILITIES_NS),
             max_deliveries=random.choice(_LIMITS),
             segment_bytes=64 * 1024 if world.swarm.large_values else 1024 * 1024,
+            flush_policy=Flush.INTERVAL if is_loose else Flush.COMMIT,
         )
         partitions = random.randint(1, 3)
         world.topics_in_doubt[name] = partitions
@@ -70,6 +72,7 @@ class Clients:
         topic = self._world.ledger.topic_made(
             described.name, len(described.offsets), holds_letters=holds_letters
         )
+        topic.is_loose = described.config.flush_policy is Flush.INTERVAL
         topic.limits[described.config.max_deliveries] = None
         topic.visibilities_ns[described.config.visibility_ns] = None
         return topic

@@ -11,7 +11,7 @@ from random import Random
 
 import msgspec
 
-from goqueue.broker import Node, NodeEvent, Opened
+from goqueue.broker import JournalLimits, Node, NodeEvent, Opened
 from goqueue.model import (
     Answer,
     Code,
@@ -38,6 +38,7 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Leased, Records, Reply
 from goqueue.sim.disk import SimulatedFileSystem
+from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.trace import Trace
 from goqueue.storage import DamageFound, Storage
 
@@ -45,6 +46,8 @@ __all__ = ["Process", "Tell"]
 
 Tell = Callable[[RequestId, Reply | Refused], None]
 _Work = Effect | Save | Sweep
+_RESERVE_BYTES = 1000
+_SHORT = JournalLimits(snapshot_bytes=2000, restate_bytes=6000)
 
 
 class Process:
@@ -59,14 +62,13 @@ class Process:
         random: Random,
         trace: Trace,
         tell: Tell,
-        *,
-        has_slow_reads: bool,
+        swarm: NodeSwarm,
     ) -> None:
         self._files = files
         self._random = random
         self._trace = trace
         self._tell = tell
-        self._has_slow_reads = has_slow_reads
+        self._swarm = swarm
         self._events: deque[NodeEvent] = deque()
         self._late: deque[NodeEvent] = deque()
         self._work: list[_Work] = []
@@ -84,10 +86,12 @@ class Process:
         self._work.clear()
         self.halted = None
         self.life += 1
-        self.storage = Storage(self._files)
+        reserve_bytes = _RESERVE_BYTES if self._swarm.reserve else 0
+        self.storage = Storage(self._files, reserve_bytes=reserve_bytes)
         # A dead process does nothing more. If its objects went now, generators would tidy up.
         self._dead.append(self.storage)
-        self.node = Node("simulated", entropy)
+        limits = _SHORT if self._swarm.short_journals else None
+        self.node = Node("simulated", entropy, limits)
         self._try("find trash", self.storage.find_trash)
         self._carry_out(self.node.start())
         self._finish_turn()
@@ -208,7 +212,7 @@ class Process:
                     self._work.append(effect)
 
     def _answer(self, event: NodeEvent) -> None:
-        is_late = self._has_slow_reads and self._random.random() < 0.5
+        is_late = self._swarm.slow_reads and self._random.random() < 0.5
         (self._late if is_late else self._events).append(event)
 
     def _serve(self, effect: Serve) -> None:

@@ -68,6 +68,7 @@ class NodeRun:
         self._settlers = Settlers(self._world)
         self._is_serving = False
         self._starts = 0
+        self._is_power_lost = False
         trace.note("swarm", swarm)
         for name, mode in _MODES.items():
             start = Start.LATEST if self._random.random() < 0.15 else Start.EARLIEST
@@ -251,7 +252,7 @@ class NodeRun:
         world.trace.note("crash", is_power_lost)
         world.callers.lose_all()
         if is_power_lost:
-            world.files.lose_power()
+            self._lose_power()
         if self._swarm.snapshots_lost and self._random.random() < 0.5:
             self.lose_snapshots()
         world.files.restart()
@@ -259,6 +260,10 @@ class NodeRun:
         if self._swarm.crash_inside and self._random.random() < 0.3:
             self._arm_crash()
         self._begin()
+
+    def _lose_power(self) -> None:
+        self._is_power_lost = True
+        self._world.files.lose_power()
 
     def lose_snapshots(self) -> None:
         for path in self._world.files.paths():
@@ -276,7 +281,7 @@ class NodeRun:
                 self._world.process.begin(bytes(range(32)))
             except Crashed:
                 if self._is_power_to_be_lost():
-                    self._world.files.lose_power()
+                    self._lose_power()
                 self._world.files.restart()
             else:
                 return
@@ -324,8 +329,12 @@ class NodeRun:
             if name not in there:
                 raise Violation("topic-lost", f"{name} #{known.number}")
         for name, topic in there.items():
-            if name not in world.ledger.topics:
+            known = world.ledger.topics.get(name)
+            if known is None:
                 self._clients.learn_topic(topic)
+            elif known.is_loose and self._is_power_lost:
+                world.lost(known, [last + 1 for _, last in topic.offsets])
+        self._is_power_lost = False
         for group in world.groups.values():
             for member in (*group.members.values(), *group.past):
                 member.spoke_at = max(member.spoke_at, world.now.instant)

@@ -40,6 +40,9 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     mode_changes: bool
     large_values: bool
     times: bool
+    short_journals: bool
+    reserve: bool
+    intervals: bool
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":

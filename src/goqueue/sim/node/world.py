@@ -36,9 +36,7 @@ class World:
         self.letters = Letters()
         self.groups: dict[str, GroupTruth] = {}
         self.callers = Callers()
-        self.process = Process(
-            self.files, random, trace, self._told, has_slow_reads=swarm.slow_reads
-        )
+        self.process = Process(self.files, random, trace, self._told, swarm)
         # Topics and groups of which it is not known whether they are there, and why.
         self.topics_in_doubt: dict[str, int | None] = {}
         self.groups_in_doubt: dict[str, GroupTruth] = {}
@@ -70,6 +68,13 @@ class World:
         """A topic was deleted; one that is made under its name is another."""
         self.ledger.topic_gone(topic)
         self.letters.topic_gone(topic.name)
+
+    def lost(self, topic: TopicTruth, ends: list[int]) -> None:
+        """The power took what a loose topic had from these offsets on."""
+        self.ledger.lost(topic, ends)
+        for group in self.groups.values():
+            for partition, end in enumerate(ends):
+                group.queue(topic, partition).lost(end)
 
     def _told(self, request: RequestId, reply: Reply | Refused) -> None:
         outcome = _summary(reply)

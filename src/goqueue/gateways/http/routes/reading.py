@@ -73,8 +73,10 @@ async def _messages(call: Call) -> ReadOut:
         room -= shown.size
         offset, timestamp, bytes_max = shown.next_offset, None, max(room, 1)
         wait_ns = max(0, deadline - call.desk.ticks())
-        is_end = not records.data or offset >= records.high_watermark
-        if len(messages) >= limit or room <= 0 or (is_end and (messages or not wait_ns)):
+        # Without data the wait is over, for whatever reason: the time, or the node stops.
+        is_over = not records.data or len(messages) >= limit or room <= 0
+        is_end = offset >= records.high_watermark
+        if is_over or (is_end and (messages or not wait_ns)):
             break
     return ReadOut(messages=messages, next_offset=offset)
 

@@ -107,6 +107,16 @@ class QueueTruth:
         attempts = (0 if latest is None else latest.handed.attempt) + self._lost.count
         return limit is not None and attempts >= limit
 
+    def lost(self, end: int) -> None:
+        """The log ends here now, and nothing from here on was ever settled or counted."""
+        for known in (self.acked, self.maybe, self.dead, self.latest):
+            for offset in [each for each in known if each >= end]:
+                del known[offset]
+        self.floor, self.maybe_floor = min(self.floor, end), min(self.maybe_floor, end)
+        self.told = min(self.told, end)
+        if self.required_from is not None:
+            self.required_from = min(self.required_from, end)
+
     def told_committed(self, offset: int, at_least: int) -> None:
         """A committed offset was named; `at_least` was known when the question was asked."""
         if offset < at_least:

@@ -48,6 +48,8 @@ class TopicTruth:
         self.number = number
         self.partitions = partitions
         self.holds_letters = holds_letters
+        # What is acknowledged is in the page cache alone, for a while.
+        self.is_loose = False
         self.is_leaving = False
         self.is_gone = False
         # Every limit and visibility that it had or may have had; a limit of 0 is none.
@@ -169,6 +171,16 @@ class Ledger:
         for place, serial in topic.places.items():
             if place.partition == partition and place.offset not in there:
                 raise Violation("committed-message-lost", f"{serial} of {topic.name} {place}")
+
+    def lost(self, topic: TopicTruth, ends: list[int]) -> None:
+        """The power went: what a loose topic had from these offsets on may be gone."""
+        for place in [each for each in topic.places if each.offset >= ends[each.partition]]:
+            message = self._messages[topic.places.pop(place)]
+            if message.topic is topic and message.place == place:
+                message.place = None
+                message.fate = Fate.REFUSED
+        for (partition, _), offsets in topic.keys.items():
+            offsets[:] = [offset for offset in offsets if offset < ends[partition]]
 
     def before(self, topic: TopicTruth, partition: int, offset: int, key: bytes) -> list[int]:
         """The known offsets before this one that hold the same key."""

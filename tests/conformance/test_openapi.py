@@ -1,0 +1,51 @@
+"""The API against its own OpenAPI document: thousands of requests that follow it or break it.
+
+No answer may be a failure of ours, have another status, body or header than the document says,
+take what it forbids or refuse what it allows.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conformance.generated_requests import GROUP, TOPIC
+from tests.integration.http_api import Api
+from tests.integration.server_process import serving
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+EXAMPLES = 60
+SECONDS_MAX = 280
+
+
+def test_the_api_does_what_its_document_says(tmp_path: Path) -> None:
+    with serving(tmp_path / "data") as server:
+        with contextlib.closing(Api(server.url)) as api:
+            api.create(TOPIC, partitions=3)
+            api.publish(TOPIC, *map(str, range(30)))
+            api.join(GROUP, TOPIC).poll(max_messages=5)
+        command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)]
+        command += ["run", f"{server.url}/openapi.json", "--checks", "all", "--seed", "1"]
+        command += ["--max-examples", str(EXAMPLES), "--request-timeout", "20"]
+        command += ["--continue-on-failure", "--no-color", "--generation-database", "none"]
+        environment = {
+            **os.environ,
+            "SCHEMATHESIS_HOOKS": "tests.conformance.generated_requests",
+            "NO_PROXY": "127.0.0.1",
+        }
+        ran = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
+            assert f"✅ {phase}" in ran.stdout, ran.stdout
+        with contextlib.closing(Api(server.url)) as api:
+            assert len(api.publish(TOPIC, "still here")) == 1
