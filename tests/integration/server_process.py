@@ -155,4 +155,6 @@ def serving(directory: Path, *flags: str) -> Iterator[ServerProcess]:
         yield server
     finally:
         server.kill()
+        # Shown beside the failure of a test, if there is one.
+        sys.stderr.write(server.said)
     assert "Traceback (most recent call last)" not in server.said, server.said

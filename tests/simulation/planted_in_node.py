@@ -7,6 +7,7 @@ purpose: that is where such a mistake would be made.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from goqueue.broker import Node
@@ -117,21 +118,23 @@ def leaves_publications_waiting_on_a_full_disk(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(f"{_PARTITION}.taken_back", silent)
 
 
-def acknowledges_what_is_appended(patch: pytest.MonkeyPatch) -> None:
-    expect = _attribute(f"{_PARTITION}.expect")
+def acknowledges_what_is_only_appended(patch: pytest.MonkeyPatch) -> None:
+    name = f"{_COMMANDS}.publishing.Publishing.publish"
+    publish = _attribute(name)
 
-    def hasty(partition: Any, first: int, following: int, publication: Any) -> None:
-        if publication.move is not None:
-            expect(partition, first, following, publication)
-            return
-        number = partition.log_id.partition
-        publication.place(number, first, following - first)
-        publication.published_early = True
+    def hasty(publishing: Any, request: Any, command: Any, now: Any) -> None:
+        publish(publishing, request, command, now)
+        state = publishing._state
+        for partition in state.partitions:
+            for pending in [each for each in partition._pending if each.publication.request]:
+                partition._pending.remove(pending)
+                count = pending.next - pending.first
+                number = partition.log_id.partition
+                published = pending.publication.place(number, pending.first, count)
+                if published is not None:
+                    state.outbox.answer(pending.publication.request, published)
 
-    publication = "goqueue.broker.partitions.Publication"
-    place = _attribute(f"{publication}.place")
-    patch.setattr(f"{_PARTITION}.expect", hasty)
-    patch.setattr(f"{publication}.place", place)
+    patch.setattr(name, hasty)
 
 
 # Delivering
@@ -238,8 +241,27 @@ def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
 # Topics and groups
 
 
-def takes_a_topic_for_its_namesake(patch: pytest.MonkeyPatch) -> None:
+def keeps_places_in_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_COMMANDS}.positions.Positions.forget_topic", _does_nothing)
+
+
+def replays_places_into_a_namesake(patch: pytest.MonkeyPatch) -> None:
+    catalog = "goqueue.broker.catalog.Catalog"
+    numbered, apply = _attribute(f"{catalog}.numbered"), _attribute(f"{catalog}.apply")
+
+    def remembering(topics: Any, change: Any) -> Any:
+        if not hasattr(topics, "names"):
+            topics.names = {}
+        if hasattr(change, "number"):
+            topics.names[change.number] = change.name
+        return apply(topics, change)
+
+    def by_name(topics: Any, number: int) -> Any:
+        name = getattr(topics, "names", {}).get(number)
+        return numbered(topics, number) or topics.get(name)
+
+    patch.setattr(f"{catalog}.apply", remembering)
+    patch.setattr(f"{catalog}.numbered", by_name)
 
 
 def lets_generations_stand(patch: pytest.MonkeyPatch) -> None:
@@ -262,17 +284,12 @@ def gives_a_partition_to_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(name, lavish)
 
 
-def forgets_who_is_a_member_when_a_group_is_formed_again(patch: pytest.MonkeyPatch) -> None:
+def counts_generations_anew(patch: pytest.MonkeyPatch) -> None:
     apply = Groups.apply
 
     def resetting(groups: Groups, change: Any) -> Any:
-        group = apply(groups, change)
-        if group is not None and group.generation > 3:
-            group._stated = type(change)(
-                **{name: getattr(change, name) for name in change.__struct_fields__}
-                | {"generation": 1}
-            )
-        return group
+        is_late = getattr(change, "generation", 0) > 3
+        return apply(groups, msgspec.structs.replace(change, generation=1) if is_late else change)
 
     patch.setattr(Groups, "apply", resetting)
 
@@ -298,6 +315,7 @@ PLANTED_IN_NODE: tuple[Plant, ...] = (
     forgets_what_a_full_disk_took_back,
     hands_redeliveries_out_before_their_count,
     leaves_publications_waiting_on_a_full_disk,
+    acknowledges_what_is_only_appended,
     forgets_the_floor_of_a_position,
     takes_a_stale_serial,
     takes_receipts_of_an_earlier_life,
@@ -310,10 +328,11 @@ PLANTED_IN_NODE: tuple[Plant, ...] = (
     buries_twice_after_a_crash,
     settles_before_the_letter_is_there,
     redrives_a_letter_again,
-    takes_a_topic_for_its_namesake,
+    keeps_places_in_a_deleted_topic,
+    replays_places_into_a_namesake,
     lets_generations_stand,
     hears_members_that_are_gone,
     gives_a_partition_to_everybody,
-    forgets_who_is_a_member_when_a_group_is_formed_again,
+    counts_generations_anew,
     answers_the_first_of_two,
 )

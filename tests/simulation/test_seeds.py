@@ -48,7 +48,8 @@ def test_a_long_life_breaks_no_invariant(seed: int) -> None:
 
 
 def _replay(seed: int, hash_seed: str) -> str:
-    command = [sys.executable, "-W", "error", "-m", "goqueue.sim", "--seed", str(seed)]
+    command = [sys.executable, "-W", "error", "-m", "goqueue.sim", "--world", "log"]
+    command += ["--seed", str(seed)]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return done.stdout.splitlines()[0]

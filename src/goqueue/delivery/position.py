@@ -75,6 +75,10 @@ class Position:
         """Whether it is more than a place to start from."""
         return bool(self._updated_at or self._attempts or self._dying or self._done.above)
 
+    def settled_within(self, first: int, end: int) -> int:
+        """How many offsets of [first, end) are settled."""
+        return self._done.count_within(first, end)
+
     def has_settled(self, offset: int) -> bool:
         return offset in self._done
 

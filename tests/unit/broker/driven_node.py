@@ -7,6 +7,7 @@ the files hold.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -63,11 +64,14 @@ class DrivenNode:
     """One node and all that it needs; every question is carried to its end before it returns."""
 
     def __init__(
-        self, files: MemoryFiles | None = None, limits: JournalLimits | None = None
+        self,
+        files: MemoryFiles | None = None,
+        limits: JournalLimits | None = None,
+        now_ns: int = 0,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.limits = limits
-        self.now_ns = 0
+        self.now_ns = now_ns
         self.halts: list[str] = []
         self.crash_before: Callable[[Work], bool] | None = None
         self.reads_are_late = False
@@ -144,16 +148,21 @@ class DrivenNode:
         crash_before: Callable[[Work], bool] | None = None,
     ) -> None:
         """A crash: a new node over what the files hold. Sessions and leases are gone."""
-        content = {
-            path: data
-            for path, data in self.files.copy().items()
-            if not (without_snapshots and "snapshot" in path)
-        }
-        self.files = MemoryFiles(content)
+        self.files = self._copied(without_snapshots)
         self.crash_before = crash_before
         self.reads_are_late = False
         self._slow = {}
         self._start()
+
+    def twin(self, *, without_snapshots: bool = False) -> "DrivenNode":
+        """Another node over a copy of the files: what this one would be after a crash."""
+        return DrivenNode(self._copied(without_snapshots), self.limits, self.now_ns)
+
+    def _copied(self, without_snapshots: bool) -> MemoryFiles:
+        content = self.files.copy()
+        if without_snapshots:
+            content = {path: data for path, data in content.items() if "snapshot" not in path}
+        return MemoryFiles(content)
 
     def stop(self) -> None:
         """The node stops as it should, with all that waits for the disk."""
@@ -219,7 +228,9 @@ class DrivenNode:
         self._events.extend(events)
         for other in others:
             if isinstance(other, Save):
-                self.storage.save(other.name, other.data)
+                # A snapshot that cannot be saved loses nothing but time.
+                with suppress(OSError):
+                    self.storage.save(other.name, other.data)
             else:
                 self.storage.sweep(other.topics)
 

@@ -34,14 +34,6 @@ def test_ranges_hold_what_a_set_would(steps: list[tuple[str, int, int]], floor: 
     assert ranges.count_above == sum(offset > ranges.floor for offset in model)
 
 
-@given(STEPS, OFFSETS)
-def test_ranges_count_what_a_set_would(steps: list[tuple[str, int, int]], end: int) -> None:
-    ranges, model = build(steps)
-
-    counted = sum(1 for offset in model if ranges.floor <= offset < end)
-    assert ranges.count_below(end) == counted
-
-
 @given(STEPS, OFFSETS, OFFSETS)
 def test_ranges_count_within_bounds_what_a_set_would(
     steps: list[tuple[str, int, int]], first: int, end: int

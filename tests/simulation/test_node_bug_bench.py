@@ -1,0 +1,30 @@
+"""The simulator is only worth what it finds: every fault planted into the node, within 200 seeds."""
+
+import pytest
+
+from goqueue.model import Refused
+from goqueue.sim import NodeRun, Trace, Violation
+from tests.simulation.planted_in_node import PLANTED_IN_NODE, Plant
+
+_SEEDS = 200
+
+# A refusal or a missing key that leaves the node ends the process: that is a finding, too.
+_FINDINGS = (Violation, AssertionError, Refused, KeyError)
+
+
+def _first_seed_that_notices() -> int | None:
+    for seed in range(_SEEDS):
+        try:
+            NodeRun(seed, Trace()).live()
+        except _FINDINGS:
+            return seed
+    return None
+
+
+@pytest.mark.parametrize("plant", PLANTED_IN_NODE, ids=lambda plant: plant.__name__)
+def test_a_fault_planted_into_the_node_is_found(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+
+    assert _first_seed_that_notices() is not None

@@ -1,0 +1,71 @@
+"""Runs of the whole node: new seeds, and those that once found a bug."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from goqueue.sim import NodeRun, Trace
+
+_SEEDS_PER_TEST = 25
+_TESTS = 20
+
+# Each of these broke an invariant once. What it found is named by a unit test as well.
+_KEPT = (34, 73, 98, 175, 1883, 2822, 3629)
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
+def test_no_seed_breaks_a_promise_of_the_node(block: int) -> None:
+    first = block * _SEEDS_PER_TEST
+
+    for seed in range(first, first + _SEEDS_PER_TEST):
+        trace = Trace()
+        NodeRun(seed, trace).live()
+        assert len(trace) > 100, "a run that does nothing proves nothing"
+
+
+@pytest.mark.parametrize("seed", _KEPT)
+def test_a_seed_that_once_found_a_bug_of_the_node_finds_none(seed: int) -> None:
+    trace = Trace()
+
+    NodeRun(seed, trace).live()
+
+    assert len(trace) > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_long_life_of_a_node_breaks_no_promise(seed: int) -> None:
+    trace = Trace()
+
+    NodeRun(seed, trace, steps=1500).live()
+
+    assert len(trace) > 1000
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_jumping_wall_clock_changes_no_outcome(seed: int) -> None:
+    steady = NodeRun(seed, Trace(), jumps_clock=False)
+    jumping = NodeRun(seed, Trace(), jumps_clock=True)
+
+    steady.live()
+    jumping.live()
+
+    assert jumping.outcomes == steady.outcomes
+
+
+def _replay(seed: int, hash_seed: str) -> str:
+    command = [sys.executable, "-W", "error", "-m", "goqueue.sim", "--world", "node"]
+    command += ["--seed", str(seed)]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("seed", [3, 12])
+def test_a_seed_of_the_node_replays_exactly_whatever_the_hash_seed(seed: int) -> None:
+    first = _replay(seed, "1")
+
+    assert first == _replay(seed, "4242")
+    assert "hash " in first
+    assert first != _replay(seed + 1, "1")
