@@ -15,6 +15,7 @@ from bench.broker.consume import measure_consume
 from bench.broker.in_process import measure_in_process
 from bench.broker.publish import measure_publish
 from bench.broker.scale import measure_scale
+from bench.broker.sdk import measure_sdk
 from bench.log.figure import Figure
 
 __all__ = ["bench"]
@@ -26,6 +27,7 @@ _SUITES: dict[str, Callable[[str, float], Iterator[Figure]]] = {
     "in_process": measure_in_process,
     "publish": measure_publish,
     "consume": measure_consume,
+    "sdk": measure_sdk,
     "scale": measure_scale,
 }
 

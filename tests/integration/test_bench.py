@@ -79,3 +79,40 @@ def test_the_ratio_is_the_median_over_rounds_of_our_rate_to_the_raw_one() -> Non
         rounds.add(ours_s, raw_s)
 
     assert rounds.ratio == 0.5
+
+
+@pytest.mark.parametrize(
+    ("only", "figures"),
+    [
+        ("in_process", {"publish_in_process"}),
+        (
+            "publish",
+            {
+                "publish_json_batches",
+                "publish_raw_batches",
+                "publish_one_by_one",
+                "publish_latency_at_1000_per_s",
+            },
+        ),
+        ("consume", {"stream_json", "read_raw_into_columns", "queue_lease_and_ack"}),
+        ("sdk", {"sdk_send", "sdk_consume"}),
+        ("scale", {"crowded_idle_cpu", "crowded_rss", "crowded_publish"}),
+    ],
+)
+def test_the_broker_bench_prints_its_figures_and_leaves_no_file(
+    only: str, figures: set[str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "bench" / "broker" / "run.py")),
+            *("--tiny", "--only", only, "--dir", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = [msgspec.json.decode(line, type=Figure) for line in done.stdout.splitlines()]
+    assert {figure.figure for figure in printed} == figures
+    assert list(tmp_path.iterdir()) == []

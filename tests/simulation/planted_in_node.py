@@ -13,6 +13,7 @@ import pytest
 from goqueue.broker import Node
 from goqueue.delivery import DeliveryQueue, Position
 from goqueue.groups import Group, Groups
+from goqueue.log import Log
 from goqueue.model import Code
 
 __all__ = ["PLANTED_IN_NODE", "Plant"]
@@ -137,6 +138,10 @@ def acknowledges_what_is_only_appended(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(name, hasty)
 
 
+def shows_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Log, "high_watermark", property(lambda log: log.end))
+
+
 # Delivering
 
 
@@ -144,7 +149,7 @@ def forgets_the_floor_of_a_position(patch: pytest.MonkeyPatch) -> None:
     settle = Position.settle
 
     def forgetful(position: Position, floor: int, settled: Any, at: int) -> None:
-        settle(position, 0, settled if settled else [], at)
+        settle(position, 0, settled or [], at)
 
     patch.setattr(Position, "settle", forgetful)
 
@@ -316,6 +321,7 @@ PLANTED_IN_NODE: tuple[Plant, ...] = (
     hands_redeliveries_out_before_their_count,
     leaves_publications_waiting_on_a_full_disk,
     acknowledges_what_is_only_appended,
+    shows_what_is_not_committed,
     forgets_the_floor_of_a_position,
     takes_a_stale_serial,
     takes_receipts_of_an_earlier_life,

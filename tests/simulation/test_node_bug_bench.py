@@ -1,4 +1,4 @@
-"""The simulator is only worth what it finds: every fault planted into the node, within 200 seeds."""
+"""The simulator is only worth what it finds: each fault planted into the node, in 200 seeds."""
 
 import pytest
 

@@ -16,6 +16,7 @@ from goqueue.model import SECOND, Code, LogId, Offset, Refused
 from goqueue.model.requests import (
     Ack,
     Acked,
+    Command,
     CommitOffsets,
     CreateTopic,
     DeleteGroup,
@@ -23,15 +24,15 @@ from goqueue.model.requests import (
     DescribeGroup,
     DescribeLag,
     DescribeOffsets,
+    DescribeTopic,
     Done,
     GroupDescription,
+    GroupList,
     Lag,
     Leave,
     ListGroups,
-    GroupList,
     ListTopics,
     Offsets,
-    PositionsReset,
     Redrive,
     Redriven,
     ResetOffsets,
@@ -56,6 +57,7 @@ from tests.unit.broker.users import (
     reject,
     values,
 )
+from tests.unit.storage.memory_files import MemoryFiles
 
 SMALL = JournalLimits(snapshot_bytes=200, restate_bytes=1500)
 NEVER = JournalLimits(snapshot_bytes=1 << 40, restate_bytes=1 << 40)
@@ -97,8 +99,8 @@ def facts(node: DrivenNode) -> list[object]:
     """Everything durable that a node says; leases and sessions are not."""
     found: list[object] = []
     for name in node.ask(ListTopics(), TopicList).topics:
-        partitions = 2
-        found.append((name, [read_values(node, LogId(name, n)) for n in range(partitions)]))
+        count = len(node.ask(DescribeTopic(name=name), TopicDescription).offsets)
+        found.append((name, [read_values(node, LogId(name, n)) for n in range(count)]))
     for group in node.ask(ListGroups(), GroupList).groups:
         members = [(each.member_id, each.assigned, each.joined_at) for each in group.members]
         found.append(msgspec.structs.replace(group, members=()))
@@ -125,39 +127,45 @@ class Shop:
             assert refused.code not in (Code.STORAGE_FULL, Code.STORAGE_FAILED)
 
     def _take(self, step: str, which: int, number: int) -> None:
-        node, topic, group = self.node, TOPICS[which], GROUPS[which]
-        log, client = LogId(topic, number % 2), f"c{number}"
         match step:
-            case "create":
-                config = TopicConfig(visibility_ns=SECOND, max_deliveries=number)
-                node.ask(CreateTopic(name=topic, partitions=2, config=config), TopicDescription)
-            case "delete":
-                node.ask(DeleteTopic(name=topic), Done)
-            case "publish":
-                publish(node, *["x", "y", "z"][: number + 1], topic=topic)
-            case "join":
-                join(node, group, client, topics=TOPICS[: which + 1], session_ns=600 * SECOND)
-            case "leave":
-                node.ask(Leave(group=group, member_id=f"{client}-{client}00"), Done)
+            case "ack" | "nack" | "reject":
+                if self.leased:
+                    self._settle(step, number)
             case "poll":
-                self.leased += poll(node, group, client, count=2)
-            case "ack" if self.leased:
-                ack(node, self.leased.pop(number % len(self.leased)))
-            case "nack" if self.leased:
-                nack(node, self.leased.pop(), delay_ns=0, reason=f"for {number}")
-            case "reject" if self.leased:
-                reject(node, self.leased.pop())
-            case "commit":
-                node.ask(CommitOffsets(group=group, offsets={log: Offset(number)}), Offsets)
-            case "reset":
-                command = ResetOffsets(group=group, topic=topic, strategy=Strategy.EARLIEST)
-                node.ask(command, PositionsReset)
-            case "forget":
-                node.ask(DeleteGroup(group=group), Done)
-            case "redrive":
-                node.ask(Redrive(topic=topic), Redriven)
+                self.leased += poll(self.node, GROUPS[which], f"c{number}", count=2)
+            case "publish":
+                publish(self.node, *"xyz"[: number + 1], topic=TOPICS[which])
+            case "join":
+                topics = TOPICS[: which + 1]
+                join(self.node, GROUPS[which], f"c{number}", topics, session_ns=600 * SECOND)
+            case "wait":
+                self.node.advance(SECOND)
             case _:
-                node.advance(SECOND)
+                self._change(step, TOPICS[which], GROUPS[which], number)
+
+    def _settle(self, step: str, number: int) -> None:
+        delivery = self.leased.pop(number % len(self.leased))
+        match step:
+            case "ack":
+                ack(self.node, delivery)
+            case "nack":
+                nack(self.node, delivery, delay_ns=0, reason=f"for {number}")
+            case _:
+                reject(self.node, delivery)
+
+    def _change(self, step: str, topic: str, group: str, number: int) -> None:
+        config = TopicConfig(visibility_ns=SECOND, max_deliveries=number)
+        place = {LogId(topic, number % 2): Offset(number)}
+        commands: dict[str, Command] = {
+            "create": CreateTopic(name=topic, partitions=2, config=config),
+            "delete": DeleteTopic(name=topic),
+            "leave": Leave(group=group, member_id=f"c{number}-c{number}00"),
+            "commit": CommitOffsets(group=group, offsets=place),
+            "reset": ResetOffsets(group=group, topic=topic, strategy=Strategy.EARLIEST),
+            "forget": DeleteGroup(group=group),
+            "redrive": Redrive(topic=topic),
+        }
+        self.node.begin(commands[step])
 
 
 def delivered(node: DrivenNode) -> list[tuple[LogId, int, int]]:
@@ -263,12 +271,11 @@ def test_a_snapshot_that_is_damaged_is_passed_over() -> None:
     publish(node, "a", "b")
     ack(node, *poll(node, count=1))
     node.stop()
+    assert any("snapshot" in path for path in node.files.copy())
     content = {
         path: data[: len(data) // 2] if "snapshot" in path else data
         for path, data in node.files.copy().items()
     }
-    from tests.unit.storage.memory_files import MemoryFiles
-
     twin = DrivenNode(MemoryFiles(content), now_ns=node.now_ns)
     assert values(poll(twin)) == ["b"]
 

@@ -16,6 +16,7 @@ from goqueue.model.requests import (
     NodeDescription,
     Reply,
     Start,
+    TopicDescription,
 )
 from goqueue.sim.disk import Crashed
 from goqueue.sim.node.clients import Clients
@@ -95,9 +96,7 @@ class NodeRun:
         self._world.trace.note("do", action.__name__)
         try:
             action()
-            if self._swarm.slow_disk and self._random.random() < 0.5:
-                pass
-            else:
+            if not self._swarm.slow_disk or self._random.random() < 0.5:
                 self._move_on()
             if not self._is_serving:
                 self._look_whether_serving()
@@ -316,38 +315,45 @@ class NodeRun:
     def _take_stock(self, described: NodeDescription) -> None:
         """The node is back: what was in doubt is certain now."""
         world = self._world
-        there = {topic.name: topic for topic in described.topics}
+        self._settle_topics({topic.name: topic for topic in described.topics})
+        self._is_power_lost = False
+        for group in world.groups.values():
+            for member in (*group.members.values(), *group.past):
+                # Every session began anew.
+                member.spoke_at = max(member.spoke_at, world.now.instant)
+        replies: list[Reply | Refused | None] = []
+        world.ask(ListGroups(), replies.append)
+        if replies and isinstance(replies[0], GroupList):
+            self._settle_groups({group.group: None for group in replies[0].groups})
+
+    def _settle_topics(self, there: dict[str, TopicDescription]) -> None:
+        world, topics = self._world, self._world.ledger.topics
         for name in list(world.topics_in_doubt):
-            known = world.ledger.topics.get(name)
+            known = topics.get(name)
             # Dead letters may have been made again by the node itself.
             if known is not None and (name not in there or known.holds_letters):
                 world.topic_gone(known)
             elif known is not None:
                 known.is_leaving = False
         world.topics_in_doubt.clear()
-        for name, known in list(world.ledger.topics.items()):
+        for name, topic in list(topics.items()):
             if name not in there:
-                raise Violation("topic-lost", f"{name} #{known.number}")
-        for name, topic in there.items():
-            known = world.ledger.topics.get(name)
+                raise Violation("topic-lost", f"{name} #{topic.number}")
+        for name, description in there.items():
+            known = topics.get(name)
             if known is None:
-                self._clients.learn_topic(topic)
+                self._clients.learn_topic(description)
             elif known.is_loose and self._is_power_lost:
-                world.lost(known, [last + 1 for _, last in topic.offsets])
-        self._is_power_lost = False
+                world.lost(known, [last + 1 for _, last in description.offsets])
+
+    def _settle_groups(self, there: dict[str, None]) -> None:
+        world = self._world
+        for group in list(world.groups_in_doubt.values()):
+            group.is_leaving = False
+            if group.name in there:
+                del world.groups_in_doubt[group.name]
+            else:
+                self._members.group_gone(group)
         for group in world.groups.values():
-            for member in (*group.members.values(), *group.past):
-                member.spoke_at = max(member.spoke_at, world.now.instant)
-        replies: list[Reply | Refused | None] = []
-        world.ask(ListGroups(), replies.append)
-        if replies and isinstance(replies[0], GroupList):
-            names = {group.group for group in replies[0].groups}
-            for group in list(world.groups_in_doubt.values()):
-                group.is_leaving = False
-                if group.name in names:
-                    del world.groups_in_doubt[group.name]
-                else:
-                    self._members.group_gone(group)
-            for group in world.groups.values():
-                if group.is_known and group.name not in names:
-                    raise Violation("group-lost", group.name)
+            if group.is_known and group.name not in there:
+                raise Violation("group-lost", group.name)
