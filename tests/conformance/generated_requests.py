@@ -32,7 +32,11 @@ Case = schemathesis.Case[Any]
 schemathesis.openapi.media_type(
     "application/vnd.goqueue.records",
     st.lists(
-        st.builds(Message, key=st.binary(max_size=20), value=st.none() | st.binary(max_size=50)),
+        st.builds(
+            Message,
+            key=st.text(max_size=20).map(str.encode),
+            value=st.none() | st.binary(max_size=50),
+        ),
         min_size=1,
         max_size=5,
     ).map(lambda messages: bytes(build(messages))),

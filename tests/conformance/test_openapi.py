@@ -16,7 +16,7 @@ from tests.integration.server_process import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
-EXAMPLES = 60
+EXAMPLES = 100
 SECONDS_MAX = 280
 
 

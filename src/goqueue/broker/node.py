@@ -306,8 +306,13 @@ class Node:
     def _take_partition(self, partition: Partition, event: DiskEvent, now: Now) -> None:
         if isinstance(event, Failed):
             self._created(Created(log=event.log), event.reason, now)
+        known = partition.log.damaged
         self._state.outbox.extend(partition.log.take(event, now))
         self._state.arm_flush(partition)
+        if isinstance(event, Damaged) and partition.log.damaged == known:
+            # It is set aside when the writes on their way are done: until then to look again
+            # would only find the same.
+            return
         if isinstance(event, Filled):
             outcomes = list(partition.taken_back(event.offset, Code.STORAGE_FULL))
         elif isinstance(event, Failed):

@@ -16,6 +16,8 @@ from goqueue.broker.journals import (
     Change,
     Journal,
     JournalLimits,
+    MoveCancelled,
+    PositionMoved,
     Started,
     TopicChange,
 )
@@ -25,7 +27,7 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Receipts
 from goqueue.log import Log, LogState
-from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep
+from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep, Timestamp
 
 __all__ = ["GROUPS_LOG", "TOPICS_LOG", "Opened", "Replaying", "Starting"]
 
@@ -66,7 +68,11 @@ class Starting:
         self._state.outbox.append(Open(log=TOPICS_LOG, settings=JOURNAL_SETTINGS))
 
     def opened(self, event: Opened, now: Now) -> None:
-        if event.log == TOPICS_LOG:
+        if event.log in {TOPICS_LOG, GROUPS_LOG} and event.state.damaged:
+            ranges = ", ".join(f"{each.first}-{each.below}" for each in event.state.damaged)
+            reason = f"the journal {event.log} is damaged (offsets {ranges})"
+            self._state.outbox.append(Halt(reason=reason))
+        elif event.log == TOPICS_LOG:
             self._state.topics_journal = Journal(
                 self._journal_log(event), _TOPIC_CHANGES, self._state.outbox, self._limits
             )
@@ -81,10 +87,6 @@ class Starting:
             self._open_partition(event, now)
 
     def _journal_log(self, event: Opened) -> Log:
-        if event.state.damaged:
-            ranges = ", ".join(f"{each.first}-{each.below}" for each in event.state.damaged)
-            reason = f"the journal {event.log} is damaged (offsets {ranges})"
-            self._state.outbox.append(Halt(reason=reason))
         log = Log(event.log, JOURNAL_SETTINGS, event.state)
         self._state.internal[event.log] = Partition(event.log, log)
         return log
@@ -153,6 +155,7 @@ class Starting:
     def _finish(self, now: Now) -> None:
         for topic in self._state.catalog.all:
             topic.is_open = True
+        self._forget_what_was_lost()
         started = Started(
             epoch=self._memory.epoch + 1,
             secret=self._memory.secret or self._entropy.hex(),
@@ -161,3 +164,31 @@ class Starting:
         self._memory.apply(started, now.wall)
         self._state.receipts = Receipts(bytes.fromhex(started.secret), started.epoch)
         self._state.topics_journal.note([started], [BeginServing()])
+
+    def _forget_what_was_lost(self) -> None:
+        """A log of `flush=interval` may have lost its end: new messages will stand there.
+
+        What groups knew of the lost ones must not be taken for theirs.
+        """
+        state = self._state
+        for number, begun in list(state.moves.items()):
+            topic = state.catalog.numbered(begun.topic)
+            log = LogId("" if topic is None else topic.name, begun.partition)
+            partition = state.partitions.get(log)
+            if partition is None or begun.offset >= partition.log.end:
+                cancelled = MoveCancelled(number=number)
+                self._memory.apply(cancelled, Timestamp(begun.at))
+                state.groups_journal.note([cancelled])
+        for group, positions in state.positions.items():
+            for log, position in positions.items():
+                partition = state.partitions.get(log)
+                topic = state.catalog.get(log.topic)
+                if partition is None or topic is None or not position.cut(partition.log.end):
+                    continue
+                moved = PositionMoved(
+                    group=group,
+                    topic=topic.number,
+                    partition=log.partition,
+                    position=position.stated,
+                )
+                state.groups_journal.note([moved])

@@ -135,6 +135,23 @@ class Position:
         """The message stays after all, and may be delivered again."""
         self._dying.pop(offset, None)
 
+    def cut(self, end: int) -> bool:
+        """Forget what is at or beyond `end`: the log lost it. Whether there was something."""
+        above = self._done.above
+        furthest = max(
+            self._done.floor,
+            above[-1][1] if above else 0,
+            *(place + 1 for kept in (self._attempts, self._dying) for place in kept),
+        )
+        if furthest <= end:
+            return False
+        clipped = [(first, min(following, end)) for first, following in above if first < end]
+        self._done = Ranges(min(self._done.floor, end), clipped)
+        self._attempts = {place: n for place, n in self._attempts.items() if place < end}
+        self._dying = {place: None for place in self._dying if place < end}
+        self._reasons = {place: said for place, said in self._reasons.items() if place < end}
+        return True
+
     def count_delivery(self, attempt: int, delivered: Iterable[Range]) -> None:
         """Remember that these were delivered for the `attempt`-th time. Counts never fall."""
         for first, following in delivered:

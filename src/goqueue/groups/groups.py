@@ -18,6 +18,8 @@ __all__ = ["Groups"]
 _GROUPS_MAX = 100_000
 _MEMBERS_MAX = 10_000
 _TOPICS_MAX = 1_000
+# What members subscribe to, over all of them: a group is stated as one change, in one record.
+_NAMES_BYTES_MAX = 2 * 1024 * 1024
 _SESSION_NS_MIN = SECOND
 _SESSION_NS_MAX = 600 * SECOND
 
@@ -100,6 +102,7 @@ class Groups:
         if known is None and len(group.members) >= _MEMBERS_MAX:
             raise Refused(Code.QUOTA_EXCEEDED, quota="members", limit=_MEMBERS_MAX)
         member_id = known.member_id if known else f"{command.client_id}-{command.token}"
+        _check_size(group, member_id, topics)
         member = MemberStated(
             member_id=member_id,
             client_id=command.client_id,
@@ -137,6 +140,13 @@ def _check(command: Join) -> None:
         raise Refused(Code.REQUEST_INVALID, field="topics", maximum=_TOPICS_MAX)
     if not _SESSION_NS_MIN <= command.session_ns <= _SESSION_NS_MAX:
         raise Refused(Code.REQUEST_INVALID, field="session_timeout", minimum="1s", maximum="10m")
+
+
+def _check_size(group: Group, member_id: str, topics: tuple[str, ...]) -> None:
+    others = (each.topics for each in group.stated.members if each.member_id != member_id)
+    size = sum(len(name) for names in (topics, *others) for name in names)
+    if size > _NAMES_BYTES_MAX:
+        raise Refused(Code.QUOTA_EXCEEDED, quota="subscriptions", limit=_NAMES_BYTES_MAX, used=size)
 
 
 def _check_match(group: Group, command: Join) -> None:

@@ -124,6 +124,10 @@ class Log:
     def damaged(self) -> tuple[DamagedRange, ...]:
         return self._segments.damaged
 
+    def is_damaged_at(self, offset: Offset) -> bool:
+        """Whether this offset is refused as damaged."""
+        return self._segments.damage_at(offset) is not None
+
     @property
     def failure(self) -> str | None:
         """Why this log takes no more writes, if so."""

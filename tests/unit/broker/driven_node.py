@@ -50,7 +50,7 @@ from tests.unit.storage.memory_files import MemoryFiles
 
 # A wall clock that starts far from zero, so that a time left out is noticed.
 EPOCH_NS = 1_700_000_000_000_000_000
-_EVENTS_MAX = 200_000
+_EVENTS_MAX = 20_000
 
 R = TypeVar("R", bound=Reply)
 Work = Effect | Save | Sweep
@@ -68,9 +68,11 @@ class DrivenNode:
         files: MemoryFiles | None = None,
         limits: JournalLimits | None = None,
         now_ns: int = 0,
+        reserve_bytes: int = 0,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.limits = limits
+        self.reserve_bytes = reserve_bytes
         self.now_ns = now_ns
         self.halts: list[str] = []
         self.crash_before: Callable[[Work], bool] | None = None
@@ -81,7 +83,7 @@ class DrivenNode:
         self._start()
 
     def _start(self) -> None:
-        self.storage = Storage(self.files)
+        self.storage = Storage(self.files, reserve_bytes=self.reserve_bytes)
         self.node = Node("node-1", bytes(range(32)), self.limits)
         self._events: deque[NodeEvent] = deque()
         self._work: list[Work] = []

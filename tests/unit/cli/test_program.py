@@ -42,9 +42,13 @@ def test_a_bare_group_shows_its_help_and_counts_as_misuse(
 
 def test_the_version_tells_which_records_run(terminal: Terminal) -> None:
     records = "compiled" if COMPILED else "interpreted"
-    assert terminal.run("version").out == f"goqueue {goqueue.__version__} (records: {records})\n"
-    document = {"version": goqueue.__version__, "records": records}
-    assert terminal.run("version", "-o", "json").json() == document
+    # No server listens on this port, and none has to.
+    alone = ("version", "-s", "http://127.0.0.1:1")
+    first, second = terminal.run(*alone).out.splitlines()
+    assert first == f"goqueue {goqueue.__version__} (records: {records})"
+    assert second.startswith("server not reached at http://127.0.0.1:1: ")
+    document = {"version": goqueue.__version__, "records": records, "server": None}
+    assert terminal.run(*alone, "-o", "json").json() == document
 
 
 def test_the_output_may_be_chosen_before_the_command(terminal: Terminal, tmp_path: Path) -> None:

@@ -71,6 +71,8 @@ class Delivering:
         self._hungry: dict[str, dict[int, None]] = {}
         self._appetites: dict[int, dict[str, None]] = {}
         self._surveying: dict[tuple[int, LogId], None] = {}
+        # Logs whose next records could not be read: another look would find the same.
+        self._unreadable: dict[LogId, None] = {}
         self._turns: dict[int, int] = {}
         self._next_serial = 1
         self._exhausted: list[tuple[Group, LogId, Held]] = []
@@ -197,7 +199,7 @@ class Delivering:
 
     def _survey(self, group: int, partition: Partition, queue: DeliveryQueue) -> None:
         key = (group, partition.log_id)
-        if key in self._surveying:
+        if key in self._surveying or partition.log_id in self._unreadable:
             return
         wanted: Slice | None = None
         while wanted is None and queue.cursor < partition.log.high_watermark:
@@ -225,6 +227,9 @@ class Delivering:
         queue = self._state.queue(purpose.group, wanted.log)
         if group is None or partition is None or queue is None:
             return
+        if data is None and not partition.log.is_damaged_at(wanted.offset):
+            # The segment is set aside when the writes on their way are done: wait for those.
+            self._unreadable[wanted.log] = None
         if data is not None and queue.cursor == wanted.offset:
             found = survey(data, wanted.offset, with_keys=queue.keeps_key_order)
             # Nothing at all in the slice: compaction left nothing of it.
@@ -383,6 +388,7 @@ class Delivering:
 
     def wake(self, partition: Partition, now: Now) -> None:
         """Messages were committed: those who wait for this topic look again."""
+        self._unreadable.pop(partition.log_id, None)
         hungry = self._hungry.get(partition.log_id.topic)
         if not hungry:
             return

@@ -107,7 +107,6 @@ class Journal(Generic[C]):
         self._stated_bytes = 0
         self._saved_at_bytes = 0
         self._written_bytes = 0
-        self._snapshot: tuple[Offset, bytes] | None = None
 
     @property
     def id(self) -> LogId:
@@ -182,9 +181,6 @@ class Journal(Generic[C]):
         committed = self._log.high_watermark
         while self._pending and 0 < self._pending[0].next <= committed:
             released.extend(self._pending.popleft().then)
-        if self._snapshot is not None and self._snapshot[0] <= committed:
-            self._outbox.append(Save(name=self._id.topic, data=self._snapshot[1]))
-            self._snapshot = None
         return released
 
     def next_deadline(self) -> Instant | None:
@@ -235,11 +231,9 @@ class Journal(Generic[C]):
     def snapshot(self, changes: Sequence[C]) -> None:
         """Keep this statement of everything, once all that it says is committed."""
         self._saved_at_bytes = self._written_bytes
+        # Some of what it says may stand behind `upto`: to apply that twice changes nothing.
         data = msgspec.json.encode(Snapshot(upto=self._log.end, changes=_raw(changes)))
-        if self.is_quiet and self._log.high_watermark == self._log.end:
-            self._outbox.append(Save(name=self._id.topic, data=data))
-        else:
-            self._snapshot = (self._log.end, data)
+        self.note([], [Save(name=self._id.topic, data=data)])
 
     @property
     def wants_restating(self) -> bool:

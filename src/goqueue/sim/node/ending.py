@@ -14,9 +14,7 @@ from goqueue.model.requests import (
     Records,
     Start,
 )
-from goqueue.sim.node.clients import Clients
-from goqueue.sim.node.members import Members
-from goqueue.sim.node.settlers import Settlers
+from goqueue.sim.node.clients import Members, Publishers, Settlers
 from goqueue.sim.node.truth import Death, GroupTruth, MemberTruth, TopicTruth
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -43,13 +41,13 @@ class Ending:
     def __init__(
         self,
         world: World,
-        clients: Clients,
+        publishers: Publishers,
         members: Members,
         settlers: Settlers,
         run: _Running,
     ) -> None:
         self._world = world
-        self._clients = clients
+        self._publishers = publishers
         self._members = members
         self._settlers = settlers
         self._run = run
@@ -126,7 +124,7 @@ class Ending:
     def _learn_letters(self) -> None:
         for topic in self._describe().topics:
             if topic.name not in self._world.ledger.topics:
-                self._clients.learn_topic(topic)
+                self._publishers.learn_topic(topic)
 
     # Draining
 
@@ -191,7 +189,7 @@ class Ending:
             reply = self._world.ask_now(command)
             if isinstance(reply, Refused) or not isinstance(reply, Records):
                 raise Violation("cannot-read", f"{command}: {reply}")
-            records = self._clients.check_records(topic, reply)
+            records = self._publishers.check_records(topic, reply)
             if not records:
                 if reply.high_watermark > offset:
                     raise Violation("reader-stuck", f"{reply.log} at {offset}")

@@ -19,10 +19,8 @@ from goqueue.model.requests import (
     TopicDescription,
 )
 from goqueue.sim.disk import Crashed
-from goqueue.sim.node.clients import Clients
+from goqueue.sim.node.clients import Members, Movers, Publishers, Settlers
 from goqueue.sim.node.ending import Ending
-from goqueue.sim.node.members import Members
-from goqueue.sim.node.settlers import Settlers
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.truth import GroupTruth
 from goqueue.sim.node.world import World
@@ -64,8 +62,9 @@ class NodeRun:
             swarm = swarm.with_clock(jumps=jumps_clock)
         self._swarm = swarm
         self._world = World(self._random, trace, swarm)
-        self._clients = Clients(self._world)
+        self._publishers = Publishers(self._world)
         self._members = Members(self._world)
+        self._movers = Movers(self._world, self._members)
         self._settlers = Settlers(self._world)
         self._is_serving = False
         self._starts = 0
@@ -89,7 +88,7 @@ class NodeRun:
             self._step(self._random.choice(actions) if self._is_serving else self._move_on)
         self._world.faults.calm()
         self._world.trace.note("heal", None)
-        ending = Ending(self._world, self._clients, self._members, self._settlers, self)
+        ending = Ending(self._world, self._publishers, self._members, self._settlers, self)
         ending.prove()
 
     def _step(self, action: _Action) -> None:
@@ -107,17 +106,13 @@ class NodeRun:
             self._halted()
 
     def _actions(self) -> list[_Action]:
-        swarm, clients, members, settlers = (
-            self._swarm,
-            self._clients,
-            self._members,
-            self._settlers,
-        )
-        actions: list[_Action] = [clients.create] * 2 + [clients.publish] * 8
-        actions += [clients.read] * 3 + [members.join_any] * 4 + [members.heartbeat] * 4
+        swarm, publishers, members = self._swarm, self._publishers, self._members
+        movers, settlers = self._movers, self._settlers
+        actions: list[_Action] = [publishers.create] * 2 + [publishers.publish] * 8
+        actions += [publishers.read] * 3 + [members.join_any] * 4 + [members.heartbeat] * 4
         actions += [members.poll_any] * 14 + [settlers.ack_any] * 8 + [settlers.nack] * 6
         actions += [settlers.reject] * 2 + [settlers.extend] * 2
-        actions += [members.leave, members.describe]
+        actions += [members.leave, movers.describe]
         actions += [self._move_on] * 6 + [self._pass_time] * 5
         optional: list[tuple[bool, _Action]] = [
             (swarm.power_loss or swarm.process_kill, self._crash_now),
@@ -129,15 +124,15 @@ class NodeRun:
             # It is there in any case, so that the rest does not depend on it.
             (True, self._jump_clock),
             (swarm.clean_stops, self._stop_cleanly),
-            (swarm.streams or swarm.commits_in_queues, members.commit),
-            (swarm.resets, members.reset),
-            (swarm.redrives, clients.redrive),
-            (swarm.redrives, clients.redrive),
+            (swarm.streams or swarm.commits_in_queues, movers.commit),
+            (swarm.resets, movers.reset),
+            (swarm.redrives, publishers.redrive),
+            (swarm.redrives, publishers.redrive),
             (swarm.redrives, settlers.reject),
             (swarm.redrives, settlers.reject),
-            (swarm.topics_deleted, clients.delete),
+            (swarm.topics_deleted, publishers.delete),
             (swarm.groups_deleted, members.delete_group),
-            (swarm.alterations, clients.alter),
+            (swarm.alterations, publishers.alter),
             (swarm.impatience, self._walk_away),
         ]
         return actions + [action for is_on, action in optional if is_on]
@@ -342,7 +337,7 @@ class NodeRun:
         for name, description in there.items():
             known = topics.get(name)
             if known is None:
-                self._clients.learn_topic(description)
+                self._publishers.learn_topic(description)
             elif known.is_loose and self._is_power_lost:
                 world.lost(known, [last + 1 for _, last in description.offsets])
 

@@ -23,7 +23,7 @@ from goqueue.sim.node.truth import Fate, MessageTruth, Place, TopicTruth, is_cop
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 
-__all__ = ["Clients", "records_in"]
+__all__ = ["Publishers", "records_in"]
 
 _NAMES = ("t0", "t1", "t2")
 _KEYS = 4
@@ -33,7 +33,7 @@ _VISIBILITIES_NS = (SECOND, 2 * SECOND, 5 * SECOND)
 _SURE_REFUSALS = frozenset({Code.STORAGE_FULL, Code.LOG_BUSY})
 
 
-class Clients:
+class Publishers:
     """Producers, readers and those who keep the topics."""
 
     def __init__(self, world: World) -> None:
@@ -53,6 +53,8 @@ class Clients:
             max_deliveries=random.choice(_LIMITS),
             segment_bytes=64 * 1024 if world.swarm.large_values else 1024 * 1024,
             flush_policy=Flush.INTERVAL if is_loose else Flush.COMMIT,
+            # Some have their dead letters in common.
+            dead_letter_topic=random.choice(["", "", "all.dlq"]),
         )
         partitions = random.randint(1, 3)
         world.topics_in_doubt[name] = partitions

@@ -1,40 +1,29 @@
 """Those who belong to groups: they join, stay, poll, commit, leave, and put positions elsewhere."""
 
-from goqueue.model import SECOND, Code, Instant, LogId, Offset, Refused, Timestamp
+from goqueue.model import SECOND, Code, Instant, Refused
 from goqueue.model.requests import (
     Assignor,
     Beat,
-    CommitOffsets,
     DeleteGroup,
-    DescribeGroup,
-    DescribeLag,
-    DescribeOffsets,
     Done,
-    GroupDescription,
     Heartbeat,
     Join,
     Joined,
-    Lag,
     Leased,
     Leave,
     Mode,
-    Offsets,
     Parcel,
     Poll,
-    PositionsReset,
     Reply,
-    ResetOffsets,
     Start,
-    Strategy,
 )
-from goqueue.sim.node.clients import records_in
+from goqueue.sim.node.clients.publishers import records_in
 from goqueue.sim.node.truth import (
     Delivery,
     GroupTruth,
     Handed,
     MemberTruth,
     Origin,
-    QueueTruth,
     TopicTruth,
 )
 from goqueue.sim.node.world import World
@@ -56,24 +45,24 @@ class Members:
 
     # Choosing
 
-    def _group(self) -> GroupTruth | None:
+    def choose_group(self) -> GroupTruth | None:
         found = [group for group in self._world.groups.values() if not group.is_leaving]
         return self._random.choice(found) if found else None
 
-    def _member(self) -> tuple[GroupTruth, MemberTruth] | None:
-        group = self._group()
+    def choose(self) -> tuple[GroupTruth, MemberTruth] | None:
+        group = self.choose_group()
         if group is None or not group.members:
             return None
         return group, self._random.choice(list(group.members.values()))
 
-    def _topics(self) -> list[TopicTruth]:
+    def topics(self) -> list[TopicTruth]:
         topics = self._world.ledger.topics.values()
         return [each for each in topics if not each.is_leaving and not each.holds_letters]
 
     # Joining
 
     def join_any(self) -> None:
-        group, topics = self._group(), self._topics()
+        group, topics = self.choose_group(), self.topics()
         if group is None or not topics or len(group.members) >= 3:
             return
         random = self._random
@@ -149,17 +138,17 @@ class Members:
     # Staying
 
     def heartbeat(self) -> None:
-        found = self._member()
+        found = self.choose()
         if found is None:
             return
         group, member = found
-        at_least, asked_at = group.generation, self._speak(member)
+        at_least, asked_at = group.generation, self.speak(member)
         command = Heartbeat(
             group=group.name, member_id=member.member_id, generation=member.generation
         )
 
         def done(reply: Reply | Refused | None) -> None:
-            self._heard(group, member, reply, asked_at)
+            self.heard(group, member, reply, asked_at)
             if isinstance(reply, Beat):
                 group.told_generation(reply.generation, at_least)
                 group.told_share(member.member_id, reply.generation, reply.assigned)
@@ -168,11 +157,11 @@ class Members:
 
         self._world.ask(command, done)
 
-    def _speak(self, member: MemberTruth) -> Instant:
+    def speak(self, member: MemberTruth) -> Instant:
         member.spoke_at = self._world.now.instant
         return member.spoke_at
 
-    def _heard(
+    def heard(
         self,
         group: GroupTruth,
         member: MemberTruth,
@@ -188,12 +177,12 @@ class Members:
             member.heard_at = max(member.heard_at, asked_at)
 
     def leave(self) -> None:
-        found = self._member()
+        found = self.choose()
         if found is None:
             return
         group, member = found
         member.is_unsure = True
-        self._speak(member)
+        self.speak(member)
         group.retire(member)
 
         def done(reply: Reply | Refused | None) -> None:
@@ -207,7 +196,7 @@ class Members:
     # Polling
 
     def poll_any(self) -> None:
-        found = self._member()
+        found = self.choose()
         if found is not None:
             wait_ns = self._random.choice([0, 0, SECOND, 3 * SECOND])
             self.poll(*found, wait_ns, self._random.choice([1, 2, 5, 100]))
@@ -224,14 +213,14 @@ class Members:
             visibility_ns=visibility_ns,
             bytes_max=1 << 22 if count == 1000 else random.choice([1, 300, 1 << 20]),
         )
-        asked_at, epoch, life = self._speak(member), group.epoch, world.life
+        asked_at, epoch, life = self.speak(member), group.epoch, world.life
         topics = dict(world.ledger.topics)
         member.polls += 1
 
         def done(reply: Reply | Refused | None) -> None:
             member.polls -= 1
-            self._speak(member)
-            self._heard(group, member, reply, asked_at)
+            self.speak(member)
+            self.heard(group, member, reply, asked_at)
             if not isinstance(reply, Leased):
                 group.lost.count += 1
                 return
@@ -298,131 +287,10 @@ class Members:
             queue.check_order(delivery, earlier)
         member.deliveries.append(delivery)
 
-    # Positions
-
-    def commit(self) -> None:
-        found = self._member()
-        if found is None:
-            return
-        group, member = found
-        if group.name != "streams" and not self._world.swarm.commits_in_queues:
-            return
-        if self._random.random() < 0.2 and group.past:
-            member = self._random.choice(group.past)
-        if not member.assigned:
-            return
-        log = self._random.choice(member.assigned)
-        topic = self._world.ledger.topics.get(log.topic)
-        if topic is None or topic.is_leaving:
-            return
-        known = [place.offset for place in topic.places if place.partition == log.partition]
-        offset = Offset(self._random.randint(0, max(known, default=0) + 1))
-        self._commit(group, member, topic, log, offset)
-
-    def _commit(
-        self, group: GroupTruth, member: MemberTruth, topic: TopicTruth, log: LogId, offset: Offset
-    ) -> None:
-        world = self._world
-        queue = group.queue(topic, log.partition)
-        epoch, told, generation = group.epoch, queue.told, member.generation
-        is_stale = generation < group.generation
-        is_out = member.is_surely_out(world.now.instant)
-        asked_at = self._speak(member)
-        queue.commit_asked(offset)
-        for delivery in queue.latest.values():
-            if delivery.handed.offset < offset:
-                delivery.sure_until = Instant(0)
-
-        def done(reply: Reply | Refused | None) -> None:
-            self._heard(group, member, reply, asked_at)
-            if not isinstance(reply, Offsets):
-                return
-            if is_out or is_stale:
-                raise Violation("outsider-committed", f"{group.name} {member.member_id} {log}")
-            if epoch is not None and epoch == group.epoch and not topic.is_gone:
-                queue.committed(offset)
-                queue.told_committed(reply.offsets[log], max(told, offset))
-
-        command = CommitOffsets(
-            group=group.name,
-            offsets={log: offset},
-            member_id=member.member_id,
-            generation=generation,
-        )
-        world.ask(command, done)
-
-    def describe(self) -> None:
-        group = self._group()
-        if group is None:
-            return
-        epoch, at_least = group.epoch, group.generation
-        told = {queue: queue.told for queue in group.queues}
-        commands = (
-            DescribeOffsets(group=group.name),
-            DescribeLag(group=group.name),
-            DescribeGroup(group=group.name),
-        )
-
-        def done(reply: Reply | Refused | None) -> None:
-            if isinstance(reply, GroupDescription):
-                group.told_generation(reply.generation, at_least)
-                for each in reply.members:
-                    group.told_share(each.member_id, reply.generation, each.assigned)
-            elif epoch is not None and epoch == group.epoch:
-                if isinstance(reply, Offsets):
-                    self._compare(told, reply.offsets)
-                elif isinstance(reply, Lag):
-                    self._compare(told, {each.log: each.committed for each in reply.partitions})
-
-        self._world.ask(self._random.choice(commands), done)
-
-    def _compare(self, told: dict[QueueTruth, int], offsets: dict[LogId, Offset]) -> None:
-        for queue, at_least in told.items():
-            offset = offsets.get(LogId(queue.topic.name, queue.partition))
-            is_there = not queue.topic.is_leaving and not queue.topic.is_gone
-            if offset is not None and is_there:
-                queue.told_committed(offset, at_least)
-
-    def reset(self) -> None:
-        group, topics = self._group(), self._topics()
-        if group is None or not group.is_known or not topics:
-            return
-        random, world = self._random, self._world
-        topic = random.choice(topics)
-        partition = random.choice([None, random.randrange(topic.partitions)])
-        strategies = [Strategy.EARLIEST, Strategy.LATEST, Strategy.OFFSET]
-        strategy = random.choice(
-            [*strategies, Strategy.TIMESTAMP] if world.swarm.times else strategies
-        )
-        command = ResetOffsets(
-            group=group.name,
-            topic=topic.name,
-            strategy=strategy,
-            partition=partition,
-            timestamp=Timestamp(world.now.wall - random.randrange(60) * SECOND),
-            offset=Offset(random.randrange(4)),
-            is_dry_run=random.random() < 0.1,
-        )
-        if command.is_dry_run:
-            world.ask(command, lambda _: None)
-            return
-        numbers = range(topic.partitions) if partition is None else [partition]
-        queues = [group.queue(topic, number) for number in numbers]
-        group.begin_reset()
-        for queue in queues:
-            queue.loosen()
-            world.letters.may_die_again(Origin(topic.name, queue.partition, group.name))
-
-        def done(reply: Reply | Refused | None) -> None:
-            group.end_reset()
-            if isinstance(reply, PositionsReset):
-                for each in reply.positions:
-                    group.queue(topic, each.log.partition).put_at(each.offset)
-
-        world.ask(command, done)
+    # Ending
 
     def delete_group(self) -> None:
-        group = self._group()
+        group = self.choose_group()
         if group is None or not group.is_known:
             return
         world = self._world

@@ -1,0 +1,152 @@
+"""Those who move positions of groups, and those who ask where they are."""
+
+from goqueue.model import SECOND, Instant, LogId, Offset, Refused, Timestamp
+from goqueue.model.requests import (
+    CommitOffsets,
+    DescribeGroup,
+    DescribeLag,
+    DescribeOffsets,
+    GroupDescription,
+    Lag,
+    Offsets,
+    PositionsReset,
+    Reply,
+    ResetOffsets,
+    Strategy,
+)
+from goqueue.sim.node.clients.members import Members
+from goqueue.sim.node.truth import GroupTruth, MemberTruth, Origin, QueueTruth, TopicTruth
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+
+__all__ = ["Movers"]
+
+
+class Movers:
+    """Commits, resets and questions."""
+
+    def __init__(self, world: World, members: Members) -> None:
+        self._world = world
+        self._random = world.random
+        self._members = members
+
+    def commit(self) -> None:
+        found = self._members.choose()
+        if found is None:
+            return
+        group, member = found
+        if group.name != "streams" and not self._world.swarm.commits_in_queues:
+            return
+        if self._random.random() < 0.2 and group.past:
+            member = self._random.choice(group.past)
+        if not member.assigned:
+            return
+        log = self._random.choice(member.assigned)
+        topic = self._world.ledger.topics.get(log.topic)
+        if topic is None or topic.is_leaving:
+            return
+        known = [place.offset for place in topic.places if place.partition == log.partition]
+        offset = Offset(self._random.randint(0, max(known, default=0) + 1))
+        self._commit(group, member, topic, log, offset)
+
+    def _commit(
+        self, group: GroupTruth, member: MemberTruth, topic: TopicTruth, log: LogId, offset: Offset
+    ) -> None:
+        world = self._world
+        queue = group.queue(topic, log.partition)
+        epoch, told, generation = group.epoch, queue.told, member.generation
+        is_stale = generation < group.generation
+        is_out = member.is_surely_out(world.now.instant)
+        asked_at = self._members.speak(member)
+        queue.commit_asked(offset)
+        for delivery in queue.latest.values():
+            if delivery.handed.offset < offset:
+                delivery.sure_until = Instant(0)
+
+        def done(reply: Reply | Refused | None) -> None:
+            self._members.heard(group, member, reply, asked_at)
+            if not isinstance(reply, Offsets):
+                return
+            if is_out or is_stale:
+                raise Violation("outsider-committed", f"{group.name} {member.member_id} {log}")
+            if epoch is not None and epoch == group.epoch and not topic.is_gone:
+                queue.committed(offset)
+                queue.told_committed(reply.offsets[log], max(told, offset))
+
+        command = CommitOffsets(
+            group=group.name,
+            offsets={log: offset},
+            member_id=member.member_id,
+            generation=generation,
+        )
+        world.ask(command, done)
+
+    def describe(self) -> None:
+        group = self._members.choose_group()
+        if group is None:
+            return
+        epoch, at_least = group.epoch, group.generation
+        told = {queue: queue.told for queue in group.queues}
+        commands = (
+            DescribeOffsets(group=group.name),
+            DescribeLag(group=group.name),
+            DescribeGroup(group=group.name),
+        )
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, GroupDescription):
+                group.told_generation(reply.generation, at_least)
+                for each in reply.members:
+                    group.told_share(each.member_id, reply.generation, each.assigned)
+            elif epoch is not None and epoch == group.epoch:
+                if isinstance(reply, Offsets):
+                    self._compare(told, reply.offsets)
+                elif isinstance(reply, Lag):
+                    self._compare(told, {each.log: each.committed for each in reply.partitions})
+
+        self._world.ask(self._random.choice(commands), done)
+
+    def _compare(self, told: dict[QueueTruth, int], offsets: dict[LogId, Offset]) -> None:
+        for queue, at_least in told.items():
+            offset = offsets.get(LogId(queue.topic.name, queue.partition))
+            is_there = not queue.topic.is_leaving and not queue.topic.is_gone
+            if offset is not None and is_there:
+                queue.told_committed(offset, at_least)
+
+    def reset(self) -> None:
+        group, topics = self._members.choose_group(), self._members.topics()
+        if group is None or not group.is_known or not topics:
+            return
+        random, world = self._random, self._world
+        topic = random.choice(topics)
+        partition = random.choice([None, random.randrange(topic.partitions)])
+        strategies = [Strategy.EARLIEST, Strategy.LATEST, Strategy.OFFSET]
+        strategy = random.choice(
+            [*strategies, Strategy.TIMESTAMP] if world.swarm.times else strategies
+        )
+        command = ResetOffsets(
+            group=group.name,
+            topic=topic.name,
+            strategy=strategy,
+            partition=partition,
+            timestamp=Timestamp(world.now.wall - random.randrange(60) * SECOND),
+            offset=Offset(random.randrange(4)),
+            is_dry_run=random.random() < 0.1,
+        )
+        if command.is_dry_run:
+            world.ask(command, lambda _: None)
+            return
+        numbers = range(topic.partitions) if partition is None else [partition]
+        queues = [group.queue(topic, number) for number in numbers]
+        group.begin_reset()
+        for queue in queues:
+            queue.loosen()
+            world.letters.may_die_again(Origin(topic.name, queue.partition, group.name))
+
+        def done(reply: Reply | Refused | None) -> None:
+            group.end_reset()
+            if isinstance(reply, PositionsReset):
+                for each in reply.positions:
+                    group.queue(topic, each.log.partition).put_at(each.offset)
+
+        world.ask(command, done)

@@ -1,0 +1,92 @@
+"""How messages are shown, where reading begins, and what hints a failure carries; no server."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from goqueue.cli.asking import as_failure, describe
+from goqueue.cli.messages import Item, as_line, read_page, read_time
+from goqueue.client import GoQueueError, ServerUnreachable
+from tests.unit.cli.data_directories import Terminal
+
+NOON = 1_767_268_800 * 10**9
+
+
+def item(**fields: object) -> Item:
+    whole = {
+        "topic": "t",
+        "partition": 1,
+        "offset": 22,
+        "timestamp": "2026-01-01T12:00:00.5Z",
+        "value": "v",
+        **fields,
+    }
+    return Item(msgspec.json.encode(whole))
+
+
+def test_a_line_shows_place_time_key_and_value() -> None:
+    assert as_line(item(key="k")) == f"1:22      2026-01-01T12:00:00.500  {'k':<12}  v"
+    assert as_line(item(value=None)).endswith(f"  {'-':<12}  (null)")
+    assert as_line(item(delivery_count=1)).endswith("  v")
+    assert as_line(item(delivery_count=3)).endswith("  v  (delivery 3)")
+    assert as_line(item(value="/w==", encoding="base64")).endswith("  \\xff")
+
+
+@given(value=st.text(), key=st.text())
+def test_a_line_is_always_one_line_that_a_terminal_can_show(value: str, key: str) -> None:
+    assert as_line(item(value=value, key=key)).isprintable()
+
+
+def test_a_message_keeps_its_json_as_it_came() -> None:
+    place = b'"topic":"t","partition":0,"offset":0,"timestamp":"2026-01-01T00:00:00Z"'
+    raw = b"{" + place + b',"value":"v","new":1}'
+    page = read_page(b'{"messages":[' + raw + b'],"next_offset":1,"more":[]}')
+    assert (page.items[0].raw, page.next_offset) == (raw, 1)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"messages":[{}]}', b'{"messages":[{"topic":"t"}],"next_offset":1}']
+)
+def test_an_answer_that_is_not_of_the_contract_is_told_as_such(body: bytes) -> None:
+    with pytest.raises(GoQueueError, match="not what the contract says"):
+        read_page(body)
+
+
+def test_a_time_is_a_moment_or_an_age() -> None:
+    assert read_time("2026-01-01T13:00:00+01:00", NOON) == "2026-01-01T12:00:00Z"
+    assert read_time("1h30m", NOON) == "2026-01-01T10:30:00Z"
+    with pytest.raises(ValueError, match="not a time"):
+        read_time("yesterday", NOON)
+
+
+def test_a_hint_takes_the_place_of_advice_that_is_not_for_people() -> None:
+    sentence = "There is no such topic: topic x. GET /topics lists them."
+    assert describe("topic_not_found", sentence) == (
+        "There is no such topic: topic x (topic_not_found); "
+        "see: goqueue topic list; make one with: goqueue topic create TOPIC"
+    )
+    assert describe("storage_full", "The disk is full. Free some.") == (
+        "The disk is full. Free some (storage_full)"
+    )
+
+
+def test_a_server_that_is_not_reached_is_looked_for_where_it_should_be() -> None:
+    lost = ServerUnreachable("cannot connect")
+    near = as_failure(lost, "http://localhost:8080")
+    far = as_failure(lost, "https://queue.example")
+    assert (near.exit_code, far.exit_code) == (3, 3)
+    assert near.message.endswith("start one with: goqueue dev")
+    assert "is https://queue.example right?" in far.message
+    assert as_failure(GoQueueError("x", "y"), "http://localhost").exit_code == 1
+
+
+@pytest.mark.parametrize("command", ["topic", "group", "dlq", "bench"])
+def test_every_command_of_a_noun_has_help(terminal: Terminal, command: str) -> None:
+    listed = terminal.run(command, "--help").out.split("Commands:")[1]
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]
+    assert names
+    for name in names:
+        answer = terminal.run(command, name, "--help")
+        assert answer.code == 0
+        assert "--server" in answer.out

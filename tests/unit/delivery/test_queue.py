@@ -1,0 +1,92 @@
+"""The delivery queue: limits, order, and what it forgets; the rest is in the machine beside it."""
+
+from goqueue.delivery import DeliveryQueue, Held, Position
+from goqueue.delivery.key_order import Known
+from goqueue.model import HOUR, Instant
+
+
+def known(offset: int, key: bytes = b"", size: int = 10) -> Known:
+    return (offset, size, 2, key)
+
+
+def filled(count: int, *, keeps_key_order: bool = False, key: bytes = b"") -> DeliveryQueue:
+    queue = DeliveryQueue(Position(0), keeps_key_order=keeps_key_order)
+    queue.learn([known(offset, key) for offset in range(count)], count)
+    return queue
+
+
+def lease(
+    queue: DeliveryQueue, count: int = 1000, member: str = "m", serial: int = 1
+) -> list[Held]:
+    return queue.lease(member, count, 1 << 30, Instant(HOUR), serial)
+
+
+def test_a_member_holds_at_most_a_thousand() -> None:
+    queue = filled(1500)
+
+    assert len(lease(queue)) == 1000
+    assert lease(queue) == []
+    assert len(lease(queue, member="other", serial=1001)) == 500
+
+
+def test_more_is_wanted_only_while_few_are_ready() -> None:
+    queue = filled(999)
+    assert queue.wants(2000)
+    queue.learn([known(999)], 1000)
+
+    assert not queue.wants(2000)
+    lease(queue, 1)
+    assert queue.wants(2000)
+    assert not queue.wants(1000)
+
+
+def test_a_stuck_key_lets_only_so_many_wait_behind_it() -> None:
+    queue = filled(100_001, keeps_key_order=True, key=b"k")
+
+    assert not queue.wants(200_000)
+    queue.settle(lease(queue))
+    assert queue.wants(200_000)
+
+
+def test_a_message_that_does_not_fit_is_the_next_to_be_leased() -> None:
+    queue = DeliveryQueue(Position(0), keeps_key_order=False)
+    queue.learn([known(0, size=5), known(1, size=50), known(2, size=5)], 3)
+    first = queue.lease("m", 10, 20, Instant(1), 1)
+    second = queue.lease("m", 10, 20, Instant(1), 2)
+
+    assert [held.offset for held in first] == [0]
+    assert [held.offset for held in second] == [1]
+
+
+def test_offsets_that_hold_nothing_are_done() -> None:
+    queue = DeliveryQueue(Position(2), keeps_key_order=False)
+    queue.learn([known(4), known(7)], 10)
+    queue.settle(lease(queue))
+
+    assert queue.floor == queue.cursor == 10
+
+
+def test_what_the_queue_knew_already_is_not_learned_twice() -> None:
+    queue = filled(3)
+    queue.learn([known(1), known(2), known(3)], 4)
+
+    assert [held.offset for held in lease(queue)] == [0, 1, 2, 3]
+
+
+def test_deadlines_of_leases_that_are_over_are_not_kept_for_hours() -> None:
+    queue = DeliveryQueue(Position(0), keeps_key_order=False)
+    for offset in range(30_000):
+        queue.learn([known(offset)], offset + 1)
+        queue.settle(lease(queue, serial=offset))
+    (held,) = _one_more(queue, 30_000)
+    for step in range(30_000):
+        queue.extend(held, Instant(2 * HOUR + step))
+
+    assert queue.next_deadline() == 2 * HOUR + 29_999
+    assert queue.expire(Instant(2 * HOUR)) == []
+    assert queue.expire(Instant(3 * HOUR)) == [held]
+
+
+def _one_more(queue: DeliveryQueue, offset: int) -> list[Held]:
+    queue.learn([known(offset)], offset + 1)
+    return lease(queue, serial=offset)

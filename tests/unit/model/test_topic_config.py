@@ -1,0 +1,102 @@
+"""Settings of topics: their ranges, their defaults, and what they mean for a log."""
+
+import msgspec
+import pytest
+
+from goqueue.model import HOUR, MILLISECOND, SECOND, Cleanup, Code, Flush, Refused
+from goqueue.model.requests import TopicChanges, TopicConfig
+
+HOURS_12 = 12 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("field", "named", "least", "most"),
+    [
+        ("retention_bytes", "retention_bytes", -1, 1 << 62),
+        ("segment_bytes", "segment_bytes", 64 * 1024, 1 << 30),
+        ("flush_interval_ms", "flush_interval_ms", 1, 60_000),
+        ("visibility_ns", "visibility_timeout", 100 * MILLISECOND, HOURS_12),
+        ("max_deliveries", "max_deliveries", 0, 1_000_000),
+        ("max_message_bytes", "max_message_bytes", 1, 16 * 1024 * 1024),
+    ],
+)
+def test_a_setting_has_a_least_and_a_most(field: str, named: str, least: int, most: int) -> None:
+    for value in (least, most):
+        changed = msgspec.structs.replace(TopicConfig(), **{field: value})
+        assert changed.for_topic("orders").dead_letter_topic == "orders.dlq"
+    for value in (least - 1, most + 1):
+        with pytest.raises(Refused) as refused:
+            msgspec.structs.replace(TopicConfig(), **{field: value}).for_topic("orders")
+        assert refused.value.code is Code.REQUEST_INVALID
+        assert refused.value.facts == {"field": named, "minimum": least, "maximum": most}
+
+
+@pytest.mark.parametrize("hours", [-2, 10_000_001])
+def test_retention_is_for_ever_or_a_number_of_hours(hours: int) -> None:
+    with pytest.raises(Refused) as refused:
+        TopicConfig(retention_hours=hours).for_topic("orders")
+    assert refused.value.facts["field"] == "retention_hours"
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    config = TopicConfig().for_topic("orders")
+
+    assert (config.retention_hours, config.retention_bytes) == (168, -1)
+    assert (config.segment_bytes, config.max_message_bytes) == (67_108_864, 1_048_576)
+    assert (config.cleanup_policy, config.flush_policy) == (Cleanup.DELETE, Flush.COMMIT)
+    assert (config.flush_interval_ms, config.visibility_ns) == (1000, 30 * SECOND)
+    assert (config.max_deliveries, config.schema_validation) == (3, False)
+
+
+@pytest.mark.parametrize("copies", [0, 2])
+def test_a_single_node_keeps_one_copy(copies: int) -> None:
+    with pytest.raises(Refused) as refused:
+        TopicConfig(replication_factor=copies).for_topic("orders")
+    assert refused.value.facts["field"] == "replication_factor"
+
+
+def test_more_copies_in_sync_than_there_are_cannot_be_asked_for() -> None:
+    with pytest.raises(Refused) as refused:
+        TopicConfig(min_insync_replicas=2).for_topic("orders")
+    assert refused.value.facts["field"] == "min_insync_replicas"
+
+
+def test_schemas_are_refused_as_long_as_nobody_would_check_them() -> None:
+    with pytest.raises(Refused) as refused:
+        TopicConfig(schema_validation=True).for_topic("orders")
+    assert refused.value.facts["field"] == "schema_validation"
+
+
+@pytest.mark.parametrize(
+    ("letters", "code"),
+    [("a/b", Code.NAME_INVALID), ("__own", Code.TOPIC_INTERNAL), ("x" * 250, Code.NAME_INVALID)],
+)
+def test_letters_need_a_proper_place(letters: str, code: Code) -> None:
+    with pytest.raises(Refused) as refused:
+        TopicConfig(dead_letter_topic=letters).for_topic("orders")
+    assert refused.value.code is code
+
+
+def test_no_limit_is_no_limit_for_the_log() -> None:
+    kept = TopicConfig(retention_hours=-1, retention_bytes=-1).log_settings
+    assert (kept.retention_ns, kept.retention_bytes) == (None, None)
+    bounded = TopicConfig(retention_hours=2, retention_bytes=0, flush_interval_ms=5).log_settings
+
+    assert (bounded.retention_ns, bounded.retention_bytes) == (2 * HOUR, 0)
+    assert bounded.flush_interval_ns == 5 * MILLISECOND
+
+
+def test_changes_leave_alone_what_they_do_not_name() -> None:
+    config = TopicConfig(max_deliveries=9).for_topic("orders")
+
+    assert TopicChanges().applied_to(config) == config
+    changed = TopicChanges(retention_hours=0, schema_validation=False).applied_to(config)
+    assert changed == msgspec.structs.replace(config, retention_hours=0)
+
+
+def test_every_change_is_a_setting_and_every_setting_but_the_copies_can_be_changed() -> None:
+    settings = {field.name for field in msgspec.structs.fields(TopicConfig)}
+    changes = {field.name for field in msgspec.structs.fields(TopicChanges)}
+
+    assert changes <= settings
+    assert settings - changes == {"replication_factor"}
