@@ -79,10 +79,6 @@ def forgets_that_a_move_began(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "MoveBegun"))
 
 
-def forgets_that_a_move_ended(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "MoveEnded"))
-
-
 def forgets_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "GroupStated"))
 
@@ -315,7 +311,6 @@ PLANTED_IN_NODE: tuple[Plant, ...] = (
     forgets_acks,
     forgets_counts,
     forgets_that_a_move_began,
-    forgets_that_a_move_ended,
     forgets_members,
     forgets_what_a_full_disk_took_back,
     hands_redeliveries_out_before_their_count,

@@ -101,6 +101,9 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(refusal.format_message(), refusal.exit_code)
     except click.Abort:
         return INTERRUPTED
+    except UnicodeEncodeError:
+        # A shell hands over any bytes; names and texts of the API are UTF-8.
+        return _fail("an argument is not UTF-8", MISUSED)
     except PermissionError as error:
         name = error.filename or "a file"
         return _fail(f"{name}: permission denied; run this as the user of the broker", FAILED)

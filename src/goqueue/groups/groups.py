@@ -16,7 +16,7 @@ from goqueue.model.requests import Assignor, Join, Mode
 __all__ = ["Groups"]
 
 _GROUPS_MAX = 100_000
-_MEMBERS_MAX = 10_000
+_MEMBERS_MAX = 1_000
 _TOPICS_MAX = 1_000
 # What members subscribe to, over all of them: a group is stated as one change, in one record.
 _NAMES_BYTES_MAX = 2 * 1024 * 1024

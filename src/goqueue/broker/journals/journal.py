@@ -6,7 +6,8 @@ same `apply`, so the live path and recovery are one.
 
 Invariants
 - Effects noted behind a change leave only when the change is committed, in order.
-- One turn is one record: after a crash there is all of it or nothing.
+- One turn is one record: after a crash there is all of it or nothing. (A turn over 8 MiB, such as
+  the deletion of a topic that thousands of groups read, becomes several; the start mends the rest.)
 - A full disk delays the journal and loses nothing of it: what was applied is written again, in the
   same order and so with the same offsets.
 
@@ -50,6 +51,7 @@ JOURNAL_SETTINGS = LogSettings(
 )
 _PENDING_MAX = 4096
 _RECORD_BYTES = 1024 * 1024
+_TURN_BYTES_MAX = 8 * 1024 * 1024
 _RETRY_NS = 1_000_000_000
 
 C = TypeVar("C")
@@ -150,15 +152,23 @@ class Journal(Generic[C]):
                 self._pending[-1].then.extend(released)
                 return []
             return released
-        batch = build([Message(value=msgspec.json.encode(self._noted))])
+        values = [msgspec.json.encode(self._noted)]
+        if len(values[0]) > _TURN_BYTES_MAX:
+            # Only a turn that changes very many groups at once, each independent of the others.
+            values = list(_chunks(self._noted))
         self._noted.clear()
-        pending = _Pending(batch, Offset(0), self._then)
+        for value in values:
+            self._write(value, now)
+        self._pending[-1].then.extend(self._then)
         self._then = []
+        return []
+
+    def _write(self, value: bytes, now: Now) -> None:
+        pending = _Pending(build([Message(value=value)]), Offset(0), [])
         self._pending.append(pending)
-        self._written_bytes += len(batch)
+        self._written_bytes += len(pending.batch)
         if self._full_until is None:
             self._append(pending, now)
-        return []
 
     def _append(self, pending: _Pending, now: Now) -> None:
         appended = self._log.append(pending.batch, now)
@@ -248,11 +258,8 @@ class Journal(Generic[C]):
         begin = self._log.end
         size = 0
         for chunk in _chunks(changes):
-            batch = build([Message(value=chunk)])
-            size += len(batch)
-            pending = _Pending(batch, Offset(0), [])
-            self._pending.append(pending)
-            self._append(pending, now)
+            size += len(chunk)
+            self._write(chunk, now)
         self._stated_bytes = size
         self._pending[-1].then.append(Prune(journal=self._id, offset=begin))
 

@@ -9,7 +9,7 @@ from goqueue.cli.asking import Session, draw
 from goqueue.cli.messages import Item, Start, open_cursors, read_merged, read_page
 from goqueue.cli.output import Output
 from goqueue.cli.render import console, cut, printable, table, write_document
-from goqueue.client import NotFound, TopicNotFound
+from goqueue.client import GoQueueError, NotFound, TopicNotFound
 from goqueue.client.admin import Topic
 from goqueue.client.transport import get
 
@@ -40,8 +40,6 @@ def read_place(text: str) -> tuple[int, int]:
 
 async def list_letters(session: Session, topic: str, limit: int, output: Output) -> None:
     name = await _dead_letter_topic(session, topic)
-    items: list[Item] = []
-    offsets: dict[str, int] = {}
     try:
         cursors = await open_cursors(session, name, None, Start(), None)
     except TopicNotFound:
@@ -101,7 +99,11 @@ async def show_letter(
 
 
 async def _dead_letter_topic(session: Session, topic: str) -> str:
-    return (await session.read(get("topics", topic), Topic)).config.dead_letter_topic
+    name = (await session.read(get("topics", topic), Topic)).config.dead_letter_topic
+    if not name:
+        words = f"{topic} holds dead letters and has none of its own; name the topic they came from"
+        raise GoQueueError("dead_letter_loop", words)
+    return name
 
 
 def _fact(item: Item, name: str) -> str:
