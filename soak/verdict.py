@@ -191,18 +191,22 @@ def _broken_key_order(case: _Case, holdings: Holdings) -> Iterable[str]:
         for before, after in pairwise(offsets):
             first = ("key_ordered", partition, before)
             following = case.delivered.get(("key_ordered", partition, after))
-            if following and following[0].leased_at + CLOCKS_NS < _settled_from(case, first):
+            if following and following[0].leased_at + CLOCKS_NS < _settled_from(
+                case, first, holdings.kills
+            ):
                 yield f"{partition}:{after} was delivered before {partition}:{before} was settled"
 
 
-def _settled_from(case: _Case, lane: Lane) -> int:
-    """The earliest time at which a message can have been settled."""
+def _settled_from(case: _Case, lane: Lane, kills: tuple[int, ...]) -> int:
+    """The earliest time at which a message can have been settled, or have failed for good."""
     times = [
         each.sent_at
         for each in case.settled[lane]
         if each.verb != "nack" or each.count >= DELIVERIES_MAX
     ]
-    times += [each.deadline for each in case.delivered[lane] if each.count >= DELIVERIES_MAX]
+    for each in case.delivered[lane]:
+        if each.count >= DELIVERIES_MAX:
+            times += [each.deadline, *(at for at in kills if at >= each.leased_at)]
     return min(times, default=0)
 
 

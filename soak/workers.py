@@ -78,6 +78,8 @@ def produce(work: Work, signals: Signals, per_second: int) -> None:
     numbers = iter(range(10**9))
 
     def live(api: Api, journal: Journal) -> None:
+        # Nothing is noted as sent while there is nobody to send it to.
+        _do(api, "GET", "/topics")
         while not (signals.is_quiet.is_set() or signals.is_over.is_set()):
             messages: list[Json] = []
             for _ in range(chance.randint(1, 10)):

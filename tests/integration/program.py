@@ -126,7 +126,11 @@ class Program:
             stderr=subprocess.PIPE,
             env=self.environment,
         ) as process:
+            # A pipe knows no time limit: whoever waits for a line in vain reads an end instead.
+            patience = threading.Timer(SECONDS_MAX, process.kill)
+            patience.start()
             try:
                 yield Conversation(process)
             finally:
+                patience.cancel()
                 process.kill()

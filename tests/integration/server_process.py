@@ -34,6 +34,8 @@ class ServerProcess:
         self._flags = flags
         self._process: subprocess.Popen[str] | None = None
         self._said: list[str] = []
+        self._heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread()
 
     @property
     def said(self) -> str:
@@ -49,14 +51,21 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start the node and wait until it is ready."""
+        process = self._launch()
+        self.url = self._wait_for_url(process)
+        self._wait_until_ready(process)
+
+    def _launch(self) -> subprocess.Popen[str]:
         address = self.url.removeprefix("http://") or "127.0.0.1:0"
         command = [sys.executable, "-m", "goqueue.cli", "serve", *self._flags]
         command += ["--data-dir", str(self.directory), "--http", address]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        self.url = self._wait_for_url(self._process)
-        self._wait_until_ready(self._process)
+        self._reader = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+        self._heard = queue.SimpleQueue()
+        self._reader.start()
+        return self._process
 
     def kill(self) -> None:
         """As a power cut would end it."""
@@ -91,6 +100,13 @@ class ServerProcess:
         self.kill()
         self.start()
 
+    def start_and_kill(self, seconds: float) -> None:
+        """Start the node and kill it after so many seconds, ready or not."""
+        process = self._launch()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        self.kill()
+
     def _end(self, process: subprocess.Popen[str]) -> None:
         process.wait()
         self._reader.join(STOP_S_MAX)
@@ -98,22 +114,18 @@ class ServerProcess:
             process.stdout.close()
         self._process = None
 
-    def _wait_for_url(self, process: subprocess.Popen[str]) -> str:
+    def _listen(self, process: subprocess.Popen[str]) -> None:
         """Read what the node prints, in a thread, because a pipe knows no time limit."""
-        found: queue.SimpleQueue[str] = queue.SimpleQueue()
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._said.append(line)
+            if place := _LISTENING.search(line):
+                self._heard.put(place[1])
+        self._heard.put("")
 
-        def read() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                self._said.append(line)
-                if place := _LISTENING.search(line):
-                    found.put(place[1])
-            found.put("")
-
-        self._reader = threading.Thread(target=read, daemon=True)
-        self._reader.start()
+    def _wait_for_url(self, process: subprocess.Popen[str]) -> str:
         try:
-            url = found.get(timeout=START_S_MAX)
+            url = self._heard.get(timeout=START_S_MAX)
         except queue.Empty:
             url = ""
         if not url:

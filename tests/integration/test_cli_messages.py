@@ -205,6 +205,25 @@ def test_ctrl_c_sends_what_was_read_and_tells_how_much(program: Program, topic: 
     assert len(messages(program, topic)) == 2
 
 
+def test_producing_goes_on_through_a_restart(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with serving(tmp_path) as server:
+        program = Program(server.url, tmp_path_factory.mktemp("home"))
+        program.do("topic", "create", "t")
+        with program.talk("produce", "t", "-f", "-") as writer:
+            writer.write(b"before\n")
+            assert len(program.do("consume", "t", "-f", "-n", "1").lines) == 1
+            server.restart()
+            writer.write(b"after\n")
+            assert writer.process.stdin is not None
+            writer.process.stdin.close()
+            ended = writer.finish()
+        assert ended.code == 0, ended.err
+        assert ended.text.startswith("2 messages sent to t")
+        assert {message["value"] for message in messages(program, "t")} == {"before", "after"}
+
+
 def test_a_bar_is_shown_on_a_terminal(program: Program, topic: str, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"x\n" * 1000)
@@ -315,9 +334,10 @@ def test_following_prints_what_comes_and_outlives_a_restart(
 def test_following_ends_after_so_many_or_when_the_topic_goes(program: Program, topic: str) -> None:
     program.do("produce", topic, typed=b"a\nb\nc\n")
     assert len(program.do("consume", topic, "--follow", "-n", "2").lines) == 2
-    with program.talk("consume", topic, "--follow", "--from-latest") as reader:
+    with program.talk("consume", topic, "--follow", "--values") as reader:
+        assert sorted(reader.read_line() for _ in range(3)) == ["a", "b", "c"]
         program.do("produce", topic, "-m", "seen")
-        assert reader.read_line().endswith("seen")
+        assert reader.read_line() == "seen"
         program.do("topic", "delete", topic, "-f")
         ended = reader.finish()
     assert ended.code == 1

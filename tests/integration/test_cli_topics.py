@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +158,30 @@ def test_a_server_that_is_not_there_is_3_and_a_hint(
     assert "is a server running? start one with: goqueue dev" in missed.err
 
 
+def test_a_server_that_does_not_answer_in_time_is_3(
+    program: Program, server: ServerProcess
+) -> None:
+    server.signal(signal.SIGSTOP)
+    try:
+        missed = program.run("topic", "list", "--timeout", "0.2")
+    finally:
+        server.signal(signal.SIGCONT)
+    assert missed.code == 3
+    assert "no answer within 0.2 s" in missed.err
+
+
+def test_an_argument_that_is_no_text_is_misuse(program: Program, topic: str) -> None:
+    no_text = b"\xff".decode(errors="surrogateescape")
+    for arguments in (
+        ("topic", "describe", no_text),
+        ("produce", topic, "-m", "x", "-H", f"a={no_text}"),
+        ("consume", topic, "-g", no_text),
+    ):
+        refused = program.run(*arguments)
+        assert refused.code == 2
+        assert refused.err == "goqueue: an argument is not UTF-8\n"
+
+
 def test_settings_that_make_no_sense_are_2(program: Program) -> None:
     for flag, value in (("-s", "nonsense"), ("--timeout", "soon"), ("-c", "nobody")):
         refused = program.run("topic", "list", flag, value)
@@ -295,6 +320,7 @@ def test_a_shell_is_offered_commands_flags_and_names_that_the_server_knows(
     asked = {
         "goqueue to": "plain,topic",
         "goqueue topic describe " + topic[:5]: f"plain,{topic}",
+        "goqueue group reset-offsets g --topic " + topic[:5]: f"plain,{topic}",
         "goqueue consume --from-b": "plain,--from-beginning",
     }
     for words, offer in asked.items():

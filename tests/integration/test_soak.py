@@ -135,3 +135,14 @@ def test_a_crash_excuses_a_lease_that_ends_early() -> None:
     assert judge(more, stored).violations == ["('g', 0, 2) was leased twice at the same time"]
     crashed = msgspec.structs.replace(stored, kills=(5 * SECOND + 1,))
     assert judge(more, crashed).violations == []
+
+
+def test_a_crash_during_the_last_delivery_lets_the_key_go_on() -> None:
+    events = (
+        *SOUND,
+        delivered(0, count=3, at=5, group="key_ordered"),
+        delivered(1, at=6, group="key_ordered"),
+    )
+    assert any("was delivered before" in words for words in judge(events, HOLDINGS).violations)
+    crashed = judge(events, holding(kills=(5 * SECOND + 1,)))
+    assert not any("was delivered before" in words for words in crashed.violations)

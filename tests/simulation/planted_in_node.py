@@ -195,8 +195,7 @@ def releases_a_key_when_its_message_is_given_back(patch: pytest.MonkeyPatch) -> 
 
 
 def delivers_beyond_the_limit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_SETTLING}._is_exhausted", lambda *_: False)
-    patch.setattr(f"{_DELIVERING}._set_exhausted_aside", lambda _, __, ___, leased: leased)
+    patch.setattr("goqueue.broker.catalog.Catalog.deliveries_max", lambda *_: None)
 
 
 def wakes_nobody(patch: pytest.MonkeyPatch) -> None:

@@ -37,16 +37,12 @@ class Memory:
         self._state = state
         self._positions = positions
         self._moving = moving
-        self._started = Started(epoch=0, secret="")
+        self._started = Started(epoch=0)
 
     @property
     def epoch(self) -> int:
         """Which life of the node this is."""
         return self._started.epoch
-
-    @property
-    def secret(self) -> str:
-        return self._started.secret
 
     def apply(self, change: TopicChange | Change, at: Timestamp) -> None:
         """Become what a change says, whatever kind it is."""
@@ -74,7 +70,6 @@ class Memory:
         return [
             Started(
                 epoch=self._started.epoch,
-                secret=self._started.secret,
                 topics_upto=self._state.catalog.next_number,
             ),
             *(topic.stated for topic in self._state.catalog.all),

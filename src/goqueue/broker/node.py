@@ -128,8 +128,8 @@ Take = Callable[[RequestId, C, Now], None]
 class Node:
     """One broker node as a pure machine."""
 
-    def __init__(self, node_id: str, entropy: bytes, limits: JournalLimits | None = None) -> None:
-        """`entropy` is 32 random bytes; they seal receipts if this node never had a secret."""
+    def __init__(self, node_id: str, secret: bytes, limits: JournalLimits | None = None) -> None:
+        """`secret` seals receipts; with another one, those that were given out become invalid."""
         state = self._state = NodeState(node_id)
         self._topics = Topics(state)
         self._publishing = Publishing(state)
@@ -141,7 +141,7 @@ class Node:
         self._positions = Positions(state, self._delivering)
         self._membership = Membership(state, self._delivering, self._positions)
         self._memory = Memory(state, self._positions, self._moving)
-        self._starting = Starting(state, self._memory, entropy, limits or JournalLimits())
+        self._starting = Starting(state, self._memory, secret, limits or JournalLimits())
         self._upkeep_from = 0
         self._takes = self._table()
 

@@ -56,12 +56,12 @@ class Starting:
     """Brings a node from nothing to serving."""
 
     def __init__(
-        self, state: NodeState, memory: Memory, entropy: bytes, limits: JournalLimits
+        self, state: NodeState, memory: Memory, secret: bytes, limits: JournalLimits
     ) -> None:
         self._state = state
         self._limits = limits
         self._memory = memory
-        self._entropy = entropy
+        self._secret = secret
         self._missing: dict[LogId, None] = {}
 
     def begin(self) -> None:
@@ -156,13 +156,9 @@ class Starting:
         for topic in self._state.catalog.all:
             topic.is_open = True
         self._forget_what_was_lost()
-        started = Started(
-            epoch=self._memory.epoch + 1,
-            secret=self._memory.secret or self._entropy.hex(),
-            topics_upto=self._state.catalog.next_number,
-        )
+        started = Started(epoch=self._memory.epoch + 1, topics_upto=self._state.catalog.next_number)
         self._memory.apply(started, now.wall)
-        self._state.receipts = Receipts(bytes.fromhex(started.secret), started.epoch)
+        self._state.receipts = Receipts(self._secret, started.epoch)
         self._state.topics_journal.note([started], [BeginServing()])
 
     def _forget_what_was_lost(self) -> None:

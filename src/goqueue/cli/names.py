@@ -8,28 +8,28 @@ from typing import TypeVar
 
 import click
 
-__all__ = ["group_argument", "topic_argument"]
+__all__ = ["complete_groups", "complete_topics", "group_argument", "topic_argument"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 
 def topic_argument(decorated: Decorated) -> Decorated:
     """Give a command the argument TOPIC; it arrives as `topic`."""
-    return click.argument("topic", shell_complete=_complete_topics)(decorated)
+    return click.argument("topic", shell_complete=complete_topics)(decorated)
 
 
 def group_argument(decorated: Decorated) -> Decorated:
     """Give a command the argument GROUP; it arrives as `group`."""
-    return click.argument("group", shell_complete=_complete_groups)(decorated)
+    return click.argument("group", shell_complete=complete_groups)(decorated)
 
 
-def _complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     from goqueue.cli.asking import known_names
 
     return known_names(context, "topics", incomplete)
 
 
-def _complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     from goqueue.cli.asking import known_names
 
     return known_names(context, "groups", incomplete)

@@ -141,7 +141,7 @@ class Position:
         furthest = max(
             self._done.floor,
             above[-1][1] if above else 0,
-            *(place + 1 for kept in (self._attempts, self._dying) for place in kept),
+            *(place + 1 for kept in (self._attempts, self._dying, self._reasons) for place in kept),
         )
         if furthest <= end:
             return False

@@ -14,9 +14,10 @@ everything in a coarser one.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from heapq import heappop, heappush, nsmallest
 from itertools import pairwise
+from typing import cast
 
 from goqueue.model import MILLISECOND, Timestamp
 
@@ -29,6 +30,7 @@ _SHIFTS = (0, 8, 14, 20)
 # bucket of its own there: buckets go by their absolute number, so no two turns ever share one.
 WHEEL_REACH_NS = TICK_NS << 26
 _TICK_BITS_MAX = 64
+_DUE_MAX = (1 << 63) - 1
 
 # The number of a timer, chosen by its owner, and when it is due.
 Timer = tuple[int, Timestamp]
@@ -41,38 +43,74 @@ def _tick_of(due: int) -> int:
     return -(-due // TICK_NS)
 
 
-class _Bucket:
-    """Numbers of timers in no order. Cancelled ones stay until they are the greater part."""
+def _smallest(count: int, pending: list[_Pending]) -> list[_Pending]:
+    """The first of what is pending, in order."""
+    if count * 8 < len(pending):
+        return nsmallest(count, pending)
+    pending.sort()
+    return pending[:count]
 
-    __slots__ = ("stale", "timers")
+
+class _Bucket:
+    """Timers in no order, 16 bytes each. Cancelled ones stay until they are the greater part."""
+
+    __slots__ = ("dues", "stale", "timers")
 
     def __init__(self) -> None:
+        self.dues = array("q")
         self.timers = array("q")
+        self.stale = 0
+
+    @property
+    def count(self) -> int:
+        """How many timers are pending here."""
+        return len(self.timers) - self.stale
+
+    def pour(self, other: "_Bucket") -> None:
+        """Take in everything of another bucket."""
+        self.timers.extend(other.timers)
+        self.dues.extend(other.dues)
+        self.stale += other.stale
+
+    def living(self, dues: dict[int, Timestamp]) -> list[_Pending]:
+        """What is pending here, told what is pending at all."""
+        # An array cannot say that its integers are times.
+        living = cast("list[_Pending]", list(zip(self.dues, self.timers, strict=True)))
+        if not self.stale:
+            return living
+        living = [pending for pending in living if dues.get(pending[1]) == pending[0]]
+        # Cancelled and inserted again for the same time: both entries look alive.
+        return living if len(living) == self.count else list(dict.fromkeys(living))
+
+    def sweep(self, dues: dict[int, Timestamp]) -> None:
+        """Forget the cancelled."""
+        living = self.living(dues)
+        self.timers = array("q", [timer for _, timer in living])
+        self.dues = array("q", [due for due, _ in living])
         self.stale = 0
 
 
 class _Ring:
     """Buckets of one width, by number: the ticks that they hold without their last bits."""
 
-    __slots__ = ("_buckets", "_numbers", "shift")
+    __slots__ = ("_numbers", "buckets", "shift")
 
     def __init__(self, shift: int) -> None:
         self.shift = shift
-        self._buckets: dict[int, _Bucket] = {}
+        self.buckets: dict[int, _Bucket] = {}
         # A heap of the same numbers.
         self._numbers: list[int] = []
 
-    def bucket(self, number: int) -> _Bucket:
-        """The bucket of a number, made if need be."""
-        bucket = self._buckets.get(number)
-        if bucket is None:
-            bucket = self._buckets[number] = _Bucket()
-            heappush(self._numbers, number)
+    def make(self, number: int) -> _Bucket:
+        """Begin a bucket that is not there yet."""
+        assert number not in self.buckets
+        heappush(self._numbers, number)
+        bucket = self.buckets[number] = _Bucket()
         return bucket
 
     def first(self) -> int | None:
         """The number of the earliest bucket that holds something."""
-        while self._numbers and not self._buckets[self._numbers[0]].timers:
+        while self._numbers and not self.buckets[self._numbers[0]].timers:
             self.take(self._numbers[0])
         return self._numbers[0] if self._numbers else None
 
@@ -80,18 +118,17 @@ class _Ring:
         """Remove the earliest bucket."""
         earliest = heappop(self._numbers)
         assert earliest == number
-        return self._buckets.pop(number)
+        return self.buckets.pop(number)
 
     def take_all(self) -> Iterable[_Bucket]:
         """Remove every bucket."""
-        taken = self._buckets.values()
-        self._buckets, self._numbers = {}, []
+        taken = self.buckets.values()
+        self.buckets, self._numbers = {}, []
         return taken
 
-    def in_order(self) -> Iterator[tuple[int, _Bucket]]:
-        """The buckets with their numbers, earliest first."""
-        for number in sorted(self._buckets):
-            yield number, self._buckets[number]
+    def in_order(self) -> list[_Bucket]:
+        """The buckets, earliest first."""
+        return [self.buckets[number] for number in sorted(self.buckets)]
 
 
 class Wheel:
@@ -121,7 +158,8 @@ class Wheel:
     def insert(self, timer: int, due: Timestamp) -> None:
         """Begin to wait. What is due already fires with the next call of `advance`."""
         assert timer not in self._dues
-        self._place(timer, due)
+        assert due <= _DUE_MAX
+        self._place(((due, timer),))
         self._dues[timer] = due
 
     def cancel(self, timer: int) -> bool:
@@ -132,14 +170,12 @@ class Wheel:
         tick = -(-due // TICK_NS)
         if tick > self._tick:
             ring = self._by_length[(tick ^ self._tick).bit_length()]
-            bucket = ring.bucket(tick >> ring.shift)
+            bucket = ring.buckets[tick >> ring.shift]
             bucket.stale += 1
-            # Searching the bucket each time would make this linear. Sweeping when the stale are
-            # more than the rest costs each cancellation a constant share, and bounds the memory.
-            if bucket.stale * 2 > len(bucket.timers):
-                living = self._living(bucket, tick >> ring.shift, ring.shift)
-                bucket.timers = array("q", [other for _, other in living])
-                bucket.stale = 0
+            # Searching the bucket each time would make this linear. Sweeping it when only a quarter
+            # is alive costs each cancellation a constant share, and bounds the memory.
+            if bucket.stale * 4 > len(bucket.timers) * 3:
+                bucket.sweep(self._dues)
         return True
 
     def advance(self, now: Timestamp, limit: int | None = None) -> list[Timer]:
@@ -152,10 +188,9 @@ class Wheel:
         if tick < self._tick:
             self._turn_back(tick)
         fired: list[Timer] = []
-        while True:
+        while len(fired) != limit and (self._ripe or self._turn(tick)):
             self._fire(fired, limit)
-            if len(fired) == limit or not self._turn(tick):
-                return fired
+        return fired
 
     def next_deadline(self) -> Timestamp | None:
         """When to advance next: a timer fires then, or a bucket of a coarser ring is opened."""
@@ -173,52 +208,46 @@ class Wheel:
     def page(self, skip: int, limit: int) -> list[Timer]:
         """Pending timers in the order in which they will fire; sorts only buckets that it shows."""
         ripe = self._living_ripe()
-        shown = nsmallest(skip + limit, ripe)[skip:]
+        shown = _smallest(skip + limit, ripe)[skip:]
         skip = max(0, skip - len(ripe))
         for ring in self._rings:
-            for number, bucket in ring.in_order():
+            for bucket in ring.in_order():
                 if len(shown) == limit:
                     break
-                count = len(bucket.timers) - bucket.stale
-                if count > skip:
-                    living = self._living(bucket, number, ring.shift)
-                    shown += nsmallest(skip + limit - len(shown), living)[skip:]
-                skip = max(0, skip - count)
+                if bucket.count > skip:
+                    living = bucket.living(self._dues)
+                    shown += _smallest(skip + limit - len(shown), living)[skip:]
+                skip = max(0, skip - bucket.count)
         return [(timer, due) for due, timer in shown]
 
-    def _place(self, timer: int, due: Timestamp) -> None:
-        tick = -(-due // TICK_NS)
-        if tick <= self._tick:
-            heappush(self._ripe, (due, timer))
-            return
-        ring = self._by_length[(tick ^ self._tick).bit_length()]
-        ring.bucket(tick >> ring.shift).timers.append(timer)
-
-    def _living(self, bucket: _Bucket, number: int, shift: int) -> list[_Pending]:
-        """What a bucket holds but for the cancelled."""
-        dues = self._dues
-        if not bucket.stale:
-            return [(dues[timer], timer) for timer in bucket.timers]
-        # A number that was cancelled and used again may be here twice, or belong elsewhere now.
-        return [
-            (due, timer)
-            for timer in dict.fromkeys(bucket.timers)
-            if (due := dues.get(timer)) is not None and _tick_of(due) >> shift == number
-        ]
+    def _place(self, pending: Iterable[_Pending]) -> None:
+        """Put timers where they belong as seen from the wheel's present tick."""
+        present, by_length = self._tick, self._by_length
+        for due, timer in pending:
+            tick = -(-due // TICK_NS)
+            if tick <= present:
+                heappush(self._ripe, (due, timer))
+            else:
+                ring = by_length[(tick ^ present).bit_length()]
+                number = tick >> ring.shift
+                bucket = ring.buckets.get(number) or ring.make(number)
+                bucket.timers.append(timer)
+                bucket.dues.append(due)
 
     def _living_ripe(self) -> list[_Pending]:
         dues = self._dues
         return [(due, timer) for due, timer in dict.fromkeys(self._ripe) if dues.get(timer) == due]
 
     def _fire(self, fired: list[Timer], limit: int | None) -> None:
-        """Hand out what is ripe, until nothing is left or the limit is reached."""
+        """Hand out what is ripe, or as much of it as the limit leaves room for."""
         ripe, dues = self._ripe, self._dues
-        is_whole = limit is None or limit - len(fired) >= len(ripe)
-        if is_whole:
+        if limit is None or limit - len(fired) >= len(ripe):
             # Sorting once is several times faster than asking the heap for everything.
-            ripe.sort(reverse=True)
-        while ripe and len(fired) != limit:
-            due, timer = ripe.pop() if is_whole else heappop(ripe)
+            self._ripe = []
+            ripe.sort()
+        else:
+            ripe = [heappop(ripe) for _ in range(limit - len(fired))]
+        for due, timer in ripe:
             if dues.get(timer) == due:
                 del dues[timer]
                 fired.append((timer, due))
@@ -233,16 +262,18 @@ class Wheel:
             number = ring.first()
             if number is None:
                 continue
-            if number << ring.shift > tick:
+            begin = number << ring.shift
+            if begin > tick:
                 break
-            self._tick = number << ring.shift
-            living = self._living(ring.take(number), number, ring.shift)
-            if ring.shift:
-                for due, timer in living:
-                    self._place(timer, due)
+            living = ring.take(number).living(self._dues)
+            last = begin + (1 << ring.shift) - 1
+            if last <= tick:
+                # All of it is over, after a pause also in a coarse ring. Sorted, it is a heap.
+                living.sort()
+                self._tick, self._ripe = last, living
             else:
-                # Sorted, it is a heap.
-                self._ripe = sorted(living)
+                self._tick = begin
+                self._place(living)
             return True
         self._tick = tick
         return False
@@ -257,11 +288,9 @@ class Wheel:
             number = self._tick >> coarser.shift
             if number == tick >> coarser.shift:
                 break
+            bucket = coarser.make(number)
             for poured in ring.take_all():
-                into = coarser.bucket(number)
-                into.timers.extend(poured.timers)
-                into.stale += poured.stale
+                bucket.pour(poured)
         self._tick = tick
         ripe, self._ripe = self._living_ripe(), []
-        for due, timer in ripe:
-            self._place(timer, due)
+        self._place(ripe)

@@ -3,12 +3,18 @@
 import errno
 import fcntl
 import os
+import secrets
 import stat
 from contextlib import suppress
+
+from goqueue.runtime.os_files import OsFileSystem
+from goqueue.storage import atomic_write
 
 __all__ = ["DataDirectory", "DataDirectoryUnusable"]
 
 _LOCK_FILE = "lock"
+_KEY_FILE = "receipt-key"
+_KEY_BYTES = 32
 
 
 class DataDirectoryUnusable(Exception):
@@ -36,6 +42,28 @@ class DataDirectory:
     @property
     def root(self) -> str:
         return self._root
+
+    def receipt_key(self) -> bytes:
+        """The secret that seals receipts, made on first use; for nobody but this user.
+
+        In no log, so that nobody who may read logs can forge a receipt. Losing it makes the
+        receipts that were given out invalid, no more: their messages are delivered again.
+        """
+        path = os.path.join(self._root, _KEY_FILE)
+        try:
+            with open(path, "rb") as file:
+                key = file.read()
+            if len(key) == _KEY_BYTES:
+                return key
+        except FileNotFoundError:
+            pass
+        key = secrets.token_bytes(_KEY_BYTES)
+        others = os.umask(0o077)
+        try:
+            atomic_write(OsFileSystem(self._root), ".", _KEY_FILE, key)
+        finally:
+            os.umask(others)
+        return key
 
     def close(self) -> None:
         os.close(self._lock)

@@ -64,12 +64,15 @@ class _SyncsTogether:
         self._threads.shutdown()
 
 
-def _tell_nobody(_: str) -> None:
+def _tell_nobody(_: object) -> None:
     """For a shell without anybody who reads."""
 
 
 class Disk:
-    """Carries out effects in its own thread; `post` is called there with what happened."""
+    """Carries out effects in its own thread; `post` is called there with what happened.
+
+    `crashed` is called there, too, when a bug ends the thread: nothing more will be done.
+    """
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class Disk:
         post: Callable[[list[DiskEvent]], None],
         *,
         tell: Callable[[str], None] = _tell_nobody,
+        crashed: Callable[[BaseException], None] = _tell_nobody,
         reserve_bytes: int = 0,
         open_actives_max: int = 512,
     ) -> None:
@@ -94,6 +98,7 @@ class Disk:
         )
         self._post = post
         self._tell = tell
+        self._crashed = crashed
         self._snapshots_lost = 0
         self._queue: queue.SimpleQueue[Sequence[Work] | None] = queue.SimpleQueue()
         self._crash: BaseException | None = None
@@ -151,6 +156,7 @@ class Disk:
                 pass
         except BaseException as crash:
             self._crash = crash
+            self._crashed(crash)
             raise
 
     def _turn(self) -> bool:

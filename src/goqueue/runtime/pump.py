@@ -29,7 +29,6 @@ from goqueue.model import (
     Load,
     Loaded,
     NodeEffect,
-    Now,
     Open,
     Refused,
     RequestId,
@@ -43,6 +42,8 @@ from goqueue.runtime.disk import Disk, Work
 from goqueue.storage import DamageFound
 
 __all__ = ["Pump"]
+
+_OPENED_TOGETHER = 64
 
 
 class Pump:
@@ -63,6 +64,8 @@ class Pump:
         self._timer_at: int | None = None
         self._quiet: asyncio.Event | None = None
         self._serving = asyncio.Event()
+        self._openings: list[asyncio.Future[None]] = []
+        self._is_stopping = False
 
     @property
     def waiting_count(self) -> int:
@@ -73,11 +76,15 @@ class Pump:
         """What the disk did; called in its thread."""
         self._loop.call_soon_threadsafe(self._take, events)
 
+    def take_crash(self, crash: BaseException) -> None:
+        """The disk thread has ended by a bug, and no write will ever be answered; called there."""
+        self._loop.call_soon_threadsafe(self._halt, f"a bug in the disk thread: {crash!r}")
+
     def start(self, disk: Disk) -> None:
         """Begin; questions are refused until the node says that it serves."""
         self._disk = disk
-        self._carry_out(self._node.start(), read_clock())
-        self._finish_turn()
+        self._carry_out(self._node.start())
+        self._take(())
 
     async def wait_until_serving(self) -> None:
         """Recovery is done, and commands are taken."""
@@ -85,11 +92,17 @@ class Pump:
 
     async def stop(self) -> None:
         """Let nobody wait, and let what is on its way end; the caller closes the disk then."""
-        self._carry_out(self._node.stop(read_clock()), read_clock())
-        self._finish_turn()
+        self._is_stopping = True
+        self._carry_out(self._node.stop(read_clock()))
+        self._take(())
         self._quiet = asyncio.Event()
         self._note_state()
         await self._quiet.wait()
+
+    async def wait_until_opened(self) -> None:
+        """No log is being opened any more; after `stop` that is when the present one is."""
+        if self._openings:
+            await asyncio.wait(self._openings)
 
     def _note_state(self) -> None:
         if self._node.is_serving:
@@ -120,16 +133,14 @@ class Pump:
         self._is_running = True
         try:
             while self._events:
-                event = self._events.popleft()
-                now = read_clock()
-                self._carry_out(self._node.handle(event, now), now)
+                self._carry_out(self._node.handle(self._events.popleft(), read_clock()))
+            self._finish_turn()
         except BaseException as bug:
-            # What the node knows can no longer be trusted: only a restart from its logs can.
+            # What the node knows can no longer be trusted: only a restart from its logs can. So
+            # it stays marked as running, and is not entered again before the process ends.
             self._halt(f"a bug: {bug!r}")
             raise
-        finally:
-            self._is_running = False
-        self._finish_turn()
+        self._is_running = False
 
     def _finish_turn(self) -> None:
         if self._work and self._disk is not None:
@@ -137,7 +148,7 @@ class Pump:
             self._work = []
         if self._opens:
             opens, self._opens = self._opens, []
-            self._loop.run_in_executor(None, self._open_all, opens)
+            self._openings.append(self._loop.run_in_executor(None, self._open_all, opens))
         deadline = self._node.next_deadline()
         if deadline != self._timer_at:
             self._set_timer(deadline)
@@ -158,7 +169,7 @@ class Pump:
 
     # Effects
 
-    def _carry_out(self, effects: list[NodeEffect], now: Now) -> None:
+    def _carry_out(self, effects: list[NodeEffect]) -> None:
         for effect in effects:
             match effect:
                 case Answer():
@@ -178,7 +189,6 @@ class Pump:
                     self._halt(effect.reason)
                 case _:
                     self._work.append(effect)
-        del now
 
     @property
     def _reader(self) -> Disk:
@@ -243,12 +253,19 @@ class Pump:
 
     def _open_all(self, opens: list[Open]) -> None:
         """Open logs in a thread of their own: a start with many logs takes its time."""
+        opened: list[Opened] = []
         try:
-            for first in range(0, len(opens), 64):
-                opened = [
-                    Opened(log=each.log, state=self._reader.open(each.log, each.settings).state)
-                    for each in opens[first : first + 64]
-                ]
-                self._loop.call_soon_threadsafe(self._take, tuple(opened))
+            for each in opens:
+                if self._is_stopping:
+                    return
+                state = self._reader.open(each.log, each.settings).state
+                opened.append(Opened(log=each.log, state=state))
+                if len(opened) >= _OPENED_TOGETHER or each is opens[-1]:
+                    self._loop.call_soon_threadsafe(self._take, tuple(opened))
+                    opened = []
         except OSError as error:
             self._loop.call_soon_threadsafe(self._halt, f"a log cannot be opened: {error}")
+        except BaseException as bug:
+            # Nobody looks at what ends this thread, and a start that never ends says nothing.
+            self._loop.call_soon_threadsafe(self._halt, f"a bug while opening logs: {bug!r}")
+            raise

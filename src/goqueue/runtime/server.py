@@ -7,12 +7,20 @@ time can be watched (`/readyz`); what a data directory promised is served only a
 import asyncio
 import logging
 import platform
-import secrets
 import time
+
+import msgspec
 
 import goqueue
 from goqueue.broker import Node
-from goqueue.gateways.http import ApiLimits, Doorway, HttpApi, HttpServer, NodeFacts
+from goqueue.gateways.http import (
+    ApiLimits,
+    Doorway,
+    HttpApi,
+    HttpLimits,
+    HttpServer,
+    NodeFacts,
+)
 from goqueue.model import Timestamp
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
@@ -24,7 +32,8 @@ __all__ = ["Server"]
 
 _logger = logging.getLogger("goqueue")
 _GRACE_S = 10.0
-_SECRET_BYTES = 32
+# What is left at least to responses on their way, when the node took all of the grace.
+_GRACE_S_MIN = 1.0
 
 
 class Server:
@@ -42,19 +51,20 @@ class Server:
         """Lock the directory, listen, and begin recovery; the address in use."""
         broker, listener = self._settings.broker, self._settings.listeners.http
         assert listener is not None, "a server without a listener serves nobody"
-        raise_descriptor_limit()
+        descriptors = raise_descriptor_limit()
         self._directory = DataDirectory(broker.data_dir)
         try:
-            node = Node(broker.node_id, secrets.token_bytes(_SECRET_BYTES))
+            node = Node(broker.node_id, self._directory.receipt_key())
             self._pump = Pump(node, self._halt)
             files = OsFileSystem(broker.data_dir)
             self._disk = Disk(
                 files,
                 self._pump.take_from_disk,
                 tell=_logger.warning,
+                crashed=self._pump.take_crash,
                 reserve_bytes=reserve_for(files.free_bytes()),
             )
-            self._http = HttpServer(self._api(self._pump))
+            self._http = HttpServer(self._api(self._pump), _limits_within(descriptors))
             address = await self._http.start(listener.host, listener.port)
         except BaseException:
             self._directory.close()
@@ -97,13 +107,26 @@ class Server:
         assert self._disk is not None
         assert self._directory is not None
         assert self._http is not None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _GRACE_S
         try:
-            async with asyncio.timeout(_GRACE_S):
+            async with asyncio.timeout_at(deadline):
                 await self._pump.stop()
         except TimeoutError:
             _logger.warning("some requests were still not answered after %s s", _GRACE_S)
-        await self._http.stop(_GRACE_S)
+        await self._http.stop(max(deadline - loop.time(), _GRACE_S_MIN))
+        # A log that is being opened cannot be closed; it is a matter of one log, whatever its size.
+        await self._pump.wait_until_opened()
         try:
             await asyncio.to_thread(self._disk.close)
         finally:
             self._directory.close()
+
+
+def _limits_within(descriptors: int) -> HttpLimits:
+    """Half of the descriptors are for files: clients must not be able to take those away."""
+    limits = HttpLimits()
+    connections = min(limits.connections_max, descriptors // 2)
+    return msgspec.structs.replace(
+        limits, connections_max=connections, connections_per_address_max=connections
+    )

@@ -1,13 +1,11 @@
-"""Polls: what is leased to whom, in which order, how much, and what wakes those who wait."""
+"""Polls: what is leased to whom, in which order, and how much."""
 
-import msgspec
 import pytest
 
-from goqueue.model import HOUR, MILLISECOND, SECOND, Cleanup, Code, LogId, Message, Refused
+from goqueue.model import HOUR, MILLISECOND, SECOND, Cleanup, Code, Message, Refused
 from goqueue.model.requests import (
+    AlterTopic,
     Beat,
-    DeleteGroup,
-    DeleteTopic,
     Done,
     Extend,
     Extended,
@@ -18,8 +16,9 @@ from goqueue.model.requests import (
     Poll,
     Publish,
     Published,
-    Reject,
+    TopicChanges,
     TopicConfig,
+    TopicDescription,
 )
 from goqueue.records import build
 from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
@@ -37,16 +36,9 @@ from tests.unit.broker.users import (
     polling,
     publish,
     read_values,
+    shop,
     values,
 )
-
-
-def shop(*, partitions: int = 1, mode: Mode | None = None, **config: object) -> DrivenNode:
-    """A node with one topic and one member of one group."""
-    node = DrivenNode()
-    create(node, partitions=partitions, config=msgspec.structs.replace(TopicConfig(), **config))
-    join(node, mode=mode)
-    return node
 
 
 def test_a_poll_leases_messages_until_the_visibility_timeout_of_their_topic() -> None:
@@ -220,237 +212,6 @@ def test_in_partitioned_mode_a_member_without_a_partition_gets_nothing() -> None
     assert values(poll(node)) == ["a"]
 
 
-# ---- key order -------------------------------------------------------------------------------
-
-
-def test_in_key_order_the_next_of_a_key_waits_for_the_one_before() -> None:
-    node = shop(mode=Mode.KEY_ORDERED)
-    join(node, client="c2")
-    publish(node, "k=1", "k=2", "j=1", "free", "k=3")
-
-    first = poll(node)
-    assert values(first) == ["1", "1", "free"]
-    assert poll(node, client="c2") == []
-    ack(node, first[0])
-    (second,) = poll(node, client="c2")
-    assert second.value == b"2"
-    assert poll(node) == []
-
-
-def test_a_nack_holds_up_its_key_and_no_other() -> None:
-    node = shop(mode=Mode.KEY_ORDERED)
-    publish(node, "k=1", "k=2", "j=1", "j=2")
-    first, other = poll(node)
-    nack(node, first)
-    ack(node, other)
-
-    assert values(poll(node)) == ["2"]
-    node.advance(SECOND)
-    again = poll(node)
-    assert [(each.value, each.attempt) for each in again] == [(b"1", 2)]
-    ack(node, *again)
-    assert values(poll(node)) == ["2"]
-
-
-def test_a_dead_letter_lets_the_next_of_its_key_through() -> None:
-    node = shop(mode=Mode.KEY_ORDERED, max_deliveries=1)
-    publish(node, "k=1", "k=2")
-    (first,) = poll(node)
-    waiting = begin_poll(node)
-    nack(node, first)
-
-    assert polled(node, waiting) == ["2"]
-
-
-def test_key_order_holds_over_a_restart() -> None:
-    node = shop(mode=Mode.KEY_ORDERED)
-    publish(node, "k=1", "k=2", "k=3")
-    ack(node, *poll(node))
-    (second,) = poll(node)
-    node.restart()
-
-    assert [(each.value, each.attempt) for each in poll(node)] == [(second.value, 2)]
-
-
-def test_key_order_holds_when_a_member_dies_in_the_middle_of_a_key() -> None:
-    node = shop(mode=Mode.KEY_ORDERED)
-    join(node, client="c2")
-    publish(node, "k=1", "k=2")
-    poll(node)
-    node.ask(Leave(group="shop", member_id="c1-c100"), Done)
-
-    assert values(poll(node, client="c2")) == ["1"]
-    assert poll(node, client="c2") == []
-
-
-def test_a_group_that_becomes_key_ordered_keeps_the_order_behind_what_is_dying() -> None:
-    node = shop(mode=Mode.SHARED)
-    publish(node, "k=1", "k=2", "k=3")
-    _, second, _ = poll(node)
-    node.slow_down(LogId("orders.dlq", 0))
-    node.begin(Reject(receipt=second.receipt))
-    node.ask(Leave(group="shop", member_id="c1-c100"), Done)
-    join(node, mode=Mode.KEY_ORDERED)
-    assert values(poll(node)) == ["1"]
-    node.speed_up()
-
-    assert poll(node) == []
-
-
-# ---- waiting ---------------------------------------------------------------------------------
-
-
-def test_a_waiting_poll_is_answered_by_a_publish_at_once() -> None:
-    node = shop()
-    waiting = begin_poll(node)
-    assert not node.is_answered(waiting)
-    publish(node, "a")
-
-    assert polled(node, waiting) == ["a"]
-
-
-def test_a_waiting_poll_ends_empty_when_its_time_is_over() -> None:
-    node = shop()
-    waiting = begin_poll(node, wait_ns=10 * SECOND)
-    node.advance(10 * SECOND - 1)
-    assert not node.is_answered(waiting)
-    node.advance(1)
-
-    assert polled(node, waiting) == []
-
-
-def test_a_poll_that_does_not_wait_gets_what_has_yet_to_be_read_from_the_disk() -> None:
-    node = shop()
-    publish(node, "a")
-    node.reads_are_late = True
-    request = node.begin(polling())
-    assert not node.is_answered(request)
-    node.finish_reads()
-
-    assert polled(node, request) == ["a"]
-
-
-def test_a_waiting_poll_is_woken_by_a_lease_that_ends() -> None:
-    node = shop(mode=Mode.SHARED, visibility_ns=5 * SECOND)
-    join(node, client="c2")
-    publish(node, "a")
-    poll(node)
-    waiting = begin_poll(node, client="c2")
-    node.advance(5 * SECOND)
-
-    assert polled(node, waiting) == ["a"]
-
-
-def test_a_waiting_poll_is_woken_by_a_nack_and_by_the_end_of_a_rest() -> None:
-    node = shop()
-    publish(node, "a", "b")
-    first, second = poll(node)
-    at_once = begin_poll(node)
-    nack(node, first, delay_ns=0)
-    assert polled(node, at_once) == ["a"]
-    later = begin_poll(node)
-    nack(node, second)
-    assert not node.is_answered(later)
-    node.advance(SECOND)
-
-    assert polled(node, later) == ["b"]
-
-
-def test_a_waiting_poll_is_woken_by_a_member_that_leaves() -> None:
-    node = shop()
-    join(node, client="c2")
-    publish(node, "a")
-    poll(node)
-    waiting = begin_poll(node, client="c2")
-    node.ask(Leave(group="shop", member_id="c1-c100"), Done)
-
-    assert polled(node, waiting) == ["a"]
-
-
-def test_a_waiting_poll_is_woken_by_a_new_assignment() -> None:
-    node = shop()
-    join(node, client="c0")
-    publish(node, "a")
-    waiting = begin_poll(node)
-    assert not node.is_answered(waiting)
-    node.ask(Leave(group="shop", member_id="c0-c000"), Done)
-
-    assert polled(node, waiting) == ["a"]
-
-
-def test_a_waiting_poll_is_woken_by_a_topic_that_its_member_subscribed_to_since() -> None:
-    node = shop()
-    create(node, "more")
-    waiting = begin_poll(node)
-    join(node, topics=("orders", "more"), member_id="c1-c100")
-    publish(node, "a", topic="more")
-
-    assert polled(node, waiting) == ["a"]
-
-
-def test_polls_that_wait_are_served_in_the_order_in_which_they_came() -> None:
-    node = shop(mode=Mode.SHARED)
-    join(node, client="c2")
-    second, first = begin_poll(node, client="c2"), begin_poll(node)
-    publish(node, "a")
-
-    assert polled(node, second) == ["a"]
-    assert not node.is_answered(first)
-
-
-def test_a_poll_whose_caller_left_takes_nothing() -> None:
-    node = shop()
-    waiting = begin_poll(node)
-    node.leave(waiting)
-    publish(node, "a")
-
-    assert not node.is_answered(waiting)
-    assert [each.attempt for each in poll(node)] == [1]
-
-
-def test_a_waiting_poll_of_a_deleted_group_ends_with_that() -> None:
-    node = shop()
-    waiting = begin_poll(node)
-    node.ask(DeleteGroup(group="shop"), Done)
-
-    with pytest.raises(Refused) as refused:
-        node.reply(waiting, Leased)
-    assert refused.value.code is Code.GROUP_NOT_FOUND
-
-
-def test_a_waiting_poll_of_a_member_that_left_ends_with_that() -> None:
-    node = shop()
-    waiting = begin_poll(node)
-    node.ask(Leave(group="shop", member_id="c1-c100"), Done)
-
-    with pytest.raises(Refused) as refused:
-        node.reply(waiting, Leased)
-    assert refused.value.code is Code.MEMBER_NOT_FOUND
-
-
-def test_a_waiting_poll_outlives_the_deletion_of_its_topic() -> None:
-    node = shop()
-    create(node, "more")
-    join(node, topics=("orders", "more"), member_id="c1-c100")
-    waiting = begin_poll(node)
-    node.ask(DeleteTopic(name="orders"), Done)
-    assert not node.is_answered(waiting)
-    publish(node, "a", topic="more")
-
-    assert polled(node, waiting) == ["a"]
-
-
-def test_a_node_that_stops_lets_nobody_wait() -> None:
-    node = shop()
-    waiting = begin_poll(node)
-    node.stop()
-
-    assert polled(node, waiting) == []
-    with pytest.raises(Refused) as refused:
-        poll(node)
-    assert refused.value.code is Code.BROKER_UNAVAILABLE
-
-
 # ---- who may poll ----------------------------------------------------------------------------
 
 
@@ -580,3 +341,63 @@ def test_messages_that_retention_removed_are_passed_over() -> None:
 
     assert values(poll(node)) == ["new"]
     assert old.value == b"old"
+
+
+def test_a_poll_passes_over_what_may_not_be_delivered_any_more() -> None:
+    node = shop(max_deliveries=1, visibility_ns=HOUR)
+    publish(node, "a", "b", "c")
+    assert values(poll(node, count=2)) == ["a", "b"]
+    node.ask(Leave(group="shop", member_id="c1-c100"), Done)
+    join(node)
+
+    assert values(poll(node, count=1)) == ["c"]
+    assert letters(node) == ["a", "b"]
+
+
+def test_a_lower_limit_holds_for_what_was_delivered_already() -> None:
+    node = shop(max_deliveries=0)
+    publish(node, "a", "b")
+    for _ in range(3):
+        nack(node, poll(node, count=1)[0], delay_ns=0)
+    changes = TopicChanges(max_deliveries=2)
+    node.ask(AlterTopic(name="orders", changes=changes), TopicDescription)
+
+    assert values(poll(node)) == ["b"]
+    assert letters(node) == ["a"]
+
+
+def test_a_higher_limit_holds_for_what_is_in_flight() -> None:
+    node = shop(max_deliveries=1)
+    publish(node, "a")
+    (first,) = poll(node)
+    changes = TopicChanges(max_deliveries=2)
+    node.ask(AlterTopic(name="orders", changes=changes), TopicDescription)
+    nack(node, first, delay_ns=0)
+
+    assert [each.attempt for each in poll(node)] == [2]
+    assert letters(node) == []
+
+
+def test_a_rebalance_between_a_poll_and_its_answer_leases_nothing_twice() -> None:
+    node = shop(visibility_ns=HOUR)
+    publish(node, "a")
+    node.reads_are_late = True
+    first = node.begin(polling())
+    join(node, client="c0")
+    second = node.begin(polling(client="c0"))
+    node.finish_reads()
+
+    assert sorted([*polled(node, first), *polled(node, second)]) == ["a"]
+
+
+def test_a_poll_that_waits_is_answered_when_only_some_partitions_are_late() -> None:
+    node = shop(partitions=2)
+    publish(node, "a", targets=[0])
+    node.reads_are_late = True
+    waiting = begin_poll(node)
+    publish(node, "b", targets=[1])
+    node.finish_reads()
+
+    got = polled(node, waiting)
+    assert got
+    assert sorted([*got, *values(poll(node))]) == ["a", "b"]

@@ -60,6 +60,14 @@ def create(
     return node.ask(command, TopicDescription)
 
 
+def shop(*, partitions: int = 1, mode: Mode | None = None, **config: object) -> DrivenNode:
+    """A node with one topic and one member of one group."""
+    node = DrivenNode()
+    create(node, partitions=partitions, config=msgspec.structs.replace(TopicConfig(), **config))
+    join(node, mode=mode)
+    return node
+
+
 def messages(*values: str) -> list[Message]:
     """Messages with these values; `key=value` gives a message a key."""
     made = []

@@ -104,3 +104,24 @@ def test_a_time_never_goes_back() -> None:
     position.settle(2, [], 5)
 
     assert position.updated_at == 10
+
+
+@given(STEPS, OFFSETS)
+def test_a_position_whose_log_lost_its_end_keeps_what_is_below(steps: list[Step], end: int) -> None:
+    position, whole = Position(0), Position(0)
+    for step in steps:
+        take(position, step, 1)
+        take(whole, step, 1)
+    has_changed = position.cut(end)
+
+    assert has_changed == (position.stated != whole.stated)
+    for offset in range(end):
+        assert position.has_settled(offset) == whole.has_settled(offset)
+        assert position.attempts_of(offset) == whole.attempts_of(offset)
+        assert position.is_dying(offset) == whole.is_dying(offset)
+        assert position.reason_of(offset) == whole.reason_of(offset)
+    for offset in range(end, 30):
+        assert not position.has_settled(offset)
+        assert position.attempts_of(offset) == 0
+        assert not position.is_dying(offset)
+        assert position.reason_of(offset) == ""

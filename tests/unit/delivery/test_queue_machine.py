@@ -189,6 +189,24 @@ class QueueMachine(RuleBasedStateMachine):
                 self.wakes.pop(place, None)
                 self.states[place] = "done"
 
+    @rule()
+    def relearn(self) -> None:
+        """Records may be gone from the log: what was only looked at is looked at again."""
+        self.queue.relearn()
+        for offset, state in self.states.items():
+            if state == "ready":
+                self.states[offset] = "unknown"
+
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        """Records that nobody holds are gone, and the queue is told so."""
+        loose = [place for place, state in self.states.items() if state in ("ready", "unknown")]
+        if loose:
+            gone = data.draw(st.sets(st.sampled_from(loose)))
+            self.relearn()
+            for offset in gone:
+                del self.log[offset], self.states[offset]
+
     @rule(keeps_key_order=st.booleans())
     def restart(self, keeps_key_order: bool) -> None:
         """The process ends, or the group takes another mode."""

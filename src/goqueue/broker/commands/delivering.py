@@ -259,11 +259,15 @@ class Delivering:
                 break
             visibility_ns = command.visibility_ns or self._visibility_of(partition.log_id)
             deadline = Instant(now.instant + visibility_ns)
-            leased = queue.lease(
-                command.member_id, count_left, bytes_left, deadline, self._next_serial
-            )
-            self._next_serial += len(leased)
-            leased = self._set_exhausted_aside(group, partition.log_id, leased)
+            leased: list[Held] = []
+            while not leased and queue.is_ready:
+                found = queue.lease(
+                    command.member_id, count_left, bytes_left, deadline, self._next_serial
+                )
+                if not found:
+                    break
+                self._next_serial += len(found)
+                leased = self._set_exhausted_aside(group, partition.log_id, queue, found)
             leased, run = self._readable(group, partition, queue, leased)
             if not leased:
                 continue
@@ -288,7 +292,9 @@ class Delivering:
             self._state.outbox.append(serve)
         return True
 
-    def _set_exhausted_aside(self, group: Group, log: LogId, leased: list[Held]) -> list[Held]:
+    def _set_exhausted_aside(
+        self, group: Group, log: LogId, queue: DeliveryQueue, leased: list[Held]
+    ) -> list[Held]:
         """Those that may be delivered; the last delivery of the others ended with their holder.
 
         Their holder left, or the node stopped, or the limit was lowered since.
@@ -296,7 +302,10 @@ class Delivering:
         limit = self._state.catalog.deliveries_max(log.topic)
         if limit is None or all(held.attempt <= limit for held in leased):
             return leased
-        self._exhausted.extend((group, log, held) for held in leased if held.attempt > limit)
+        for held in leased:
+            if held.attempt > limit:
+                queue.bury(held)
+                self._exhausted.append((group, log, held))
         return [held for held in leased if held.attempt <= limit]
 
     def take_exhausted(self) -> list[tuple[Group, LogId, Held]]:

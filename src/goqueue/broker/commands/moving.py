@@ -119,6 +119,8 @@ class Moving:
         self._stalled: dict[int, None] = {}
         self._under_way: dict[int, None] = {}
         self._cancelled: dict[int, None] = {}
+        # Moves of an earlier life whose targets are still being read.
+        self._unverified: dict[int, None] = {}
 
     def was_cancelled(self, number: int) -> bool:
         """Whether a move that is over did not take place; to be asked once."""
@@ -127,9 +129,11 @@ class Moving:
     # Beginning
 
     def bury(self, group: Group, log: LogId, held: Held, death: Death, now: Now) -> None:
-        """Send a leased message to the dead letters; the caller is answered when it is there."""
+        """Send a message, buried in its queue, to the dead letters.
+
+        Whoever asked for it is answered when it is there.
+        """
         state = self._state
-        state.queues[group.number][log].bury(held)
         origin = state.catalog.find(log.topic)
         letters = origin.config.dead_letter_topic
         known = state.catalog.get(letters)
@@ -179,7 +183,8 @@ class Moving:
     def _end_of(self, target: LogId) -> Offset:
         """A copy that is made from now on cannot be before this."""
         partition = self._state.partitions.get(target)
-        return Offset(0) if partition is None else partition.log.end
+        # Not the end: what is on its way there may be taken back, and the copy take its place.
+        return Offset(0) if partition is None else partition.log.high_watermark
 
     def _begin(self, begun: MoveBegun) -> None:
         self.apply(begun)
@@ -363,6 +368,7 @@ class Moving:
     def verify_all(self, now: Now) -> None:
         """Find out which moves had arrived: read each target from where the first of them began."""
         begins: dict[LogId, int] = {}
+        self._unverified = dict.fromkeys(self._state.moves)
         for number, begun in list(self._state.moves.items()):
             target = self._target(begun, now)
             if target is None:
@@ -384,8 +390,10 @@ class Moving:
                 self._verify(target, Offset(readable), now)
             return
         if wanted is None:
-            for number, begun in list(self._state.moves.items()):
-                if self._target(begun, now) is target:
+            for number in list(self._unverified):
+                begun = self._state.moves.get(number)
+                if begun is None or self._target(begun, now) is target:
+                    del self._unverified[number]
                     self.carry(number, now)
         else:
             self._state.fetch(wanted, Verifying(target.log_id, wanted.below))
@@ -393,7 +401,7 @@ class Moving:
     def verified(self, purpose: Verifying, data: memoryview | None, now: Now) -> None:
         target = self._state.partitions.get(purpose.target)
         if target is None:
-            for number in list(self._state.moves):
+            for number in list(self._unverified):
                 self._stall(number, now)
             return
         following = purpose.upto
@@ -401,7 +409,7 @@ class Moving:
             waiting = {
                 self._identity(begun): begun
                 for begun in self._state.moves.values()
-                if self._target(begun, now) is target
+                if begun.number in self._unverified and self._target(begun, now) is target
             }
             records = list(messages_in(data))
             for record in records:
@@ -410,7 +418,7 @@ class Moving:
                     begun = waiting.get(identity)
                     # What stood there before is the copy of an earlier move of the same message.
                     if begun is not None and record.offset >= begun.target_from:
-                        del waiting[identity]
+                        del waiting[identity], self._unverified[begun.number]
                         self._arrived(begun.number)
             if records:
                 following = Offset(records[-1].offset + 1)

@@ -276,7 +276,8 @@ class Positions:
     def lag(self, request: RequestId, command: DescribeLag) -> None:
         state = self._state
         group = state.groups.find(command.group)
-        logs = dict.fromkeys(sorted(state.positions.get(group.number, {})))
+        positions = state.positions.get(group.number, {})
+        logs = {log: None for log, position in positions.items() if position.says_something}
         logs.update(
             (log, None)
             for name in group.topics

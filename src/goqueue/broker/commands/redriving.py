@@ -144,8 +144,13 @@ class Redriving:
         job.chosen.sort()
         del job.chosen[min(job.command.messages_max, _MESSAGES_MAX) :]
         for chosen in job.chosen:
-            if self._state.partitions.get(chosen.letter) is None:
-                # The letters were deleted while they were sifted.
+            letters = self._state.partitions.get(chosen.letter)
+            if letters is None:
+                # They were deleted while they were sifted.
+                continue
+            position = self._position(letters)
+            if position.is_dying(chosen.offset) or position.has_settled(chosen.offset):
+                # Another redrive took it meanwhile.
                 continue
             number = self._moving.redrive(chosen.letter, chosen.offset, chosen.target, now)
             job.moves[number] = None

@@ -139,6 +139,7 @@ class Settling:
         self._state.tally.nacks += 1
         if self._is_exhausted(receipt.log, held):
             death = Death(Cause.MAX_DELIVERIES, command.reason, request)
+            queue.bury(held)
             self._moving.bury(group, receipt.log, held, death, now)
             return
         self._note_reason(receipt, command.reason)
@@ -156,11 +157,12 @@ class Settling:
 
     def reject(self, request: RequestId, command: Reject, now: Now) -> None:
         self._state.groups_journal.check_room()
-        receipt, group, _, held = self._find(command.receipt)
+        receipt, group, queue, held = self._find(command.receipt)
         if self._state.catalog.holds_letters(receipt.log.topic):
             raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
         self._state.tally.rejects += 1
         death = Death(Cause.REJECTED, command.reason, request)
+        queue.bury(held)
         self._moving.bury(group, receipt.log, held, death, now)
 
     def extend(self, request: RequestId, command: Extend, now: Now) -> None:
@@ -185,6 +187,7 @@ class Settling:
         for held in queue.expire(now.instant):
             self._state.tally.expirations += 1
             if self._is_exhausted(log, held):
+                queue.bury(held)
                 self._moving.bury(group, log, held, self._death_of(number, log, held), now)
             else:
                 queue.give_back(held)

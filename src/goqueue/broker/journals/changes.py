@@ -49,13 +49,12 @@ class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="topic_deleted
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
-    """A life of the node began. The secret seals receipts, in every life the same.
+    """A life of the node began: no receipt of an earlier one names a lease of this.
 
     Numbers of topics below `topics_upto` were used, also those that nothing else mentions.
     """
 
     epoch: int
-    secret: str
     topics_upto: int = 1
 
 

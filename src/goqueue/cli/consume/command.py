@@ -2,7 +2,7 @@
 
 import click
 
-from goqueue.cli.names import topic_argument
+from goqueue.cli.names import complete_groups, topic_argument
 from goqueue.cli.output import output_option
 from goqueue.cli.server_flags import server_options
 
@@ -35,7 +35,13 @@ FAILED = 1
     help="Whether to see open and aborted transactions.",
 )
 @click.option("--values", is_flag=True, help="Print the values alone, as they are.")
-@click.option("-g", "--group", metavar="GROUP", help="Lease and acknowledge as its member.")
+@click.option(
+    "-g",
+    "--group",
+    metavar="GROUP",
+    shell_complete=complete_groups,
+    help="Lease and acknowledge as its member.",
+)
 @click.option(
     "--mode",
     type=click.Choice(["partitioned", "shared", "key_ordered"]),

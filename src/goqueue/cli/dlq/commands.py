@@ -3,7 +3,7 @@
 import click
 
 from goqueue.cli.confirmation import confirm, force_option
-from goqueue.cli.names import topic_argument
+from goqueue.cli.names import complete_topics, topic_argument
 from goqueue.cli.output import Output, output_option
 from goqueue.cli.server_flags import server_options
 
@@ -66,7 +66,12 @@ def show_command(topic: str, place: str, output: Output) -> int:
 @dlq.command("redrive", short_help="Put dead letters back.")
 @topic_argument
 @click.option("--max", "count_max", type=int, metavar="N", help="At most so many.  [default: 1000]")
-@click.option("--to-topic", metavar="TOPIC", help="Not back to their origin but here.")
+@click.option(
+    "--to-topic",
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="Not back to their origin but here.",
+)
 @click.option("--reason", metavar="TEXT", help="Only those with this cause or reason.")
 @force_option
 @server_options

@@ -3,7 +3,7 @@
 import click
 
 from goqueue.cli.confirmation import confirm, force_option
-from goqueue.cli.names import group_argument
+from goqueue.cli.names import complete_topics, group_argument
 from goqueue.cli.output import Output, output_option
 from goqueue.cli.server_flags import server_options
 
@@ -64,7 +64,7 @@ def lag_command(group: str, output: Output) -> int:
 
 @group.command("offsets", short_help="Show the positions of a group.")
 @group_argument
-@click.option("--topic", metavar="TOPIC", help="Only this topic.")
+@click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="Only this topic.")
 @server_options
 @output_option
 def offsets_command(group: str, topic: str | None, output: Output) -> int:
@@ -97,7 +97,13 @@ def delete_command(group: str, output: Output, *, is_forced: bool) -> int:
 
 @group.command("reset-offsets", short_help="Move the positions of a group.")
 @group_argument
-@click.option("--topic", required=True, metavar="TOPIC", help="The topic to move in.")
+@click.option(
+    "--topic",
+    required=True,
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="The topic to move in.",
+)
 @click.option(
     "-p", "--partition", type=click.IntRange(0), metavar="N", help="Only this one.  [default: all]"
 )

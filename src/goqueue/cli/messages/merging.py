@@ -24,9 +24,9 @@ async def read_merged(
     pages: list[deque[Item]] = [deque() for _ in cursors]
     page_size = _PAGE if limit is None else min(limit, _PAGE)
     count = 0
-    await asyncio.gather(
-        *(_fill(session, *lane, page_size) for lane in zip(cursors, pages, strict=True))
-    )
+    async with asyncio.TaskGroup() as tasks:
+        for cursor, page in zip(cursors, pages, strict=True):
+            tasks.create_task(_fill(session, cursor, page, page_size))
     while limit is None or count < limit:
         filled = [number for number, page in enumerate(pages) if page]
         if not filled:

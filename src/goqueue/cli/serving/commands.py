@@ -4,9 +4,6 @@ Whatever is wrong with the settings is told before anything is bound. INT and TE
 readiness fails, waiting requests end, running ones finish, logs are flushed, exit code 0.
 """
 
-import sys
-from contextlib import suppress
-
 import click
 
 from goqueue.cli.config import given_settings, setting_options
@@ -60,5 +57,3 @@ def _greet(url: str, data_dir: str) -> None:
         "  stop     Ctrl-C",
     ]
     print("\n".join(lines), flush=True)
-    with suppress(OSError):
-        sys.stdout.flush()

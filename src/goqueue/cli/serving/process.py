@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
 
 import msgspec
 import uvloop
@@ -32,6 +34,7 @@ Say = Callable[[str, str], None]
 def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
     """Run until told to stop; the exit code. `say` gets the address and the data directory."""
     tell(settings.warnings)
+    _fill_standard_streams()
     gc.set_threshold(*_COLLECTOR)
     start_logging(settings.log.level, settings.log.format)
     if settings.listeners.http is None:
@@ -56,16 +59,32 @@ async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
         halted = tasks.create_task(server.wait_until_halted())
         stopped = tasks.create_task(stop.wait())
         await asyncio.wait((halted, stopped), return_when=asyncio.FIRST_COMPLETED)
-        reason = halted.result() if halted.done() else None
+        code = DONE
+        if not halted.done():
+            # A node may find while it stops that it cannot: that is no clean stop.
+            ended = tasks.create_task(_stop(server))
+            await asyncio.wait((halted, ended), return_when=asyncio.FIRST_COMPLETED)
+            code = ended.result() if ended.done() else FAILED
+        if halted.done():
+            _break_off(halted.result())
         for task in (serving, halted, stopped):
             task.cancel()
-    if reason is not None:
-        # What the node knows can no longer be made durable, so nothing is flushed on the way out.
-        _fail(f"the node cannot go on: {reason}", FAILED)
-        sys.stderr.flush()
-        os._exit(FAILED)
-    await server.stop()
+    return code
+
+
+async def _stop(server: Server) -> int:
+    try:
+        await server.stop()
+    except OSError as error:
+        return _fail(f"the node did not stop cleanly: {error}", FAILED)
     return DONE
+
+
+def _break_off(reason: str) -> NoReturn:
+    """What the node knows can no longer be made durable, so nothing is flushed on the way out."""
+    _fail(f"the node cannot go on: {reason}", FAILED)
+    sys.stderr.flush()
+    os._exit(FAILED)
 
 
 async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
@@ -73,7 +92,9 @@ async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
     # What recovery left will mostly stay: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    say(url, data_dir)
+    # Whoever started the node may not listen any more, which is no reason to serve nobody.
+    with suppress(OSError):
+        say(url, data_dir)
 
 
 async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | int:
@@ -94,6 +115,20 @@ async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | i
         else:
             return server, f"http://{Listener(host, port)}"
     raise AssertionError("the last attempt returns")
+
+
+def _fill_standard_streams() -> None:
+    """Put something in the place of standard streams that were closed by who started us.
+
+    The first file opened would get their number, and whatever is printed would go into it.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free number is this one: those below are open by now.
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
 
 
 def _fail(sentence: str, code: int) -> int:

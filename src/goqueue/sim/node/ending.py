@@ -177,11 +177,13 @@ class Ending:
         for topic in list(self._world.ledger.topics.values()):
             of_topic = contents[topic] = {}
             for partition in range(topic.partitions):
-                records = of_topic[partition] = self._read(topic, partition)
-                self._world.ledger.check_partition(topic, partition, records)
+                start, records = self._read(topic, partition)
+                of_topic[partition] = records
+                self._world.ledger.check_partition(topic, partition, records, start)
         return contents
 
-    def _read(self, topic: TopicTruth, partition: int) -> list[Record]:
+    def _read(self, topic: TopicTruth, partition: int) -> tuple[int, list[Record]]:
+        """Where a partition starts, and all that it holds."""
         found: list[Record] = []
         while True:
             offset = Offset(found[-1].offset + 1 if found else 0)
@@ -191,9 +193,9 @@ class Ending:
                 raise Violation("cannot-read", f"{command}: {reply}")
             records = self._publishers.check_records(topic, reply)
             if not records:
-                if reply.high_watermark > offset:
+                if reply.high_watermark > reply.offset:
                     raise Violation("reader-stuck", f"{reply.log} at {offset}")
-                return found
+                return reply.start, found
             found.extend(records)
 
     def _check_groups(self, contents: dict[TopicTruth, dict[int, list[Record]]]) -> None:

@@ -25,8 +25,10 @@ from goqueue.model import (
     Instant,
     Load,
     Loaded,
+    LogId,
     NodeEffect,
     Now,
+    Offset,
     Open,
     Refused,
     RequestId,
@@ -78,6 +80,8 @@ class Process:
         self._dead: list[Storage] = []
         self.halted: str | None = None
         self.life = 0
+        # The lowest end that each log was opened with since somebody looked.
+        self.ends: dict[LogId, Offset] = {}
 
     def begin(self, entropy: bytes) -> None:
         """A new life: whatever was in memory is gone."""
@@ -158,6 +162,7 @@ class Process:
         except OSError as error:
             self._halt(f"a log cannot be opened: {error}")
             return
+        self.ends[wanted.log] = min(state.end, self.ends.get(wanted.log, state.end))
         self.take(Opened(log=wanted.log, state=state), now)
 
     def late_turn(self, now: Now) -> None:

@@ -7,7 +7,8 @@ things are simulated. After the chaos comes calm, in which everything promised m
 from collections.abc import Callable
 from random import Random
 
-from goqueue.model import MILLISECOND, SECOND, Instant, Left, Now, Refused, Timestamp
+from goqueue.broker import GROUPS_LOG, TOPICS_LOG
+from goqueue.model import MILLISECOND, SECOND, Instant, Left, LogId, Now, Refused, Timestamp
 from goqueue.model.requests import (
     DescribeNode,
     GroupList,
@@ -25,6 +26,7 @@ from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.truth import GroupTruth
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
+from goqueue.sim.sabotage import Sabotage
 from goqueue.sim.trace import Trace
 from goqueue.storage import SNAPSHOTS
 
@@ -108,7 +110,7 @@ class NodeRun:
     def _actions(self) -> list[_Action]:
         swarm, publishers, members = self._swarm, self._publishers, self._members
         movers, settlers = self._movers, self._settlers
-        actions: list[_Action] = [publishers.create] * 2 + [publishers.publish] * 8
+        actions: list[_Action] = [publishers.create] * 3 + [publishers.publish] * 8
         actions += [publishers.read] * 3 + [members.join_any] * 4 + [members.heartbeat] * 4
         actions += [members.poll_any] * 14 + [settlers.ack_any] * 8 + [settlers.nack] * 6
         actions += [settlers.reject] * 2 + [settlers.extend] * 2
@@ -130,6 +132,7 @@ class NodeRun:
             (swarm.redrives, publishers.redrive),
             (swarm.redrives, settlers.reject),
             (swarm.redrives, settlers.reject),
+            (swarm.topics_deleted, publishers.delete),
             (swarm.topics_deleted, publishers.delete),
             (swarm.groups_deleted, members.delete_group),
             (swarm.alterations, publishers.alter),
@@ -247,13 +250,29 @@ class NodeRun:
         world.callers.lose_all()
         if is_power_lost:
             self._lose_power()
-        if self._swarm.snapshots_lost and self._random.random() < 0.5:
-            self.lose_snapshots()
+        self._spoil()
         world.files.restart()
         world.faults.disarm_crash()
         if self._swarm.crash_inside and self._random.random() < 0.3:
             self._arm_crash()
         self._begin()
+
+    def _spoil(self) -> None:
+        """Damage what the node can do without: caches, and one of two recovery points."""
+        random, files = self._random, self._world.files
+        if self._swarm.snapshots_lost and random.random() < 0.5:
+            self.lose_snapshots()
+        logs = [TOPICS_LOG, GROUPS_LOG]
+        logs += [
+            LogId(topic.name, number)
+            for topic in self._world.ledger.topics.values()
+            for number in range(topic.partitions)
+        ]
+        sabotage = Sabotage(files, random, random.choice(logs))
+        if self._swarm.index_trouble:
+            sabotage.spoil_index()
+        if self._swarm.point_rot and random.random() < 0.5:
+            sabotage.spoil_point_slot()
 
     def _lose_power(self) -> None:
         self._is_power_lost = True
@@ -312,6 +331,7 @@ class NodeRun:
         world = self._world
         self._settle_topics({topic.name: topic for topic in described.topics})
         self._is_power_lost = False
+        world.process.ends.clear()
         for group in world.groups.values():
             for member in (*group.members.values(), *group.past):
                 # Every session began anew.
@@ -339,7 +359,9 @@ class NodeRun:
             if known is None:
                 self._publishers.learn_topic(description)
             elif known.is_loose and self._is_power_lost:
-                world.lost(known, [last + 1 for _, last in description.offsets])
+                # By now the node may have made copies where others were lost.
+                logs = [LogId(name, number) for number in range(known.partitions)]
+                world.lost(known, [world.process.ends[log] for log in logs])
 
     def _settle_groups(self, there: dict[str, None]) -> None:
         world = self._world

@@ -10,7 +10,14 @@ import msgspec
 __all__ = ["NodeSwarm"]
 
 _RARE = 0.15
-_SELDOM = ("sync_errors", "write_errors", "name_errors", "letters_deleted", "mode_changes")
+_SELDOM = (
+    "sync_errors",
+    "write_errors",
+    "name_errors",
+    "letters_deleted",
+    "mode_changes",
+    "retention",
+)
 
 
 class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +50,9 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     short_journals: bool
     reserve: bool
     intervals: bool
+    retention: bool
+    index_trouble: bool
+    point_rot: bool
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":

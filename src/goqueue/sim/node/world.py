@@ -72,6 +72,7 @@ class World:
     def lost(self, topic: TopicTruth, ends: list[int]) -> None:
         """The power took what a loose topic had from these offsets on."""
         self.ledger.lost(topic, ends)
+        self.letters.lost(topic, ends)
         for group in self.groups.values():
             for partition, end in enumerate(ends):
                 group.queue(topic, partition).lost(end)

@@ -275,14 +275,15 @@ class Members:
         delivery.sure_until = Instant(asked_at + shortest)
         delivery.over_at = Instant(world.now.instant + longest)
         queue = group.queue(topic, handed.partition)
-        if handed.offset < queue.maybe_floor:
-            # A commit that is on its way may have ended the lease already.
+        if handed.offset < queue.maybe_floor or topic.retires:
+            # A commit that is on its way, or retention, may have ended the lease already.
             delivery.sure_until = Instant(0)
         before = queue.latest.get(handed.offset)
         holder = None if before is None else group.members.get(before.member_id)
         sure_live = Instant(0) if holder is None else holder.sure_until
         queue.deliver(delivery, world.now.instant, sure_live)
-        if group.mode is Mode.KEY_ORDERED and group.start is Start.EARLIEST and handed.key:
+        is_ordered = group.mode is Mode.KEY_ORDERED and not topic.retires
+        if is_ordered and group.start is Start.EARLIEST and handed.key:
             earlier = world.ledger.before(topic, handed.partition, handed.offset, handed.key)
             queue.check_order(delivery, earlier)
         member.deliveries.append(delivery)

@@ -145,7 +145,8 @@ class Movers:
 
         def done(reply: Reply | Refused | None) -> None:
             group.end_reset()
-            if isinstance(reply, PositionsReset):
+            # The last to be answered is the last that took effect; others may still be lost.
+            if isinstance(reply, PositionsReset) and group.epoch is not None:
                 for each in reply.positions:
                     group.queue(topic, each.log.partition).put_at(each.offset)
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from goqueue.model import HOUR, SECOND, Code, Flush, Message, Offset, Record, Refused, Timestamp
 from goqueue.model.requests import (
     AlterTopic,
@@ -27,6 +29,8 @@ __all__ = ["Publishers", "records_in"]
 
 _NAMES = ("t0", "t1", "t2")
 _KEYS = 4
+_SEGMENT_BYTES = 64 * 1024
+_RETENTION_BYTES = 70_000
 _LIMITS = (0, 2, 3, 5)
 _VISIBILITIES_NS = (SECOND, 2 * SECOND, 5 * SECOND)
 # Answers after which it is certain that nothing was taken.
@@ -51,11 +55,15 @@ class Publishers:
         config = TopicConfig(
             visibility_ns=random.choice(_VISIBILITIES_NS),
             max_deliveries=random.choice(_LIMITS),
-            segment_bytes=64 * 1024 if world.swarm.large_values else 1024 * 1024,
+            segment_bytes=_SEGMENT_BYTES if world.swarm.large_values else 1024 * 1024,
             flush_policy=Flush.INTERVAL if is_loose else Flush.COMMIT,
             # Some have their dead letters in common.
             dead_letter_topic=random.choice(["", "", "all.dlq"]),
         )
+        if world.swarm.retention:
+            config = msgspec.structs.replace(
+                config, segment_bytes=_SEGMENT_BYTES, retention_bytes=_RETENTION_BYTES
+            )
         partitions = random.randint(1, 3)
         world.topics_in_doubt[name] = partitions
 
@@ -75,6 +83,7 @@ class Publishers:
             described.name, len(described.offsets), holds_letters=holds_letters
         )
         topic.is_loose = described.config.flush_policy is Flush.INTERVAL
+        topic.retires = described.config.retention_bytes > 0
         topic.limits[described.config.max_deliveries] = None
         topic.visibilities_ns[described.config.visibility_ns] = None
         return topic
@@ -155,7 +164,8 @@ class Publishers:
 
     def _message(self, topic: TopicTruth) -> MessageTruth:
         random = self._random
-        sizes = (0, 3000, 20_000) if self._world.swarm.large_values else (0, 10, 100)
+        is_large = self._world.swarm.large_values or self._world.swarm.retention
+        sizes = (0, 3000, 20_000) if is_large else (0, 10, 100)
         key = b"k%d" % random.randrange(_KEYS) if random.random() < 0.7 else b""
         return self._world.ledger.publishing(b"x" * random.choice(sizes), key, topic)
 

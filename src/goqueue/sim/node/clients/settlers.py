@@ -38,7 +38,9 @@ class _Use:
         self.is_stale = is_out or self.queue.is_surely_stale(delivery, world.life, now)
         sure_until = Instant(0) if member is None else min(member.sure_until, delivery.sure_until)
         is_latest = self.queue.latest.get(handed.offset) is delivery
-        self.is_live = is_latest and delivery.life == world.life and now < sure_until
+        # With its segment a message goes even if it is held.
+        is_kept = is_latest and delivery.life == world.life and not handed.topic.retires
+        self.is_live = is_kept and now < sure_until
         # From now on it may be over.
         delivery.sure_until = Instant(0)
         delivery.is_used = True
@@ -179,7 +181,9 @@ class Settlers:
         handed, group = use.delivery.handed, use.group
         use.queue.dead[use.offset] = None
         death = Death(handed.topic.name, handed.partition, handed.offset, group.name, handed.serial)
-        self._world.letters.confirmed(death, lambda: not handed.topic.is_gone and not group.is_gone)
+        self._world.letters.confirmed(
+            death, lambda: not (handed.topic.is_gone or handed.topic.retires or group.is_gone)
+        )
 
     def extend(self) -> None:
         found = self._choose()

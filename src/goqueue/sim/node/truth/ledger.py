@@ -50,6 +50,8 @@ class TopicTruth:
         self.holds_letters = holds_letters
         # What is acknowledged is in the page cache alone, for a while.
         self.is_loose = False
+        # Old messages go when there are too many.
+        self.retires = False
         self.is_leaving = False
         self.is_gone = False
         # Every limit and visibility that it had or may have had; a limit of 0 is none.
@@ -163,13 +165,18 @@ class Ledger:
                 "two-values-at-one-offset", f"{topic.name} {place}: {known}, {message.serial}"
             )
 
-    def check_partition(self, topic: TopicTruth, partition: int, records: list[Record]) -> None:
+    def check_partition(
+        self, topic: TopicTruth, partition: int, records: list[Record], start: int
+    ) -> None:
         """Judge all that can be read of a partition: nothing that was promised is missing."""
         for record in records:
             self.check_record(topic, partition, record)
+        if start and not topic.retires:
+            raise Violation("log-starts-late", f"{topic.name}-{partition} at {start}")
         there = {record.offset for record in records}
         for place, serial in topic.places.items():
-            if place.partition == partition and place.offset not in there:
+            is_here = place.partition == partition and place.offset >= start
+            if is_here and place.offset not in there:
                 raise Violation("committed-message-lost", f"{serial} of {topic.name} {place}")
 
     def lost(self, topic: TopicTruth, ends: list[int]) -> None:

@@ -32,14 +32,23 @@ class Origin(msgspec.Struct, frozen=True):
     group: str
 
 
+class _Spot(msgspec.Struct, frozen=True):
+    """Where a copy stands; the number is that of the topic."""
+
+    name: str
+    number: int
+    partition: int
+    offset: int
+
+
 class Letters:
     """What is known of the dead."""
 
     def __init__(self) -> None:
         self._confirmed: dict[Death, list[Callable[[], bool]]] = {}
         self._again: dict[Origin, int] = {}
-        self._letters: dict[Death, dict[str, None]] = {}
-        self._copies: dict[str, str] = {}
+        self._letters: dict[Death, dict[_Spot, None]] = {}
+        self._copies: dict[str, _Spot] = {}
         self._namesakes: dict[str, int] = {}
         self.is_strict = True
 
@@ -58,12 +67,18 @@ class Letters:
         """A letter may be put back into the namesake of a topic, and die there again."""
         self._namesakes[name] = self._namesakes.get(name, 0) + 1
 
+    def lost(self, topic: TopicTruth, ends: list[int]) -> None:
+        """The power took letters that were put back: they may be put back once more."""
+        for letter, spot in list(self._copies.items()):
+            if spot.number == topic.number and spot.offset >= ends[spot.partition]:
+                del self._copies[letter]
+
     def is_dead(self, death: Death) -> bool:
         return death in self._letters
 
     def seen(self, topic: TopicTruth, partition: int, record: Record) -> None:
         """A record that the node made: a letter, or a letter that was put back."""
-        place = f"{topic.name}#{topic.number}-{partition}:{record.offset}"
+        place = _Spot(topic.name, topic.number, partition, record.offset)
         letter = redriven_from(record)
         if not topic.holds_letters:
             if letter is not None:
@@ -89,7 +104,7 @@ class Letters:
         if self.is_strict and len(self._letters[death]) > allowed:
             raise Violation("two-letters-for-one-death", f"{death}: {self._letters[death]}")
 
-    def _put_back(self, letter: str, place: str) -> None:
+    def _put_back(self, letter: str, place: _Spot) -> None:
         known = self._copies.setdefault(letter, place)
         if self.is_strict and known != place:
             raise Violation("letter-redriven-twice", f"{letter} is at {known} and at {place}")
