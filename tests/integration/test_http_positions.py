@@ -50,9 +50,7 @@ def test_a_commit_is_all_or_nothing(api: Api, name: Name) -> None:
     api.publish(topic, {"value": "a", "partition": 0}, {"value": "b", "partition": 1})
     answer = api.ask("POST", f"/groups/{group}/offsets", {"offsets": {topic: {"0": 1, "1": 2}}})
     assert (answer.status, answer.code) == (400, "offset_out_of_range")
-    assert answer.body["details"] == {"earliest": 0, "end": 1, "partition": 1, "topic": topic} or (
-        {"earliest": 0, "end": 1}.items() <= answer.body["details"].items()
-    )
+    assert answer.body["details"].items() >= {"earliest": 0, "end": 1}.items()
     assert api.refusal("GET", f"/groups/{group}/offsets") == (404, "group_not_found")
 
 
@@ -62,8 +60,8 @@ def test_a_commit_by_nobody_is_refused_while_there_are_members(api: Api, name: N
     first, second = api.join(group, topic), api.join(group, topic)
     by_id = {member.id: member for member in (first, second)}
     owner = by_id[min(by_id)]
-    status, code = refused_commit(api, group, {topic: {"0": 1}})
-    assert (status, code) in {(400, "request_invalid"), (404, "member_not_found")}
+    nobody = refused_commit(api, group, {topic: {"0": 1}})
+    assert nobody == (404, "member_not_found")
     unknown = refused_commit(api, group, {topic: {"0": 1}}, member_id="who")
     assert unknown == (404, "member_not_found")
     stale = refused_commit(
@@ -90,10 +88,7 @@ def test_a_commit_outside_the_log_is_refused(
 ) -> None:
     topic, group = api.create(name()), name()
     api.publish(topic, "a")
-    assert refused_commit(api, group, {topic: {partition: offset}}) in {
-        refusal,
-        (400, "offset_out_of_range") if offset < 0 else refusal,
-    }
+    assert refused_commit(api, group, {topic: {partition: offset}}) == refusal
 
 
 def test_a_commit_to_an_unknown_topic_makes_no_group(api: Api, name: Name) -> None:

@@ -5,8 +5,10 @@ from goqueue.delivery.position import Position, PositionStated
 from goqueue.delivery.queue import DeliveryQueue, Held
 from goqueue.delivery.ranges import Range, Ranges, runs
 from goqueue.delivery.receipts import Receipt, Receipts
+from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
 __all__ = [
+    "WHEEL_REACH_NS",
     "DeliveryQueue",
     "Held",
     "Position",
@@ -15,6 +17,8 @@ __all__ = [
     "Ranges",
     "Receipt",
     "Receipts",
+    "Timer",
+    "Wheel",
     "rest_ns",
     "runs",
 ]

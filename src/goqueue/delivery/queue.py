@@ -87,6 +87,11 @@ class DeliveryQueue:
         return bool(self._fresh or self._returned)
 
     @property
+    def has_resting(self) -> bool:
+        """Whether a message waits until it may be delivered again."""
+        return bool(self._resting)
+
+    @property
     def in_flight(self) -> int:
         return len(self._held)
 

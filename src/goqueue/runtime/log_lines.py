@@ -13,10 +13,13 @@ __all__ = ["start_logging"]
 
 
 class _Text(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        return _printable(super().formatMessage(record))
+
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        first, *rest = text.split("\n")
-        return "\n    ".join([_printable(first), *map(_printable, rest)])
+        # What is left to be on lines of its own is a traceback.
+        first, *rest = super().format(record).split("\n")
+        return "\n    ".join([first, *map(_printable, rest)])
 
 
 class _Json(logging.Formatter):

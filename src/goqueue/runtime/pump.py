@@ -9,6 +9,7 @@ by cancelling it.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -42,6 +43,8 @@ from goqueue.runtime.disk import Disk, Work
 from goqueue.storage import DamageFound
 
 __all__ = ["Pump"]
+
+_logger = logging.getLogger(__name__)
 
 _OPENED_TOGETHER = 64
 
@@ -265,7 +268,7 @@ class Pump:
                     opened = []
         except OSError as error:
             self._loop.call_soon_threadsafe(self._halt, f"a log cannot be opened: {error}")
-        except BaseException as bug:
+        except Exception as bug:
             # Nobody looks at what ends this thread, and a start that never ends says nothing.
+            _logger.exception("opening logs failed")
             self._loop.call_soon_threadsafe(self._halt, f"a bug while opening logs: {bug!r}")
-            raise

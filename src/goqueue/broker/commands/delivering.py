@@ -444,6 +444,12 @@ class Delivering:
         for log in list(self._state.queues.pop(group.number, {})):
             self.forget_queue(group.number, log)
 
+    def forget_idle_queues(self, group: Group) -> None:
+        """Forget what can be learned again; where messages rest, they go on resting."""
+        for log, queue in self._state.queues_of(group.number):
+            if not queue.has_resting:
+                self.forget_queue(group.number, log)
+
     def forget_queue(self, number: int, log: LogId) -> None:
         """Every open lease of this group on this partition is stale from now on."""
         self._state.queues.get(number, {}).pop(log, None)

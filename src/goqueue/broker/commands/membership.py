@@ -144,7 +144,7 @@ class Membership:
         self._change(group.without_members(members, partitions), now)
         if not group.members:
             # Nobody is left who could hold something: start from the position next time.
-            self._delivering.forget_queues(group)
+            self._delivering.forget_idle_queues(group)
 
     def _change(self, stated: GroupStated, now: Now) -> Group:
         """Apply a change and let those who wait see what they may take now."""

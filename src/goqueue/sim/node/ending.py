@@ -83,8 +83,9 @@ class Ending:
         self._run.serve()
         self._rest(3)
         world = self._world
-        is_in_doubt = world.topics_in_doubt or world.groups_in_doubt
-        if world.process.halted is not None or self._describe().failed_logs or is_in_doubt:
+        is_in_doubt = bool(world.topics_in_doubt or world.groups_in_doubt)
+        has_failed = world.process.halted is not None or bool(self._describe().failed_logs)
+        if has_failed or is_in_doubt or world.random.random() < 0.6:
             self._restart(is_power_lost=True)
         failed = self._describe().failed_logs
         if failed:

@@ -1,0 +1,242 @@
+"""The delayed messages of one partition: which wait, which were delivered, which were cancelled.
+
+A delayed message is a record that every reader skips; when it is due it is appended once more, and
+that second record is its delivery. All of this is a function of the log: what this module knows is
+rebuilt by passing over it, and a snapshot only saves the passing.
+
+Owns the wheel of the partition. Never appends: the broker is told what is due, and tells what came
+of it.
+
+Invariant: a message is pending exactly as long as neither its delivery nor its cancellation is in
+the log; while one of them is on its way there it is *leaving* and does not fire again.
+Memory: 24 bytes for each delayed record in the log, and the timers of those that are pending.
+"""
+
+import enum
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import msgspec
+
+from goqueue.delivery.wheel import Wheel
+from goqueue.model import Offset, Priority, Timestamp
+
+__all__ = ["DelayState", "Delayed", "Delays", "DelaysStated"]
+
+_PENDING = -1
+_CANCELLED = -2
+_PRIORITY_BITS = 3
+
+
+class DelayState(enum.StrEnum):
+    """What became of a delayed message."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    CANCELLED = "cancelled"
+
+
+class Delayed(msgspec.Struct, frozen=True, kw_only=True):
+    """One delayed message."""
+
+    offset: Offset
+    due: Timestamp
+    priority: Priority
+    state: DelayState
+    delivered_offset: Offset | None = None
+
+
+class DelaysStated(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the log says about delays below an offset; columns as bytes of 64-bit integers."""
+
+    topic: int
+    upto: int
+    offsets: bytes
+    dues: bytes
+    outcomes: bytes
+    controls: bytes
+
+
+class Delays:
+    """Delayed messages by their first offset."""
+
+    def __init__(self, now: Timestamp) -> None:
+        self._wheel = Wheel(now)
+        self._offsets = array("q")
+        self._dues = array("q")
+        # The offset of the delivery or a negative number, and the priority in the lowest bits.
+        self._outcomes = array("q")
+        # Records that are no messages: cancellations.
+        self._controls = array("q")
+        self._leaving: dict[int, None] = {}
+        self._first_pending = 0
+        self._delivered_count = 0
+        self._cancelled_count = 0
+
+    def __len__(self) -> int:
+        """How many messages are pending."""
+        return len(self._wheel) + len(self._leaving)
+
+    @property
+    def delivered_count(self) -> int:
+        return self._delivered_count
+
+    @property
+    def cancelled_count(self) -> int:
+        return self._cancelled_count
+
+    # What the log says
+
+    def add(self, offset: int, due: int, priority: int) -> None:
+        """A delayed record was committed; they come in the order of their offsets."""
+        if self._offsets and offset <= self._offsets[-1]:
+            return
+        self._offsets.append(offset)
+        self._dues.append(due)
+        self._outcomes.append(_PENDING << _PRIORITY_BITS | priority)
+        self._wheel.insert(offset, Timestamp(due))
+
+    def deliver(self, offset: int, delivered_offset: int) -> None:
+        """The message was appended once more, and that is committed."""
+        if self._end(offset, delivered_offset):
+            self._delivered_count += 1
+
+    def cancel(self, offset: int, control_offset: int) -> None:
+        """The cancellation of a message is committed; it takes an offset of its own."""
+        if not self._controls or control_offset > self._controls[-1]:
+            self._controls.append(control_offset)
+        if self._end(offset, _CANCELLED):
+            self._cancelled_count += 1
+
+    def _end(self, offset: int, outcome: int) -> bool:
+        index = self._index(offset)
+        if index is None or self._outcomes[index] >> _PRIORITY_BITS != _PENDING:
+            return False
+        priority = self._outcomes[index] & ((1 << _PRIORITY_BITS) - 1)
+        self._outcomes[index] = outcome << _PRIORITY_BITS | priority
+        self._leaving.pop(offset, None)
+        self._wheel.cancel(offset)
+        return True
+
+    def drop_below(self, start: int) -> None:
+        """The log begins later now; nothing that is pending was before that."""
+        count = bisect_left(self._offsets, start)
+        if count:
+            del self._offsets[:count], self._dues[:count], self._outcomes[:count]
+            self._first_pending = max(0, self._first_pending - count)
+        del self._controls[: bisect_left(self._controls, start)]
+
+    # Time
+
+    def next_deadline(self) -> Timestamp | None:
+        return self._wheel.next_deadline()
+
+    def due(self, now: Timestamp, limit: int) -> list[Offset]:
+        """Messages whose time has come, earliest first; each is leaving from now on."""
+        fired = [Offset(offset) for offset, _ in self._wheel.advance(now, limit)]
+        self._leaving.update(dict.fromkeys(fired))
+        return fired
+
+    def leave(self, offset: int) -> bool:
+        """Take a message out of the wheel to cancel it; False if it does not wait."""
+        if not self._wheel.cancel(offset):
+            return False
+        self._leaving[offset] = None
+        return True
+
+    def stay(self, offset: int) -> None:
+        """What was to be appended for a message was not: it waits again."""
+        if self._leaving.pop(offset, 0) is None:
+            index = self._index(offset)
+            assert index is not None
+            self._wheel.insert(offset, Timestamp(self._dues[index]))
+
+    # Asking
+
+    def find(self, offset: int) -> Delayed | None:
+        index = self._index(offset)
+        return None if index is None else self._delayed(index)
+
+    def is_leaving(self, offset: int) -> bool:
+        return offset in self._leaving
+
+    def page(self, count: int) -> Iterator[Delayed]:
+        """The first pending messages, by the time they are due."""
+        for offset, _ in self._wheel.page(0, count):
+            found = self.find(offset)
+            assert found is not None
+            yield found
+
+    def needed_from(self) -> Offset | None:
+        """The first offset that is still needed because its message is pending."""
+        outcomes = self._outcomes
+        while self._first_pending < len(outcomes):
+            if outcomes[self._first_pending] >> _PRIORITY_BITS == _PENDING:
+                return Offset(self._offsets[self._first_pending])
+            self._first_pending += 1
+        return None
+
+    def hidden_within(self, first: int, end: int) -> int:
+        """How many offsets of [first, end) are no messages: delayed ones, and cancellations."""
+        return sum(
+            max(0, bisect_left(column, end) - bisect_left(column, first))
+            for column in (self._offsets, self._controls)
+        )
+
+    def hidden_from(self, first: int) -> Iterator[int]:
+        """The offsets from `first` on that are no messages."""
+        for column in (self._offsets, self._controls):
+            yield from column[bisect_left(column, first) :]
+
+    def _index(self, offset: int) -> int | None:
+        index = bisect_left(self._offsets, offset)
+        is_there = index < len(self._offsets) and self._offsets[index] == offset
+        return index if is_there else None
+
+    def _delayed(self, index: int) -> Delayed:
+        outcome = self._outcomes[index] >> _PRIORITY_BITS
+        state = DelayState.DELIVERED
+        if outcome == _PENDING:
+            state = DelayState.PENDING
+        elif outcome == _CANCELLED:
+            state = DelayState.CANCELLED
+        return Delayed(
+            offset=Offset(self._offsets[index]),
+            due=Timestamp(self._dues[index]),
+            priority=Priority(self._outcomes[index] & ((1 << _PRIORITY_BITS) - 1)),
+            state=state,
+            delivered_offset=Offset(outcome) if outcome >= 0 else None,
+        )
+
+    # Snapshots
+
+    def stated(self, topic: int, upto: int) -> DelaysStated:
+        return DelaysStated(
+            topic=topic,
+            upto=upto,
+            offsets=self._offsets.tobytes(),
+            dues=self._dues.tobytes(),
+            outcomes=self._outcomes.tobytes(),
+            controls=self._controls.tobytes(),
+        )
+
+    def restore(self, stated: DelaysStated) -> None:
+        """Become what was stated; must be empty before."""
+        for column, data in (
+            (self._offsets, stated.offsets),
+            (self._dues, stated.dues),
+            (self._outcomes, stated.outcomes),
+            (self._controls, stated.controls),
+        ):
+            column.frombytes(data)
+        pending = _PENDING << _PRIORITY_BITS
+        cancelled = _CANCELLED << _PRIORITY_BITS
+        insert = self._wheel.insert
+        for offset, due, outcome in zip(self._offsets, self._dues, self._outcomes, strict=True):
+            if outcome >= 0:
+                self._delivered_count += 1
+            elif outcome >= pending:
+                insert(offset, Timestamp(due))
+            elif outcome >= cancelled:
+                self._cancelled_count += 1

@@ -1,0 +1,149 @@
+"""The pump when something under it ends by a bug, and when it stops before it serves."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from goqueue.broker import Node
+from goqueue.model import DiskEvent, Effect, LogId, LogSettings
+from goqueue.model.requests import CreateTopic, ListTopics, TopicConfig
+from goqueue.runtime import Disk, OsFileSystem, Pump
+from goqueue.runtime.disk import Work
+from goqueue.storage import Opened, Storage
+
+ENTROPY = bytes(32)
+PATIENCE_S = 10.0
+
+
+class Bug(Exception):
+    """Something that nobody foresaw."""
+
+
+class Shell:
+    """A pump over a real disk, and why it halted."""
+
+    def __init__(self, root: Path) -> None:
+        self.halted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.pump = Pump(Node("node", ENTROPY), self._halt)
+        self.disk = Disk(
+            OsFileSystem(str(root)), self.pump.take_from_disk, crashed=self.pump.take_crash
+        )
+
+    def _halt(self, reason: str) -> None:
+        if not self.halted.done():
+            self.halted.set_result(reason)
+
+    def start(self) -> None:
+        self.disk.start()
+        self.pump.start(self.disk)
+
+    async def close(self) -> None:
+        await self.pump.stop()
+        await self.pump.wait_until_opened()
+        await asyncio.to_thread(self.disk.close)
+
+
+@pytest.fixture
+def _quiet_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread ends by an exception that is meant, and need not be told on stderr."""
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+
+@pytest.mark.usefixtures("_quiet_threads")
+def test_a_bug_that_ends_the_disk_thread_halts_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Storage, __: Sequence[Effect]) -> list[DiskEvent]:
+        raise Bug("of the disk")
+
+    async def run() -> str:
+        shell = Shell(tmp_path)
+        monkeypatch.setattr(Storage, "carry_out", fail)
+        shell.start()
+        async with asyncio.timeout(PATIENCE_S):
+            return await shell.halted
+
+    assert asyncio.run(run()) == "a bug in the disk thread: Bug('of the disk')"
+
+
+def test_a_turn_whose_writes_cannot_be_handed_over_halts_the_node_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Disk, __: Sequence[Work]) -> None:
+        raise Bug("of the queue")
+
+    async def run() -> tuple[str, bool]:
+        shell = Shell(tmp_path)
+        shell.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await shell.pump.wait_until_serving()
+        with monkeypatch.context() as broken:
+            broken.setattr(Disk, "submit", refuse)
+            with pytest.raises(Bug):
+                await shell.pump.ask(CreateTopic(name="a", partitions=1, config=TopicConfig()))
+        later = asyncio.ensure_future(shell.pump.ask(ListTopics()))
+        await asyncio.sleep(0)
+        is_answered = later.done()
+        later.cancel()
+        await asyncio.to_thread(shell.disk.close)
+        return await shell.halted, is_answered
+
+    reason, is_answered = asyncio.run(run())
+    assert reason == "a bug: Bug('of the queue')"
+    assert not is_answered
+
+
+def test_a_bug_while_logs_are_opened_halts_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Disk, __: LogId, ___: LogSettings) -> Opened:
+        raise Bug("of recovery")
+
+    async def run() -> str:
+        shell = Shell(tmp_path)
+        monkeypatch.setattr(Disk, "open", fail)
+        shell.start()
+        async with asyncio.timeout(PATIENCE_S):
+            reason = await shell.halted
+        await shell.close()
+        return reason
+
+    assert asyncio.run(run()) == "a bug while opening logs: Bug('of recovery')"
+
+
+def test_stopping_during_recovery_waits_for_one_log_and_opens_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    opened: list[LogId] = []
+    open_really = Disk.open
+
+    def open_slowly(disk: Disk, log: LogId, settings: LogSettings) -> Opened:
+        if log.topic == "many":
+            opened.append(log)
+            begun.set()
+            assert go_on.wait(PATIENCE_S)
+        return open_really(disk, log, settings)
+
+    async def run() -> None:
+        shell = Shell(tmp_path)
+        shell.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await shell.pump.wait_until_serving()
+            await shell.pump.ask(CreateTopic(name="many", partitions=5, config=TopicConfig()))
+            await shell.close()
+            monkeypatch.setattr(Disk, "open", open_slowly)
+            again = Shell(tmp_path)
+            again.start()
+            assert await asyncio.to_thread(begun.wait, PATIENCE_S)
+            closing = asyncio.ensure_future(again.close())
+            await asyncio.sleep(0)
+            assert not closing.done()
+            go_on.set()
+            await closing
+
+    asyncio.run(run())
+    assert len(opened) == 1
