@@ -4,10 +4,11 @@ Threads draw their next request from a seed. Each answer is a success or a refus
 afterwards, and after a crash, the groups still add up.
 """
 
+import contextlib
 import http.client
 import random
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import pytest
 
@@ -190,4 +191,37 @@ def test_no_mixture_of_requests_is_too_much(
     assert api.get("/topics") == before["/topics"]
     assert api.get("/stats")["topic_stats"].keys() == before["/stats"]["topic_stats"].keys()
     assert api.get("/reliability/stats")["dlq_messages"] >= letters
+    assert_groups_add_up(api)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_a_kill_in_the_midst_of_any_mixture_is_survived(
+    mortal: ServerProcess, connect: Connect, seed: int
+) -> None:
+    api = connect(mortal)
+    for topic in TOPICS:
+        api.create(topic, partitions=2)
+    chance = random.Random(seed)
+
+    def live(caller: Caller) -> None:
+        with contextlib.suppress(*BROKEN):
+            caller.live(100_000)
+
+    for life in range(4):
+        callers = [
+            Caller(connect(mortal), seed * 1000 + life * 10 + number) for number in range(CALLERS)
+        ]
+        goal = chance.randrange(100, 1000)
+        with ThreadPoolExecutor(CALLERS) as threads:
+            living = [threads.submit(live, caller) for caller in callers]
+            while sum(caller.counts.get("done", 0) for caller in callers) < goal:
+                # A caller that ends before the kill has met a fault of the node.
+                wait(living, timeout=0.01, return_when=FIRST_COMPLETED)
+                assert not any(each.done() for each in living), mortal.said
+            mortal.kill()
+            for each in living:
+                each.result(20)
+        mortal.start()
+        api.close()
+        assert api.get("/health")["status"] == "ok"
     assert_groups_add_up(api)

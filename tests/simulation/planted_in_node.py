@@ -238,14 +238,6 @@ def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_MOVING}.apply", forgetful)
 
 
-def looks_for_copies_too_far_behind(patch: pytest.MonkeyPatch) -> None:
-    def end_of(moving: Any, target: Any) -> int:
-        partition = moving._state.partitions.get(target)
-        return 0 if partition is None else int(partition.log.end)
-
-    patch.setattr(f"{_MOVING}._end_of", end_of)
-
-
 class _Unaware:
     """Knows of no letter that it was put back."""
 
@@ -364,7 +356,6 @@ PLANTED_IN_NODE: tuple[Plant, ...] = (
     buries_twice_after_a_crash,
     settles_before_the_letter_is_there,
     redrives_a_letter_again,
-    looks_for_copies_too_far_behind,
     redrives_what_another_redrive_took,
     keeps_places_beyond_a_lost_tail,
     keeps_places_in_a_deleted_topic,

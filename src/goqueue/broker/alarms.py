@@ -12,7 +12,16 @@ import msgspec
 
 from goqueue.model import Instant, LogId, RequestId
 
-__all__ = ["Alarms", "Errand", "ForGroup", "ForLog", "ForQueue", "ForRequest", "Subject"]
+__all__ = [
+    "Alarms",
+    "Errand",
+    "ForDelays",
+    "ForGroup",
+    "ForLog",
+    "ForQueue",
+    "ForRequest",
+    "Subject",
+]
 
 
 _STALE_MAX = 1024
@@ -43,13 +52,19 @@ class ForLog(msgspec.Struct, frozen=True):
     log: LogId
 
 
+class ForDelays(msgspec.Struct, frozen=True):
+    """A delayed message of a partition is due."""
+
+    log: LogId
+
+
 class Errand(msgspec.Struct, frozen=True):
     """Something that the node does from time to time."""
 
     name: str
 
 
-Subject = ForRequest | ForQueue | ForGroup | ForLog | Errand
+Subject = ForRequest | ForQueue | ForGroup | ForLog | ForDelays | Errand
 
 
 class Alarms:

@@ -27,6 +27,8 @@ class Topic:
     def __init__(self, stated: TopicStated) -> None:
         self.stated = stated
         self.is_open = False
+        # Whether it is committed that the topic has delays, so that they may be appended.
+        self.may_delay = False
         # Whose turn it is among the partitions, for messages without a key.
         self.turn = 0
 

@@ -12,10 +12,12 @@ Invariants
 from collections.abc import Callable
 from typing import TypeVar
 
-from goqueue.broker.alarms import Errand, ForGroup, ForLog, ForQueue, ForRequest
+from goqueue.broker.alarms import Errand, ForDelays, ForGroup, ForLog, ForQueue, ForRequest
 from goqueue.broker.commands import (
     Carrying,
+    Delaying,
     Delivering,
+    Firing,
     Membership,
     Moving,
     Positions,
@@ -33,9 +35,16 @@ from goqueue.broker.commands import (
 )
 from goqueue.broker.journals import JournalLimits
 from goqueue.broker.memory import Memory
-from goqueue.broker.outbox import BeginServing, CarryOver, Later, Prune
+from goqueue.broker.outbox import BeginServing, CarryOver, Later, Prune, PublishDelayed
 from goqueue.broker.partitions import Partition, Publication
-from goqueue.broker.starting import GROUPS_LOG, TOPICS_LOG, Opened, Replaying, Starting
+from goqueue.broker.starting import (
+    GROUPS_LOG,
+    TOPICS_LOG,
+    Opened,
+    Replaying,
+    ReplayingDelays,
+    Starting,
+)
 from goqueue.broker.state import NodeState
 from goqueue.model import (
     SECOND,
@@ -65,11 +74,13 @@ from goqueue.model import (
 from goqueue.model.requests import (
     Ack,
     AlterTopic,
+    CancelDelayed,
     Command,
     CommitOffsets,
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
+    DescribeDelays,
     DescribeGroup,
     DescribeLag,
     DescribeNode,
@@ -78,9 +89,11 @@ from goqueue.model.requests import (
     DescribeReliability,
     DescribeTopic,
     Extend,
+    FindDelayed,
     Heartbeat,
     Join,
     Leave,
+    ListDelayed,
     ListGroups,
     ListTopics,
     Nack,
@@ -132,7 +145,8 @@ class Node:
         """`secret` seals receipts; with another one, those that were given out become invalid."""
         state = self._state = NodeState(node_id)
         self._topics = Topics(state)
-        self._publishing = Publishing(state)
+        self._delaying = Delaying(state)
+        self._publishing = Publishing(state, self._delaying)
         self._reading = Reading(state)
         self._delivering = Delivering(state)
         self._moving = Moving(state, self._topics, self._delivering)
@@ -158,6 +172,7 @@ class Node:
             self._reading.end_all()
             self._delivering.end_all()
             self._memory.snapshot_all()
+            self._delaying.save_all()
         self._end_turn(now)
         return self._state.outbox.take()
 
@@ -236,6 +251,10 @@ class Node:
         )
         take(Publish, self._publishing.publish)
         take(Read, self._reading.read)
+        take(ListDelayed, self._delaying.list_pending)
+        take(FindDelayed, self._delaying.find)
+        take(CancelDelayed, self._delaying.cancel)
+        take(DescribeDelays, lambda request, asked, _: self._delaying.describe(request, asked))
         take(Join, self._membership.join)
         take(Heartbeat, self._membership.heartbeat)
         take(Leave, self._membership.leave)
@@ -262,6 +281,7 @@ class Node:
         gone = Refused(Code.TOPIC_NOT_FOUND, topic=command.name)
         for log in logs:
             partition = self._state.partitions.remove(log)
+            self._delaying.forget(log)
             if partition is not None:
                 self._reading.refuse_all(partition, gone)
                 for publication, published in partition.taken_back(Offset(0), Code.TOPIC_NOT_FOUND):
@@ -315,10 +335,13 @@ class Node:
             return
         if isinstance(event, Filled):
             outcomes = list(partition.taken_back(event.offset, Code.STORAGE_FULL))
+            self._delaying.taken_back(partition, event.offset, now)
         elif isinstance(event, Failed):
             outcomes = list(partition.taken_back(Offset(0), Code.STORAGE_FAILED))
+            self._delaying.taken_back(partition, Offset(0), now)
         else:
             outcomes = list(partition.committed())
+            self._delaying.committed(partition, now)
         for publication, published in outcomes:
             self._published(publication, published, now)
         if isinstance(event, Compacted):
@@ -346,6 +369,8 @@ class Node:
                 self._delivering.surveyed(purpose, event.data, now)
             case Carrying():
                 self._moving.carried(purpose, event.data, now)
+            case Firing():
+                self._delaying.fetched(purpose, event.data, now)
             case Sifting():
                 self._redriving.sifted(purpose, event.data, now)
             case Probing():
@@ -354,6 +379,8 @@ class Node:
                 self._moving.verified(purpose, event.data, now)
             case Replaying():
                 self._starting.replayed(purpose, event.data, now)
+            case ReplayingDelays():
+                self._starting.delays_replayed(purpose, event.data, now)
             case _:
                 raise AssertionError(f"nobody asked for {purpose}")
 
@@ -382,6 +409,8 @@ class Node:
                     if partition is not None:
                         self._state.outbox.extend(partition.log.expire(now))
                         self._state.arm_flush(partition)
+                case ForDelays(log):
+                    self._delaying.wake(log, now)
                 case Errand("upkeep"):
                     self._keep_up(now)
                 case Errand("moves"):
@@ -400,11 +429,22 @@ class Node:
         share = -(-len(partitions) // _UPKEEP_ROUNDS)
         first = self._upkeep_from if self._upkeep_from < len(partitions) else 0
         for partition in partitions[first : first + share]:
-            floor = self._delivering.needed_from(partition)
-            self._state.outbox.extend(partition.log.maintain(now, floor))
+            self._state.outbox.extend(partition.log.maintain(now, self._needed_from(partition)))
+            delays = self._state.delays.get(partition.log_id)
+            if delays is not None:
+                delays.drop_below(partition.log.start)
         self._upkeep_from = first + share
+        self._delaying.wake_all(now)
+        self._delaying.save_some()
         self._memory.keep_short(now)
         self._state.alarms.set(_UPKEEP, Instant(now.instant + _UPKEEP_NS))
+
+    def _needed_from(self, partition: Partition) -> Offset | None:
+        """Nothing from here on may be removed: a queue or a delayed message still needs it."""
+        delays = self._state.delays.get(partition.log_id)
+        pending = None if delays is None else delays.needed_from()
+        needs = (self._delivering.needed_from(partition), pending)
+        return min((need for need in needs if need is not None), default=None)
 
     # Turns
 
@@ -435,8 +475,19 @@ class Node:
                     (state.groups_journal if is_groups else state.topics_journal).drop_below(offset)
                 case BeginServing():
                     self._begin_serving(now)
+                case PublishDelayed(request, command):
+                    self._publish_delayed(request, command, now)
                 case _:
                     self._state.outbox.append(later)
+
+    def _publish_delayed(self, request: RequestId, command: Publish, now: Now) -> None:
+        topic = self._state.catalog.get(command.topic)
+        if topic is not None:
+            topic.may_delay = True
+        try:
+            self._publishing.publish(request, command, now)
+        except Refused as refused:
+            self._state.outbox.answer(request, refused)
 
     def _begin_serving(self, now: Now) -> None:
         state = self._state
@@ -446,6 +497,7 @@ class Node:
         for group in state.groups:
             group.hear_all(now)
             state.alarms.set(ForGroup(group.number), group.next_deadline())
+        self._delaying.arm_all(now)
         self._membership.catch_up(now)
         self._moving.verify_all(now)
         state.alarms.set(_UPKEEP, Instant(now.instant + _UPKEEP_NS))

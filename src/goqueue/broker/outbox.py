@@ -7,9 +7,9 @@ something is committed.
 import msgspec
 
 from goqueue.model import Answer, LogId, NodeEffect, Offset, Refused, RequestId
-from goqueue.model.requests import Reply
+from goqueue.model.requests import Publish, Reply
 
-__all__ = ["BeginServing", "CarryOver", "Later", "Outbox", "Prune"]
+__all__ = ["BeginServing", "CarryOver", "Later", "Outbox", "Prune", "PublishDelayed"]
 
 
 class BeginServing(msgspec.Struct, frozen=True):
@@ -29,7 +29,14 @@ class Prune(msgspec.Struct, frozen=True, kw_only=True):
     offset: Offset
 
 
-Later = NodeEffect | BeginServing | CarryOver | Prune
+class PublishDelayed(msgspec.Struct, frozen=True):
+    """That the topic has delayed messages is committed: publish the first of them."""
+
+    request: RequestId
+    command: Publish
+
+
+Later = NodeEffect | BeginServing | CarryOver | Prune | PublishDelayed
 
 
 class Outbox:

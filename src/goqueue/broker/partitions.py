@@ -107,10 +107,6 @@ class Partition:
             if published is not None:
                 yield lost.publication, published
 
-    @property
-    def total_messages(self) -> int:
-        return self.log.high_watermark - self.log.start
-
 
 class Partitions:
     """The partitions by name."""

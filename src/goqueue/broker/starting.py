@@ -11,6 +11,7 @@ is committed, so no receipt of an earlier life can be taken for one of this.
 
 import msgspec
 
+from goqueue.broker.commands import decode_delays, delays_snapshot, replay_delays
 from goqueue.broker.journals import (
     JOURNAL_SETTINGS,
     Change,
@@ -25,11 +26,19 @@ from goqueue.broker.memory import Memory
 from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.delivery import Receipts
+from goqueue.delivery import Delays, Receipts
 from goqueue.log import Log, LogState
-from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep, Timestamp
+from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Refused, Sweep, Timestamp
+from goqueue.records import last_offset
 
-__all__ = ["GROUPS_LOG", "TOPICS_LOG", "Opened", "Replaying", "Starting"]
+__all__ = [
+    "GROUPS_LOG",
+    "TOPICS_LOG",
+    "Opened",
+    "Replaying",
+    "ReplayingDelays",
+    "Starting",
+]
 
 TOPICS_LOG = LogId("__topics", 0)
 GROUPS_LOG = LogId("__groups", 0)
@@ -47,6 +56,13 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 class Replaying(msgspec.Struct, frozen=True):
     """A journal is being read from `upto` on."""
+
+    log: LogId
+    upto: Offset
+
+
+class ReplayingDelays(msgspec.Struct, frozen=True):
+    """A partition is being read for what it says about delayed messages."""
 
     log: LogId
     upto: Offset
@@ -95,6 +111,9 @@ class Starting:
 
     def loaded(self, name: str, data: bytes | None, now: Now) -> None:
         """A snapshot came, or there is none: replay what is behind it."""
+        if name not in {TOPICS_LOG.topic, GROUPS_LOG.topic}:
+            self._load_delays(name, data, now)
+            return
         journal = self._journal(name)
         start = journal.log.start
         snapshot = None if data is None else journal.decode_snapshot(data)
@@ -148,13 +167,60 @@ class Starting:
         assert topic is not None
         log = Log(event.log, topic.config.log_settings, event.state)
         self._state.partitions.add(Partition(event.log, log))
-        del self._missing[event.log]
+        if topic.stated.has_delays:
+            self._state.outbox.append(Load(name=delays_snapshot(event.log)))
+        else:
+            self._opened(event.log, now)
+
+    def _opened(self, log: LogId, now: Now) -> None:
+        del self._missing[log]
         if not self._missing:
             self._finish(now)
+
+    # Delays
+
+    def _load_delays(self, name: str, data: bytes | None, now: Now) -> None:
+        """The snapshot of a partition's delays came, or there is none: replay what is behind it."""
+        log = next(log for log in self._missing if delays_snapshot(log) == name)
+        topic = self._state.catalog.get(log.topic)
+        assert topic is not None
+        partition = self._state.partitions[log]
+        delays = self._state.delays[log] = Delays(now.wall)
+        start = partition.log.start
+        stated = None if data is None else decode_delays(data)
+        end = partition.log.high_watermark
+        if stated is not None and stated.topic == topic.number and start <= stated.upto <= end:
+            delays.restore(stated)
+            delays.drop_below(start)
+            start = Offset(stated.upto)
+        self._replay_delays(partition, start, now)
+
+    def _replay_delays(self, partition: Partition, offset: Offset, now: Now) -> None:
+        try:
+            wanted = partition.log.read(offset, _REPLAY_BYTES)
+        except Refused as refused:
+            readable = refused.facts.get("next_readable")
+            assert isinstance(readable, int)
+            self._replay_delays(partition, Offset(readable), now)
+            return
+        if wanted is None:
+            self._opened(partition.log_id, now)
+        else:
+            self._state.fetch(wanted, ReplayingDelays(partition.log_id, wanted.below))
+
+    def delays_replayed(
+        self, purpose: "ReplayingDelays", data: memoryview | None, now: Now
+    ) -> None:
+        following = purpose.upto
+        if data is not None and len(data):
+            replay_delays(self._state.delays[purpose.log], data)
+            following = Offset(last_offset(data) + 1)
+        self._replay_delays(self._state.partitions[purpose.log], following, now)
 
     def _finish(self, now: Now) -> None:
         for topic in self._state.catalog.all:
             topic.is_open = True
+            topic.may_delay = topic.stated.has_delays
         self._forget_what_was_lost()
         started = Started(epoch=self._memory.epoch + 1, topics_upto=self._state.catalog.next_number)
         self._memory.apply(started, now.wall)

@@ -13,7 +13,7 @@ from goqueue.broker.catalog import Catalog, Topic
 from goqueue.broker.journals import Change, Journal, MoveBegun, TopicChange
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
-from goqueue.delivery import DeliveryQueue, Position, Receipts
+from goqueue.delivery import Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Groups
 from goqueue.log import Appended
 from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
@@ -56,6 +56,8 @@ class NodeState:
         # By group number, then by partition.
         self.positions: dict[int, dict[LogId, Position]] = {}
         self.queues: dict[int, dict[LogId, DeliveryQueue]] = {}
+        # Of partitions that ever had a delayed message.
+        self.delays: dict[LogId, Delays] = {}
         self.moves: dict[int, MoveBegun] = {}
         self.next_move = 1
         # What was asked of the disk, and for what.
@@ -99,6 +101,18 @@ class NodeState:
         position = self.position(group, partition.log_id)
         start = partition.log.start
         return start if position is None else max(position.floor, start)
+
+    def hide(self, log: LogId, offset: int) -> None:
+        """A record that is no message was committed: no group waits for it."""
+        for queues in self.queues.values():
+            queue = queues.get(log)
+            if queue is not None:
+                queue.hide(offset)
+
+    def hidden_within(self, log: LogId, first: Offset, end: Offset) -> int:
+        """How many offsets of [first, end) are no messages."""
+        delays = self.delays.get(log)
+        return 0 if delays is None else delays.hidden_within(first, end)
 
     def queue(self, group: int, log: LogId) -> DeliveryQueue | None:
         return self.queues.get(group, {}).get(log)

@@ -30,7 +30,7 @@ class Tasks:
 
     def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run in the background; an exception that escapes is a bug, and is raised by `close`."""
-        if self._group is None:
+        if self._group is None or self._is_ending.is_set():
             work.close()
             raise Closed("the connection is not open: use `async with goqueue.connect() as q`")
         task = self._group.create_task(work)

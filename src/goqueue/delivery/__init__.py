@@ -1,6 +1,7 @@
 """One group on one partition: what is settled, what is in flight, what comes back when."""
 
 from goqueue.delivery.backoff import rest_ns
+from goqueue.delivery.delays import Delayed, Delays, DelaysStated
 from goqueue.delivery.position import Position, PositionStated
 from goqueue.delivery.queue import DeliveryQueue, Held
 from goqueue.delivery.ranges import Range, Ranges, runs
@@ -9,6 +10,9 @@ from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
 __all__ = [
     "WHEEL_REACH_NS",
+    "Delayed",
+    "Delays",
+    "DelaysStated",
     "DeliveryQueue",
     "Held",
     "Position",

@@ -12,7 +12,6 @@ the log; while one of them is on its way there it is *leaving* and does not fire
 Memory: 24 bytes for each delayed record in the log, and the timers of those that are pending.
 """
 
-import enum
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -21,20 +20,14 @@ import msgspec
 
 from goqueue.delivery.wheel import Wheel
 from goqueue.model import Offset, Priority, Timestamp
+from goqueue.model.requests import DelayState
 
-__all__ = ["DelayState", "Delayed", "Delays", "DelaysStated"]
+__all__ = ["Delayed", "Delays", "DelaysStated"]
 
 _PENDING = -1
 _CANCELLED = -2
+_EXPIRED = -3
 _PRIORITY_BITS = 3
-
-
-class DelayState(enum.StrEnum):
-    """What became of a delayed message."""
-
-    PENDING = "pending"
-    DELIVERED = "delivered"
-    CANCELLED = "cancelled"
 
 
 class Delayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +64,7 @@ class Delays:
         self._controls = array("q")
         self._leaving: dict[int, None] = {}
         self._first_pending = 0
+        self._changes = 0
         self._delivered_count = 0
         self._cancelled_count = 0
 
@@ -86,12 +80,18 @@ class Delays:
     def cancelled_count(self) -> int:
         return self._cancelled_count
 
+    @property
+    def changes(self) -> int:
+        """How much has changed since the last statement."""
+        return self._changes
+
     # What the log says
 
     def add(self, offset: int, due: int, priority: int) -> None:
         """A delayed record was committed; they come in the order of their offsets."""
         if self._offsets and offset <= self._offsets[-1]:
             return
+        self._changes += 1
         self._offsets.append(offset)
         self._dues.append(due)
         self._outcomes.append(_PENDING << _PRIORITY_BITS | priority)
@@ -104,15 +104,24 @@ class Delays:
 
     def cancel(self, offset: int, control_offset: int) -> None:
         """The cancellation of a message is committed; it takes an offset of its own."""
-        if not self._controls or control_offset > self._controls[-1]:
-            self._controls.append(control_offset)
+        self.pass_control(control_offset)
         if self._end(offset, _CANCELLED):
             self._cancelled_count += 1
+
+    def pass_control(self, offset: int) -> None:
+        """A control record was committed: it is no message."""
+        if not self._controls or offset > self._controls[-1]:
+            self._controls.append(offset)
+
+    def expire(self, offset: int) -> None:
+        """The record of a message cannot be read any more: there is nothing to deliver."""
+        self._end(offset, _EXPIRED)
 
     def _end(self, offset: int, outcome: int) -> bool:
         index = self._index(offset)
         if index is None or self._outcomes[index] >> _PRIORITY_BITS != _PENDING:
             return False
+        self._changes += 1
         priority = self._outcomes[index] & ((1 << _PRIORITY_BITS) - 1)
         self._outcomes[index] = outcome << _PRIORITY_BITS | priority
         self._leaving.pop(offset, None)
@@ -131,6 +140,11 @@ class Delays:
 
     def next_deadline(self) -> Timestamp | None:
         return self._wheel.next_deadline()
+
+    def next_due(self) -> Timestamp | None:
+        """When the first message is due."""
+        first = self._wheel.page(0, 1)
+        return first[0][1] if first else None
 
     def due(self, now: Timestamp, limit: int) -> list[Offset]:
         """Messages whose time has come, earliest first; each is leaving from now on."""
@@ -201,6 +215,8 @@ class Delays:
             state = DelayState.PENDING
         elif outcome == _CANCELLED:
             state = DelayState.CANCELLED
+        elif outcome == _EXPIRED:
+            state = DelayState.EXPIRED
         return Delayed(
             offset=Offset(self._offsets[index]),
             due=Timestamp(self._dues[index]),
@@ -212,6 +228,8 @@ class Delays:
     # Snapshots
 
     def stated(self, topic: int, upto: int) -> DelaysStated:
+        """All of it, for a snapshot."""
+        self._changes = 0
         return DelaysStated(
             topic=topic,
             upto=upto,

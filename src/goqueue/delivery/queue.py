@@ -133,6 +133,10 @@ class DeliveryQueue:
             self._done.add(expected, next_offset)
         self._cursor = max(expected, next_offset)
 
+    def hide(self, offset: int) -> None:
+        """A record that is no message: it is done by itself."""
+        self._done.add(offset, offset + 1)
+
     def relearn(self) -> None:
         """Forget what is ready and was never handed out: some of it may be gone from the log."""
         ready = [*self._fresh, *self._returned]

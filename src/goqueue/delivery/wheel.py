@@ -26,8 +26,8 @@ __all__ = ["TICK_NS", "WHEEL_REACH_NS", "Timer", "Wheel"]
 TICK_NS = 10 * MILLISECOND
 # How many bits of the tick a bucket of each ring leaves open.
 _SHIFTS = (0, 8, 14, 20)
-# The coarsest ring has 64 buckets ahead. What is due later still (the clock was put back) has a
-# bucket of its own there: buckets go by their absolute number, so no two turns ever share one.
+# The coarsest ring has 64 buckets ahead. What is due later still (the clock was put back) has
+# buckets of its own there: they go by their absolute number, so no two turns ever share one.
 WHEEL_REACH_NS = TICK_NS << 26
 _TICK_BITS_MAX = 64
 _DUE_MAX = (1 << 63) - 1
@@ -52,7 +52,11 @@ def _smallest(count: int, pending: list[_Pending]) -> list[_Pending]:
 
 
 class _Bucket:
-    """Timers in no order, 16 bytes each. Cancelled ones stay until they are the greater part."""
+    """Timers in no order. Cancelled ones stay until they are the greater part.
+
+    Two columns of integers: an object for each timer would take several times the memory. The due
+    time is here, too, so that emptying a bucket reads on instead of searching all over the index.
+    """
 
     __slots__ = ("dues", "stale", "timers")
 
@@ -167,7 +171,7 @@ class Wheel:
         due = self._dues.pop(timer, None)
         if due is None:
             return False
-        tick = -(-due // TICK_NS)
+        tick = _tick_of(due)
         if tick > self._tick:
             ring = self._by_length[(tick ^ self._tick).bit_length()]
             bucket = ring.buckets[tick >> ring.shift]
@@ -222,6 +226,7 @@ class Wheel:
 
     def _place(self, pending: Iterable[_Pending]) -> None:
         """Put timers where they belong as seen from the wheel's present tick."""
+        # The loop of every insert and every cascade: calls are written out.
         present, by_length = self._tick, self._by_length
         for due, timer in pending:
             tick = -(-due // TICK_NS)

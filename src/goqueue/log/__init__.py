@@ -1,7 +1,14 @@
 """One partition's log as metadata: offsets, segments, indexes, epochs, retention, compaction."""
 
 from goqueue.log.compaction import KeptRange, NewestOffsets, plan_compaction
-from goqueue.log.control import ControlKind, epoch_of, epoch_start, placeholder
+from goqueue.log.control import (
+    ControlKind,
+    cancellation,
+    cancelled_by,
+    epoch_of,
+    epoch_start,
+    placeholder,
+)
 from goqueue.log.epochs import Epochs
 from goqueue.log.index import ENTRY_SIZE, IndexEntry, SparseIndex
 from goqueue.log.log import Appended, Log
@@ -37,6 +44,8 @@ __all__ = [
     "Tail",
     "Watermarks",
     "assemble",
+    "cancellation",
+    "cancelled_by",
     "epoch_of",
     "epoch_start",
     "is_sealed",

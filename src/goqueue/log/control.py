@@ -10,12 +10,22 @@ import msgspec
 from goqueue.model import Message, Record
 from goqueue.records import Flag, encode
 
-__all__ = ["ControlKind", "EpochStart", "epoch_of", "epoch_start", "placeholder"]
+__all__ = [
+    "Cancellation",
+    "ControlKind",
+    "EpochStart",
+    "cancellation",
+    "cancelled_by",
+    "epoch_of",
+    "epoch_start",
+    "placeholder",
+]
 
 
 class ControlKind(enum.StrEnum):
     """The kinds of control record. A name never changes once it is on disk."""
 
+    CANCEL = "gq.cancel"
     EPOCH = "gq.epoch"
     PLACEHOLDER = "gq.placeholder"
 
@@ -26,8 +36,15 @@ class EpochStart(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class Cancellation(msgspec.Struct, frozen=True):
+    """Value of a cancellation: the offset of the delayed message."""
+
+    offset: int
+
+
 _encoder = msgspec.json.Encoder()
 _epoch_decoder = msgspec.json.Decoder(EpochStart)
+_cancellation_decoder = msgspec.json.Decoder(Cancellation)
 
 
 def epoch_start(epoch: int) -> Message:
@@ -43,6 +60,22 @@ def epoch_of(record: Record) -> int | None:
         return None
     try:
         return _epoch_decoder.decode(record.value or b"").epoch
+    except msgspec.DecodeError:
+        return None
+
+
+def cancellation(offset: int) -> Message:
+    """The record that says that a delayed message is never delivered."""
+    value = _encoder.encode(Cancellation(offset))
+    return Message(key=ControlKind.CANCEL.encode(), value=value, is_control=True)
+
+
+def cancelled_by(record: Record) -> int | None:
+    """The offset of the delayed message that this record cancels, or None if it is none such."""
+    if not record.flags & Flag.CONTROL or record.key != ControlKind.CANCEL.encode():
+        return None
+    try:
+        return _cancellation_decoder.decode(record.value or b"").offset
     except msgspec.DecodeError:
         return None
 

@@ -41,6 +41,8 @@ class Code(enum.StrEnum):
     MESSAGE_INVALID = "message_invalid"
     RECEIPT_INVALID = "receipt_invalid"
     RECEIPT_STALE = "receipt_stale"
+    MESSAGE_NOT_FOUND = "message_not_found"
+    ALREADY_DELIVERED = "already_delivered"
     DELAY_TOO_LONG = "delay_too_long"
     DEAD_LETTER_LOOP = "dead_letter_loop"
     BROKER_UNAVAILABLE = "broker_unavailable"

@@ -10,6 +10,7 @@ cdef int _TOO_LARGE, _NO_KEY, _NO_PARTITION, _BAD_PARTITION, _RESERVED
 cdef class Plan:
     cdef int64_t _partitions, _next, _body_bytes_max
     cdef bint _needs_key
+    cdef int _forbidden
     cdef object _sizes
     cdef readonly list placed
     cdef readonly int64_t turned

@@ -57,6 +57,7 @@ def route(
     *,
     body_bytes_max: int,
     needs_key: bool,
+    may_delay: bool = False,
 ) -> Routed:
     """Send each record to its explicit target, else by its key, else to whose turn it is.
 
@@ -67,7 +68,7 @@ def route(
     if partitions < 1 or turn < 0:
         raise IndexError(f"turn {turn} of {partitions} partitions")
     cursor = Cursor(batch)
-    plan = Plan(partitions, turn % partitions, body_bytes_max, needs_key)
+    plan = Plan(partitions, turn % partitions, body_bytes_max, needs_key, may_delay)
     plan.place_all(cursor, targets)
     if targets is not None and len(targets) != cursor.count:
         raise IndexError(f"{len(targets)} targets for {cursor.count} records")
@@ -79,6 +80,7 @@ class Plan:
 
     __slots__ = (
         "_body_bytes_max",
+        "_forbidden",
         "_needs_key",
         "_next",
         "_partitions",
@@ -87,11 +89,14 @@ class Plan:
         "turned",
     )
 
-    def __init__(self, partitions: int, first: int, body_bytes_max: int, needs_key: bool) -> None:
+    def __init__(
+        self, partitions: int, first: int, body_bytes_max: int, needs_key: bool, may_delay: bool
+    ) -> None:
         self._partitions = partitions
         self._next = first
         self._body_bytes_max = body_bytes_max
         self._needs_key = needs_key
+        self._forbidden = IS_CONTROL | IS_COMMIT | (0 if may_delay else IS_DELAYED)
         self._sizes = array("q", bytes(8 * partitions))
         self.placed: list[int] = []
         self.turned = 0
@@ -109,7 +114,7 @@ class Plan:
             given_bytes = cursor.given_bytes()
             if given_bytes < 0:
                 raise cursor.corrupt(BAD_HEADER_COUNT)
-            if cursor.flags & (IS_CONTROL | IS_COMMIT | IS_DELAYED):
+            if cursor.flags & self._forbidden:
                 target = _RESERVED
             elif given_bytes > self._body_bytes_max:
                 target = _TOO_LARGE

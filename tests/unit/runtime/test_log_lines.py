@@ -31,10 +31,7 @@ def test_what_a_caller_sent_stays_on_its_line(capsys: pytest.CaptureFixture[str]
 
 def test_a_traceback_follows_its_line_indented(capsys: pytest.CaptureFixture[str]) -> None:
     start_logging("info", "text")
-    try:
-        raise ValueError(HOSTILE)
-    except ValueError:
-        logging.getLogger("test").exception("failed")
+    logging.getLogger("test").error("failed", exc_info=ValueError(HOSTILE))
 
     first, *rest = capsys.readouterr().err.splitlines()
     assert first.endswith("test: failed")

@@ -1,5 +1,7 @@
 """Which part of the node takes which commands."""
 
+from goqueue.broker.commands.delay_log import decode_delays, delays_snapshot, replay_delays
+from goqueue.broker.commands.delaying import Delaying, Firing
 from goqueue.broker.commands.delivering import Delivering, Surveying
 from goqueue.broker.commands.membership import Membership
 from goqueue.broker.commands.moving import Carrying, Moving, Verifying
@@ -12,7 +14,9 @@ from goqueue.broker.commands.topics import Topics
 
 __all__ = [
     "Carrying",
+    "Delaying",
     "Delivering",
+    "Firing",
     "Membership",
     "Moving",
     "Positions",
@@ -27,4 +31,7 @@ __all__ = [
     "Surveying",
     "Topics",
     "Verifying",
+    "decode_delays",
+    "delays_snapshot",
+    "replay_delays",
 ]

@@ -194,6 +194,9 @@ class Delivering:
             if position is None:
                 position = positions[partition.log_id] = Position(partition.log.start)
             queue = DeliveryQueue(position, keeps_key_order=group.mode is Mode.KEY_ORDERED)
+            delays = self._state.delays.get(partition.log_id)
+            for offset in () if delays is None else delays.hidden_from(position.floor):
+                queue.hide(offset)
             queues[partition.log_id] = queue
         return queue
 

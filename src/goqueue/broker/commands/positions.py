@@ -303,15 +303,17 @@ class Positions:
         queue = self._state.queue(number, partition.log_id)
         if queue is not None:
             floor = max(queue.floor, partition.log.start)
-            done = queue.done_within(floor, end)
+            # A queue knows by itself which records are no messages.
+            done, hidden = queue.done_within(floor, end), 0
         else:
             floor = committed
             done = 0 if position is None else position.settled_within(floor, end)
+            hidden = self._state.hidden_within(partition.log_id, floor, end)
         return PartitionLag(
             log=partition.log_id,
             committed=committed,
             end=end,
-            lag=max(0, end - floor - done),
+            lag=max(0, end - floor - done - hidden),
             in_flight=0 if queue is None else queue.in_flight,
             time_lag_ns=0,
         )

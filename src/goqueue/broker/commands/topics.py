@@ -186,13 +186,17 @@ class Topics:
         )
         self._state.outbox.answer(request, PartitionList(topic=topic.name, partitions=partitions))
 
+    def _messages_in(self, partition: Partition) -> int:
+        start, end = partition.log.start, partition.log.high_watermark
+        return end - start - self._state.hidden_within(partition.log_id, start, end)
+
     def _described(self, topic: Topic) -> TopicDescription:
         partitions = [self._state.partitions[log] for log in topic.logs]
         return TopicDescription(
             name=topic.name,
             config=topic.config,
             created_at=Timestamp(topic.stated.created_at),
-            total_messages=sum(each.total_messages for each in partitions),
+            total_messages=sum(self._messages_in(each) for each in partitions),
             total_size_bytes=sum(each.log.size for each in partitions),
             offsets=tuple(
                 (each.log.start, Offset(each.log.high_watermark - 1)) for each in partitions

@@ -39,6 +39,8 @@ class TopicStated(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
     config: TopicConfig
     created_at: int
     holds_letters: bool = False
+    # Whether a delayed message was ever published: then its logs are looked through at a start.
+    has_delays: bool = False
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="topic_deleted"):

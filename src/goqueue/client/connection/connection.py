@@ -58,7 +58,10 @@ class Connection:
         await self.close()
 
     async def close(self) -> None:
-        """Close the consumers, drain the producers, and hang up; raises what went wrong first."""
+        """Close the consumers, drain the producers, hang up; what went wrong is raised after all.
+
+        Of several failures the last one, with the others as its context.
+        """
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._tasks.close)
             stack.callback(self._transport.close)

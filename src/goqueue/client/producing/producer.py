@@ -103,12 +103,15 @@ class Producer:
         message = draft(value, key, headers, priority)
         size_bytes = weigh(message, route.message_bytes_max)
         if not self._buffer.has_room(size_bytes):
-            await self._wait_for_room(size_bytes)
+            await self._buffer.wait_for_room(size_bytes)
         self._turn += 1
         if self._turn >= self._gathering.messages:
             # A sender that never waits for anything else would keep the requests from leaving.
             self._turn = 0
             await asyncio.sleep(0)
+        if self._is_closed:
+            # While this waited. A lane opened now would be nobody's to end.
+            raise Closed("the producer is closed")
         return self._lane(topic, route, message.key, partition).add(message, size_bytes)
 
     @property
@@ -139,11 +142,6 @@ class Producer:
                 task.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)
             self._routes.clear()
-
-    async def _wait_for_room(self, size_bytes: int) -> None:
-        await self._buffer.wait_for_room(size_bytes)
-        if self._is_closed:
-            raise Closed("the producer is closed")
 
     async def _discover(self, topic: str) -> _Route:
         """Ask, or ask again, how many partitions there are and how large a message may be."""

@@ -1,6 +1,7 @@
 """The connection for threads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from goqueue.client.admin import Health, NodeStats, Version
 from goqueue.client.connection import Connection
@@ -8,7 +9,7 @@ from goqueue.client.consuming import (
     OnPartitions,
     Start,
 )
-from goqueue.client.producing import Due, Gathering, Producer, Sent
+from goqueue.client.producing import Due, Gathering, Sent
 from goqueue.client.sync.admin import SyncDeadLetters, SyncGroups, SyncTopics
 from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
@@ -19,6 +20,8 @@ from goqueue.model import Priority
 __all__ = ["SyncConnection"]
 
 _NORMAL = int(Priority.NORMAL)
+
+T = TypeVar("T")
 
 
 class SyncConnection:
@@ -67,7 +70,7 @@ class SyncConnection:
 
     def producer(self, gathering: Gathering | None = None) -> SyncProducer:
         """A producer of its own: `with q.producer() as producer: ...`."""
-        return SyncProducer(self._loop, self._loop.call(self._make_producer(gathering)))
+        return SyncProducer(self._loop, self._made(lambda: self._connection.producer(gathering)))
 
     def consume(
         self,
@@ -80,13 +83,15 @@ class SyncConnection:
         visibility_s: float | None = None,
     ) -> SyncQueueConsumer:
         """Lease messages as a member of a group, to be settled one by one: `message.ack()`."""
-        consumer = self._connection.consume(
-            topics,
-            group=group,
-            mode=mode,
-            start=start,
-            prefetch=prefetch,
-            visibility_s=visibility_s,
+        consumer = self._made(
+            lambda: self._connection.consume(
+                topics,
+                group=group,
+                mode=mode,
+                start=start,
+                prefetch=prefetch,
+                visibility_s=visibility_s,
+            )
         )
         return SyncQueueConsumer(self._loop, consumer)
 
@@ -104,13 +109,15 @@ class SyncConnection:
 
         The callbacks run on the thread of the loop, and must not wait.
         """
-        consumer = self._connection.subscribe(
-            topics,
-            group=group,
-            start=start,
-            commit_interval_s=commit_interval_s,
-            on_assigned=on_assigned,
-            on_revoked=on_revoked,
+        consumer = self._made(
+            lambda: self._connection.subscribe(
+                topics,
+                group=group,
+                start=start,
+                commit_interval_s=commit_interval_s,
+                on_assigned=on_assigned,
+                on_revoked=on_revoked,
+            )
         )
         return SyncStreamConsumer(self._loop, consumer)
 
@@ -118,9 +125,10 @@ class SyncConnection:
         self, topic: str, *, partition: int | None = None, from_: Start = "earliest"
     ) -> SyncReplay:
         """Read a topic, or one partition, without a group, and go on as messages come."""
-        return SyncReplay(
-            self._loop, self._connection.stream(topic, partition=partition, from_=from_)
+        replay = self._made(
+            lambda: self._connection.stream(topic, partition=partition, from_=from_)
         )
+        return SyncReplay(self._loop, replay)
 
     def health(self) -> Health:
         return self._loop.call(self._connection.health())
@@ -134,6 +142,10 @@ class SyncConnection:
     async def _enter(self) -> None:
         await self._connection.__aenter__()
 
-    async def _make_producer(self, gathering: Gathering | None) -> Producer:
-        # On the loop, which the producer takes its clock from.
-        return self._connection.producer(gathering)
+    def _made(self, make: Callable[[], T]) -> T:
+        """Made on the loop: the connection belongs to it, and several threads may come at once."""
+
+        async def made() -> T:
+            return make()
+
+        return self._loop.call(made())

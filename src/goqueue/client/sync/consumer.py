@@ -73,8 +73,10 @@ class SyncStreamConsumer:
 
     def close(self) -> None:
         """Commit what is finished if commits are automatic, and leave the group."""
+        # The one in hand is not finished: the next was not asked for.
+        waiting = len(self._taken)
         self._taken.clear()
-        self._loop.call(self._consumer.close())
+        self._loop.call(self._consumer.close(except_last=waiting + 1))
 
 
 class SyncReplay:

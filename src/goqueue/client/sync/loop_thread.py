@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from typing import TypeVar
 
 import uvloop
@@ -27,7 +28,9 @@ class LoopThread:
     def __init__(self, farewell: Callable[[], Coroutine[object, object, None]]) -> None:
         self._farewell = farewell
         self._loop = uvloop.new_event_loop()
-        self._lock = threading.Lock()
+        self._stopping = threading.Lock()
+        # Held while work is handed over: once stopped, none arrives that nobody would do.
+        self._entrance = threading.Lock()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="goqueue", daemon=True)
         self._thread.start()
@@ -35,32 +38,37 @@ class LoopThread:
 
     def call(self, work: Coroutine[object, object, T]) -> T:
         """Run on the loop, and wait for it. An interrupt of the waiting thread cancels the work."""
-        if self._is_stopped or threading.current_thread() is self._thread:
-            work.close()
-            raise Closed("the connection is closed, or was used from a callback of its own")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._entrance:
+            if self._is_stopped or threading.current_thread() is self._thread:
+                work.close()
+                raise Closed("the connection is closed, or was used from a callback of its own")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise Closed("the connection was closed meanwhile") from None
         except BaseException:
             future.cancel()
             raise
 
     def post(self, action: Callable[[], object]) -> None:
         """Have something done on the loop, without waiting for it."""
-        if self._is_stopped:
-            raise Closed("the connection is closed")
-        self._loop.call_soon_threadsafe(action)
+        with self._entrance:
+            if self._is_stopped:
+                raise Closed("the connection is closed")
+            self._loop.call_soon_threadsafe(action)
 
     def stop(self) -> None:
         """Say farewell, end the thread; again is fine."""
-        with self._lock:
+        with self._stopping:
             if self._is_stopped:
                 return
             try:
                 self.call(self._farewell())
             finally:
-                self._is_stopped = True
-                self._loop.call_soon_threadsafe(self._loop.stop)
+                with self._entrance:
+                    self._is_stopped = True
+                    self._loop.call_soon_threadsafe(self._loop.stop)
                 self._thread.join()
                 atexit.unregister(self.stop)
 
@@ -68,8 +76,14 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-            for task in asyncio.all_tasks(self._loop):
-                task.cancel()
+            self._loop.run_until_complete(self._end_calls())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
+
+    async def _end_calls(self) -> None:
+        """Whoever still waits for something is let go."""
+        calls = asyncio.all_tasks() - {asyncio.current_task()}
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)

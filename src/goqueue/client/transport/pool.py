@@ -33,6 +33,7 @@ class Pool:
         self._response_bytes_max = response_bytes_max
         self._room = asyncio.Semaphore(connections_max)
         self._idle: list[Link] = []
+        self._is_closed = False
 
     @contextlib.asynccontextmanager
     async def link(self) -> AsyncIterator[Link]:
@@ -42,13 +43,15 @@ class Pool:
             try:
                 yield link
             finally:
-                if link.is_usable:
+                if link.is_usable and not self._is_closed:
                     link.idle_since = asyncio.get_running_loop().time()
                     self._idle.append(link)
                 else:
                     link.abort()
 
     def close(self) -> None:
+        """Hang up; a connection in use is closed when it is given back."""
+        self._is_closed = True
         while self._idle:
             self._idle.pop().abort()
 

@@ -13,11 +13,13 @@ from goqueue.model.requests.topics import TopicChanges, TopicConfig
 __all__ = [
     "Ack",
     "AlterTopic",
+    "CancelDelayed",
     "Command",
     "CommitOffsets",
     "CreateTopic",
     "DeleteGroup",
     "DeleteTopic",
+    "DescribeDelays",
     "DescribeGroup",
     "DescribeLag",
     "DescribeNode",
@@ -26,9 +28,11 @@ __all__ = [
     "DescribeReliability",
     "DescribeTopic",
     "Extend",
+    "FindDelayed",
     "Heartbeat",
     "Join",
     "Leave",
+    "ListDelayed",
     "ListGroups",
     "ListTopics",
     "Nack",
@@ -89,6 +93,8 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     `batch` holds whole, verified records in request order, with offset 0; it is the node's from
     now on. `targets` names the partition of each record, -1 where its key or its turn decides;
     None stands for -1 throughout. With `is_whole` one message that cannot be taken refuses all.
+    `dues` says when each record is to be delivered, 0 for at once; the others carry the flag and
+    the header of delayed records.
     """
 
     topic: str
@@ -96,6 +102,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     targets: list[int] | None = None
     waits: bool = True
     is_whole: bool = False
+    dues: list[int] | None = None
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +119,37 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     bytes_max: int = 1024 * 1024
     wait_ns: int = 0
     is_exact: bool = False
+
+
+# Delayed messages
+
+
+class ListDelayed(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages that wait, by due time; answered by `DelayedList`."""
+
+    topic: str
+    limit: int = 100
+    skip: int = 0
+
+
+class FindDelayed(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by `DelayedDescription`; without a partition the first that has such a message."""
+
+    topic: str
+    offset: Offset
+    partition: int | None = None
+
+
+class CancelDelayed(msgspec.Struct, frozen=True, kw_only=True):
+    """Never deliver a message that waits; answered by `Done`."""
+
+    topic: str
+    partition: int
+    offset: Offset
+
+
+class DescribeDelays(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by `DelayStatistics`."""
 
 
 # Groups
@@ -274,6 +312,10 @@ Command = (
     | DescribePartitions
     | Publish
     | Read
+    | ListDelayed
+    | FindDelayed
+    | CancelDelayed
+    | DescribeDelays
     | Join
     | Heartbeat
     | Leave

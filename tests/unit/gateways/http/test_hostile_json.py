@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from goqueue.gateways.http.bodies import NESTING_MAX, nests_too_deep
+from goqueue.gateways.http.bodies import NESTING_MAX, holds_too_much, nests_too_deep
 from goqueue.model.requests import CreateTopic, Publish, Redrive
 from tests.unit.gateways.http.refusing_broker import Client, RefusingBroker, code_of, read
 
@@ -146,3 +146,28 @@ def test_text_that_looks_like_json_is_no_nesting() -> None:
     client = Client()
     client.post("/topics/t/messages", {"messages": [{"value": nested, "colour": nested}] * 3})
     assert isinstance(client.asked(), Publish)
+
+
+@pytest.mark.parametrize("value", [b"{}", b"1", b'""'])
+def test_a_publish_of_millions_of_values_is_refused_before_they_are_made(value: bytes) -> None:
+    body = b'{"messages":[' + b",".join([value] * 1_000_002) + b"]}"
+    response = Client().send("POST", "/topics/t/messages", body)
+
+    assert response.status == 400
+    assert "1000000 values" in str(read(response)["error"])
+
+
+def test_commas_within_text_are_no_values() -> None:
+    assert not holds_too_much(b'{"messages":[{"value":"' + b',\\"' * 600_000 + b',,"}]}')
+    assert holds_too_much(b'{"messages":[{"value":"","x":[' + b"0," * 1_000_001 + b"0]}]}")
+
+
+def test_a_float_in_one_message_leaves_what_nobody_reads_in_it_alone() -> None:
+    """Not even an integer that no decoder could make stands in the way."""
+    client = Client()
+    body = b'{"messages":[{"value":"a","partition":1.0,"x":' + DIGITS + b"}]}"
+    client.send("POST", "/topics/t/messages", body)
+
+    asked = client.asked()
+    assert isinstance(asked, Publish)
+    assert asked.targets == [1]

@@ -113,6 +113,10 @@ class QueueConsumer:
         if self._is_closed:
             return
         await self._membership.join()
+        if self.is_closed:
+            # Closed meanwhile, when there was no member yet that could have left.
+            await self._membership.leave()
+            return
         start = self._tasks.start
         self._background = [
             start(self._settling.run()),
@@ -182,6 +186,8 @@ class QueueConsumer:
         if error.code in {"group_not_found", "member_not_found"}:
             try:
                 await self._membership.join_again(member_id)
+                # With the member went its leases: what waits here belongs to others by now.
+                self._ready.clear()
                 return True
             except GoQueueError as refused:
                 error = refused

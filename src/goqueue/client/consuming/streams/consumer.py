@@ -90,8 +90,11 @@ class StreamConsumer:
         """
         await self._commit(is_done=True, except_last=except_last)
 
-    async def close(self) -> None:
-        """Stop reading, commit what is finished if commits are automatic, leave the group."""
+    async def close(self, *, except_last: int | None = None) -> None:
+        """Stop reading, commit what is finished if commits are automatic, leave the group.
+
+        With `except_last` everything handed out is finished but for so many handed out last.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -99,7 +102,8 @@ class StreamConsumer:
             task.cancel()
         try:
             if self._beginning.is_done and self._subscription.commit_interval_s is not None:
-                await self._commit(is_done=False)
+                is_done = except_last is not None
+                await self._commit(is_done=is_done, except_last=except_last or 0)
         except GoQueueError as error:
             if error.code not in _OUTDATED:
                 raise
@@ -114,6 +118,12 @@ class StreamConsumer:
             return
         await self._membership.join()
         await self._adopt()
+        if self.is_closed:
+            # Closed meanwhile, perhaps before there was a member that could have left.
+            for log in list(self._readers):
+                self._stop(log)
+            await self._membership.leave()
+            return
         self._background.append(self._tasks.start(self._keep_alive()))
         interval_s = self._subscription.commit_interval_s
         if interval_s is not None:

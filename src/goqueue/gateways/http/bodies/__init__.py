@@ -41,12 +41,14 @@ from goqueue.gateways.http.bodies.positions import (
 )
 from goqueue.gateways.http.bodies.reading import (
     NESTING_MAX,
-    decode_leniently,
     decoder_of,
+    holds_too_much,
+    make_whole,
     nests_too_deep,
     read_body,
     refusal_of,
     too_deep,
+    too_much,
 )
 from goqueue.gateways.http.bodies.scalars import (
     INT32_MAX,
@@ -195,8 +197,9 @@ __all__ = [
     "TopicStats",
     "Topics",
     "Version",
-    "decode_leniently",
     "decoder_of",
+    "holds_too_much",
+    "make_whole",
     "nests_too_deep",
     "read_body",
     "read_scalar",
@@ -204,4 +207,5 @@ __all__ = [
     "scalar_schema",
     "span_ns",
     "too_deep",
+    "too_much",
 ]

@@ -7,6 +7,7 @@ Never raises anything but a refusal, whatever the bytes are.
 import itertools
 import operator
 import re
+from collections.abc import Iterator
 from typing import TypeVar
 
 import msgspec
@@ -16,15 +17,19 @@ from goqueue.model import Code, Refused
 
 __all__ = [
     "NESTING_MAX",
-    "decode_leniently",
     "decoder_of",
+    "holds_too_much",
+    "make_whole",
     "nests_too_deep",
     "read_body",
     "refusal_of",
     "too_deep",
+    "too_much",
 ]
 
 NESTING_MAX = 64
+# 10,000 messages with every field and 64 headers each have three quarters of this.
+_VALUES_MAX = 1_000_000
 # Above this a float cannot tell a whole number from its neighbours.
 _FLOAT_EXACT_MAX = 1 << 53
 
@@ -49,33 +54,36 @@ def read_body(decoder: msgspec.json.Decoder[Body], body: bytes | bytearray) -> B
     if nests_too_deep(body):
         raise too_deep()
     try:
-        return decode_leniently(decoder, body)
+        return _decode_leniently(decoder, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refusal_of(error) from None
 
 
-def decode_leniently(
-    decoder: msgspec.json.Decoder[Body], body: bytes | bytearray | msgspec.Raw
-) -> Body:
+def _decode_leniently(decoder: msgspec.json.Decoder[Body], body: bytes | bytearray) -> Body:
     """Decode, taking `1.0` for the whole number that it is: JSON has one kind of number."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         if "got `float`" not in str(error):
             raise
-        whole = _made_whole(msgspec.json.decode(body))
+        whole = make_whole(msgspec.json.decode(body))
         return msgspec.convert(whole, decoder.type, dec_hook=read_scalar)
 
 
-def _made_whole(value: object) -> object:
+def make_whole(value: object) -> object:
     """The same value with whole floats as integers; nested no deeper than was checked before."""
     if isinstance(value, float) and value.is_integer() and abs(value) < _FLOAT_EXACT_MAX:
         return int(value)
     if isinstance(value, list):
-        return [_made_whole(each) for each in value]
+        return [make_whole(each) for each in value]
     if isinstance(value, dict):
-        return {name: _made_whole(each) for name, each in value.items()}
+        return {name: make_whole(each) for name, each in value.items()}
     return value
+
+
+def too_much() -> Refused:
+    """The refusal of a body with more values than any request needs."""
+    return Refused(Code.REQUEST_INVALID, reason=f"holds more than {_VALUES_MAX} values")
 
 
 def too_deep() -> Refused:
@@ -111,23 +119,40 @@ def nests_too_deep(body: bytes | bytearray) -> bool:
     """
     if body.count(b"{") + body.count(b"[") <= NESTING_MAX:
         return False
-    text = bytes(body)
-    if b"\\" in text:
-        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     level = 0
-    outside = 0
-    # In pieces: a hostile body may consist of nothing but what it is taken apart by.
-    for start in range(0, len(text), _PIECE_BYTES):
-        parts = text[start : start + _PIECE_BYTES].split(b'"')
-        # Without escapes every quote begins or ends a string: each second part is outside of one.
-        runs = b"".join(parts[outside::2]).translate(_ALIKE, _OTHERS).split(b"]")
-        outside ^= (len(parts) - 1) & 1
+    for plain in _outside_strings(body):
+        runs = plain.translate(_ALIKE, _OTHERS).split(b"]")
         # How many brackets are open at the end of each run, the closed ones taken off.
         levels = map(operator.sub, itertools.accumulate(map(len, runs)), itertools.count())
         if level + max(levels) > NESTING_MAX:
             return True
         level += sum(map(len, runs)) - len(runs) + 1
     return False
+
+
+def holds_too_much(body: bytes | bytearray) -> bool:
+    """Whether a body has more values than any request needs, told without making them.
+
+    A value takes two bytes on the wire and fifty in memory: a body of nothing but those would
+    keep everybody waiting before it could be found too long.
+    """
+    if body.count(b",") <= _VALUES_MAX:
+        return False
+    return sum(plain.count(b",") for plain in _outside_strings(body)) > _VALUES_MAX
+
+
+def _outside_strings(body: bytes | bytearray) -> Iterator[bytes]:
+    """What stands between the strings of a JSON text, a piece at a time."""
+    text = bytes(body)
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    outside = 0
+    # In pieces: a hostile body may consist of nothing but what it is taken apart by.
+    for start in range(0, len(text), _PIECE_BYTES):
+        parts = text[start : start + _PIECE_BYTES].split(b'"')
+        # Without escapes every quote begins or ends a string: each second part is outside of one.
+        yield b"".join(parts[outside::2])
+        outside ^= (len(parts) - 1) & 1
 
 
 def _lowered(words: str) -> str:

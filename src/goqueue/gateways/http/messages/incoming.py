@@ -18,11 +18,13 @@ from goqueue.gateways.http.bodies import (
     INT32_MAX,
     MessageBody,
     PriorityName,
-    decode_leniently,
+    holds_too_much,
+    make_whole,
     nests_too_deep,
     refusal_of,
     span_ns,
     too_deep,
+    too_much,
 )
 from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.model import (
@@ -66,9 +68,17 @@ class _Unread(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
+class _Loose(MessageBody, frozen=True):
+    """A message whose whole numbers may be written `1.0`: JSON has one kind of number."""
+
+    partition: int | float | None = None  # type: ignore[assignment]  # wider on purpose
+    priority: str | int | float | None = None  # type: ignore[assignment]  # wider on purpose
+
+
 _EXACT_DECODER = msgspec.json.Decoder(_ExactBody)
 _UNREAD_DECODER = msgspec.json.Decoder(_Unread)
 _MESSAGE_DECODER = msgspec.json.Decoder(MessageBody)
+_LOOSE_DECODER = msgspec.json.Decoder(_Loose)
 
 
 class Intake(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +98,8 @@ def item_error(code: Code, **facts: str | int | None) -> ItemError:
 
 def take_in(body: bytes | bytearray, now: Timestamp) -> Intake:
     """Read a publish request; refuses it as a whole only if its messages cannot be told apart."""
+    if holds_too_much(body):
+        raise too_much()
     refused: dict[int, ItemError] = {}
     try:
         return _drafted(_EXACT_DECODER.decode(body).messages, refused, now)
@@ -120,11 +132,22 @@ def _one_by_one(body: bytes | bytearray, refused: dict[int, ItemError]) -> list[
     messages: list[MessageBody | None] = []
     for index, raw in enumerate(unread):
         try:
-            messages.append(decode_leniently(_MESSAGE_DECODER, raw))
+            messages.append(_read(raw))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             messages.append(None)
             refused[index] = item_error(Code.MESSAGE_INVALID, **refusal_of(error).facts)
     return messages
+
+
+def _read(raw: msgspec.Raw) -> MessageBody:
+    """One message. Fields that nobody knows may be as large as the body: they are never made."""
+    try:
+        return _MESSAGE_DECODER.decode(raw)
+    except msgspec.ValidationError as error:
+        if "got `float`" not in str(error):
+            raise
+        fields = msgspec.structs.asdict(_LOOSE_DECODER.decode(raw))
+        return msgspec.convert(make_whole(fields), MessageBody)
 
 
 def _drafted(

@@ -28,7 +28,8 @@ from goqueue.model.requests import (
 __all__ = ["POSITION_ROUTES"]
 
 _SECTION = "Offsets and lag"
-_PARTITION = re.compile(r"-?[0-9]{1,10}", re.ASCII)
+# One spelling for each number, so that no body names a partition twice.
+_PARTITION = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
 _RESET_SCHEMA = {
     "allOf": [{"$ref": SCHEMA_REF.format(name=ResetBody.__name__)}],
     "anyOf": [

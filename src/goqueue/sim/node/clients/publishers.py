@@ -57,6 +57,7 @@ class Publishers:
             max_deliveries=random.choice(_LIMITS),
             segment_bytes=_SEGMENT_BYTES if world.swarm.large_values else 1024 * 1024,
             flush_policy=Flush.INTERVAL if is_loose else Flush.COMMIT,
+            flush_interval_ms=random.choice([1000, 60_000]),
             # Some have their dead letters in common.
             dead_letter_topic=random.choice(["", "", "all.dlq"]),
         )
@@ -120,10 +121,16 @@ class Publishers:
         world.ask(DeleteTopic(name=topic.name), done)
 
     def redrive(self) -> None:
+        """Mostly where somebody was told of dead letters; at times two do so at once."""
+        world, random = self._world, self._random
         topic = self._topic()
-        if topic is not None:
-            count = self._random.choice([1, 3, 1000])
-            self._world.ask(Redrive(topic=topic.name, messages_max=count), _ignore)
+        dead = [each for each in world.letters.origins if each in world.ledger.topics]
+        if topic is None:
+            return
+        name = random.choice(dead) if dead and random.random() < 0.9 else topic.name
+        for _ in range(random.choice([1, 1, 2])):
+            count = random.choice([1, 3, 1000])
+            world.ask(Redrive(topic=name, messages_max=count), _ignore)
 
     def _topic(self, *, with_letters: bool = False) -> TopicTruth | None:
         found = [

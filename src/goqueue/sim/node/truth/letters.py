@@ -59,6 +59,11 @@ class Letters:
         """
         self._confirmed.setdefault(death, []).append(is_current)
 
+    @property
+    def origins(self) -> list[str]:
+        """The topics of which somebody was told that messages died."""
+        return sorted({death.topic for death in self._confirmed})
+
     def may_die_again(self, origin: Origin) -> None:
         """A reset, or a group made again, lets messages be delivered that were dead."""
         self._again[origin] = self._again.get(origin, 0) + 1

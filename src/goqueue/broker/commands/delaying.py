@@ -1,0 +1,390 @@
+"""Delayed messages: published now, appended once more when they are due, unless cancelled before.
+
+The first record is flagged and skipped by every reader; its offset names the message. The second is
+an ordinary message with the header `gq.delayed-from`: that it is committed is the delivery and the
+proof of it, so a message is delivered exactly once over any crash. A cancellation is a control
+record. What is on its way to the log is taken back when the disk takes it back.
+
+Cost: a delayed message is read and appended once more; nothing runs while nothing is due.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+
+import msgspec
+
+from goqueue.broker.alarms import ForDelays
+from goqueue.broker.catalog import Topic
+from goqueue.broker.commands.delay_log import DELAYED_FROM, delays_snapshot
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.delivery import Delayed, Delays, runs
+from goqueue.log import cancellation
+from goqueue.model import (
+    SECOND,
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Save,
+)
+from goqueue.model.requests import (
+    CancelDelayed,
+    DelayedDescription,
+    DelayedList,
+    DelayState,
+    DelayStatistics,
+    DescribeDelays,
+    Done,
+    FindDelayed,
+    ListDelayed,
+)
+from goqueue.records import build, rehead, walk
+
+__all__ = ["Delaying", "Firing"]
+
+_FIRE_MAX = 1000
+_FIRE_BYTES = 1024 * 1024
+_RETRY_NS = SECOND
+_SAVE_CHANGES_MIN = 50_000
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """The records of messages that are due are being read."""
+
+    log: LogId
+    offsets: tuple[Offset, ...]
+
+
+class _Published(msgspec.Struct, frozen=True):
+    """A delayed record on its way."""
+
+    next: Offset
+    due: int
+    priority: int
+
+
+class _Fired(msgspec.Struct, frozen=True):
+    """Deliveries on their way, in the order of their offsets."""
+
+    next: Offset
+    messages: tuple[Offset, ...]
+
+
+class _Cancelled(msgspec.Struct, frozen=True):
+    """A cancellation on its way."""
+
+    next: Offset
+    message: Offset
+
+
+class Delaying:
+    """Takes commands about delayed messages, and delivers what is due."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._on_their_way: dict[LogId, deque[_Published | _Fired | _Cancelled]] = {}
+        # Who waits to hear whether a message was cancelled in time.
+        self._cancelling: dict[tuple[LogId, Offset], list[RequestId]] = {}
+        self._delay_ns_sum = 0
+        self._delay_count = 0
+
+    # Publishing
+
+    def expect(
+        self, partition: Partition, delayed: list[tuple[Offset, int, int]], now: Now
+    ) -> None:
+        """Delayed records were appended: offset, due time and priority of each, in order."""
+        waiting = self._on_their_way.setdefault(partition.log_id, deque())
+        for offset, due, priority in delayed:
+            waiting.append(_Published(Offset(offset + 1), due, priority))
+            self._delay_ns_sum += due - now.wall
+            self._delay_count += 1
+
+    def committed(self, partition: Partition, now: Now) -> None:
+        """What was on its way and is in the log now takes effect."""
+        waiting = self._on_their_way.get(partition.log_id)
+        if not waiting:
+            return
+        delays = self._delays(partition.log_id, now)
+        upto = partition.log.high_watermark
+        while waiting and waiting[0].next <= upto:
+            self._take_effect(partition, delays, waiting.popleft())
+        self._arm(partition.log_id, delays, now)
+
+    def _take_effect(
+        self, partition: Partition, delays: Delays, entry: _Published | _Fired | _Cancelled
+    ) -> None:
+        log = partition.log_id
+        match entry:
+            case _Published():
+                delays.add(entry.next - 1, entry.due, entry.priority)
+                self._state.hide(log, entry.next - 1)
+            case _Fired():
+                first = entry.next - len(entry.messages)
+                for index, message in enumerate(entry.messages):
+                    delays.deliver(message, first + index)
+                    self._answer_cancels(log, message, Offset(first + index))
+            case _Cancelled():
+                delays.cancel(entry.message, entry.next - 1)
+                self._state.hide(log, entry.next - 1)
+                self._answer_cancels(log, entry.message, None)
+
+    def taken_back(self, partition: Partition, offset: Offset, now: Now) -> None:
+        """Nothing from `offset` on will be in the log: those messages wait again."""
+        waiting = self._on_their_way.get(partition.log_id)
+        if not waiting:
+            return
+        delays = self._delays(partition.log_id, now)
+        while waiting and waiting[-1].next > offset:
+            entry = waiting.pop()
+            match entry:
+                case _Fired():
+                    self._put_back(partition.log_id, delays, entry.messages, now)
+                case _Cancelled():
+                    delays.stay(entry.message)
+                    self._refuse_cancels(partition.log_id, entry.message)
+
+    def _put_back(self, log: LogId, delays: Delays, messages: tuple[Offset, ...], now: Now) -> None:
+        for message in messages:
+            delays.stay(message)
+        # Not at once: the disk is full, or the log is busy.
+        self._state.alarms.set(ForDelays(log), Instant(now.instant + _RETRY_NS))
+
+    # Firing
+
+    def wake(self, log: LogId, now: Now) -> None:
+        """Deliver what is due: first the records are read."""
+        delays = self._state.delays.get(log)
+        partition = self._state.partitions.get(log)
+        if delays is None or partition is None:
+            return
+        due = delays.due(now.wall, _FIRE_MAX)
+        for first, following in runs(sorted(due)):
+            self._fetch(partition, delays, Offset(first), Offset(following))
+        self._arm(log, delays, now)
+
+    def wake_all(self, now: Now) -> None:
+        """The wall clock may have jumped: look at every wheel whose time it is."""
+        for log, delays in self._state.delays.items():
+            deadline = delays.next_deadline()
+            if deadline is not None and deadline <= now.wall:
+                self.wake(log, now)
+
+    def _fetch(self, partition: Partition, delays: Delays, first: Offset, end: Offset) -> None:
+        place = first
+        while place < end:
+            try:
+                wanted = partition.log.read(place, _FIRE_BYTES, below=end)
+            except Refused:
+                wanted = None
+            if wanted is None:
+                # Damaged: there is nothing left to deliver.
+                delays.expire(place)
+                place = Offset(place + 1)
+                continue
+            offsets = tuple(Offset(offset) for offset in range(place, wanted.below))
+            self._state.fetch(wanted, Firing(partition.log_id, offsets))
+            place = wanted.below
+
+    def fetched(self, purpose: Firing, data: memoryview | None, now: Now) -> None:
+        """The records of messages that are due are here: append them once more."""
+        delays = self._state.delays.get(purpose.log)
+        partition = self._state.partitions.get(purpose.log)
+        if delays is None or partition is None:
+            return
+        leaving = [offset for offset in purpose.offsets if delays.is_leaving(offset)]
+        if data is None:
+            self._put_back(purpose.log, delays, tuple(leaving), now)
+            return
+        batch = bytearray()
+        found: list[Offset] = []
+        columns = walk(data)
+        for offset, position in zip(columns.offsets, columns.positions, strict=True):
+            if delays.is_leaving(offset):
+                batch += rehead(data, position, ((DELAYED_FROM, b"%d" % offset),))
+                found.append(Offset(offset))
+        # A slice ends when it is full: the rest is read again with the next turn.
+        rest = tuple(offset for offset in leaving if offset not in found)
+        if rest:
+            self._put_back(purpose.log, delays, rest, now)
+        if found:
+            self._deliver(partition, delays, batch, tuple(found), now)
+
+    def _deliver(
+        self,
+        partition: Partition,
+        delays: Delays,
+        batch: bytearray,
+        messages: tuple[Offset, ...],
+        now: Now,
+    ) -> None:
+        try:
+            appended = self._state.append(partition, batch, now)
+        except Refused:
+            self._put_back(partition.log_id, delays, messages, now)
+            return
+        waiting = self._on_their_way.setdefault(partition.log_id, deque())
+        waiting.append(_Fired(appended.next, messages))
+
+    # Cancelling
+
+    def cancel(self, request: RequestId, command: CancelDelayed, now: Now) -> None:
+        topic = self._state.catalog.find_for_writing(command.topic)
+        partition = self._state.partition(topic, command.partition)
+        delays = self._state.delays.get(partition.log_id)
+        found = None if delays is None else delays.find(command.offset)
+        if delays is None or found is None or found.state is DelayState.EXPIRED:
+            raise Refused(Code.MESSAGE_NOT_FOUND, offset=command.offset)
+        if found.state is DelayState.CANCELLED:
+            self._state.outbox.answer(request, Done())
+        elif found.state is DelayState.DELIVERED:
+            raise Refused(Code.ALREADY_DELIVERED, delivered_offset=found.delivered_offset)
+        else:
+            self._cancel_pending(request, partition, delays, command.offset, now)
+
+    def _cancel_pending(
+        self, request: RequestId, partition: Partition, delays: Delays, offset: Offset, now: Now
+    ) -> None:
+        if delays.leave(offset):
+            try:
+                appended = self._state.append(partition, build([cancellation(offset)]), now)
+            except Refused:
+                delays.stay(offset)
+                self._arm(partition.log_id, delays, now)
+                raise
+            waiting = self._on_their_way.setdefault(partition.log_id, deque())
+            waiting.append(_Cancelled(appended.next, offset))
+        # Else its delivery or another cancellation is on its way: that decides.
+        self._cancelling.setdefault((partition.log_id, offset), []).append(request)
+
+    def _answer_cancels(self, log: LogId, message: Offset, delivered: Offset | None) -> None:
+        for request in self._cancelling.pop((log, message), ()):
+            if delivered is None:
+                self._state.outbox.answer(request, Done())
+            else:
+                refused = Refused(Code.ALREADY_DELIVERED, delivered_offset=delivered)
+                self._state.outbox.answer(request, refused)
+
+    def _refuse_cancels(self, log: LogId, message: Offset) -> None:
+        for request in self._cancelling.pop((log, message), ()):
+            self._state.outbox.answer(request, Refused(Code.STORAGE_FULL))
+
+    def forget(self, log: LogId) -> None:
+        """The topic is gone, and its delays with it."""
+        self._state.delays.pop(log, None)
+        self._on_their_way.pop(log, None)
+        self._state.alarms.set(ForDelays(log), None)
+        for key in [key for key in self._cancelling if key[0] == log]:
+            for request in self._cancelling.pop(key):
+                gone = Refused(Code.TOPIC_NOT_FOUND, topic=log.topic)
+                self._state.outbox.answer(request, gone)
+
+    # Asking
+
+    def list_pending(self, request: RequestId, command: ListDelayed, now: Now) -> None:
+        topic = self._state.catalog.find(command.topic)
+        found = merge(
+            *(self._page(log, command.skip + command.limit, now) for log in topic.logs),
+            key=lambda each: (each.due, each.log, each.offset),
+        )
+        page = islice(found, command.skip, command.skip + command.limit)
+        reply = DelayedList(topic=topic.name, messages=tuple(page), total=self._pending_of(topic))
+        self._state.outbox.answer(request, reply)
+
+    def _page(self, log: LogId, count: int, now: Now) -> Iterator[DelayedDescription]:
+        delays = self._state.delays.get(log)
+        if delays is not None:
+            for delayed in delays.page(count):
+                yield _described(log, delayed, now)
+
+    def find(self, request: RequestId, command: FindDelayed, now: Now) -> None:
+        topic = self._state.catalog.find(command.topic)
+        logs = topic.logs
+        if command.partition is not None:
+            logs = [self._state.partition(topic, command.partition).log_id]
+        for log in logs:
+            delays = self._state.delays.get(log)
+            found = None if delays is None else delays.find(command.offset)
+            if found is not None:
+                self._state.outbox.answer(request, _described(log, found, now))
+                return
+        raise Refused(Code.MESSAGE_NOT_FOUND, offset=command.offset)
+
+    def describe(self, request: RequestId, _: DescribeDelays) -> None:
+        delays = self._state.delays.values()
+        deadlines = [each.next_due() for each in delays]
+        by_topic = {topic.name: self._pending_of(topic) for topic in self._state.catalog}
+        reply = DelayStatistics(
+            pending=sum(len(each) for each in delays),
+            delivered=sum(each.delivered_count for each in delays),
+            cancelled=sum(each.cancelled_count for each in delays),
+            average_delay_ns=self._delay_ns_sum // max(1, self._delay_count),
+            by_topic={name: count for name, count in by_topic.items() if count},
+            next_due=min((each for each in deadlines if each is not None), default=None),
+        )
+        self._state.outbox.answer(request, reply)
+
+    def _pending_of(self, topic: Topic) -> int:
+        found = (self._state.delays.get(log) for log in topic.logs)
+        return sum(len(delays) for delays in found if delays is not None)
+
+    # Snapshots
+
+    def save_some(self) -> None:
+        """Keep snapshots of partitions where much has changed since the last."""
+        for log, delays in self._state.delays.items():
+            if delays.changes > max(_SAVE_CHANGES_MIN, len(delays) // 4):
+                self._save(log, delays)
+
+    def save_all(self) -> None:
+        """Make the next start fast."""
+        for log, delays in self._state.delays.items():
+            if delays.changes:
+                self._save(log, delays)
+
+    def _save(self, log: LogId, delays: Delays) -> None:
+        topic = self._state.catalog.get(log.topic)
+        partition = self._state.partitions.get(log)
+        if topic is not None and partition is not None:
+            stated = delays.stated(topic.number, partition.log.high_watermark)
+            data = msgspec.json.encode(stated)
+            self._state.outbox.append(Save(name=delays_snapshot(log), data=data))
+
+    # Time
+
+    def arm_all(self, now: Now) -> None:
+        for log, delays in self._state.delays.items():
+            self._arm(log, delays, now)
+
+    def _arm(self, log: LogId, delays: Delays, now: Now) -> None:
+        deadline = delays.next_deadline()
+        if deadline is not None:
+            # Wall time as seen from here; should the clock be put, `wake_all` looks again.
+            wait_ns = max(0, deadline - now.wall)
+            self._state.alarms.set(ForDelays(log), Instant(now.instant + wait_ns))
+
+    def _delays(self, log: LogId, now: Now) -> Delays:
+        delays = self._state.delays.get(log)
+        if delays is None:
+            delays = self._state.delays[log] = Delays(now.wall)
+        return delays
+
+
+def _described(log: LogId, delayed: Delayed, now: Now) -> DelayedDescription:
+    return DelayedDescription(
+        log=log,
+        offset=delayed.offset,
+        due=delayed.due,
+        time_remaining_ns=max(0, delayed.due - now.wall)
+        if delayed.state is DelayState.PENDING
+        else 0,
+        priority=delayed.priority,
+        state=delayed.state,
+        delivered_offset=delayed.delivered_offset,
+    )
