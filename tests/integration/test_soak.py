@@ -11,8 +11,8 @@ from soak.journal import Delivered, Event, Published, Seen, Sent, Settled
 from soak.verdict import Holdings, Letter, judge
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 35
-KILL_EVERY = 9
+SECONDS = 30
+KILL_EVERY = 8
 SECOND = 10**9
 
 

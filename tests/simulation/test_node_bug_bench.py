@@ -8,8 +8,8 @@ from tests.simulation.planted_in_node import PLANTED_IN_NODE, Plant
 
 _SEEDS = 200
 
-# A refusal or a missing key that leaves the node ends the process: that is a finding, too.
-_FINDINGS = (Violation, AssertionError, Refused, KeyError)
+# An error that leaves the node or its storage ends the process: that is a finding, too.
+_FINDINGS = (Violation, AssertionError, Refused, KeyError, OSError)
 
 
 def _first_seed_that_notices() -> int | None:

@@ -15,6 +15,7 @@ from goqueue.model import Instant, LogId, RequestId
 __all__ = [
     "Alarms",
     "Errand",
+    "ForCensus",
     "ForDelays",
     "ForGroup",
     "ForLog",
@@ -58,13 +59,19 @@ class ForDelays(msgspec.Struct, frozen=True):
     log: LogId
 
 
+class ForCensus(msgspec.Struct, frozen=True):
+    """More of a backlog is to be counted, when there is time."""
+
+    log: LogId
+
+
 class Errand(msgspec.Struct, frozen=True):
     """Something that the node does from time to time."""
 
     name: str
 
 
-Subject = ForRequest | ForQueue | ForGroup | ForLog | ForDelays | Errand
+Subject = ForRequest | ForQueue | ForGroup | ForLog | ForDelays | ForCensus | Errand
 
 
 class Alarms:

@@ -12,9 +12,18 @@ Invariants
 from collections.abc import Callable
 from typing import TypeVar
 
-from goqueue.broker.alarms import Errand, ForDelays, ForGroup, ForLog, ForQueue, ForRequest
+from goqueue.broker.alarms import (
+    Errand,
+    ForCensus,
+    ForDelays,
+    ForGroup,
+    ForLog,
+    ForQueue,
+    ForRequest,
+)
 from goqueue.broker.commands import (
     Carrying,
+    Counting,
     Delaying,
     Delivering,
     Firing,
@@ -25,6 +34,7 @@ from goqueue.broker.commands import (
     Publishing,
     Reading,
     Redriving,
+    Scouting,
     SeekingRead,
     SeekingReset,
     Settling,
@@ -86,6 +96,7 @@ from goqueue.model.requests import (
     DescribeNode,
     DescribeOffsets,
     DescribePartitions,
+    DescribePriorities,
     DescribeReliability,
     DescribeTopic,
     Extend,
@@ -148,7 +159,8 @@ class Node:
         self._delaying = Delaying(state)
         self._publishing = Publishing(state, self._delaying)
         self._reading = Reading(state)
-        self._delivering = Delivering(state)
+        self._counting = Counting(state)
+        self._delivering = Delivering(state, self._counting)
         self._moving = Moving(state, self._topics, self._delivering)
         self._redriving = Redriving(state, self._moving)
         self._settling = Settling(state, self._delivering, self._moving)
@@ -272,6 +284,7 @@ class Node:
         take(Extend, self._settling.extend)
         take(Redrive, self._redriving.redrive)
         take(DescribeReliability, lambda request, _, __: self._redriving.reliability(request))
+        take(DescribePriorities, lambda request, _, now: self._counting.describe(request, now))
         take(DescribeNode, self._describe)
         return table
 
@@ -282,6 +295,7 @@ class Node:
         for log in logs:
             partition = self._state.partitions.remove(log)
             self._delaying.forget(log)
+            self._counting.forget(log)
             if partition is not None:
                 self._reading.refuse_all(partition, gone)
                 for publication, published in partition.taken_back(Offset(0), Code.TOPIC_NOT_FOUND):
@@ -369,6 +383,8 @@ class Node:
                 self._delivering.surveyed(purpose, event.data, now)
             case Carrying():
                 self._moving.carried(purpose, event.data, now)
+            case Scouting():
+                self._counting.scouted(purpose, event.data, now)
             case Firing():
                 self._delaying.fetched(purpose, event.data, now)
             case Sifting():
@@ -409,6 +425,8 @@ class Node:
                     if partition is not None:
                         self._state.outbox.extend(partition.log.expire(now))
                         self._state.arm_flush(partition)
+                case ForCensus(log):
+                    self._counting.scout(log)
                 case ForDelays(log):
                     self._delaying.wake(log, now)
                 case Errand("upkeep"):

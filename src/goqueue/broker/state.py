@@ -13,7 +13,7 @@ from goqueue.broker.catalog import Catalog, Topic
 from goqueue.broker.journals import Change, Journal, MoveBegun, TopicChange
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
-from goqueue.delivery import Delays, DeliveryQueue, Position, Receipts
+from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Groups
 from goqueue.log import Appended
 from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
@@ -32,6 +32,7 @@ class Tally(msgspec.Struct):
     expirations: int = 0
     rejected_letters: int = 0
     exhausted_letters: int = 0
+    published: list[int] = msgspec.field(default_factory=lambda: [0] * LANES)
 
 
 class NodeState:
@@ -58,6 +59,8 @@ class NodeState:
         self.queues: dict[int, dict[LogId, DeliveryQueue]] = {}
         # Of partitions that ever had a delayed message.
         self.delays: dict[LogId, Delays] = {}
+        # Of partitions of topics that use several lanes, and that somebody polls.
+        self.censuses: dict[LogId, Census] = {}
         self.moves: dict[int, MoveBegun] = {}
         self.next_move = 1
         # What was asked of the disk, and for what.

@@ -1,8 +1,9 @@
 """Ready messages by priority, and whose turn it is: deficit round robin over five lanes.
 
-In each round a lane may hand out as many messages as its weight, critical first; what it does not
-use it loses when it is empty, so an idle lane saves nothing up. A lane that was not served for a
-while although it had something is served before all others, one message at a time.
+In each round a lane may hand out as many messages as its weight, critical first, also if they come
+while the round runs; a round ends when no lane that has something may hand out more, so an idle lane
+saves nothing up. A lane that was not served for a while although it had something is served before
+all others, one message at a time.
 
 Within a lane messages go by offset: what comes back is handed out before what is new.
 
@@ -17,24 +18,27 @@ from heapq import heapify, heappop, heappush
 import msgspec
 
 from goqueue.delivery.key_order import Known
-from goqueue.model import SECOND, Instant
+from goqueue.model import Instant
+from goqueue.model.requests import LaneSettings
 
-__all__ = ["LANES", "LaneSettings", "Lanes"]
+__all__ = ["LANES", "LaneFacts", "Lanes"]
 
 LANES = 5
-
-
-class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How lanes share what is handed out."""
-
-    weights: tuple[int, ...] = (50, 25, 15, 7, 3)
-    boost_ns: int = 30 * SECOND
 
 
 class _Lane:
     """One priority."""
 
-    __slots__ = ("credit", "dequeued", "enqueued", "fresh", "returned", "served_at", "waiting_from")
+    __slots__ = (
+        "credit",
+        "dequeued",
+        "enqueued",
+        "fresh",
+        "returned",
+        "served_at",
+        "waited_ns",
+        "waiting_from",
+    )
 
     def __init__(self) -> None:
         self.fresh: deque[Known] = deque()
@@ -45,6 +49,8 @@ class _Lane:
         self.waiting_from: Instant | None = None
         self.enqueued = 0
         self.dequeued = 0
+        # Summed over all its messages, as far as somebody came to take some.
+        self.waited_ns = 0
 
     def __len__(self) -> int:
         return len(self.fresh) + len(self.returned)
@@ -57,14 +63,25 @@ class _Lane:
         return heappop(self.returned)
 
 
+class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One lane: what it holds, and what it handed out in this life."""
+
+    ready: int
+    enqueued: int
+    dequeued: int
+    waited_ns: int
+    served_at: Instant | None
+    waiting_from: Instant | None
+
+
 class Lanes:
     """What one group may be handed from one partition."""
 
     def __init__(self, settings: LaneSettings | None = None) -> None:
         self._settings = settings or LaneSettings()
         self._lanes = tuple(_Lane() for _ in range(LANES))
-        self._turn = 0
         self._count = 0
+        self._taken_at = Instant(0)
 
     def __len__(self) -> int:
         return self._count
@@ -78,23 +95,29 @@ class Lanes:
         """How many messages of a lane are ready."""
         return len(self._lanes[lane])
 
+    def facts(self, lane: int) -> LaneFacts:
+        of_lane = self._lanes[lane]
+        return LaneFacts(
+            ready=len(of_lane),
+            enqueued=of_lane.enqueued,
+            dequeued=of_lane.dequeued,
+            waited_ns=of_lane.waited_ns,
+            served_at=of_lane.served_at,
+            waiting_from=of_lane.waiting_from,
+        )
+
     # Putting in
 
-    def put(self, message: Known, now: Instant) -> None:
+    def put(self, message: Known) -> None:
         """A message that was never handed out; per lane they come in the order of offsets."""
         lane = self._lanes[message[2]]
-        if not len(lane):
-            lane.waiting_from = now
         lane.fresh.append(message)
         lane.enqueued += 1
         self._count += 1
 
-    def put_back(self, message: Known, now: Instant) -> None:
+    def put_back(self, message: Known) -> None:
         """A message that was handed out, or overtaken, before."""
-        lane = self._lanes[message[2]]
-        if not len(lane):
-            lane.waiting_from = now
-        heappush(lane.returned, message)
+        heappush(self._lanes[message[2]].returned, message)
         self._count += 1
 
     # Taking out
@@ -102,6 +125,7 @@ class Lanes:
     def take(self, count_max: int, bytes_max: int, now: Instant) -> list[Known]:
         """The next messages in turn; the first of them even if it is larger than allowed."""
         taken: list[Known] = []
+        self._note_waiting(now)
         while self._count and len(taken) < count_max:
             index = self._overdue(now)
             if index is None:
@@ -110,15 +134,34 @@ class Lanes:
             if bytes_max <= 0:
                 return taken
         while self._count and len(taken) < count_max and bytes_max > 0:
-            lane = self._lanes[self._turn]
-            if lane.credit > 0 and len(lane):
-                share = min(lane.credit, count_max - len(taken))
-                before = len(taken)
-                bytes_max = self._serve(self._turn, share, bytes_max, taken, now)
-                lane.credit = lane.credit - (len(taken) - before) if len(lane) else 0
-            else:
-                self._pass_turn()
+            index = self._first_in_turn()
+            lane = self._lanes[index]
+            before = len(taken)
+            share = min(lane.credit, count_max - before)
+            bytes_max = self._serve(index, share, bytes_max, taken, now)
+            lane.credit -= len(taken) - before
         return taken
+
+    def _first_in_turn(self) -> int:
+        """The most critical lane that has something and may hand it out in this round."""
+        for index, lane in enumerate(self._lanes):
+            if lane.credit > 0 and len(lane):
+                return index
+        for lane, weight in zip(self._lanes, self._settings.weights, strict=True):
+            lane.credit = weight
+        return next(index for index, lane in enumerate(self._lanes) if len(lane))
+
+    def _note_waiting(self, now: Instant) -> None:
+        """From now on, at the latest, lanes that have something wait for their turn."""
+        elapsed = max(0, now - self._taken_at)
+        self._taken_at = now
+        for lane in self._lanes:
+            ready = len(lane)
+            lane.waited_ns += ready * elapsed
+            if not ready:
+                lane.waiting_from = None
+            elif lane.waiting_from is None:
+                lane.waiting_from = now
 
     def _serve(
         self, index: int, count: int, bytes_max: int, taken: list[Known], now: Instant
@@ -142,14 +185,6 @@ class Lanes:
             lane.waiting_from = now if len(lane) else None
             self._count -= served
         return max(0, bytes_max)
-
-    def _pass_turn(self) -> None:
-        """The next lane; after the last a new round begins, in which each may use its weight."""
-        self._turn += 1
-        if self._turn == LANES:
-            self._turn = 0
-            for lane, weight in zip(self._lanes, self._settings.weights, strict=True):
-                lane.credit = weight if len(lane) else 0
 
     def _overdue(self, now: Instant) -> int | None:
         """The lane that has waited longest, if that is too long."""

@@ -4,20 +4,22 @@ Owns every lease. Nothing here survives a crash: a new queue starts from the pos
 held is ready again. Never reads the log or a clock: the broker brings what it surveyed and the
 time. What is settled here is journaled by the caller in the same step.
 
-Invariant: a message below the cursor that is not done is in exactly one place: ready (fresh or
-returned), held by one member, resting, dying, or waiting for an earlier one of its key.
+Invariant: a message below the cursor of its lane that is not done is in exactly one place: ready
+in its lane, held by one member, resting, dying, or waiting for an earlier one of its key.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
+from goqueue.delivery.census import Census
 from goqueue.delivery.key_order import KeyOrder, Known
+from goqueue.delivery.lanes import LANES, Lanes
 from goqueue.delivery.position import Position
 from goqueue.delivery.ranges import Ranges, runs
-from goqueue.model import Instant, Offset
+from goqueue.model import SECOND, Instant, Offset
+from goqueue.model.requests import LaneSettings
 
-__all__ = ["IN_FLIGHT_MAX", "DeliveryQueue", "Held"]
+__all__ = ["IN_FLIGHT_MAX", "DeliveryQueue", "Held", "rest_ns"]
 
 IN_FLIGHT_MAX = 1000
 # Enough for the largest poll, so that a poll finds all that it may take.
@@ -26,6 +28,16 @@ _READY_MIN = 1000
 _DEADLINES_MIN = 10_000
 # A key that is stuck holds up others of its partition only behind this many messages of its own.
 _WAITING_MAX = 100_000
+_REST_NS_MAX = 60 * SECOND
+_DOUBLINGS_MAX = 6
+_UNTIMED = Instant(0)
+# Beyond every offset: nothing is learned for such a lane.
+_NEVER = 1 << 63
+
+
+def rest_ns(attempt: int) -> int:
+    """How long a message rests that was given back: a second, then twice as long, at most 60 s."""
+    return min(_REST_NS_MAX, SECOND << min(attempt - 1, _DOUBLINGS_MAX))
 
 
 class Held:
@@ -52,12 +64,15 @@ class Held:
 class DeliveryQueue:
     """What one group does with one partition right now."""
 
-    def __init__(self, position: Position, *, keeps_key_order: bool) -> None:
+    def __init__(
+        self, position: Position, *, keeps_key_order: bool, lanes: LaneSettings | None = None
+    ) -> None:
         self._position = position
         self._done = Ranges(position.floor, position.settled)
-        self._cursor = int(position.floor)
-        self._fresh: deque[Known] = deque()
-        self._returned: list[Known] = []
+        # From here on nothing of a lane is known. They part only where a census tells what may be
+        # skipped, and never where keys keep their order over all lanes.
+        self._cursors = [int(position.floor)] * LANES
+        self._lanes = Lanes(lanes)
         self._resting: list[tuple[int, Known]] = []
         self._held: dict[int, Held] = {}
         self._dying: dict[int, Known] = {}
@@ -73,8 +88,8 @@ class DeliveryQueue:
 
     @property
     def cursor(self) -> Offset:
-        """From here on nothing is known yet."""
-        return Offset(self._cursor)
+        """Below this everything is known."""
+        return Offset(min(self._cursors))
 
     @property
     def floor(self) -> Offset:
@@ -84,7 +99,12 @@ class DeliveryQueue:
     @property
     def is_ready(self) -> bool:
         """Whether a lease might find something."""
-        return bool(self._fresh or self._returned)
+        return len(self._lanes) > 0
+
+    @property
+    def lanes(self) -> Lanes:
+        """What is ready, for those who count it."""
+        return self._lanes
 
     @property
     def has_resting(self) -> bool:
@@ -94,6 +114,13 @@ class DeliveryQueue:
     @property
     def in_flight(self) -> int:
         return len(self._held)
+
+    def held_by_lane(self) -> list[int]:
+        """How many messages of each lane are held."""
+        counts = [0] * LANES
+        for held in self._held.values():
+            counts[held.known[2]] += 1
+        return counts
 
     def load_of(self, member: str) -> int:
         """How many messages a member holds."""
@@ -105,15 +132,33 @@ class DeliveryQueue:
 
     # Learning
 
-    def wants(self, end: int) -> bool:
-        """Whether what lies between the cursor and `end` should be surveyed."""
-        if self._cursor >= end or len(self._fresh) + len(self._returned) >= _READY_MIN:
-            return False
-        return self._order is None or len(self._order) < _WAITING_MAX
+    def wanted(self, end: int, census: Census | None = None) -> Offset | None:
+        """Where to survey next, if something below `end` should be: for the first lane that lacks.
 
-    def learn(self, known: Sequence[Known], next_offset: int) -> None:
-        """Take in the visible messages from the cursor on; what is not among them is done."""
-        expected = self._cursor
+        A census tells which offsets hold nothing of a lane.
+        """
+        if self._order is not None and len(self._order) >= _WAITING_MAX:
+            return None
+        if census is None or self._order is not None:
+            cursor = min(self._cursors)
+            return Offset(cursor) if cursor < end and len(self._lanes) < _READY_MIN else None
+        for lane in range(LANES):
+            cursor = self._cursors[lane] = census.next(lane, self._cursors[lane])
+            if cursor < end and self._lanes.ready(lane) < _READY_MIN:
+                return Offset(cursor)
+        return None
+
+    def learn(self, known: Sequence[Known], next_offset: int, first: int | None = None) -> None:
+        """Take in the messages from `first` (the cursor) up to `next_offset`; all others are done.
+
+        A lane that has not come to `first` yet learns nothing: it would learn it twice.
+        """
+        expected = self.cursor if first is None else first
+        cursors = [
+            cursor if cursor >= expected and not self._is_full(lane) else _NEVER
+            for lane, cursor in enumerate(self._cursors)
+        ]
+        begin = expected
         for message in known:
             offset = message[0]
             if offset < expected:
@@ -121,17 +166,24 @@ class DeliveryQueue:
             if offset != expected:
                 self._done.add(expected, offset)
             expected = offset + 1
-            if offset in self._done or offset in self._elsewhere:
+            if offset < cursors[message[2]] or offset in self._done or offset in self._elsewhere:
                 continue
             if self._order is not None and not self._order.admit(message):
                 continue
             if self._position.is_dying(offset):
                 self._dying[offset] = message
             else:
-                self._fresh.append(message)
+                self._lanes.put(message)
         if expected < next_offset:
             self._done.add(expected, next_offset)
-        self._cursor = max(expected, next_offset)
+        following = max(expected, next_offset)
+        for lane, cursor in enumerate(self._cursors):
+            if begin <= cursor < following and cursors[lane] != _NEVER:
+                self._cursors[lane] = following
+
+    def _is_full(self, lane: int) -> bool:
+        """Whether a lane has all that it may keep in memory; it looks again when it has less."""
+        return self._order is None and self._lanes.ready(lane) >= _READY_MIN
 
     def hide(self, offset: int) -> None:
         """A record that is no message: it is done by itself."""
@@ -139,14 +191,13 @@ class DeliveryQueue:
 
     def relearn(self) -> None:
         """Forget what is ready and was never handed out: some of it may be gone from the log."""
-        ready = [*self._fresh, *self._returned]
+        ready = self._lanes.clear()
         if self._order is not None:
             ready.extend(self._order.clear())
         if not ready:
             return
-        self._fresh.clear()
-        self._returned.clear()
-        self._cursor = min(message[0] for message in ready)
+        lowest = min(message[0] for message in ready)
+        self._cursors = [min(cursor, lowest) for cursor in self._cursors]
         elsewhere = [held.known for held in self._held.values()]
         elsewhere.extend(self._dying.values())
         elsewhere.extend(message for _, message in self._resting)
@@ -157,53 +208,53 @@ class DeliveryQueue:
 
     def pass_over(self, offset: int) -> None:
         """Everything below `offset` is gone or was committed as a whole."""
-        self._cursor = max(self._cursor, offset)
+        self._cursors = [max(cursor, offset) for cursor in self._cursors]
         if offset <= self._done.floor:
             return
         self._done.raise_floor(offset)
+        retired = self._lanes.keep_from(offset)
         for held in [held for place, held in self._held.items() if place < offset]:
             self._let_go(held)
-            self._retire(held.known)
-        for place in [place for place in self._dying if place < offset]:
-            self._retire(self._dying.pop(place))
-        for message in [*self._fresh, *self._returned, *(entry for _, entry in self._resting)]:
-            if message[0] < offset:
-                self._retire(message)
-        self._fresh = deque(message for message in self._fresh if message[0] >= offset)
-        self._returned = sorted(message for message in self._returned if message[0] >= offset)
+            retired.append(held.known)
+        retired.extend(self._dying.pop(place) for place in list(self._dying) if place < offset)
+        retired.extend(message for _, message in self._resting if message[0] < offset)
         self._resting = sorted(entry for entry in self._resting if entry[1][0] >= offset)
+        for message in retired:
+            self._retire(message)
 
     # Leasing
 
     def lease(
-        self, member: str, count_max: int, bytes_max: int, deadline: Instant, serial: int
+        self,
+        member: str,
+        count_max: int,
+        bytes_max: int,
+        deadline: Instant,
+        serial: int,
+        *,
+        now: Instant = _UNTIMED,
     ) -> list[Held]:
-        """Hand out what is ready, earliest first; the first even if it is larger than allowed."""
+        """Hand out what is ready, lane by lane; the first even if it is larger than allowed.
+
+        Without the time no lane is served for having waited long.
+        """
         load = self._loads.get(member, 0)
         room = min(count_max, IN_FLIGHT_MAX - load)
-        leased: list[Held] = []
         self._tidy_deadlines()
-        while room > len(leased) and (self._fresh or self._returned):
-            known = self._next()
-            if leased and known[1] > bytes_max:
-                heappush(self._returned, known)
-                break
-            bytes_max -= known[1]
-            attempt = self._position.attempts_of(known[0]) + 1
-            held = Held(known, attempt, member, serial + len(leased), deadline)
-            self._held[known[0]] = held
-            heappush(self._deadlines, (deadline, held.serial, known[0]))
+        leased: list[Held] = []
+        if room <= 0:
+            return leased
+        attempts_of, deadlines = self._position.attempts_of, self._deadlines
+        for known in self._lanes.take(room, bytes_max, now):
+            offset = known[0]
+            held = Held(known, attempts_of(offset) + 1, member, serial, deadline)
+            self._held[offset] = held
+            heappush(deadlines, (deadline, serial, offset))
             leased.append(held)
+            serial += 1
         if leased:
             self._loads[member] = load + len(leased)
         return leased
-
-    def _next(self) -> Known:
-        if not self._returned:
-            return self._fresh.popleft()
-        if self._fresh and self._fresh[0] < self._returned[0]:
-            return self._fresh.popleft()
-        return heappop(self._returned)
 
     def held(self, offset: int, serial: int) -> Held | None:
         """The lease that a receipt names, if it is not over."""
@@ -230,7 +281,7 @@ class DeliveryQueue:
         """The message will be delivered again, to anyone: now, or when it has rested."""
         self._let_go(held)
         if visible_at is None:
-            heappush(self._returned, held.known)
+            self._lanes.put_back(held.known)
         else:
             heappush(self._resting, (visible_at, held.known))
 
@@ -272,7 +323,7 @@ class DeliveryQueue:
         Messages that have rested are ready again.
         """
         while self._resting and self._resting[0][0] <= now:
-            heappush(self._returned, heappop(self._resting)[1])
+            self._lanes.put_back(heappop(self._resting)[1])
         # A lease that was extended to a deadline which it had before is in the heap twice.
         expired: dict[int, Held] = {}
         while self._deadlines and self._deadlines[0][0] <= now:
@@ -311,4 +362,4 @@ class DeliveryQueue:
         if self._position.is_dying(following[0]):
             self._dying[following[0]] = following
         else:
-            heappush(self._returned, following)
+            self._lanes.put_back(following)

@@ -163,10 +163,13 @@ def encode(record: Record) -> bytes:
     return bytes(encoded)
 
 
-def rehead(data: Buffer, position: int, headers: tuple[Header, ...]) -> bytearray:
+def rehead(
+    data: Buffer, position: int, headers: tuple[Header, ...], without: tuple[str, ...] = ()
+) -> bytearray:
     """The stored record at `position` as one to be published: these headers, no place, no delay.
 
-    A header takes the place of those with its name, or comes last. All else is as stored.
+    A header takes the place of those with its name, or comes last; those named in `without` go.
+    All else is as stored.
     """
     record = decode(data, position)
     if record.flags & IS_CONTROL:
@@ -178,7 +181,9 @@ def rehead(data: Buffer, position: int, headers: tuple[Header, ...]) -> bytearra
         offset=0,
         timestamp=0,
         flags=record.flags & ~IS_DELAYED,
-        headers=_merge(record.headers, dict(headers)),
+        headers=_merge(
+            tuple(header for header in record.headers if header[0] not in without), dict(headers)
+        ),
     )
     return bytearray(encode(anew))
 

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from goqueue.records.cursor cimport Cursor
 from goqueue.records.layout cimport BAD_HEADER_COUNT, IS_COMMIT, IS_CONTROL, IS_DELAYED, OK
 
-cdef int _TOO_LARGE, _NO_KEY, _NO_PARTITION, _BAD_PARTITION, _RESERVED
+cdef int _TOO_LARGE, _NO_KEY, _NO_PARTITION, _BAD_PARTITION, _RESERVED, LANES
 
 @cython.final
 cdef class Plan:
@@ -12,11 +12,12 @@ cdef class Plan:
     cdef bint _needs_key
     cdef int _forbidden
     cdef object _sizes
+    cdef readonly object lanes
     cdef readonly list placed
     cdef readonly int64_t turned
 
     @cython.locals(
-        sizes=int64_t[::1], placed=list, position=Py_ssize_t, given_bytes=Py_ssize_t,
+        sizes=int64_t[::1], lanes=int64_t[::1], placed=list, position=Py_ssize_t, given_bytes=Py_ssize_t,
         target=int64_t, reason=int,
     )
     cpdef int place_all(self, Cursor cursor, list targets) except -1

@@ -37,16 +37,20 @@ _NO_PARTITION = int(Unroutable.NO_PARTITION)
 _BAD_PARTITION = int(Unroutable.BAD_PARTITION)
 _RESERVED = int(Unroutable.RESERVED)
 
+LANES = 5
+
 
 class Routed(msgspec.Struct, frozen=True):
     """A batch by partition, the target of each record, and the turn to go on with.
 
-    A target is the number of a partition, or one of Unroutable.
+    A target is the number of a partition, or one of Unroutable. `lanes` counts what goes somewhere
+    by priority.
     """
 
     parts: dict[int, bytearray]
     targets: list[int]
     turn: int
+    lanes: "array[int]"
 
 
 def route(
@@ -72,7 +76,7 @@ def route(
     plan.place_all(cursor, targets)
     if targets is not None and len(targets) != cursor.count:
         raise IndexError(f"{len(targets)} targets for {cursor.count} records")
-    return Routed(plan.part(cursor, batch), plan.placed, turn + plan.turned)
+    return Routed(plan.part(cursor, batch), plan.placed, turn + plan.turned, plan.lanes)
 
 
 class Plan:
@@ -85,6 +89,7 @@ class Plan:
         "_next",
         "_partitions",
         "_sizes",
+        "lanes",
         "placed",
         "turned",
     )
@@ -100,10 +105,12 @@ class Plan:
         self._sizes = array("q", bytes(8 * partitions))
         self.placed: list[int] = []
         self.turned = 0
+        self.lanes = array("q", bytes(8 * LANES))
 
     def place_all(self, cursor: Cursor, targets: list[int] | None) -> None:
         """Hop through the batch, and note the target of each record and what each target gets."""
         sizes = self._sizes
+        lanes = self.lanes
         placed = self.placed
         position = 0
         cursor.count = 0
@@ -126,6 +133,8 @@ class Plan:
                 target = self._obey(cursor, targets[cursor.count])
             if target >= 0:
                 sizes[target] += cursor.end - position
+                if cursor.priority < LANES:
+                    lanes[cursor.priority] += 1
             placed.append(target)
             position = cursor.end
             cursor.count += 1

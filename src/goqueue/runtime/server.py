@@ -83,6 +83,7 @@ class Server:
         limits = ApiLimits(
             body_bytes_max=http.body_limit,
             publish_body_bytes_max=http.publish_body_limit,
+            delay_ns_max=self._settings.limits.max_delay_ns,
         )
         is_local = listener is not None and listener.is_loopback
         doorway = Doorway(origins=http.cors_origins, is_local=is_local)

@@ -69,6 +69,7 @@ class DrivenNode:
         limits: JournalLimits | None = None,
         now_ns: int = 0,
         reserve_bytes: int = 0,
+        wall_shift_ns: int = 0,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.limits = limits
@@ -77,6 +78,10 @@ class DrivenNode:
         self.halts: list[str] = []
         self.crash_before: Callable[[Work], bool] | None = None
         self.reads_are_late = False
+        # What was read at once and is heard of later: by then the file may be another.
+        self.news_of_reads_is_late = False
+        # How far the wall clock was put away from the one that only goes forward.
+        self.wall_shift_ns = wall_shift_ns
         self._slow: dict[LogId, None] = {}
         self._answers: dict[RequestId, Reply | Refused] = {}
         self._next_request = 1
@@ -89,6 +94,7 @@ class DrivenNode:
         self._work: list[Work] = []
         self._kept: list[Work] = []
         self._late: list[Fetch] = []
+        self._late_news: list[NodeEvent] = []
         self._carry_out(self.node.start())
         self._run()
 
@@ -96,7 +102,7 @@ class DrivenNode:
 
     @property
     def now(self) -> Now:
-        return Now(Instant(self.now_ns), Timestamp(EPOCH_NS + self.now_ns))
+        return Now(Instant(self.now_ns), Timestamp(EPOCH_NS + self.now_ns + self.wall_shift_ns))
 
     def advance(self, nanoseconds: int) -> None:
         """Let time pass, waking the node at each of its deadlines."""
@@ -153,12 +159,14 @@ class DrivenNode:
         self.files = self._copied(without_snapshots)
         self.crash_before = crash_before
         self.reads_are_late = False
+        self.news_of_reads_is_late = False
         self._slow = {}
         self._start()
 
     def twin(self, *, without_snapshots: bool = False) -> "DrivenNode":
         """Another node over a copy of the files: what this one would be after a crash."""
-        return DrivenNode(self._copied(without_snapshots), self.limits, self.now_ns)
+        files = self._copied(without_snapshots)
+        return DrivenNode(files, self.limits, self.now_ns, wall_shift_ns=self.wall_shift_ns)
 
     def _copied(self, without_snapshots: bool) -> MemoryFiles:
         content = self.files.copy()
@@ -189,6 +197,13 @@ class DrivenNode:
         late, self._late = self._late, []
         for fetch in late:
             self._fetch(fetch)
+        self._run()
+
+    def hear_of_reads(self) -> None:
+        """The news of earlier reads arrives."""
+        self.news_of_reads_is_late = False
+        self._events.extend(self._late_news)
+        self._late_news = []
         self._run()
 
     def take(self, event: NodeEvent) -> None:
@@ -294,7 +309,8 @@ class DrivenNode:
             data: memoryview | None = self._read(effect.wanted)
         except Refused:
             data = None
-        self._events.append(Fetched(token=effect.token, data=data))
+        fetched = Fetched(token=effect.token, data=data)
+        (self._late_news if self.news_of_reads_is_late else self._events).append(fetched)
 
     def _find(self, effect: Find) -> None:
         offset: Offset | None = None

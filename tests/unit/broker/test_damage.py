@@ -22,6 +22,7 @@ from tests.unit.broker.users import (
     create,
     join,
     lag,
+    nack,
     poll,
     polled,
     publish,
@@ -58,6 +59,8 @@ def test_a_message_found_damaged_after_it_was_surveyed_holds_up_nobody() -> None
     node = shop()
     (first,) = poll(node, count=1)
     ack(node, first)
+    (second,) = poll(node, count=1)
+    nack(node, second, delay_ns=0)
     node.files.faults.bad_sectors["orders/0/00000000000000000001.log"] = 100
     first_try = node.begin(Read(topic="orders", partition=0))
     assert node.is_answered(first_try)

@@ -31,21 +31,21 @@ def test_a_member_holds_at_most_a_thousand() -> None:
 
 def test_more_is_wanted_only_while_few_are_ready() -> None:
     queue = filled(999)
-    assert queue.wants(2000)
+    assert queue.wanted(2000) is not None
     queue.learn([known(999)], 1000)
 
-    assert not queue.wants(2000)
+    assert queue.wanted(2000) is None
     lease(queue, 1)
-    assert queue.wants(2000)
-    assert not queue.wants(1000)
+    assert queue.wanted(2000) is not None
+    assert queue.wanted(1000) is None
 
 
 def test_a_stuck_key_lets_only_so_many_wait_behind_it() -> None:
     queue = filled(100_001, keeps_key_order=True, key=b"k")
 
-    assert not queue.wants(200_000)
+    assert queue.wanted(200_000) is None
     queue.settle(lease(queue))
-    assert queue.wants(200_000)
+    assert queue.wanted(200_000) is not None
 
 
 def test_a_message_that_does_not_fit_is_the_next_to_be_leased() -> None:

@@ -205,6 +205,19 @@ def test_what_the_limit_left_over_asks_to_be_fired_at_once() -> None:
     assert numbers(wheel.advance(later, limit=99)) == [2, 3]
 
 
+def test_what_a_pause_made_due_is_cancelled_in_time_while_its_coarse_bucket_fires() -> None:
+    wheel = Wheel(NOW)
+    begin = Timestamp(((TICK >> 20) + 3 << 20) * TICK_NS)
+    for timer in range(10):
+        wheel.insert(timer, Timestamp(begin + timer * 100 * SECOND))
+    much_later = Timestamp(begin + 10 * HOUR)
+
+    assert numbers(wheel.advance(much_later, limit=2)) == [0, 1]
+    assert wheel.cancel(5)
+    assert wheel.cancel(9)
+    assert numbers(wheel.advance(much_later)) == [2, 3, 4, 6, 7, 8]
+
+
 @pytest.mark.parametrize("second_ns", [SECOND, SECOND + 1, HOUR, MILLISECOND, -SECOND])
 @pytest.mark.parametrize("first_ns", [SECOND, 5 * HOUR, -SECOND])
 def test_a_number_that_is_used_again_fires_once_and_at_its_new_time(

@@ -79,10 +79,16 @@ class Echo:
         return HttpResponse(200, json.dumps(seen).encode(), headers=extra)
 
     def refusal(
-        self, status: int, code: Code, sentence: str, details: Mapping[str, int]
+        self,
+        status: int,
+        code: Code,
+        sentence: str,
+        details: Mapping[str, int],
+        headers: Mapping[bytes, bytes],
     ) -> HttpResponse:
         body = {"error": sentence, "code": code, "status": status, "details": dict(details)}
-        return HttpResponse(status, json.dumps(body).encode())
+        named = headers.get(b"x-request-id", b"none")
+        return HttpResponse(status, json.dumps(body).encode(), headers=((b"X-Request-ID", named),))
 
     async def _wait(self) -> None:
         self.waiting.set()

@@ -98,6 +98,51 @@ def test_pipelined_requests_are_answered_in_order_whatever_arrives_meanwhile(loo
     run(main(), loop)
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [
+        b"POST / HTTP/1.1\r\nHost: a\r\nX-Request-ID: mine\r\nContent-Length: 2000\r\n\r\n",
+        CHUNKED.replace(b"Host: a", b"Host: a\r\nX-Request-ID: mine") + b"no size",
+    ],
+    ids=["too large", "no chunks"],
+)
+def test_a_refusal_carries_the_id_of_its_request_and_of_no_other(loop: str, refused: bytes) -> None:
+    async def main() -> list[str]:
+        async with serving() as served:
+            first, then = await served.open(), await served.open()
+            await first.send(refused)
+            await then.send(get("/", "X-Request-ID: earlier"))
+            await then.reply()
+            await then.send(b"no HTTP at all\r\n\r\n")
+            return [(await wire.reply()).headers["x-request-id"] for wire in (first, then)]
+
+    assert run(main(), loop) == ["mine", "none"]
+
+
+def test_one_connection_cannot_take_the_room_for_the_bodies_of_all(loop: str) -> None:
+    large = post(b"x" * 100_000, "/large")
+    limits = HttpLimits(pipelined_bytes_max=50_000, bodies_bytes_max=1_000_000)
+
+    async def main() -> None:
+        async with serving(limits) as served:
+            wire, other = await served.open(), await served.open()
+            await wire.send(get("/wait"))
+            await served.echo.waiting.wait()
+            sending = asyncio.ensure_future(wire.send(large * 15))
+            # Many turns of the loop, in which the server could have read all of it.
+            for _ in range(20):
+                await other.send(large)
+                assert (await other.reply()).status == 200
+            assert served.server.budget.bytes_held < 500_000
+            served.echo.go.set()
+            assert (await wire.reply()).json["path"] == "/wait"
+            for _ in range(15):
+                assert (await wire.reply()).body == b"100000"
+            await sending
+
+    run(main(), loop)
+
+
 def test_a_request_may_come_one_byte_at_a_time(loop: str) -> None:
     async def main() -> Reply:
         async with serving() as served:

@@ -157,7 +157,6 @@ ASKING = {
     "listeners.kafka": "127.0.0.1:9092",
     "listeners.sqs": "127.0.0.1:9324",
     "listeners.internal": "127.0.0.1:7000",
-    "limits.max_delay": "1h",
     "grpc.reflection": "true",
     "auth.enabled": "true",
     "auth.allow_health": "false",

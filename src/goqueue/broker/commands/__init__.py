@@ -1,5 +1,6 @@
 """Which part of the node takes which commands."""
 
+from goqueue.broker.commands.counting import Counting, Scouting
 from goqueue.broker.commands.delay_log import decode_delays, delays_snapshot, replay_delays
 from goqueue.broker.commands.delaying import Delaying, Firing
 from goqueue.broker.commands.delivering import Delivering, Surveying
@@ -14,6 +15,7 @@ from goqueue.broker.commands.topics import Topics
 
 __all__ = [
     "Carrying",
+    "Counting",
     "Delaying",
     "Delivering",
     "Firing",
@@ -24,6 +26,7 @@ __all__ = [
     "Publishing",
     "Reading",
     "Redriving",
+    "Scouting",
     "SeekingRead",
     "SeekingReset",
     "Settling",

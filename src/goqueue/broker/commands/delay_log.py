@@ -7,10 +7,19 @@ from goqueue.log import cancelled_by
 from goqueue.model import LogId, Record
 from goqueue.records import Flag, decode, walk
 
-__all__ = ["DELAYED_FROM", "DELIVER_AT", "decode_delays", "delays_snapshot", "replay_delays"]
+__all__ = [
+    "DELAYED_FROM",
+    "DELIVER_AT",
+    "OF_THE_LOG",
+    "decode_delays",
+    "delays_snapshot",
+    "replay_delays",
+]
 
 DELAYED_FROM = "gq.delayed-from"
 DELIVER_AT = "gq.deliver-at"
+# What a record says about its own log is not true in another.
+OF_THE_LOG = (DELAYED_FROM, DELIVER_AT)
 _DECODER = msgspec.json.Decoder(DelaysStated)
 
 

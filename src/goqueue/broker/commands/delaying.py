@@ -17,7 +17,7 @@ import msgspec
 
 from goqueue.broker.alarms import ForDelays
 from goqueue.broker.catalog import Topic
-from goqueue.broker.commands.delay_log import DELAYED_FROM, delays_snapshot
+from goqueue.broker.commands.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Delayed, Delays, runs
@@ -207,7 +207,9 @@ class Delaying:
         columns = walk(data)
         for offset, position in zip(columns.offsets, columns.positions, strict=True):
             if delays.is_leaving(offset):
-                batch += rehead(data, position, ((DELAYED_FROM, b"%d" % offset),))
+                # One header takes the place of the other, so there is room for it.
+                fired = ((DELAYED_FROM, b"%d" % offset),)
+                batch += rehead(data, position, fired, without=(DELIVER_AT,))
                 found.append(Offset(offset))
         # A slice ends when it is full: the rest is read again with the next turn.
         rest = tuple(offset for offset in leaving if offset not in found)

@@ -15,6 +15,7 @@ entry; the bytes are read by whoever carries out `Serve`.
 import msgspec
 
 from goqueue.broker.alarms import ForQueue, ForRequest
+from goqueue.broker.commands.counting import Counting
 from goqueue.broker.journals import Delivered, Settled
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
@@ -63,8 +64,11 @@ class _Waiting(msgspec.Struct, frozen=True):
 class Delivering:
     """Leases messages to those who poll."""
 
-    def __init__(self, state: NodeState) -> None:
+    def __init__(self, state: NodeState, counting: Counting) -> None:
         self._state = state
+        self._counting = counting
+        # Off while those are served who waited for a survey: it is not to start the next one.
+        self._is_looking = True
         self._polls: dict[int, dict[RequestId, _Waiting]] = {}
         self._by_request: dict[RequestId, _Waiting] = {}
         # Groups with a waiting poll, by topic: who is to be woken by a commit.
@@ -167,10 +171,11 @@ class Delivering:
             if partition is None:
                 continue
             queue = self._look(group, partition)
-            if queue.is_ready:
-                ready.append((partition, queue))
-            elif (group.number, log) in self._surveying:
+            if (group.number, log) in self._surveying:
+                # It ends at once, and may bring what goes before all that is ready.
                 must_wait = True
+            elif queue.is_ready:
+                ready.append((partition, queue))
         if must_wait or not ready:
             return False
         return self._lease(group, waiting, ready, now)
@@ -179,10 +184,11 @@ class Delivering:
         """The queue of a group on a partition, told of what is gone, asked for what it needs."""
         queue = self._queue(group, partition)
         log = partition.log
+        if not self._is_looking and queue.is_ready:
+            return queue
         if queue.cursor < log.start or queue.floor < log.start:
             queue.pass_over(log.start)
-        if queue.wants(log.high_watermark):
-            self._survey(group.number, partition, queue)
+        self._survey(group, partition, queue)
         return queue
 
     def _queue(self, group: Group, partition: Partition) -> DeliveryQueue:
@@ -193,33 +199,38 @@ class Delivering:
             position = positions.get(partition.log_id)
             if position is None:
                 position = positions[partition.log_id] = Position(partition.log.start)
-            queue = DeliveryQueue(position, keeps_key_order=group.mode is Mode.KEY_ORDERED)
+            queue = DeliveryQueue(
+                position,
+                keeps_key_order=group.mode is Mode.KEY_ORDERED,
+                lanes=self._state.catalog.find(partition.log_id.topic).config.lanes,
+            )
             delays = self._state.delays.get(partition.log_id)
             for offset in () if delays is None else delays.hidden_from(position.floor):
                 queue.hide(offset)
             queues[partition.log_id] = queue
         return queue
 
-    def _survey(self, group: int, partition: Partition, queue: DeliveryQueue) -> None:
-        key = (group, partition.log_id)
+    def _survey(self, group: Group, partition: Partition, queue: DeliveryQueue) -> None:
+        """Have records read that the queue does not know yet and needs."""
+        key = (group.number, partition.log_id)
         if key in self._surveying or partition.log_id in self._unreadable:
             return
-        wanted: Slice | None = None
-        while wanted is None and queue.cursor < partition.log.high_watermark:
+        log = partition.log
+        census = self._counting.census(group, partition, queue)
+        while (offset := queue.wanted(log.high_watermark, census)) is not None:
             try:
-                wanted = partition.log.read(queue.cursor, _SURVEY_BYTES)
+                wanted = log.read(offset, _SURVEY_BYTES)
             except Refused as refused:
                 # What is damaged cannot be delivered; the rest goes on.
                 readable = refused.facts.get("next_readable")
                 if not isinstance(readable, int):
                     return
-                queue.learn((), readable)
-            else:
-                if wanted is None:
-                    return
-        if wanted is not None:
-            self._surveying[key] = None
-            self._state.fetch(wanted, Surveying(group, wanted))
+                queue.learn((), readable, offset)
+                continue
+            if wanted is not None:
+                self._surveying[key] = None
+                self._state.fetch(wanted, Surveying(group.number, wanted))
+            return
 
     def surveyed(self, purpose: Surveying, data: memoryview | None, now: Now) -> None:
         """Records were read for a queue: it learns, and those who wait may get something."""
@@ -233,14 +244,18 @@ class Delivering:
         if data is None and not partition.log.is_damaged_at(wanted.offset):
             # The segment is set aside when the writes on their way are done: wait for those.
             self._unreadable[wanted.log] = None
-        if data is not None and queue.cursor == wanted.offset:
+        if data is not None:
             found = survey(data, wanted.offset, with_keys=queue.keeps_key_order)
             # Nothing at all in the slice: compaction left nothing of it.
-            upto = found.next_offset if len(data) else wanted.below
-            queue.learn(found.known, upto)
-        if queue.wants(partition.log.high_watermark) and not queue.is_ready and data is not None:
-            self._survey(purpose.group, partition, queue)
+            upto = Offset(found.next_offset) if len(data) else wanted.below
+            queue.learn(found.known, upto, wanted.offset)
+            self._counting.count_known(partition, found.known, wanted.offset, upto, now)
+        if queue.is_ready or data is None:
+            # What is still missing is looked for when the next one asks: a long backlog must not
+            # hold up everybody else.
+            self._is_looking = False
         self.wake_group(group, now)
+        self._is_looking = True
 
     def _lease(
         self,
@@ -265,7 +280,12 @@ class Delivering:
             leased: list[Held] = []
             while not leased and queue.is_ready:
                 found = queue.lease(
-                    command.member_id, count_left, bytes_left, deadline, self._next_serial
+                    command.member_id,
+                    count_left,
+                    bytes_left,
+                    deadline,
+                    self._next_serial,
+                    now=now.instant,
                 )
                 if not found:
                     break
@@ -360,7 +380,7 @@ class Delivering:
         sizes = {held.known[0]: held.known[1] for held in leased}
         slices: list[Slice] = []
         lost: dict[int, None] = {}
-        for first, following in runs(sizes):
+        for first, following in runs(sorted(sizes)):
             place = first
             while place < following:
                 size = sum(sizes[offset] for offset in range(place, following))

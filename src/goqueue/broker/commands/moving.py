@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from goqueue.broker.alarms import Errand
+from goqueue.broker.commands.delay_log import OF_THE_LOG
 from goqueue.broker.commands.delivering import Delivering
 from goqueue.broker.commands.topics import Topics
 from goqueue.broker.journals import MoveBegun, MoveCancelled, MoveEnded
@@ -436,11 +437,11 @@ class Moving:
 def _copy(data: memoryview, headers: tuple[Header, ...]) -> bytearray:
     """The message with these headers; of its own, as many as there is room for beside them."""
     try:
-        return rehead(data, 0, headers)
+        return rehead(data, 0, headers, without=OF_THE_LOG)
     except Refused:
         record = decode(data, 0)
     named = {name for name, _ in headers}
-    kept = [header for header in record.headers if header[0] not in named]
+    kept = [each for each in record.headers if each[0] not in named and each[0] not in OF_THE_LOG]
     dropped = 0
     while True:
         counted = (_PREFIX + "headers-dropped", str(dropped).encode())

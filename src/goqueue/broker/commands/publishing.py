@@ -11,7 +11,7 @@ from goqueue.broker.commands.delaying import Delaying
 from goqueue.broker.outbox import PublishDelayed
 from goqueue.broker.partitions import Partition, Publication
 from goqueue.broker.state import NodeState
-from goqueue.model import Code, Now, Offset, Refused, RequestId
+from goqueue.model import Code, Now, Offset, Priority, Refused, RequestId
 from goqueue.model.requests import Publish
 from goqueue.records import Routed, Unroutable, route, walk
 
@@ -51,6 +51,7 @@ class Publishing:
         if command.is_whole:
             _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
         topic.turn = routed.turn
+        self._note_lanes(topic, routed)
         publication = Publication(
             request if command.waits else None, routed.targets, len(routed.parts), now.wall
         )
@@ -77,6 +78,19 @@ class Publishing:
             return None
         partition.expect(appended.first, appended.next, publication)
         return appended.first
+
+    def _note_lanes(self, topic: Topic, routed: Routed) -> None:
+        """Remember that a topic uses more than one lane; without it a poll need not look ahead.
+
+        Nothing waits for that to be committed: after a crash the next such message says it again.
+        """
+        counted = self._state.tally.published
+        for lane, count in enumerate(routed.lanes):
+            counted[lane] += count
+        if not topic.stated.has_lanes and sum(routed.lanes) != routed.lanes[Priority.NORMAL]:
+            stated = msgspec.structs.replace(topic.stated, has_lanes=True)
+            self._state.catalog.apply(stated)
+            self._state.topics_journal.note([stated])
 
     def _announce_delays(self, request: RequestId, command: Publish, topic: Topic) -> None:
         """The first delayed message of a topic waits until it is committed that it has some.

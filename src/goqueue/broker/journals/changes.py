@@ -41,6 +41,8 @@ class TopicStated(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
     holds_letters: bool = False
     # Whether a delayed message was ever published: then its logs are looked through at a start.
     has_delays: bool = False
+    # Whether a message of another priority than normal was ever published.
+    has_lanes: bool = False
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="topic_deleted"):

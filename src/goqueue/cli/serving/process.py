@@ -28,6 +28,8 @@ MISUSED = 2
 # flight lost a third of its publish rate to it at the default of 700, 10, 10.
 _COLLECTOR = (100_000, 50, 50)
 
+_PORTS = 65_536
+
 Say = Callable[[str, str], None]
 
 
@@ -100,6 +102,7 @@ async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
 async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | int:
     wanted = settings.listeners.http
     assert wanted is not None
+    ports_tried = min(ports_tried, _PORTS - wanted.port)
     for attempt in range(ports_tried):
         listener = Listener(wanted.host, wanted.port + attempt if wanted.port else 0)
         listeners = msgspec.structs.replace(settings.listeners, http=listener)

@@ -102,14 +102,21 @@ class HttpApi:
         return msgspec.structs.replace(response, headers=(*response.headers, *shared))
 
     def refusal(
-        self, status: int, code: Code, sentence: str, details: Mapping[str, int]
+        self,
+        status: int,
+        code: Code,
+        sentence: str,
+        details: Mapping[str, int],
+        headers: Mapping[bytes, bytes],
     ) -> HttpResponse:
         """What the transport turned down by itself."""
+        named = self._ids.name(headers.get(b"x-request-id"))
+        _logger.debug("request %s: refused unread: %d", named.decode("ascii"), status)
         body = ErrorBody(
             error=sentence, code=code.value, status=status, details=dict(details) or None
         )
-        headers = (*_retry_after(status), (b"X-Request-ID", self._ids.name(None)))
-        return HttpResponse(status, encode_json(body), headers=headers)
+        shared = (*_retry_after(status), (b"X-Request-ID", named), *self._doorway.consent(headers))
+        return HttpResponse(status, encode_json(body), headers=shared)
 
     async def _carry_out(self, request: HttpRequest) -> HttpResponse:
         match = self._router.find(request.method, request.path)

@@ -6,6 +6,7 @@ machine, so that a page cannot reach it through a name of its own (DNS rebinding
 """
 
 import ipaddress
+from collections.abc import Mapping
 
 import msgspec
 
@@ -37,14 +38,8 @@ class Doorway(msgspec.Struct, frozen=True, kw_only=True):
             reason = "this server answers only to names and addresses of its own machine"
             raise Refused(Code.PERMISSION_DENIED, reason=reason)
         origin = headers.get(b"origin")
-        if origin is None:
-            return ()
-        if self._is_listed(origin):
-            return (
-                (b"Access-Control-Allow-Origin", origin),
-                (b"Access-Control-Expose-Headers", _EXPOSED),
-                (b"Vary", b"Origin"),
-            )
+        if origin is None or self._is_listed(origin):
+            return self.consent(headers)
         if host is None or origin.lower() not in {
             b"http://" + host.lower(),
             b"https://" + host.lower(),
@@ -52,6 +47,17 @@ class Doorway(msgspec.Struct, frozen=True, kw_only=True):
             reason = "pages of this origin may not use the API; see the setting http.cors_origins"
             raise Refused(Code.PERMISSION_DENIED, reason=reason)
         return ()
+
+    def consent(self, headers: Mapping[bytes, bytes]) -> Headers:
+        """What a page of a listed origin needs to be told to see the answer."""
+        origin = headers.get(b"origin")
+        if origin is None or not self._is_listed(origin):
+            return ()
+        return (
+            (b"Access-Control-Allow-Origin", origin),
+            (b"Access-Control-Expose-Headers", _EXPOSED),
+            (b"Vary", b"Origin"),
+        )
 
     def is_preflight(self, method: str, headers: dict[bytes, bytes]) -> bool:
         """Whether a browser asks, for a listed origin, if it may send the real request."""

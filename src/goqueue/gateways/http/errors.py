@@ -166,6 +166,16 @@ VERDICTS: dict[Code, Verdict] = {
         what="The lease is over: it expired, was settled or was reset. Nothing was changed",
         advice="The message comes again with another handle unless it is settled",
     ),
+    Code.MESSAGE_NOT_FOUND: Verdict(
+        status=404,
+        what="There is no such delayed message",
+        advice="It is named by the partition and offset that its publish result gave",
+    ),
+    Code.ALREADY_DELIVERED: Verdict(
+        status=409,
+        what="The message was delivered before it could be cancelled",
+        details=("delivered_offset",),
+    ),
     Code.DELAY_TOO_LONG: Verdict(
         status=400, what="The delay is longer than the broker keeps messages back"
     ),

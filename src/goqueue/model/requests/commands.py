@@ -25,6 +25,7 @@ __all__ = [
     "DescribeNode",
     "DescribeOffsets",
     "DescribePartitions",
+    "DescribePriorities",
     "DescribeReliability",
     "DescribeTopic",
     "Extend",
@@ -299,6 +300,10 @@ class DescribeReliability(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by `Reliability`."""
 
 
+class DescribePriorities(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by `PriorityStatistics`."""
+
+
 class DescribeNode(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by `NodeDescription`, also before the node is ready."""
 
@@ -333,5 +338,6 @@ Command = (
     | Extend
     | Redrive
     | DescribeReliability
+    | DescribePriorities
     | DescribeNode
 )

@@ -26,6 +26,7 @@ __all__ = [
     "GroupList",
     "Joined",
     "Lag",
+    "LaneDescription",
     "Leased",
     "MemberDescription",
     "NodeDescription",
@@ -37,6 +38,7 @@ __all__ = [
     "Placed",
     "PositionReset",
     "PositionsReset",
+    "PriorityStatistics",
     "Published",
     "Records",
     "Redriven",
@@ -348,6 +350,30 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     exhausted_letters: int
 
 
+class LaneDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One priority of one group on one partition, in this life of the node."""
+
+    group: str
+    log: LogId
+    lane: int
+    ready: int
+    in_flight: int
+    enqueued: int
+    dequeued: int
+    waited_ns: int
+    served_ago_ns: int | None
+    waiting_ns: int
+
+
+class PriorityStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """The lanes of all groups, in sum and one by one; sums are by priority."""
+
+    published: tuple[int, ...]
+    average_wait_ns: tuple[int, ...]
+    pending: tuple[int, ...]
+    lanes: tuple[LaneDescription, ...]
+
+
 # The node
 
 
@@ -383,5 +409,6 @@ Reply = (
     | Extended
     | Redriven
     | Reliability
+    | PriorityStatistics
     | NodeDescription
 )

@@ -11,11 +11,29 @@ from goqueue.model.ids import HOUR, MILLISECOND, SECOND, check_name, is_internal
 from goqueue.model.limits import KIB, MIB, SEGMENT_BYTES, VALUE_BYTES_MAX
 from goqueue.model.settings import Cleanup, Flush, LogSettings
 
-__all__ = ["PARTITIONS_MAX", "TopicChanges", "TopicConfig"]
+__all__ = ["PARTITIONS_MAX", "LaneSettings", "TopicChanges", "TopicConfig"]
 
 PARTITIONS_MAX = 10_000
 _VISIBILITY_NS_MAX = 12 * HOUR
 _DEAD_LETTER_SUFFIX = ".dlq"
+
+
+class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the priorities of a topic share what is handed out in queue reads.
+
+    Weights are messages per round, critical first. A lane that waited for `boost_ns` although it
+    had something goes before all others.
+    """
+
+    weights: tuple[int, ...] = (50, 25, 15, 7, 3)
+    boost_ns: int = 30 * SECOND
+
+    def check(self) -> None:
+        if len(self.weights) != 5 or not all(1 <= weight <= 1000 for weight in self.weights):
+            raise Refused(
+                Code.REQUEST_INVALID, field="priority_weights", reason="five numbers, 1 to 1000"
+            )
+        _within("priority_boost", self.boost_ns, 100 * MILLISECOND, 24 * HOUR)
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +52,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int = MIB
     dead_letter_topic: str = ""
     schema_validation: bool = False
+    lanes: LaneSettings = LaneSettings()
 
     def for_topic(self, name: str) -> "TopicConfig":
         """These settings with the name of the dead-letter topic filled in, all checked."""
@@ -55,6 +74,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         _within("visibility_timeout", self.visibility_ns, 100 * MILLISECOND, _VISIBILITY_NS_MAX)
         _within("max_deliveries", self.max_deliveries, 0, 1_000_000)
         _within("max_message_bytes", self.max_message_bytes, 1, VALUE_BYTES_MAX)
+        self.lanes.check()
         check_name(self.dead_letter_topic, "dead_letter_topic")
         if is_internal(self.dead_letter_topic):
             raise Refused(Code.TOPIC_INTERNAL, field="dead_letter_topic")
@@ -93,6 +113,7 @@ class TopicChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     max_message_bytes: int | None = None
     dead_letter_topic: str | None = None
     schema_validation: bool | None = None
+    lanes: LaneSettings | None = None
 
     def applied_to(self, config: TopicConfig) -> TopicConfig:
         """The settings after the change, checked."""

@@ -9,6 +9,7 @@ from goqueue.runtime.settings.problems import Problem, SettingsInvalid
 from goqueue.runtime.settings.reading import (
     BrokerSettings,
     HttpSettings,
+    LimitSettings,
     ListenerSettings,
     LoggingSettings,
     Origin,
@@ -30,6 +31,7 @@ __all__ = [
     "BrokerSettings",
     "Feature",
     "HttpSettings",
+    "LimitSettings",
     "Listener",
     "ListenerSettings",
     "LoggingSettings",

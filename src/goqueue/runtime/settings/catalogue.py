@@ -38,6 +38,7 @@ __all__ = [
     "HTTP_BODY_LIMIT",
     "HTTP_CORS_ORIGINS",
     "HTTP_PUBLISH_BODY_LIMIT",
+    "LIMITS_MAX_DELAY",
     "LISTENERS_HTTP",
     "LOG_FORMAT",
     "LOG_LEVEL",
@@ -79,7 +80,7 @@ class Feature(enum.StrEnum):
 
 
 # A feature that arrives is added here, and its settings get their lasting defaults below.
-_HERE = frozenset({Feature.BROKER, Feature.HTTP, Feature.LOG})
+_HERE = frozenset({Feature.BROKER, Feature.HTTP, Feature.LOG, Feature.DELAYS})
 
 
 class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -205,6 +206,13 @@ HTTP_CORS_ORIGINS: Setting[tuple[str, ...]] = Setting(
     meaning="Origins whose pages a browser lets in; * only with authentication on.",
     feature=Feature.HTTP,
 )
+LIMITS_MAX_DELAY = Setting(
+    name="limits.max_delay",
+    kind=duration(_DELAY_NS_MAX),
+    default=_DELAY_NS_MAX,
+    meaning="Longest delay of a message.",
+    feature=Feature.DELAYS,
+)
 AUTH_ENABLED: Setting[bool | None] = Setting(
     name="auth.enabled",
     kind=BOOLEAN,
@@ -296,13 +304,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
     TRUSTED_PROXIES,
     LOG_LEVEL,
     LOG_FORMAT,
-    Setting(
-        name="limits.max_delay",
-        kind=duration(_DELAY_NS_MAX),
-        default=_DELAY_NS_MAX,
-        meaning="Longest delay of a message.",
-        feature=Feature.DELAYS,
-    ),
+    LIMITS_MAX_DELAY,
     Setting(
         name="grpc.reflection",
         kind=BOOLEAN,

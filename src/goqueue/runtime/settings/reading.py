@@ -19,6 +19,7 @@ from goqueue.runtime.settings.catalogue import (
     HTTP_BODY_LIMIT,
     HTTP_CORS_ORIGINS,
     HTTP_PUBLISH_BODY_LIMIT,
+    LIMITS_MAX_DELAY,
     LISTENERS_HTTP,
     LOG_FORMAT,
     LOG_LEVEL,
@@ -41,6 +42,7 @@ from goqueue.runtime.settings.sources import (
 __all__ = [
     "BrokerSettings",
     "HttpSettings",
+    "LimitSettings",
     "ListenerSettings",
     "LoggingSettings",
     "Origin",
@@ -73,6 +75,12 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     cors_origins: tuple[str, ...]
 
 
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What no caller may exceed."""
+
+    max_delay_ns: int
+
+
 class LoggingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What is logged, and how."""
 
@@ -95,6 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     broker: BrokerSettings
     listeners: ListenerSettings
     http: HttpSettings
+    limits: LimitSettings
     log: LoggingSettings
     trusted_proxies: tuple[Network, ...]
     origins: tuple[Origin, ...]
@@ -250,6 +259,7 @@ def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
             body_limit=values.value(HTTP_BODY_LIMIT),
             cors_origins=values.value(HTTP_CORS_ORIGINS),
         ),
+        limits=LimitSettings(max_delay_ns=values.value(LIMITS_MAX_DELAY)),
         log=LoggingSettings(level=values.value(LOG_LEVEL), format=values.value(LOG_FORMAT)),
         trusted_proxies=values.value(TRUSTED_PROXIES),
         origins=tuple(_origin(setting, values.effective(setting)) for setting in SETTINGS),

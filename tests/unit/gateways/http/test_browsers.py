@@ -3,6 +3,7 @@
 import pytest
 
 from goqueue.gateways.http import Doorway
+from goqueue.model import Code
 from tests.unit.gateways.http.refusing_broker import Client, code_of, header
 
 LISTED = Doorway(origins=("https://console.example",))
@@ -108,3 +109,16 @@ def test_any_origin_may_be_listed() -> None:
     client = Client(doorway=Doorway(origins=("*",), is_local=False))
     response = client.send("GET", "/version", headers={b"origin": b"http://a.example"})
     assert header(response, b"Access-Control-Allow-Origin") == b"http://a.example"
+
+
+def test_a_listed_page_may_see_what_the_transport_refused() -> None:
+    client = Client(doorway=Doorway(origins=("https://a.example",)))
+    sent = {b"origin": b"https://a.example", b"x-request-id": b"mine"}
+    response = client.api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 1}, sent)
+
+    assert header(response, b"Access-Control-Allow-Origin") == b"https://a.example"
+    assert header(response, b"X-Request-ID") == b"mine"
+    foreign = client.api.refusal(
+        413, Code.BODY_TOO_LARGE, "", {}, {b"origin": b"https://b.example"}
+    )
+    assert header(foreign, b"Access-Control-Allow-Origin") is None

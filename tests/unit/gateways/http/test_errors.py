@@ -69,7 +69,7 @@ def test_a_broker_that_does_not_answer_in_time_is_a_timeout() -> None:
 
 def test_what_the_transport_refuses_has_the_same_shape() -> None:
     api = Client().api
-    response = api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 7})
+    response = api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 7}, {})
     assert read(response) == {
         "error": "Too large.",
         "code": "body_too_large",
@@ -77,7 +77,7 @@ def test_what_the_transport_refuses_has_the_same_shape() -> None:
         "details": {"limit": 7},
     }
     assert header(response, b"X-Request-ID")
-    assert header(api.refusal(503, Code.BROKER_UNAVAILABLE, "No.", {}), b"Retry-After") == b"1"
+    assert header(api.refusal(503, Code.BROKER_UNAVAILABLE, "No.", {}, {}), b"Retry-After") == b"1"
 
 
 def test_a_refusal_tells_the_field_and_the_limits() -> None:

@@ -5,17 +5,17 @@ import base64
 import msgspec
 import pytest
 
-from goqueue.gateways.http.messages import Intake, encode_results, take_in
-from goqueue.model import Code, Offset, Refused, Timestamp
+from goqueue.gateways.http.messages import Horizon, Intake, encode_results, take_in
+from goqueue.model import HOUR, Code, Offset, Refused, Timestamp
 from goqueue.model.requests import Placed, Publish, Published
 from goqueue.records import Unroutable, decode, verify, walk
 from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of, read
 
-MINUTE_LATER = "2023-11-14T22:14:20Z"
+HORIZON = Horizon(NOW, HOUR)
 
 
 def take(*messages: object) -> Intake:
-    return take_in(msgspec.json.encode({"messages": messages}), NOW)
+    return take_in(msgspec.json.encode({"messages": messages}), HORIZON)
 
 
 def only_record(message: object) -> object:
@@ -120,20 +120,6 @@ def test_what_is_wrong_with_a_message_is_the_error_of_that_message_only(message:
     assert error.startswith("The message cannot be taken: ")
 
 
-@pytest.mark.parametrize("later", [{"delay": "1ms"}, {"delay": 5}, {"deliverAt": MINUTE_LATER}])
-def test_a_delayed_message_is_refused_rather_than_delivered_at_once(later: dict[str, str]) -> None:
-    code, error = refusal({"value": "a", **later})
-    assert code == "message_invalid"
-    assert "not available yet" in error
-
-
-@pytest.mark.parametrize(
-    "due", [{"delay": "0s"}, {"delay": 0}, {"deliverAt": "2023-11-14T22:13:20Z"}, {"delay": None}]
-)
-def test_a_message_that_is_due_is_published_at_once(due: dict[str, object]) -> None:
-    assert not take({"value": "a", **due}).refused
-
-
 def test_a_whole_float_is_a_partition_and_unknown_fields_are_ignored() -> None:
     intake = take({"value": "a", "partition": 1.0, "colour": {"deep": [1]}}, {"value": "b"})
     assert not intake.refused
@@ -170,7 +156,7 @@ def test_targets_are_left_out_where_nobody_chose_one() -> None:
 )
 def test_a_request_whose_messages_cannot_be_told_apart_is_refused_as_a_whole(body: object) -> None:
     with pytest.raises(Refused) as refused:
-        take_in(msgspec.json.encode(body), NOW)
+        take_in(msgspec.json.encode(body), HORIZON)
     assert refused.value.code is Code.REQUEST_INVALID
 
 

@@ -83,8 +83,9 @@ def test_a_record_that_has_an_offset_already_is_refused() -> None:
         Message(value=b"", key=b"gq.epoch", is_control=True),
         Message(value=b"", key=b"gq.txn", is_control=True, is_commit=True),
         Message(value=b"a", headers=(("gq.deliver-at", b"1"),), is_delayed=True),
-        Message(value=b"a", headers=(("gq.deliver-at", b"1"),)),
         Message(value=b"a", headers=(("gq.delayed-from", b"1"),)),
+        Message(value=b"a", headers=(("x", b""), ("gq.batch", b""))),
+        Message(value=b"a", headers=(("gq.", b""),)),
     ],
 )
 def test_what_is_the_brokers_to_set_is_refused(message: Message) -> None:

@@ -127,10 +127,18 @@ class QueueConsumer:
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._subscription.heartbeat_s)
+            member_id = self._membership.member_id
             try:
                 await self._membership.beat()
             except GoQueueError as error:
                 _log.warning("heartbeat of group %s: %s", self._subscription.group, error)
+            self._forget_leases_of(member_id)
+
+    def _forget_leases_of(self, member_id: str | None) -> None:
+        """With a member go its leases: what waits here belongs to others by now."""
+        if self._membership.member_id != member_id:
+            self._ready.clear()
+            self._has_room.set()
 
     async def _keep_polling(self) -> None:
         try:
@@ -186,8 +194,7 @@ class QueueConsumer:
         if error.code in {"group_not_found", "member_not_found"}:
             try:
                 await self._membership.join_again(member_id)
-                # With the member went its leases: what waits here belongs to others by now.
-                self._ready.clear()
+                self._forget_leases_of(member_id)
                 return True
             except GoQueueError as refused:
                 error = refused

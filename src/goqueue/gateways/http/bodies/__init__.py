@@ -1,5 +1,11 @@
 """What goes in and comes out as JSON: one struct per body, and how bodies are read."""
 
+from goqueue.gateways.http.bodies.delays import (
+    CancelledOut,
+    DelayedMessage,
+    DelayedOut,
+    DelayStats,
+)
 from goqueue.gateways.http.bodies.groups import (
     Assignment,
     DeletedGroup,
@@ -16,6 +22,7 @@ from goqueue.gateways.http.bodies.groups import (
     MemberOut,
 )
 from goqueue.gateways.http.bodies.messages import (
+    DelayedResult,
     DeliveredMessage,
     Delivery,
     MessageBody,
@@ -125,6 +132,7 @@ __all__ = [
     "AlterTopicBody",
     "Assignment",
     "BrokerOut",
+    "CancelledOut",
     "Check",
     "CommitBody",
     "Committed",
@@ -133,6 +141,10 @@ __all__ = [
     "Created",
     "DeadLetterCauses",
     "Delay",
+    "DelayStats",
+    "DelayedMessage",
+    "DelayedOut",
+    "DelayedResult",
     "DeletedGroup",
     "DeletedTopic",
     "DeliveredMessage",

@@ -13,6 +13,7 @@ from goqueue.gateways.http.bodies.scalars import (
 )
 
 __all__ = [
+    "DelayedResult",
     "DeliveredMessage",
     "Delivery",
     "MessageBody",
@@ -45,8 +46,17 @@ PriorityIn = Annotated[
     ),
 ]
 EncodingIn = Annotated[str, Meta(extra_json_schema={"enum": ["base64"]})]
-DelayIn = Annotated[str | float, Meta(description="not available yet, but for 0")]
-TimeIn = Annotated[str, Meta(description="not available yet, but for times that have passed")]
+DelayIn = Annotated[
+    str | float,
+    Meta(description="Go syntax, or a number of seconds; 0 is at once", examples=["30s"]),
+]
+TimeIn = Annotated[
+    str,
+    Meta(
+        description="RFC 3339 instead of `delay`; a time that has passed is at once",
+        examples=["2025-01-31T12:00:00Z"],
+    ),
+]
 
 
 class MessageBody(msgspec.Struct, frozen=True):
@@ -77,13 +87,29 @@ class PublishResult(msgspec.Struct, frozen=True):
     priority: PriorityName
 
 
+class DelayedResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a delayed message waits; its place names it until it is due."""
+
+    partition: int
+    offset: int
+    timestamp: str
+    priority: PriorityName
+    delayed: bool
+    deliverAt: str  # noqa: N815 - the name that the contract gave it
+
+
 class PublishOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one message: where it went, or only `error` and `code`."""
+    """What became of one message: where it went, or only `error` and `code`.
+
+    Only a delayed one has `delayed` and `deliverAt`: until then it waits, under this place.
+    """
 
     partition: Annotated[int, Meta(ge=0, le=INT32_MAX)] | msgspec.UnsetType = msgspec.UNSET
     offset: OffsetNumber | msgspec.UnsetType = msgspec.UNSET
     timestamp: TimeText | msgspec.UnsetType = msgspec.UNSET
     priority: PriorityName | msgspec.UnsetType = msgspec.UNSET
+    delayed: bool | msgspec.UnsetType = msgspec.UNSET
+    deliverAt: TimeText | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 - as in `MessageBody`
     error: str | msgspec.UnsetType = msgspec.UNSET
     code: str | msgspec.UnsetType = msgspec.UNSET
 

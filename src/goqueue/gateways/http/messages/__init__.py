@@ -1,13 +1,16 @@
 """Messages between JSON and records: publish requests in, results and stored messages out."""
 
 from goqueue.gateways.http.messages.clock import TimeWriter
+from goqueue.gateways.http.messages.dues import DELIVER_HEADER, Horizon
 from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, Intake, item_error, take_in
 from goqueue.gateways.http.messages.outgoing import ANSWER_BYTES_MAX, Shown, deliver, show
 from goqueue.gateways.http.messages.results import encode_results
 
 __all__ = [
     "ANSWER_BYTES_MAX",
+    "DELIVER_HEADER",
     "PRIORITY_NAMES",
+    "Horizon",
     "Intake",
     "Shown",
     "TimeWriter",

@@ -22,19 +22,12 @@ from goqueue.gateways.http.bodies import (
     make_whole,
     nests_too_deep,
     refusal_of,
-    span_ns,
     too_deep,
     too_much,
 )
 from goqueue.gateways.http.errors import ItemError, describe
-from goqueue.model import (
-    Code,
-    Header,
-    Priority,
-    Refused,
-    Timestamp,
-    parse_time,
-)
+from goqueue.gateways.http.messages.dues import DELIVER_HEADER, Horizon
+from goqueue.model import Code, Header, Message, Priority, Refused
 from goqueue.records import Draft
 
 __all__ = ["PRIORITY_NAMES", "Intake", "item_error", "take_in"]
@@ -82,13 +75,17 @@ _LOOSE_DECODER = msgspec.json.Decoder(_Loose)
 
 
 class Intake(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages that were taken, and why the others were not, by their index in the request."""
+    """The messages that were taken, and why the others were not, by their index in the request.
+
+    `dues` says of each that was taken when it is due, 0 for at once; None stands for 0 throughout.
+    """
 
     count: int
     batch: bytearray
     targets: list[int] | None
     priorities: list[int]
     refused: dict[int, ItemError]
+    dues: list[int] | None = None
 
 
 def item_error(code: Code, **facts: str | int | None) -> ItemError:
@@ -96,13 +93,13 @@ def item_error(code: Code, **facts: str | int | None) -> ItemError:
     return ItemError(error=describe(code, facts), code=code.value)
 
 
-def take_in(body: bytes | bytearray, now: Timestamp) -> Intake:
+def take_in(body: bytes | bytearray, horizon: Horizon) -> Intake:
     """Read a publish request; refuses it as a whole only if its messages cannot be told apart."""
     if holds_too_much(body):
         raise too_much()
     refused: dict[int, ItemError] = {}
     try:
-        return _drafted(_EXACT_DECODER.decode(body).messages, refused, now)
+        return _drafted(_EXACT_DECODER.decode(body).messages, refused, horizon)
     except msgspec.ValidationError as error:
         if "of length" in str(error):
             # There is only one list: to read it again would not make it shorter.
@@ -110,7 +107,7 @@ def take_in(body: bytes | bytearray, now: Timestamp) -> Intake:
         messages = _one_by_one(body, refused)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refusal_of(error) from None
-    return _drafted(messages, refused, now)
+    return _drafted(messages, refused, horizon)
 
 
 def _one_by_one(body: bytes | bytearray, refused: dict[int, ItemError]) -> list[MessageBody | None]:
@@ -151,12 +148,13 @@ def _read(raw: msgspec.Raw) -> MessageBody:
 
 
 def _drafted(
-    messages: Sequence[MessageBody | None], refused: dict[int, ItemError], now: Timestamp
+    messages: Sequence[MessageBody | None], refused: dict[int, ItemError], horizon: Horizon
 ) -> Intake:
     draft = Draft()
     add = draft.add
     targets: list[int] = []
     priorities: list[int] = []
+    delayed: dict[int, int] = {}
     for index, message in enumerate(messages):
         if message is None:
             continue
@@ -175,7 +173,10 @@ def _drafted(
                 # The most common message by far, spared every further question.
                 add(key.encode() if key else b"", None if value is None else value.encode())
             else:
-                priority = _add(draft, message, now)
+                due = horizon.of_fields(message.delay, message.deliverAt)
+                priority = _add(draft, message, due)
+                if due:
+                    delayed[len(targets)] = due
         except Refused as refusal:
             refused[index] = _error_of(refusal)
             continue
@@ -188,16 +189,22 @@ def _drafted(
         targets=targets if is_chosen else None,
         priorities=priorities,
         refused=refused,
+        dues=[delayed.get(index, 0) for index in range(len(targets))] if delayed else None,
     )
 
 
-def _add(draft: Draft, message: MessageBody, now: Timestamp) -> int:
+def _add(draft: Draft, message: MessageBody, due: int) -> int:
     """Add a message with anything unusual about it; returns its priority."""
     key, value = _bytes(message)
-    if message.delay is not None or message.deliverAt is not None:
-        _check_time(message, now)
+    headers = _headers(message.headers) if message.headers else ()
     priority = _NORMAL if message.priority is None else _priority(message.priority)
-    draft.add(key, value, _headers(message.headers) if message.headers else (), priority)
+    if due:
+        headers = (*headers, (DELIVER_HEADER, b"%d" % due))
+        draft.put(
+            Message(value=value, key=key, headers=headers, priority=priority, is_delayed=True)
+        )
+    else:
+        draft.add(key, value, headers, priority)
     return priority
 
 
@@ -257,19 +264,3 @@ def _headers(given: dict[str, str]) -> tuple[Header, ...]:
             raise Refused(Code.MESSAGE_INVALID, reason=reason)
         headers.append((name, value))
     return tuple(headers)
-
-
-def _check_time(message: MessageBody, now: Timestamp) -> None:
-    """Let a message pass that is due already. To deliver any other at once would be a lie."""
-    if message.delay is not None and message.deliverAt is not None:
-        raise Refused(Code.MESSAGE_INVALID, reason="give `delay` or `deliverAt`, not both")
-    try:
-        if message.deliverAt is not None:
-            is_due = parse_time(message.deliverAt) <= now
-        else:
-            is_due = message.delay is None or span_ns(message.delay) == 0
-    except ValueError as error:
-        raise Refused(Code.MESSAGE_INVALID, reason=str(error)) from None
-    if not is_due:
-        reason = "delayed messages are not available yet; publish it when it is due"
-        raise Refused(Code.MESSAGE_INVALID, reason=reason)

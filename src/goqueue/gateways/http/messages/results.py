@@ -2,7 +2,7 @@
 
 import msgspec
 
-from goqueue.gateways.http.bodies import PublishResult
+from goqueue.gateways.http.bodies import DelayedResult, PublishResult
 from goqueue.gateways.http.errors import ItemError
 from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, Intake, item_error
 from goqueue.model import Code, format_time
@@ -25,7 +25,7 @@ _UNROUTABLE = {
     ),
 }
 
-Result = PublishResult | ItemError
+Result = PublishResult | DelayedResult | ItemError
 
 
 def encode_results(intake: Intake, published: Published | None) -> bytes:
@@ -56,4 +56,19 @@ def _results(intake: Intake, published: Published) -> list[Result]:
             offset = following[target]
             following[target] = offset + 1
             results.append(PublishResult(target, offset, timestamp, PRIORITY_NAMES[priority]))
-    return results
+    if intake.dues is None:
+        return results
+    return [_with_due(*each) for each in zip(results, intake.dues, strict=True)]
+
+
+def _with_due(result: Result, due: int) -> Result:
+    if not due or not isinstance(result, PublishResult):
+        return result
+    return DelayedResult(
+        partition=result.partition,
+        offset=result.offset,
+        timestamp=result.timestamp,
+        priority=result.priority,
+        delayed=True,
+        deliverAt=format_time(due),
+    )

@@ -1,5 +1,6 @@
 """The one list of routes."""
 
+from goqueue.gateways.http.routes.delays import DELAY_ROUTES
 from goqueue.gateways.http.routes.groups import GROUP_ROUTES
 from goqueue.gateways.http.routes.positions import POSITION_ROUTES
 from goqueue.gateways.http.routes.publishing import PUBLISH_ROUTES
@@ -15,6 +16,7 @@ ROUTES = (
     *TOPIC_ROUTES,
     *PUBLISH_ROUTES,
     *READ_ROUTES,
+    *DELAY_ROUTES,
     *GROUP_ROUTES,
     *POSITION_ROUTES,
     *SETTLEMENT_ROUTES,

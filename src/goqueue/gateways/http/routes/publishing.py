@@ -1,5 +1,7 @@
 """The publish routes: messages as JSON, and records in their stored bytes."""
 
+from bisect import bisect_right
+
 from goqueue.gateways.http.bodies import (
     INT32_MAX,
     INT64_MAX,
@@ -10,7 +12,7 @@ from goqueue.gateways.http.bodies import (
     RawPublishOut,
 )
 from goqueue.gateways.http.errors import describe
-from goqueue.gateways.http.messages import encode_results, take_in
+from goqueue.gateways.http.messages import DELIVER_HEADER, Horizon, encode_results, take_in
 from goqueue.gateways.http.table import RECORDS, SCHEMA_REF, TOPIC, Call, Route, integer, partition
 from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import Code, Refused, format_time
@@ -52,15 +54,19 @@ _PUBLISH_SCHEMA = {
 }
 
 _FORBIDDEN = int(Flag.CONTROL | Flag.COMMIT | Flag.DELAYED)
+_DELAYED = int(Flag.DELAYED)
+# Where the flags are in a record. The sum does not cover them.
+_FLAGS_BYTE = 3
 _RESERVED = "gq."
 _CODEC_HEADER = "gq.codec"
-_DELIVER_HEADER = "gq.deliver-at"
 
 
 async def _publish(call: Call) -> HttpResponse:
-    intake = take_in(call.request.body, call.desk.clock())
+    intake = take_in(call.request.body, _horizon(call))
     # Also without a message that could be taken: the broker knows whether the topic is there.
-    command = Publish(topic=call[TOPIC], batch=intake.batch, targets=intake.targets)
+    command = Publish(
+        topic=call[TOPIC], batch=intake.batch, targets=intake.targets, dues=intake.dues
+    )
     published = await call.ask(command, Published)
     return HttpResponse(200, encode_results(intake, published))
 
@@ -70,13 +76,15 @@ async def _publish_raw(call: Call) -> RawPublishOut:
         field = next(each.name for each in _IDEMPOTENCE if call.has(each))
         reason = "idempotent producers are not available yet"
         raise Refused(Code.REQUEST_INVALID, field=field, reason=reason)
-    count = _check(call.request.body)
+    columns = _check(call.request.body)
+    dues = _mark_delayed(call.request.body, columns, _horizon(call))
     target = call[_TARGET]
     command = Publish(
         topic=call[TOPIC],
         batch=call.request.body,
-        targets=None if target is None else [target] * count,
+        targets=None if target is None else [target] * len(columns),
         is_whole=True,
+        dues=dues,
     )
     published = await call.ask(command, Published)
     placed = published.placed
@@ -86,8 +94,12 @@ async def _publish_raw(call: Call) -> RawPublishOut:
     return RawPublishOut(results=results, timestamp=format_time(published.timestamp))
 
 
-def _check(body: bytearray) -> int:
-    """Refuse a body that is not whole new records; how many they are."""
+def _horizon(call: Call) -> Horizon:
+    return Horizon(call.desk.clock(), call.desk.limits.delay_ns_max)
+
+
+def _check(body: bytearray) -> Columns:
+    """Refuse a body that is not whole new records; where they are."""
     try:
         columns = walk(body)
     except Corrupt as corrupt:
@@ -102,21 +114,42 @@ def _check(body: bytearray) -> int:
     if any(columns.offsets):
         index = next(index for index, offset in enumerate(columns.offsets) if offset)
         raise _refused(columns.positions[index], "the offset of a new record is 0")
-    if b"gq." in body:
-        _check_headers(body, columns)
-    return len(columns)
+    return columns
 
 
-def _check_headers(body: bytearray, columns: Columns) -> None:
-    """Refuse headers that are the broker's, and those whose feature is not there yet."""
-    for index, position in enumerate(columns.positions):
-        if not columns.header_lengths[index]:
-            continue
-        for name, _ in decode(body, position).headers:
-            if name == _DELIVER_HEADER:
-                raise _refused(position, "delayed messages are not available yet")
-            if name.startswith(_RESERVED) and name != _CODEC_HEADER:
-                raise _refused(position, "header names that begin with `gq.` are reserved")
+def _mark_delayed(body: bytearray, columns: Columns, horizon: Horizon) -> list[int] | None:
+    """Flag the records whose header says so, and tell when each is due; None if none is delayed.
+
+    Headers that are the broker's are refused. Looks only at records that hold `gq.` somewhere.
+    """
+    found: dict[int, int] = {}
+    place = body.find(_RESERVED.encode())
+    while place >= 0:
+        index = bisect_right(columns.positions, place) - 1
+        due = _due(body, columns.positions[index], horizon) if columns.header_lengths[index] else 0
+        if due:
+            body[columns.positions[index] + _FLAGS_BYTE] |= _DELAYED
+            found[index] = due
+        if index + 1 == len(columns):
+            break
+        place = body.find(_RESERVED.encode(), columns.positions[index + 1])
+    return [found.get(index, 0) for index in range(len(columns))] if found else None
+
+
+def _due(body: bytearray, position: int, horizon: Horizon) -> int:
+    """When the record is due, 0 for at once."""
+    given = None
+    for name, value in decode(body, position).headers:
+        if name == DELIVER_HEADER:
+            if given is not None:
+                raise _refused(position, f"`{DELIVER_HEADER}` is there twice")
+            given = value
+        elif name.startswith(_RESERVED) and name != _CODEC_HEADER:
+            raise _refused(position, "header names that begin with `gq.` are reserved")
+    try:
+        return 0 if given is None else horizon.of_header(given)
+    except Refused as refused:
+        raise _refused(position, str(refused.facts["reason"])) from None
 
 
 def _refused(position: int, reason: str) -> Refused:
@@ -148,7 +181,12 @@ PUBLISH_ROUTES = (
         errors=(Code.TOPIC_INTERNAL,),
         writes=True,
         is_publish=True,
-        example={"messages": [{"key": "user-100", "value": "hello", "headers": {"a": "b"}}]},
+        example={
+            "messages": [
+                {"key": "user-100", "value": "hello", "headers": {"a": "b"}},
+                {"value": "remember me", "delay": "30s"},
+            ]
+        },
     ),
     Route(
         method="POST",

@@ -11,7 +11,7 @@ import msgspec
 from goqueue.gateways.http.bodies import decoder_of, read_body
 from goqueue.gateways.http.table.parameter import Parameter
 from goqueue.gateways.http.transport import HttpRequest, HttpResponse
-from goqueue.model import Timestamp
+from goqueue.model import MILLISECOND, Timestamp
 from goqueue.model.requests import Command, Reply
 
 __all__ = ["ApiLimits", "Broker", "Call", "Desk", "NodeFacts"]
@@ -47,6 +47,7 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
     publish_body_bytes_max: int = 16 * _MIB
     handling_seconds: float = 30.0
     probe_seconds: float = 5.0
+    delay_ns_max: int = 671_088_640 * MILLISECOND
 
 
 class Desk(msgspec.Struct, frozen=True, kw_only=True):

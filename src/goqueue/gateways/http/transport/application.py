@@ -50,7 +50,15 @@ class Application(Protocol):
         ...
 
     def refusal(
-        self, status: int, code: Code, sentence: str, details: Mapping[str, int]
+        self,
+        status: int,
+        code: Code,
+        sentence: str,
+        details: Mapping[str, int],
+        headers: Mapping[bytes, bytes],
     ) -> HttpResponse:
-        """Put a refusal of the transport into the contract's words."""
+        """Put a refusal of the transport into the contract's words.
+
+        `headers` are those of the request as far as they are beyond doubt.
+        """
         ...

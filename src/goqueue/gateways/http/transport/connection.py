@@ -8,6 +8,7 @@ responses leave in the order of their requests, each whole, and nothing follows 
 import asyncio
 import logging
 import socket
+from collections.abc import Mapping
 from typing import Protocol, cast
 
 from goqueue.gateways.http.transport.alarm import NEVER, Alarm
@@ -184,9 +185,7 @@ class Connection(asyncio.Protocol):
                 self._start_answering()
             else:
                 self._rest()
-        if self._is_reading and (
-            self._unread is not None or len(requests) >= self._limits.pipelined_max
-        ):
+        if self._is_reading and (self._unread is not None or self._reader.is_full):
             self._is_reading = False
             self._transport.pause_reading()
             self._probe_soon()
@@ -252,7 +251,7 @@ class Connection(asyncio.Protocol):
             buffers = self._encode(request, response)
         except Exception:
             _logger.exception("the answer to a request failed")
-            buffers = self._encode(request, self._refusal(FAULT))
+            buffers = self._encode(request, self._refusal(FAULT, request.headers))
         if self._is_lost:
             return
         reader.release(size)
@@ -273,9 +272,9 @@ class Connection(asyncio.Protocol):
             version=request.version,
         )
 
-    def _refusal(self, refusal: Refusal) -> HttpResponse:
+    def _refusal(self, refusal: Refusal, headers: Mapping[bytes, bytes]) -> HttpResponse:
         return self._application.refusal(
-            refusal.status, refusal.code, refusal.sentence, refusal.details
+            refusal.status, refusal.code, refusal.sentence, refusal.details, headers
         )
 
     def _write(self, buffer: bytes | bytearray | memoryview) -> None:
@@ -286,7 +285,7 @@ class Connection(asyncio.Protocol):
 
     def _part(self, refusal: Refusal) -> None:
         """Say why, then let the client finish sending before the connection goes."""
-        response = self._refusal(refusal)
+        response = self._refusal(refusal, self._reader.headers)
         for buffer in encode(response, is_head=False, is_last=True, version="1.1"):
             self._write(buffer)
         self._unread = None

@@ -29,6 +29,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_per_address_max: int = 10_000
     # Requests parsed and not yet begun, on one connection; at this number reading pauses.
     pipelined_max: int = 16
+    # The same in bytes of their bodies, where more than one has not begun.
+    pipelined_bytes_max: int = MIB
     write_buffer_bytes_max: int = 256 * KIB
     # Request bodies held by all connections together.
     bodies_bytes_max: int = 512 * MIB

@@ -7,7 +7,8 @@ is looked at, so a request hidden behind a doubtful one is never seen.
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import httptools
 
@@ -29,6 +30,7 @@ __all__ = ["BodyBudget", "Phase", "RequestReader"]
 # The parser cannot be stopped between two requests. Fed in pieces of this size it finds no more
 # than a hundred or so at once, however many a read brings.
 _PIECE_BYTES = 4096
+_NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 class Phase(enum.Enum):
@@ -79,6 +81,8 @@ class RequestReader:
         self._limits = limits
         self._body_limit = body_limit
         self._budget = budget
+        # Of the request being read, once its head was found acceptable.
+        self.headers: Mapping[bytes, bytes] = _NO_HEADERS
         self._held = 0
         self._parser = httptools.HttpRequestParser(self)
         self._lines = HeadLines(limits)
@@ -127,6 +131,14 @@ class RequestReader:
         else:
             self._end()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits to be answered that no more should be read."""
+        waiting, limits = len(self.requests), self._limits
+        return waiting >= limits.pipelined_max or (
+            waiting > 1 and self._held > limits.pipelined_bytes_max
+        )
+
     def owes_continue(self) -> bool:
         """Whether the client holds back a body until it is told to send it; asked once."""
         is_owed = self._continue_is_owed and not self._body
@@ -151,6 +163,7 @@ class RequestReader:
             raise Unacceptable(STOPPING)
         self.phase = Phase.HEAD
         self.is_turned = True
+        self.headers = _NO_HEADERS
         self._lines = HeadLines(self._limits)
 
     def on_url(self, part: bytes) -> None:
@@ -167,6 +180,7 @@ class RequestReader:
             parser.get_http_version(),
             is_upgrade=parser.should_upgrade(),
         )
+        self.headers = head.headers
         self._body_max = self._body_limit(head.method, head.path)
         if head.length is not None and head.length > self._body_max:
             raise Unacceptable(body_too_large(self._body_max))
@@ -196,6 +210,7 @@ class RequestReader:
             )
         )
         self._head = None
+        self.headers = _NO_HEADERS
         self._body = bytearray()
         self._barren = 0
         self._continue_is_owed = False

@@ -1,0 +1,158 @@
+"""What stands where in the backlogs of topics with several lanes, and how the lanes fare.
+
+A census of a partition is shared by its groups. It grows with what they survey anyway; the rest of
+a backlog is passed over in the background, a piece at a time, so that nobody waits for it.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from goqueue.broker.alarms import ForCensus
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.delivery import LANES, Census, DeliveryQueue
+from goqueue.groups import Group
+from goqueue.model import LogId, Now, Offset, Refused, RequestId, Slice
+from goqueue.model.requests import LaneDescription, Mode, PriorityStatistics
+from goqueue.records import Flag, walk
+
+__all__ = ["Counting", "Scouting"]
+
+_SCOUT_BYTES = 1024 * 1024
+_HIDDEN = Flag.CONTROL | Flag.DELAYED
+
+
+class Scouting(msgspec.Struct, frozen=True):
+    """More of a backlog is being read to be counted."""
+
+    wanted: Slice
+
+
+class Counting:
+    """Keeps a census of each partition that needs one."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._scouting: dict[LogId, None] = {}
+
+    def census(self, group: Group, partition: Partition, queue: DeliveryQueue) -> Census | None:
+        """What may be skipped; None where lanes do not part: one lane, or keys in order."""
+        log = partition.log_id
+        topic = self._state.catalog.get(log.topic)
+        if topic is None or not topic.stated.has_lanes or group.mode is Mode.KEY_ORDERED:
+            return None
+        census = self._state.censuses.get(log)
+        begin = max(queue.cursor, partition.log.start)
+        if census is None or begin < census.start:
+            census = self._state.censuses[log] = Census(begin)
+        return census
+
+    def count_known(
+        self,
+        partition: Partition,
+        known: Sequence[tuple[int, int, int, bytes]],
+        first: Offset,
+        upto: Offset,
+        now: Now,
+    ) -> None:
+        """Count what a queue surveyed, if nobody counted it before."""
+        census = self._state.censuses.get(partition.log_id)
+        if census is None:
+            return
+        if first <= census.upto < upto:
+            census.count([each[0] for each in known], bytes(each[2] for each in known), upto)
+        if census.upto < partition.log.high_watermark:
+            self._state.alarms.set(ForCensus(partition.log_id), now.instant)
+
+    def scout(self, log: LogId) -> None:
+        """Read the next piece of a backlog that was not counted yet."""
+        census = self._state.censuses.get(log)
+        partition = self._state.partitions.get(log)
+        if census is None or partition is None or log in self._scouting:
+            return
+        offset = max(census.upto, partition.log.start)
+        try:
+            wanted = partition.log.read(offset, _SCOUT_BYTES)
+        except Refused as refused:
+            readable = refused.facts.get("next_readable")
+            if isinstance(readable, int):
+                census.count((), b"", readable)
+                self.scout(log)
+            return
+        if wanted is not None:
+            self._scouting[log] = None
+            self._state.fetch(wanted, Scouting(wanted))
+
+    def scouted(self, purpose: Scouting, data: memoryview | None, now: Now) -> None:
+        log = purpose.wanted.log
+        self._scouting.pop(log, None)
+        census = self._state.censuses.get(log)
+        partition = self._state.partitions.get(log)
+        if census is None or partition is None or data is None:
+            return
+        if not len(data):
+            census.count((), b"", purpose.wanted.below)
+        else:
+            columns = walk(data)
+            offsets, lanes = list(columns.offsets), columns.priorities.tobytes()
+            if any(flags & _HIDDEN for flags in columns.flags):
+                shown = [not flags & _HIDDEN for flags in columns.flags]
+                offsets = [each for each, is_shown in zip(offsets, shown, strict=True) if is_shown]
+                lanes = bytes(each for each, is_shown in zip(lanes, shown, strict=True) if is_shown)
+            census.count(offsets, lanes, columns.offsets[-1] + 1)
+        if census.upto < partition.log.high_watermark:
+            # Others go first: the next piece is for the next turn of the loop.
+            self._state.alarms.set(ForCensus(log), now.instant)
+
+    def forget(self, log: LogId) -> None:
+        self._state.censuses.pop(log, None)
+        self._state.alarms.set(ForCensus(log), None)
+
+    # Statistics
+
+    def describe(self, request: RequestId, now: Now) -> None:
+        """How the lanes of every group fare."""
+        lanes: list[LaneDescription] = []
+        for group in self._state.groups:
+            for log, queue in self._state.queues_of(group.number):
+                lanes.extend(_described(group.name, log, queue, now))
+        waits = [0] * LANES
+        for lane in range(LANES):
+            dequeued = sum(each.dequeued for each in lanes if each.lane == lane)
+            waited = sum(each.waited_ns for each in lanes if each.lane == lane)
+            waits[lane] = waited // dequeued if dequeued else 0
+        reply = PriorityStatistics(
+            published=tuple(self._state.tally.published),
+            average_wait_ns=tuple(waits),
+            pending=tuple(
+                sum(each.ready + each.in_flight for each in lanes if each.lane == lane)
+                for lane in range(LANES)
+            ),
+            lanes=tuple(lanes),
+        )
+        self._state.outbox.answer(request, reply)
+
+
+def _described(group: str, log: LogId, queue: DeliveryQueue, now: Now) -> list[LaneDescription]:
+    held = queue.held_by_lane()
+    described = []
+    for lane in range(LANES):
+        facts = queue.lanes.facts(lane)
+        if not facts.ready and not held[lane] and not facts.dequeued:
+            continue
+        described.append(
+            LaneDescription(
+                group=group,
+                log=log,
+                lane=lane,
+                ready=facts.ready,
+                in_flight=held[lane],
+                enqueued=facts.enqueued,
+                dequeued=facts.dequeued,
+                waited_ns=facts.waited_ns,
+                served_ago_ns=None if facts.served_at is None else now.instant - facts.served_at,
+                waiting_ns=0 if facts.waiting_from is None else now.instant - facts.waiting_from,
+            )
+        )
+    return described

@@ -1,0 +1,76 @@
+"""When a message is to be delivered: read from its fields or from a header, within the limit.
+
+Owns the rule that zero or past means at once, and that nothing waits longer than the limit. Never
+reads a clock.
+"""
+
+import re
+
+import msgspec
+
+from goqueue.gateways.http.bodies import span_ns
+from goqueue.model import SECOND, Code, Refused, Timestamp, format_duration, parse_time
+
+__all__ = ["DELIVER_HEADER", "Horizon"]
+
+# What names the time of a delayed record: nanoseconds since 1970 in decimal digits.
+DELIVER_HEADER = "gq.deliver-at"
+
+_DIGITS = re.compile(rb"[0-9]{1,19}")
+_YEAR = re.compile(r"[0-9]{4}(?=-)", re.ASCII)
+# The first and the last leap year that nanoseconds reach in whole.
+_YEAR_MIN = 1680
+_YEAR_MAX = 2260
+
+
+class Horizon(msgspec.Struct, frozen=True):
+    """The present, and how far from it a message may be due. Zero stands for at once."""
+
+    now: Timestamp
+    delay_ns_max: int
+
+    def of_fields(self, delay: str | float | None, deliver_at: str | None) -> int:
+        """When a message with these fields is due; at most one of them is given."""
+        if delay is not None and deliver_at is not None:
+            raise Refused(Code.MESSAGE_INVALID, reason="give `delay` or `deliverAt`, not both")
+        if deliver_at is not None:
+            try:
+                return self.within(_moment(deliver_at))
+            except ValueError as error:
+                raise Refused(Code.MESSAGE_INVALID, reason=f"`deliverAt`: {error}") from None
+        if delay is None:
+            return 0
+        if not isinstance(delay, str) and delay * SECOND > self.delay_ns_max:
+            raise self._too_long()
+        try:
+            return self.within(self.now + span_ns(delay))
+        except ValueError as error:
+            raise Refused(Code.MESSAGE_INVALID, reason=f"`delay`: {error}") from None
+
+    def of_header(self, value: bytes) -> int:
+        """When a record with this value of the header is due."""
+        if not _DIGITS.fullmatch(value):
+            reason = f"`{DELIVER_HEADER}` is not nanoseconds since 1970 in decimal digits"
+            raise Refused(Code.MESSAGE_INVALID, reason=reason)
+        return self.within(int(value))
+
+    def within(self, due: int) -> int:
+        """This time, zero if it has come already; refuses what is too far away."""
+        if due - self.now > self.delay_ns_max:
+            raise self._too_long()
+        return due if due > self.now else 0
+
+    def _too_long(self) -> Refused:
+        reason = f"a message is due within {format_duration(self.delay_ns_max)}"
+        return Refused(Code.DELAY_TOO_LONG, reason=reason)
+
+
+def _moment(text: str) -> Timestamp:
+    """The time of a text. A year that no timestamp reaches is as long ago, or as far away, as one
+    that does: only the limit decides.
+    """
+    year = _YEAR.match(text)
+    if year is not None:
+        near = min(max(int(year[0]), _YEAR_MIN), _YEAR_MAX)
+        text = f"{near}{text[4:]}"
+    return parse_time(text)
