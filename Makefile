@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker soak fuzz test-exhaustive surface lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery soak fuzz test-exhaustive surface lock clean FORCE
 
 # Settings of the caller's shell that would make another Python or other modules than ours run.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -20,7 +20,7 @@ pip := $(venv) -m pip --disable-pip-version-check --no-input --quiet
 pytest := $(venv) -m pytest -n $(WORKERS) -q
 records := src/goqueue/records
 has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
-sources := $(foreach folder,src tests bench demo fuzz,$(if $(call has_python,$(folder)),$(folder))) setup.py
+sources := $(foreach folder,src tests bench demo fuzz soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
 install = $(pip) install --verbose --no-deps --no-build-isolation --editable .
 compiled_from := $(wildcard $(records)/*.py $(records)/*.pxd $(records)/*.h setup.py pyproject.toml)
 
@@ -100,6 +100,12 @@ bench: setup ## measure the log against raw system calls of the same run
 
 bench-broker: setup ## measure a node over HTTP, its client, and a crowded node
 	@$(venv) bench/broker/run.py
+
+soak: setup ## kill a node under load for SECONDS=600, and check that nothing is lost or comes back
+	@$(venv) -m soak --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600) --kill-every 20
+
+bench-delivery: setup ## measure the wheel of delays, lanes and backlogs
+	@$(venv) bench/delivery/run.py
 
 # ---- proof ---------------------------------------------------------------------------------
 

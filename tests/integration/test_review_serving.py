@@ -4,6 +4,7 @@ import http.client
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -113,3 +114,31 @@ def _wait_for(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_connections_leave_enough_descriptors_for_files(tmp_path: Path) -> None:
+    command = " ".join([*SERVE, str(tmp_path / "data")])
+    process = subprocess.Popen(
+        ["bash", "-c", f"ulimit -n 512; exec {command}"], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    idle: list[socket.socket] = []
+    try:
+        found = _ADDRESS.search(process.stdout.readline())
+        assert found is not None
+        host, _, port = found[1].rpartition(":")
+        asking = http.client.HTTPConnection(found[1], timeout=PATIENCE_S)
+        asking.request("GET", "/version")
+        asking.getresponse().read()
+        idle += [socket.create_connection((host, int(port)), PATIENCE_S) for _ in range(600)]
+
+        asking.request("POST", "/topics", '{"name": "orders", "num_partitions": 20}')
+        made = asking.getresponse()
+        assert made.status == 201, made.read()
+        asking.close()
+    finally:
+        for each in idle:
+            each.close()
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0

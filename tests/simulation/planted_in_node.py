@@ -20,12 +20,13 @@ __all__ = ["PLANTED_IN_NODE", "Plant"]
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-_COMMANDS = "goqueue.broker.commands"
+_CONSUMING = "goqueue.broker.consuming"
+_MESSAGES = "goqueue.broker.messages"
 _JOURNAL = "goqueue.broker.journals.journal.Journal"
 _PARTITION = "goqueue.broker.partitions.Partition"
-_DELIVERING = f"{_COMMANDS}.delivering.Delivering"
-_MOVING = f"{_COMMANDS}.moving.Moving"
-_SETTLING = f"{_COMMANDS}.settling.Settling"
+_DELIVERING = f"{_CONSUMING}.delivering.Delivering"
+_MOVING = f"{_CONSUMING}.moving.Moving"
+_SETTLING = f"{_CONSUMING}.settling.Settling"
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -116,7 +117,7 @@ def leaves_publications_waiting_on_a_full_disk(patch: pytest.MonkeyPatch) -> Non
 
 
 def acknowledges_what_is_only_appended(patch: pytest.MonkeyPatch) -> None:
-    name = f"{_COMMANDS}.publishing.Publishing.publish"
+    name = f"{_MESSAGES}.publishing.Publishing.publish"
     publish = _attribute(name)
 
     def hasty(publishing: Any, request: Any, command: Any, now: Any) -> None:
@@ -250,7 +251,7 @@ class _Unaware:
 
 
 def redrives_what_another_redrive_took(patch: pytest.MonkeyPatch) -> None:
-    name = f"{_COMMANDS}.redriving.Redriving._move_all"
+    name = f"{_CONSUMING}.redriving.Redriving._move_all"
     move_all = _attribute(name)
 
     def unaware(redriving: Any, job: Any, now: Any) -> None:
@@ -271,7 +272,7 @@ def keeps_places_beyond_a_lost_tail(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_places_in_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_COMMANDS}.positions.Positions.forget_topic", _does_nothing)
+    patch.setattr(f"{_CONSUMING}.positions.Positions.forget_topic", _does_nothing)
 
 
 def replays_places_into_a_namesake(patch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from goqueue.broker.commands.moving import Moving
-from goqueue.broker.commands.positions import Positions
+from goqueue.broker.consuming.moving import Moving
+from goqueue.broker.consuming.positions import Positions
 from goqueue.broker.journals import (
     Change,
     MoveBegun,

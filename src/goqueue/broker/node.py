@@ -21,30 +21,32 @@ from goqueue.broker.alarms import (
     ForQueue,
     ForRequest,
 )
-from goqueue.broker.commands import (
+from goqueue.broker.consuming import (
     Carrying,
     Counting,
-    Delaying,
     Delivering,
-    Firing,
     Membership,
     Moving,
     Positions,
     Probing,
-    Publishing,
-    Reading,
     Redriving,
     Scouting,
-    SeekingRead,
     SeekingReset,
     Settling,
     Sifting,
     Surveying,
-    Topics,
     Verifying,
 )
 from goqueue.broker.journals import JournalLimits
 from goqueue.broker.memory import Memory
+from goqueue.broker.messages import (
+    Delaying,
+    Firing,
+    Publishing,
+    Reading,
+    SeekingRead,
+    Topics,
+)
 from goqueue.broker.outbox import BeginServing, CarryOver, Later, Prune, PublishDelayed
 from goqueue.broker.partitions import Partition, Publication
 from goqueue.broker.starting import (

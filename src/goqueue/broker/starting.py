@@ -11,7 +11,6 @@ is committed, so no receipt of an earlier life can be taken for one of this.
 
 import msgspec
 
-from goqueue.broker.commands import decode_delays, delays_snapshot, replay_delays
 from goqueue.broker.journals import (
     JOURNAL_SETTINGS,
     Change,
@@ -23,6 +22,7 @@ from goqueue.broker.journals import (
     TopicChange,
 )
 from goqueue.broker.memory import Memory
+from goqueue.broker.messages import decode_delays, delays_snapshot, replay_delays
 from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
@@ -79,6 +79,7 @@ class Starting:
         self._memory = memory
         self._secret = secret
         self._missing: dict[LogId, None] = {}
+        self._delays_of: dict[str, LogId] = {}
 
     def begin(self) -> None:
         self._state.outbox.append(Open(log=TOPICS_LOG, settings=JOURNAL_SETTINGS))
@@ -168,7 +169,9 @@ class Starting:
         log = Log(event.log, topic.config.log_settings, event.state)
         self._state.partitions.add(Partition(event.log, log))
         if topic.stated.has_delays:
-            self._state.outbox.append(Load(name=delays_snapshot(event.log)))
+            name = delays_snapshot(topic.number, event.log.partition)
+            self._delays_of[name] = event.log
+            self._state.outbox.append(Load(name=name))
         else:
             self._opened(event.log, now)
 
@@ -181,7 +184,7 @@ class Starting:
 
     def _load_delays(self, name: str, data: bytes | None, now: Now) -> None:
         """The snapshot of a partition's delays came, or there is none: replay what is behind it."""
-        log = next(log for log in self._missing if delays_snapshot(log) == name)
+        log = self._delays_of.pop(name)
         topic = self._state.catalog.get(log.topic)
         assert topic is not None
         partition = self._state.partitions[log]

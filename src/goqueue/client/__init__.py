@@ -2,6 +2,7 @@
 
 from goqueue.client.entrance import connect, connect_sync
 from goqueue.client.errors import (
+    AlreadyDelivered,
     Closed,
     GoQueueError,
     MessageTooLarge,
@@ -15,6 +16,7 @@ from goqueue.client.errors import (
 )
 
 __all__ = [
+    "AlreadyDelivered",
     "Closed",
     "GoQueueError",
     "MessageTooLarge",

@@ -10,6 +10,7 @@ Invariant: every failure that a caller can see is a `GoQueueError`.
 from collections.abc import Mapping
 
 __all__ = [
+    "AlreadyDelivered",
     "Closed",
     "GoQueueError",
     "MessageTooLarge",
@@ -89,6 +90,10 @@ class RateLimited(GoQueueError):
     """Over the tenant's quota; nothing was done."""
 
 
+class AlreadyDelivered(GoQueueError):
+    """A delayed message was delivered before it could be cancelled."""
+
+
 class MessageTooLarge(GoQueueError):
     """Larger than the topic takes, or than any record can be."""
 
@@ -98,6 +103,7 @@ class ReceiptStale(GoQueueError):
 
 
 _BY_CODE: dict[str, type[GoQueueError]] = {
+    "already_delivered": AlreadyDelivered,
     "message_too_large": MessageTooLarge,
     "permission_denied": NotAllowed,
     "rate_limited": RateLimited,

@@ -143,8 +143,8 @@ class Delays:
 
     def next_due(self) -> Timestamp | None:
         """When the first message is due."""
-        first = self._wheel.page(0, 1)
-        return first[0][1] if first else None
+        first = next(self.page(1), None)
+        return None if first is None else first.due
 
     def due(self, now: Timestamp, limit: int) -> list[Offset]:
         """Messages whose time has come, earliest first; each is leaving from now on."""
@@ -177,10 +177,10 @@ class Delays:
 
     def page(self, count: int) -> Iterator[Delayed]:
         """The first pending messages, by the time they are due."""
-        for offset, _ in self._wheel.page(0, count):
-            found = self.find(offset)
-            assert found is not None
-            yield found
+        found = [each for each in map(self.find, self._leaving) if each is not None]
+        found += [each for each in (self.find(n) for n, _ in self._wheel.page(0, count)) if each]
+        found.sort(key=lambda each: (each.due, each.offset))
+        yield from found[:count]
 
     def needed_from(self) -> Offset | None:
         """The first offset that is still needed because its message is pending."""
@@ -197,6 +197,13 @@ class Delays:
             max(0, bisect_left(column, end) - bisect_left(column, first))
             for column in (self._offsets, self._controls)
         )
+
+    def skip_hidden(self, offset: Offset) -> Offset:
+        """The first offset from this one on that is a message."""
+        hidden = set(self.hidden_from(offset)) if self.hidden_within(offset, offset + 1) else set()
+        while offset in hidden:
+            offset = Offset(offset + 1)
+        return offset
 
     def hidden_from(self, first: int) -> Iterator[int]:
         """The offsets from `first` on that are no messages."""

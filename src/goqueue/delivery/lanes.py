@@ -1,9 +1,9 @@
 """Ready messages by priority, and whose turn it is: deficit round robin over five lanes.
 
-In each round a lane may hand out as many messages as its weight, critical first, also if they come
-while the round runs; a round ends when no lane that has something may hand out more, so an idle lane
-saves nothing up. A lane that was not served for a while although it had something is served before
-all others, one message at a time.
+In each round a lane may hand out as many messages as its weight, critical first, also if they
+come while the round runs; a round ends when no lane that has something may hand out more, so an
+idle lane saves nothing up. A lane that was not served for a while although it had something is
+served before all others, one message at a time.
 
 Within a lane messages go by offset: what comes back is handed out before what is new.
 

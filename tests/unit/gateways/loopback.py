@@ -49,6 +49,9 @@ class Echo:
     def body_limit(self, _method: str, path: bytes) -> int:
         return 16 * 1024 * 1024 if path == b"/large" else 1024
 
+    def may_be_large(self, _method: str, path: bytes) -> bool:
+        return path == b"/much"
+
     async def answer(self, request: HttpRequest) -> HttpResponse:
         self.requests.append(request)
         match request.path:

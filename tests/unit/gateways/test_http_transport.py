@@ -119,6 +119,30 @@ def test_a_refusal_carries_the_id_of_its_request_and_of_no_other(loop: str, refu
     assert run(main(), loop) == ["mine", "none"]
 
 
+def test_while_readers_do_not_read_nothing_large_is_begun_for_others(loop: str) -> None:
+    limits = HttpLimits(unsent_bytes_max=1_000_000, write_buffer_bytes_max=1024)
+
+    async def main() -> None:
+        async with serving(limits) as served:
+            # It takes several: the kernel holds a few megabytes for each connection.
+            idle = [served.dial() for _ in range(8)]
+            for deaf in idle:
+                deaf.sendall(get("/much") * 4)
+            while served.server.unsent_bytes < limits.unsent_bytes_max:
+                assert (await served.ask(get())).status == 200
+            refused = await served.ask(get("/much"))
+            assert (refused.status, refused.code) == (503, "broker_unavailable")
+            assert (await served.ask(get())).status == 200
+
+            for deaf in idle:
+                deaf.close()
+            await served.wait_for_connections(0)
+            assert served.server.unsent_bytes == 0
+            assert (await served.ask(get("/much"))).status == 200
+
+    run(main(), loop)
+
+
 def test_one_connection_cannot_take_the_room_for_the_bodies_of_all(loop: str) -> None:
     large = post(b"x" * 100_000, "/large")
     limits = HttpLimits(pipelined_bytes_max=50_000, bodies_bytes_max=1_000_000)

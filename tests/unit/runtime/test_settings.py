@@ -21,6 +21,7 @@ OTHER = {
     "http.body_limit": ("2MiB", '"2MiB"'),
     "http.cors_origins": ("https://a.example,http://b:81", '["https://a.example", "http://b:81"]'),
     "trusted_proxies": ("10.0.0.0/8,::1/128", '["10.0.0.0/8", "::1"]'),
+    "limits.max_delay": ("1h30m", '"90m"'),
     "log.level": ("debug", '"debug"'),
     "log.format": ("json", '"json"'),
 }
@@ -85,6 +86,7 @@ def test_without_anything_given_all_values_are_defaults() -> None:
     assert settings.http.publish_body_limit == 16 * 1024 * 1024
     assert settings.http.body_limit == 1024 * 1024
     assert settings.http.cors_origins == ()
+    assert settings.limits.max_delay_ns == 671_088_640_000_000
     assert settings.trusted_proxies == ()
     assert (settings.log.level, settings.log.format) == ("info", "text")
     assert settings.warnings == ()
@@ -106,6 +108,7 @@ def test_a_setting_means_the_same_wherever_it_is_given(name: str) -> None:
         assert settings.broker == by_flag.broker
         assert settings.listeners == by_flag.listeners
         assert settings.http == by_flag.http
+        assert settings.limits == by_flag.limits
         assert settings.log == by_flag.log
         assert settings.trusted_proxies == by_flag.trusted_proxies
 

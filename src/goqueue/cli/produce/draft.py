@@ -68,6 +68,8 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 _LINES = msgspec.json.Decoder(_Line)
+# What a broker says about where it delivered a message; of one that is sent anew it is not true.
+_DELIVERED = "gq.delayed-from"
 
 
 def read_draft(line: bytes, pattern: Pattern) -> Draft | None:
@@ -145,12 +147,16 @@ def _spelled_out(given: _Line, common: Draft) -> Draft:
     return Draft(
         value=_octets(given.value, is_base64) if isinstance(given.value, str) else None,
         key=_octets(given.key, is_base64) if given.key is not None else common.key,
-        headers={**common.headers, **(given.headers or {})},
+        headers={**common.headers, **_headers(given.headers or {})},
         partition=common.partition if given.partition is None else given.partition,
         priority=common.priority if given.priority is None else read_priority(given.priority),
         delay=given.delay if own_time else common.delay,
         deliver_at=given.deliver_at if own_time else common.deliver_at,
     )
+
+
+def _headers(given: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in given.items() if name != _DELIVERED}
 
 
 def _octets(text: str, is_base64: bool) -> bytes:

@@ -1,9 +1,12 @@
-"""Topics, groups, dead letters and the node, as people administer them."""
+"""Topics, groups, dead letters, delayed messages and the node, as people administer them."""
 
 from goqueue.client.admin.dead_letters import DeadLetters
+from goqueue.client.admin.delayed import DelayedMessages
 from goqueue.client.admin.groups import Groups
 from goqueue.client.admin.node import Node
 from goqueue.client.admin.replies import (
+    DelayedMessage,
+    DelayStats,
     GroupDescription,
     GroupLag,
     GroupOffsets,
@@ -25,6 +28,9 @@ from goqueue.client.admin.topics import Topics
 
 __all__ = [
     "DeadLetters",
+    "DelayStats",
+    "DelayedMessage",
+    "DelayedMessages",
     "GroupDescription",
     "GroupLag",
     "GroupOffsets",

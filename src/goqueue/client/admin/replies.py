@@ -9,6 +9,8 @@ import datetime as dt
 import msgspec
 
 __all__ = [
+    "DelayStats",
+    "DelayedMessage",
     "GroupDescription",
     "GroupLag",
     "GroupOffsets",
@@ -159,6 +161,33 @@ class ResetOffsets(msgspec.Struct, frozen=True, kw_only=True):
     group_id: str
     reset_count: int
     new_offsets: tuple[PositionReset, ...]
+
+
+class DelayedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A delayed message; `state` is pending, delivered, cancelled or expired.
+
+    `time_remaining` is a duration, `delivered_offset` where it is read once it is delivered.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    deliver_at: dt.datetime
+    time_remaining: str
+    priority: str
+    state: str
+    delivered_offset: int | None = None
+
+
+class DelayStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Delayed messages of a node; `by_topic` counts those that wait, `avg_delay` is a duration."""
+
+    pending_count: int
+    delivered_count: int
+    cancelled_count: int
+    avg_delay: str
+    by_topic: dict[str, int]
+    next_due_at: dt.datetime | None = None
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

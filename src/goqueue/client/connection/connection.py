@@ -8,7 +8,16 @@ import contextlib
 from collections.abc import Sequence
 from typing import Literal, overload
 
-from goqueue.client.admin import DeadLetters, Groups, Health, Node, NodeStats, Topics, Version
+from goqueue.client.admin import (
+    DeadLetters,
+    DelayedMessages,
+    Groups,
+    Health,
+    Node,
+    NodeStats,
+    Topics,
+    Version,
+)
 from goqueue.client.consuming import (
     OnPartitions,
     QueueConsumer,
@@ -35,7 +44,7 @@ Consumer = QueueConsumer | StreamConsumer | Replay
 class Connection:
     """`async with goqueue.connect() as q: ...`; for one event loop and any number of its tasks.
 
-    `topics`, `groups` and `dead_letters` administer.
+    `topics`, `groups`, `dead_letters` and `delayed` administer.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -49,6 +58,7 @@ class Connection:
         self.topics = Topics(self._transport)
         self.groups = Groups(self._transport)
         self.dead_letters = DeadLetters(self._transport, self._tasks)
+        self.delayed = DelayedMessages(self._transport)
 
     async def __aenter__(self) -> "Connection":
         await self._tasks.open()

@@ -1,6 +1,11 @@
 """The same face without await: a loop in a thread of its own, for any number of threads."""
 
-from goqueue.client.sync.admin import SyncDeadLetters, SyncGroups, SyncTopics
+from goqueue.client.sync.admin import (
+    SyncDeadLetters,
+    SyncDelayedMessages,
+    SyncGroups,
+    SyncTopics,
+)
 from goqueue.client.sync.connection import SyncConnection
 from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
@@ -11,6 +16,7 @@ __all__ = [
     "LoopThread",
     "SyncConnection",
     "SyncDeadLetters",
+    "SyncDelayedMessages",
     "SyncGroups",
     "SyncMessage",
     "SyncProducer",

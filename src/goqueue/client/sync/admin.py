@@ -4,6 +4,9 @@ import datetime as dt
 
 from goqueue.client.admin import (
     DeadLetters,
+    DelayedMessage,
+    DelayedMessages,
+    DelayStats,
     GroupDescription,
     GroupLag,
     GroupOffsets,
@@ -17,7 +20,7 @@ from goqueue.client.admin import (
 from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
 
-__all__ = ["SyncDeadLetters", "SyncGroups", "SyncTopics"]
+__all__ = ["SyncDeadLetters", "SyncDelayedMessages", "SyncGroups", "SyncTopics"]
 
 
 class SyncTopics:
@@ -101,3 +104,23 @@ class SyncDeadLetters:
     ) -> int:
         redriving = self._dead_letters.redrive(topic, limit=limit, to_topic=to_topic, reason=reason)
         return self._loop.call(redriving)
+
+
+class SyncDelayedMessages:
+    """`q.delayed`."""
+
+    def __init__(self, loop: LoopThread, delayed: DelayedMessages) -> None:
+        self._loop = loop
+        self._delayed = delayed
+
+    def list(self, topic: str, *, limit: int = 100, skip: int = 0) -> tuple[DelayedMessage, ...]:
+        return self._loop.call(self._delayed.list(topic, limit=limit, skip=skip))
+
+    def get(self, topic: str, offset: int, *, partition: int | None = None) -> DelayedMessage:
+        return self._loop.call(self._delayed.get(topic, offset, partition=partition))
+
+    def cancel(self, topic: str, partition: int, offset: int) -> None:
+        self._loop.call(self._delayed.cancel(topic, partition, offset))
+
+    def stats(self) -> DelayStats:
+        return self._loop.call(self._delayed.stats())

@@ -10,7 +10,12 @@ from goqueue.client.consuming import (
     Start,
 )
 from goqueue.client.producing import Due, Gathering, Sent
-from goqueue.client.sync.admin import SyncDeadLetters, SyncGroups, SyncTopics
+from goqueue.client.sync.admin import (
+    SyncDeadLetters,
+    SyncDelayedMessages,
+    SyncGroups,
+    SyncTopics,
+)
 from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.producer import SyncProducer
@@ -34,6 +39,7 @@ class SyncConnection:
         self.topics = SyncTopics(self._loop, connection.topics)
         self.groups = SyncGroups(self._loop, connection.groups)
         self.dead_letters = SyncDeadLetters(self._loop, connection.dead_letters)
+        self.delayed = SyncDelayedMessages(self._loop, connection.delayed)
 
     def __enter__(self) -> "SyncConnection":
         return self

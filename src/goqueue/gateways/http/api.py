@@ -81,6 +81,13 @@ class HttpApi:
         limits = self._limits
         return limits.publish_body_bytes_max if is_publish else limits.body_bytes_max
 
+    def may_be_large(self, method: str, path: bytes) -> bool:
+        """Whether the route hands out messages."""
+        try:
+            return self._router.find(method, path).route.waits
+        except (Refused, MethodUnknown):
+            return False
+
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request, whatever it is."""
         named = self._ids.name(request.headers.get(b"x-request-id"))

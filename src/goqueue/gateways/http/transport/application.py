@@ -1,4 +1,4 @@
-"""What the transport and the routes say to each other: a request, a response, three questions.
+"""What the transport and the routes say to each other: a request, a response, four questions.
 
 Owns no behaviour. The transport calls the application from one event loop, and per connection
 answers one request at a time, in the order of arrival.
@@ -43,6 +43,10 @@ class Application(Protocol):
 
     def body_limit(self, method: str, path: bytes) -> int:
         """The largest body in bytes; asked when the head is complete, before a byte is kept."""
+        ...
+
+    def may_be_large(self, method: str, path: bytes) -> bool:
+        """Whether an answer may be much larger than its request; asked when memory is short."""
         ...
 
     async def answer(self, request: HttpRequest) -> HttpResponse:

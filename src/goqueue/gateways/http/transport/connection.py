@@ -20,6 +20,7 @@ from goqueue.gateways.http.transport.refusals import (
     CUT_SHORT,
     FAULT,
     HEAD_SLOW,
+    UNSENT_FULL,
     Refusal,
 )
 from goqueue.gateways.http.transport.responses import CONTINUE, encode
@@ -47,6 +48,7 @@ class Listener(Protocol):
     requests_total: int
     bytes_in: int
     bytes_out: int
+    unsent_bytes: int
 
     def admit(self, connection: "Connection", client: str) -> Refusal | None:
         """Count a new connection; a refusal if there is no room for it."""
@@ -81,8 +83,6 @@ class Connection(asyncio.Protocol):
         self._is_half_closed = False
         self._is_lost = False
 
-    # ---- what the server calls -------------------------------------------------------------
-
     @property
     def worker(self) -> asyncio.Task[None] | None:
         """The task that answers, if a request has ever come."""
@@ -96,8 +96,6 @@ class Connection(asyncio.Protocol):
     def cut(self) -> None:
         """Close without waiting for anything."""
         self._transport.abort()
-
-    # ---- what the transport calls ----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods without being of the class.
@@ -138,6 +136,7 @@ class Connection(asyncio.Protocol):
         self._expect_progress()
 
     def resume_writing(self) -> None:
+        self._note_unsent(0)
         self._write_deadline = NEVER
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -145,14 +144,13 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._is_lost = True
+        self._note_unsent(0)
         self._alarm.stop()
         self._unread = None
         self._reader.release_all()
         if self._worker is not None:
             self._worker.cancel()
         self._listener.forget(self, self._client)
-
-    # ---- reading ---------------------------------------------------------------------------
 
     def _take(self, data: bytes | memoryview) -> None:
         taken = self._reader.feed(data)
@@ -218,8 +216,6 @@ class Connection(asyncio.Protocol):
         if reader.owes_continue():
             self._write(CONTINUE)
 
-    # ---- answering -------------------------------------------------------------------------
-
     async def _serve(self) -> None:
         """One task per connection, not per request: waking it is cheaper than making one."""
         requests = self._reader.requests
@@ -247,7 +243,10 @@ class Connection(asyncio.Protocol):
         self._listener.requests_total += 1
         self._running_version = request.version
         try:
-            response = await self._application.answer(request)
+            if self._is_too_much(request):
+                response = self._refusal(UNSENT_FULL, request.headers)
+            else:
+                response = await self._application.answer(request)
             buffers = self._encode(request, response)
         except Exception:
             _logger.exception("the answer to a request failed")
@@ -260,6 +259,11 @@ class Connection(asyncio.Protocol):
         if self._drained is not None:
             # The whole response is in the buffer now; progress is measured from here.
             self._expect_progress()
+
+    def _is_too_much(self, request: HttpRequest) -> bool:
+        """Whether readers that do not read hold so much that this one has to come again."""
+        is_short = self._listener.unsent_bytes >= self._limits.unsent_bytes_max
+        return is_short and self._application.may_be_large(request.method, request.path)
 
     def _encode(
         self, request: HttpRequest, response: HttpResponse
@@ -281,8 +285,6 @@ class Connection(asyncio.Protocol):
         self._listener.bytes_out += len(buffer)
         self._transport.write(buffer)
 
-    # ---- parting ---------------------------------------------------------------------------
-
     def _part(self, refusal: Refusal) -> None:
         """Say why, then let the client finish sending before the connection goes."""
         response = self._refusal(refusal, self._reader.headers)
@@ -302,8 +304,6 @@ class Connection(asyncio.Protocol):
     def _close(self) -> None:
         self._transport.close()
         self._expect_progress()
-
-    # ---- deadlines -------------------------------------------------------------------------
 
     def _set_deadlines(self) -> None:
         reader = self._reader
@@ -348,10 +348,14 @@ class Connection(asyncio.Protocol):
             self._reader.refuse(HEAD_SLOW if phase is Phase.HEAD else BODY_SLOW)
 
     def _expect_progress(self) -> None:
-        self._unsent = self._transport.get_write_buffer_size()
+        self._note_unsent(self._transport.get_write_buffer_size())
         if self._unsent:
             self._write_deadline = self._loop.time() + self._limits.write_timeout_s
             self._set_deadlines()
+
+    def _note_unsent(self, size: int) -> None:
+        self._listener.unsent_bytes += size - self._unsent
+        self._unsent = size
 
     def _judge_progress(self) -> None:
         sent = self._unsent - self._transport.get_write_buffer_size()
@@ -360,8 +364,6 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         else:
             self._expect_progress()
-
-    # ---- clients that may have gone --------------------------------------------------------
 
     def _probe_soon(self) -> None:
         self._probe_s = _PROBE_S

@@ -34,3 +34,6 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     write_buffer_bytes_max: int = 256 * KIB
     # Request bodies held by all connections together.
     bodies_bytes_max: int = 512 * MIB
+    # Answers that wait for their readers, of all connections together; at this number nothing is
+    # begun whose answer may be large.
+    unsent_bytes_max: int = 512 * MIB

@@ -21,6 +21,7 @@ __all__ = [
     "HEAD_TOO_LARGE",
     "STOPPING",
     "TOO_MANY_CONNECTIONS",
+    "UNSENT_FULL",
     "UNSUPPORTED_CODING",
     "UNSUPPORTED_VERSION",
     "Refusal",
@@ -66,6 +67,9 @@ BODY_SLOW = Refusal(
 TOO_MANY_CONNECTIONS = Refusal(503, Code.BROKER_UNAVAILABLE, "Too many connections are open.")
 BODIES_FULL = Refusal(
     503, Code.BROKER_UNAVAILABLE, "Too many request bodies are under way; nothing was done."
+)
+UNSENT_FULL = Refusal(
+    503, Code.BROKER_UNAVAILABLE, "Too many answers wait to be read; nothing was done."
 )
 STOPPING = Refusal(503, Code.BROKER_UNAVAILABLE, "The node is stopping; nothing was done.")
 FAULT = Refusal(500, Code.INTERNAL_ERROR, "The request met a fault of the broker.")

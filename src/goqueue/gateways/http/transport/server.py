@@ -32,6 +32,7 @@ class HttpServer:
         self.requests_total = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.unsent_bytes = 0
         self.connections_refused_total = 0
         self._connections: dict[Connection, None] = {}
         self._per_address: Counter[str] = Counter()

@@ -5,7 +5,7 @@ A commit moves forward only; a reset goes anywhere in the log and makes every op
 
 import msgspec
 
-from goqueue.broker.commands.delivering import Delivering
+from goqueue.broker.consuming.delivering import Delivering
 from goqueue.broker.journals import GivenBack, PositionChange, PositionMoved, Settled
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
@@ -235,7 +235,9 @@ class Positions:
         positions = []
         for log, offset in sorted(offsets.items()):
             end = self._state.partitions[log].log.high_watermark
-            positions.append(PositionReset(log=log, offset=offset, lag=max(0, end - offset)))
+            hidden = self._state.hidden_within(log, offset, end)
+            lag = max(0, end - offset - hidden)
+            positions.append(PositionReset(log=log, offset=offset, lag=lag))
         reply = PositionsReset(group=group.name, positions=tuple(positions))
         if command.is_dry_run:
             self._state.outbox.answer(request, reply)
@@ -292,7 +294,7 @@ class Positions:
                 probe.lags[log] = self._lag_of(group.number, partition)
         self._probes[request] = probe
         for log, lag in probe.lags.items():
-            self._look_at_oldest(probe, state.partitions[log], lag)
+            self._look_at_oldest(probe, group.number, state.partitions[log], lag)
         if not probe.missing:
             self._answer(probe)
 
@@ -318,11 +320,18 @@ class Positions:
             time_lag_ns=0,
         )
 
-    def _look_at_oldest(self, probe: _Probe, partition: Partition, lag: PartitionLag) -> None:
+    def _look_at_oldest(
+        self, probe: _Probe, number: int, partition: Partition, lag: PartitionLag
+    ) -> None:
         if lag.lag <= 0:
             return
+        queue = self._state.queue(number, partition.log_id)
+        oldest = lag.committed if queue is None else max(queue.floor, lag.committed)
+        delays = self._state.delays.get(partition.log_id)
+        if delays is not None:
+            oldest = delays.skip_hidden(oldest)
         try:
-            wanted = partition.log.read(lag.committed, 1)
+            wanted = partition.log.read(oldest, 1)
         except Refused:
             return
         if wanted is not None:

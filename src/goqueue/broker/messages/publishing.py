@@ -7,7 +7,7 @@ Cost per batch: one route pass, then per partition one stamp pass, one write and
 import msgspec
 
 from goqueue.broker.catalog import Topic
-from goqueue.broker.commands.delaying import Delaying
+from goqueue.broker.messages.delaying import Delaying
 from goqueue.broker.outbox import PublishDelayed
 from goqueue.broker.partitions import Partition, Publication
 from goqueue.broker.state import NodeState

@@ -5,8 +5,8 @@ taken out like those that leave; what they held is free at once.
 """
 
 from goqueue.broker.alarms import ForGroup
-from goqueue.broker.commands.delivering import Delivering
-from goqueue.broker.commands.positions import Positions
+from goqueue.broker.consuming.delivering import Delivering
+from goqueue.broker.consuming.positions import Positions
 from goqueue.broker.state import NodeState
 from goqueue.groups import Group, GroupDeleted, GroupStated
 from goqueue.model import Answer, Now, RequestId

@@ -4,7 +4,7 @@ import msgspec
 
 from goqueue.delivery import Delays, DelaysStated
 from goqueue.log import cancelled_by
-from goqueue.model import LogId, Record
+from goqueue.model import Record
 from goqueue.records import Flag, decode, walk
 
 __all__ = [
@@ -23,9 +23,9 @@ OF_THE_LOG = (DELAYED_FROM, DELIVER_AT)
 _DECODER = msgspec.json.Decoder(DelaysStated)
 
 
-def delays_snapshot(log: LogId) -> str:
-    """The name of the snapshot of a partition's delays."""
-    return f"delays.{log}"
+def delays_snapshot(topic: int, partition: int) -> str:
+    """The name of the snapshot of a partition's delays: by number, since names may be long."""
+    return f"delays-{topic}-{partition}"
 
 
 def decode_delays(data: bytes) -> DelaysStated | None:

@@ -5,8 +5,8 @@ every use of its receipt, except that what the group has settled may be acked ag
 """
 
 from goqueue.broker.alarms import ForQueue
-from goqueue.broker.commands.delivering import Delivering, settle
-from goqueue.broker.commands.moving import REASON_CHARACTERS_MAX, Cause, Death, Moving
+from goqueue.broker.consuming.delivering import Delivering, settle
+from goqueue.broker.consuming.moving import REASON_CHARACTERS_MAX, Cause, Death, Moving
 from goqueue.broker.journals import GivenBack
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Held, Receipt, rest_ns

@@ -17,7 +17,7 @@ import msgspec
 
 from goqueue.broker.alarms import ForDelays
 from goqueue.broker.catalog import Topic
-from goqueue.broker.commands.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
+from goqueue.broker.messages.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Delayed, Delays, runs
@@ -54,11 +54,22 @@ _RETRY_NS = SECOND
 _SAVE_CHANGES_MIN = 50_000
 
 
-class Firing(msgspec.Struct, frozen=True):
-    """The records of messages that are due are being read."""
+class _Salvo:
+    """Messages that are due together, in that order, and the records to be appended for them."""
 
-    log: LogId
-    offsets: tuple[Offset, ...]
+    __slots__ = ("copies", "log", "missing", "order")
+
+    def __init__(self, log: LogId, order: list[Offset]) -> None:
+        self.log = log
+        self.order = order
+        self.copies: dict[int, bytearray] = {}
+        self.missing = 0
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """Records of messages that are due are being read."""
+
+    salvo: _Salvo
 
 
 class _Published(msgspec.Struct, frozen=True):
@@ -164,9 +175,11 @@ class Delaying:
         partition = self._state.partitions.get(log)
         if delays is None or partition is None:
             return
-        due = delays.due(now.wall, _FIRE_MAX)
-        for first, following in runs(sorted(due)):
-            self._fetch(partition, delays, Offset(first), Offset(following))
+        salvo = _Salvo(log, delays.due(now.wall, _FIRE_MAX))
+        for first, following in runs(sorted(salvo.order)):
+            self._fetch(salvo, partition, delays, Offset(first), Offset(following))
+        if not salvo.missing:
+            self._deliver(salvo, partition, delays, now)
         self._arm(log, delays, now)
 
     def wake_all(self, now: Now) -> None:
@@ -176,7 +189,9 @@ class Delaying:
             if deadline is not None and deadline <= now.wall:
                 self.wake(log, now)
 
-    def _fetch(self, partition: Partition, delays: Delays, first: Offset, end: Offset) -> None:
+    def _fetch(
+        self, salvo: _Salvo, partition: Partition, delays: Delays, first: Offset, end: Offset
+    ) -> None:
         place = first
         while place < end:
             try:
@@ -188,50 +203,44 @@ class Delaying:
                 delays.expire(place)
                 place = Offset(place + 1)
                 continue
-            offsets = tuple(Offset(offset) for offset in range(place, wanted.below))
-            self._state.fetch(wanted, Firing(partition.log_id, offsets))
+            salvo.missing += 1
+            self._state.fetch(wanted, Firing(salvo))
             place = wanted.below
 
     def fetched(self, purpose: Firing, data: memoryview | None, now: Now) -> None:
-        """The records of messages that are due are here: append them once more."""
-        delays = self._state.delays.get(purpose.log)
-        partition = self._state.partitions.get(purpose.log)
+        """Records of messages that are due are here; with the last of them all are appended."""
+        salvo = purpose.salvo
+        salvo.missing -= 1
+        delays = self._state.delays.get(salvo.log)
+        partition = self._state.partitions.get(salvo.log)
         if delays is None or partition is None:
             return
-        leaving = [offset for offset in purpose.offsets if delays.is_leaving(offset)]
-        if data is None:
-            self._put_back(purpose.log, delays, tuple(leaving), now)
-            return
-        batch = bytearray()
-        found: list[Offset] = []
-        columns = walk(data)
-        for offset, position in zip(columns.offsets, columns.positions, strict=True):
-            if delays.is_leaving(offset):
-                # One header takes the place of the other, so there is room for it.
-                fired = ((DELAYED_FROM, b"%d" % offset),)
-                batch += rehead(data, position, fired, without=(DELIVER_AT,))
-                found.append(Offset(offset))
-        # A slice ends when it is full: the rest is read again with the next turn.
-        rest = tuple(offset for offset in leaving if offset not in found)
-        if rest:
-            self._put_back(purpose.log, delays, rest, now)
-        if found:
-            self._deliver(partition, delays, batch, tuple(found), now)
+        columns = walk(data) if data is not None and len(data) else None
+        if columns is not None and data is not None:
+            for offset, position in zip(columns.offsets, columns.positions, strict=True):
+                if delays.is_leaving(offset):
+                    # One header takes the place of the other, so there is room for it.
+                    fired = ((DELAYED_FROM, b"%d" % offset),)
+                    salvo.copies[offset] = rehead(data, position, fired, without=(DELIVER_AT,))
+        if not salvo.missing:
+            self._deliver(salvo, partition, delays, now)
 
-    def _deliver(
-        self,
-        partition: Partition,
-        delays: Delays,
-        batch: bytearray,
-        messages: tuple[Offset, ...],
-        now: Now,
-    ) -> None:
+    def _deliver(self, salvo: _Salvo, partition: Partition, delays: Delays, now: Now) -> None:
+        """Append what was read in the order in which it is due; the rest waits for another turn."""
+        messages = tuple(offset for offset in salvo.order if offset in salvo.copies)
+        rest = tuple(offset for offset in salvo.order if offset not in salvo.copies)
+        if rest:
+            # A slice was full, or could not be read.
+            self._put_back(salvo.log, delays, rest, now)
+        if not messages:
+            return
+        batch = bytearray().join(salvo.copies[offset] for offset in messages)
         try:
             appended = self._state.append(partition, batch, now)
         except Refused:
-            self._put_back(partition.log_id, delays, messages, now)
+            self._put_back(salvo.log, delays, messages, now)
             return
-        waiting = self._on_their_way.setdefault(partition.log_id, deque())
+        waiting = self._on_their_way.setdefault(salvo.log, deque())
         waiting.append(_Fired(appended.next, messages))
 
     # Cancelling
@@ -356,7 +365,8 @@ class Delaying:
         if topic is not None and partition is not None:
             stated = delays.stated(topic.number, partition.log.high_watermark)
             data = msgspec.json.encode(stated)
-            self._state.outbox.append(Save(name=delays_snapshot(log), data=data))
+            name = delays_snapshot(topic.number, log.partition)
+            self._state.outbox.append(Save(name=name, data=data))
 
     # Time
 

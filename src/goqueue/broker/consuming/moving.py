@@ -15,10 +15,10 @@ from collections.abc import Iterator
 import msgspec
 
 from goqueue.broker.alarms import Errand
-from goqueue.broker.commands.delay_log import OF_THE_LOG
-from goqueue.broker.commands.delivering import Delivering
-from goqueue.broker.commands.topics import Topics
+from goqueue.broker.consuming.delivering import Delivering
 from goqueue.broker.journals import MoveBegun, MoveCancelled, MoveEnded
+from goqueue.broker.messages.delay_log import OF_THE_LOG
+from goqueue.broker.messages.topics import Topics
 from goqueue.broker.outbox import CarryOver
 from goqueue.broker.partitions import Partition, Publication
 from goqueue.broker.state import NodeState

@@ -15,7 +15,7 @@ entry; the bytes are read by whoever carries out `Serve`.
 import msgspec
 
 from goqueue.broker.alarms import ForQueue, ForRequest
-from goqueue.broker.commands.counting import Counting
+from goqueue.broker.consuming.counting import Counting
 from goqueue.broker.journals import Delivered, Settled
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
