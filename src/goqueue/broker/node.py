@@ -351,10 +351,10 @@ class Node:
             return
         if isinstance(event, Filled):
             outcomes = list(partition.taken_back(event.offset, Code.STORAGE_FULL))
-            self._delaying.taken_back(partition, event.offset, now)
+            self._delaying.taken_back(partition, event.offset, Code.STORAGE_FULL, now)
         elif isinstance(event, Failed):
             outcomes = list(partition.taken_back(Offset(0), Code.STORAGE_FAILED))
-            self._delaying.taken_back(partition, Offset(0), now)
+            self._delaying.taken_back(partition, Offset(0), Code.STORAGE_FAILED, now)
         else:
             outcomes = list(partition.committed())
             self._delaying.committed(partition, now)

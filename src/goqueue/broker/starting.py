@@ -192,8 +192,13 @@ class Starting:
         start = partition.log.start
         stated = None if data is None else decode_delays(data)
         end = partition.log.high_watermark
-        if stated is not None and stated.topic == topic.number and start <= stated.upto <= end:
-            delays.restore(stated)
+        is_ours = stated is not None and stated.topic == topic.number
+        if (
+            stated is not None
+            and is_ours
+            and start <= stated.upto <= end
+            and delays.restore(stated)
+        ):
             delays.drop_below(start)
             start = Offset(stated.upto)
         self._replay_delays(partition, start, now)

@@ -15,6 +15,7 @@ Memory: 24 bytes for each delayed record in the log, and the timers of those tha
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from operator import lt
 
 import msgspec
 
@@ -129,9 +130,13 @@ class Delays:
         return True
 
     def drop_below(self, start: int) -> None:
-        """The log begins later now; nothing that is pending was before that."""
+        """The log begins later now. What was pending before that was damaged, and is gone."""
         count = bisect_left(self._offsets, start)
         if count:
+            for index in range(min(self._first_pending, count), count):
+                if self._outcomes[index] >> _PRIORITY_BITS == _PENDING:
+                    self._leaving.pop(self._offsets[index], None)
+                    self._wheel.cancel(self._offsets[index])
             del self._offsets[:count], self._dues[:count], self._outcomes[:count]
             self._first_pending = max(0, self._first_pending - count)
         del self._controls[: bisect_left(self._controls, start)]
@@ -162,9 +167,7 @@ class Delays:
     def stay(self, offset: int) -> None:
         """What was to be appended for a message was not: it waits again."""
         if self._leaving.pop(offset, 0) is None:
-            index = self._index(offset)
-            assert index is not None
-            self._wheel.insert(offset, Timestamp(self._dues[index]))
+            self._wheel.insert(offset, self._due_of(offset))
 
     # Asking
 
@@ -199,10 +202,18 @@ class Delays:
         )
 
     def skip_hidden(self, offset: Offset) -> Offset:
-        """The first offset from this one on that is a message."""
-        hidden = set(self.hidden_from(offset)) if self.hidden_within(offset, offset + 1) else set()
-        while offset in hidden:
-            offset = Offset(offset + 1)
+        """The first offset from this one on that may be a message."""
+        columns = (self._offsets, self._controls)
+        places = [bisect_left(column, offset) for column in columns]
+        is_hidden = True
+        while is_hidden:
+            is_hidden = False
+            for number, column in enumerate(columns):
+                # The columns have no offset in common, and each rises.
+                while places[number] < len(column) and column[places[number]] == offset:
+                    places[number] += 1
+                    offset = Offset(offset + 1)
+                    is_hidden = True
         return offset
 
     def hidden_from(self, first: int) -> Iterator[int]:
@@ -214,6 +225,11 @@ class Delays:
         index = bisect_left(self._offsets, offset)
         is_there = index < len(self._offsets) and self._offsets[index] == offset
         return index if is_there else None
+
+    def _due_of(self, offset: int) -> Timestamp:
+        index = self._index(offset)
+        assert index is not None
+        return Timestamp(self._dues[index])
 
     def _delayed(self, index: int) -> Delayed:
         outcome = self._outcomes[index] >> _PRIORITY_BITS
@@ -246,15 +262,27 @@ class Delays:
             controls=self._controls.tobytes(),
         )
 
-    def restore(self, stated: DelaysStated) -> None:
-        """Become what was stated; must be empty before."""
-        for column, data in (
-            (self._offsets, stated.offsets),
-            (self._dues, stated.dues),
-            (self._outcomes, stated.outcomes),
-            (self._controls, stated.controls),
-        ):
-            column.frombytes(data)
+    def restore(self, stated: DelaysStated) -> bool:
+        """Become what was stated; must be empty before. False: that makes no sense, and nothing is.
+
+        A snapshot that is damaged costs time and no more.
+        """
+        size = len(stated.offsets)
+        columns = (stated.offsets, stated.dues, stated.outcomes, stated.controls)
+        if size != len(stated.dues) or size != len(stated.outcomes):
+            return False
+        if any(len(column) % self._offsets.itemsize for column in columns):
+            return False
+        offsets, dues, outcomes, controls = (array("q", column) for column in columns)
+        if not (_rises(offsets) and _rises(controls)) or min(dues, default=0) < 0:
+            return False
+        self._offsets, self._dues = offsets, dues
+        self._outcomes, self._controls = outcomes, controls
+        self._place_all()
+        return True
+
+    def _place_all(self) -> None:
+        """Count what is over, and let the others wait."""
         pending = _PENDING << _PRIORITY_BITS
         cancelled = _CANCELLED << _PRIORITY_BITS
         insert = self._wheel.insert
@@ -265,3 +293,7 @@ class Delays:
                 insert(offset, Timestamp(due))
             elif outcome >= cancelled:
                 self._cancelled_count += 1
+
+
+def _rises(column: "array[int]") -> bool:
+    return all(map(lt, column, column[1:]))

@@ -214,6 +214,11 @@ class Pump:
         except Refused as refused:
             self._answer(effect.request, refused)
             return
+        except OSError as error:
+            # No descriptor or no memory at this moment: a matter of this answer alone.
+            reason = f"the log cannot be read now: {error.strerror or error}"
+            self._answer(effect.request, Refused(Code.BROKER_UNAVAILABLE, reason=reason))
+            return
         if isinstance(reply, Leased):
             parcels = tuple(
                 msgspec.structs.replace(parcel, data=read)

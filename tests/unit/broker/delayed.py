@@ -126,10 +126,9 @@ def statistics(node: DrivenNode) -> DelayStatistics:
     return node.ask(DescribeDelays(), DelayStatistics)
 
 
-def shown(node: DrivenNode, log: LogId = ORDERS) -> list[Record]:
+def shown(node: DrivenNode, log: LogId = ORDERS, offset: int = 0) -> list[Record]:
     """All that a reader is shown of a partition who goes on behind what is never shown."""
     found: list[Record] = []
-    offset = 0
     while True:
         command = Read(topic=log.topic, partition=log.partition, offset=Offset(offset))
         records = node.ask(command, Records)

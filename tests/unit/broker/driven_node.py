@@ -199,6 +199,11 @@ class DrivenNode:
             self._fetch(fetch)
         self._run()
 
+    @property
+    def late_reads(self) -> tuple[Fetch, ...]:
+        """What is still to be read."""
+        return tuple(self._late)
+
     def hear_of_reads(self) -> None:
         """The news of earlier reads arrives."""
         self.news_of_reads_is_late = False

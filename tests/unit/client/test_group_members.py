@@ -12,7 +12,7 @@ from goqueue.client import GoQueueError, ReceiptStale, connect
 from goqueue.client.connection import Connection
 from goqueue.client.consuming import StreamConsumer, Subscription
 from goqueue.client.tasks import Tasks
-from goqueue.client.transport import Settings, Transport
+from goqueue.client.transport import Retries, Settings, Transport
 from goqueue.model import LogId, Message
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 
@@ -32,6 +32,7 @@ class Broker:
         self.generation = 1
         self.members = 0
         self.is_lost = False
+        self.joins_refused = 0
         self.polls: list[list[dict[str, object]]] = []
         self.stale: list[str] = []
         self.acks: list[list[str]] = []
@@ -66,6 +67,9 @@ class Broker:
             await self.has_changed.wait()
 
     def _join(self) -> Answer:
+        if self.is_lost and self.joins_refused:
+            self.joins_refused -= 1
+            return refusal_answer(503, "broker_unavailable")
         self.members += 1
         self.is_lost = False
         return json_answer(
@@ -219,6 +223,24 @@ def test_a_member_that_was_lost_joins_again_and_goes_on() -> None:
     assert broker.members == 2
 
 
+def test_a_lost_member_that_cannot_join_at_once_tries_until_it_can() -> None:
+    broker = Broker()
+    broker.polls = [polled(0)]
+    broker.joins_refused = 3
+
+    async def play() -> None:
+        once = Retries(attempts_max=1)
+        async with peer(broker) as server, connect(server, retries=once) as q:
+            consumer = q.consume("orders", group="g", prefetch=1)
+            await consumer.__aenter__()
+            broker.is_lost = True
+            assert (await anext(consumer)).text == "0"
+
+    asyncio.run(play())
+    assert broker.members == 2
+    assert not broker.joins_refused
+
+
 def test_a_refusal_that_waiting_does_not_mend_is_raised_to_the_consumer() -> None:
     async def refuse(asked: Asked) -> Answer:
         if asked.target.endswith("/join"):
@@ -270,7 +292,7 @@ def test_a_commit_by_hand_includes_the_message_in_hand() -> None:
 class Member:
     """A stream consumer whose heart beats fast, with a note of what came and went."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, retries: Retries | None = None) -> None:
         self.notes: list[str] = []
         self.tasks = Tasks()
         subscription = Subscription(
@@ -281,7 +303,8 @@ class Member:
             on_assigned=lambda logs: self._note("+", logs),
             on_revoked=lambda logs: self._note("-", logs),
         )
-        self.consumer = StreamConsumer(Transport(Settings(server=server)), self.tasks, subscription)
+        settings = Settings(server=server, retries=retries or Retries())
+        self.consumer = StreamConsumer(Transport(settings), self.tasks, subscription)
 
     def _note(self, sign: str, logs: Sequence[LogId]) -> None:
         self.notes.append(sign + ",".join(map(str, logs)))
@@ -324,6 +347,26 @@ def test_a_stream_member_that_was_lost_begins_again_where_the_group_stands() -> 
             return seen
 
     assert asyncio.run(play()) == [0, 7]
+    assert broker.members == 2
+
+
+def test_a_lost_stream_member_that_cannot_join_at_once_tries_until_it_can() -> None:
+    broker = Broker()
+    broker.assigned = ["orders-0"]
+    broker.committed = {"orders": {"0": 0}}
+    broker.joins_refused = 3
+
+    async def play() -> list[str]:
+        async with peer(broker) as server:
+            member = Member(server, Retries(attempts_max=1))
+            await member.tasks.open()
+            async with member.consumer:
+                broker.is_lost = True
+                await broker.wait_for(lambda: len(member.notes) == 3)
+            await member.tasks.close()
+            return member.notes
+
+    assert asyncio.run(play()) == ["+orders-0", "-orders-0", "+orders-0"]
     assert broker.members == 2
 
 

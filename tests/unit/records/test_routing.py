@@ -1,5 +1,6 @@
 """Records sent to partitions: by target, by key, by turn, or nowhere."""
 
+from array import array
 from collections import Counter
 from itertools import pairwise
 
@@ -213,7 +214,7 @@ def test_parts_are_free_to_be_changed_and_the_batch_is_as_it_was() -> None:
 
 
 def test_an_empty_batch_has_no_parts() -> None:
-    assert spread(b"", 3, turn=5) == Routed({}, [], 5)
+    assert spread(b"", 3, turn=5) == Routed({}, [], 5, array("q", [0] * 5))
 
 
 @pytest.mark.parametrize(("partitions", "turn"), [(0, 0), (-1, 0), (3, -1)])

@@ -1,6 +1,7 @@
 """The pump when something under it ends by a bug, and when it stops before it serves."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +9,26 @@ from pathlib import Path
 import pytest
 
 from goqueue.broker import Node
-from goqueue.model import DiskEvent, Effect, LogId, LogSettings
-from goqueue.model.requests import CreateTopic, ListTopics, TopicConfig
+from goqueue.model import (
+    Code,
+    DiskEvent,
+    Effect,
+    LogId,
+    LogSettings,
+    Message,
+    Offset,
+    Refused,
+    Slice,
+)
+from goqueue.model.requests import (
+    CreateTopic,
+    ListTopics,
+    Publish,
+    Read,
+    Records,
+    TopicConfig,
+)
+from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
 from goqueue.runtime.disk import Work
 from goqueue.storage import Opened, Storage
@@ -147,3 +166,31 @@ def test_stopping_during_recovery_waits_for_one_log_and_opens_no_other(
 
     asyncio.run(run())
     assert len(opened) == 1
+
+
+def test_a_read_that_the_system_has_no_descriptor_for_is_refused_and_works_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lack(_: Disk, __: Slice) -> memoryview:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def run() -> Refused:
+        shell = Shell(tmp_path)
+        shell.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await shell.pump.wait_until_serving()
+            await shell.pump.ask(CreateTopic(name="a", partitions=1, config=TopicConfig()))
+            await shell.pump.ask(Publish(topic="a", batch=build([Message(value=b"x")])))
+            read = Read(topic="a", partition=0, offset=Offset(0))
+            with monkeypatch.context() as short:
+                short.setattr(Disk, "read", lack)
+                with pytest.raises(Refused) as refused:
+                    await shell.pump.ask(read)
+            records = await shell.pump.ask(read)
+            assert isinstance(records, Records)
+            assert records.data
+            assert not shell.halted.done()
+            await shell.close()
+        return refused.value
+
+    assert asyncio.run(run()).code is Code.BROKER_UNAVAILABLE

@@ -146,7 +146,7 @@ class Delaying:
                 self._state.hide(log, entry.next - 1)
                 self._answer_cancels(log, entry.message, None)
 
-    def taken_back(self, partition: Partition, offset: Offset, now: Now) -> None:
+    def taken_back(self, partition: Partition, offset: Offset, code: Code, now: Now) -> None:
         """Nothing from `offset` on will be in the log: those messages wait again."""
         waiting = self._on_their_way.get(partition.log_id)
         if not waiting:
@@ -156,14 +156,23 @@ class Delaying:
             entry = waiting.pop()
             match entry:
                 case _Fired():
-                    self._put_back(partition.log_id, delays, entry.messages, now)
+                    self._put_back(partition.log_id, delays, entry.messages, now, code)
                 case _Cancelled():
                     delays.stay(entry.message)
-                    self._refuse_cancels(partition.log_id, entry.message)
+                    self._refuse_cancels(partition.log_id, entry.message, code)
 
-    def _put_back(self, log: LogId, delays: Delays, messages: tuple[Offset, ...], now: Now) -> None:
+    def _put_back(
+        self,
+        log: LogId,
+        delays: Delays,
+        messages: tuple[Offset, ...],
+        now: Now,
+        code: Code | None = None,
+    ) -> None:
         for message in messages:
             delays.stay(message)
+            if code is not None:
+                self._refuse_cancels(log, message, code)
         # Not at once: the disk is full, or the log is busy.
         self._state.alarms.set(ForDelays(log), Instant(now.instant + _RETRY_NS))
 
@@ -201,6 +210,7 @@ class Delaying:
             if wanted is None:
                 # Damaged: there is nothing left to deliver.
                 delays.expire(place)
+                self._refuse_cancels(partition.log_id, place, Code.MESSAGE_NOT_FOUND)
                 place = Offset(place + 1)
                 continue
             salvo.missing += 1
@@ -230,15 +240,15 @@ class Delaying:
         messages = tuple(offset for offset in salvo.order if offset in salvo.copies)
         rest = tuple(offset for offset in salvo.order if offset not in salvo.copies)
         if rest:
-            # A slice was full, or could not be read.
+            # A slice was full, or could not be read: it is tried again soon.
             self._put_back(salvo.log, delays, rest, now)
         if not messages:
             return
         batch = bytearray().join(salvo.copies[offset] for offset in messages)
         try:
             appended = self._state.append(partition, batch, now)
-        except Refused:
-            self._put_back(salvo.log, delays, messages, now)
+        except Refused as refused:
+            self._put_back(salvo.log, delays, messages, now, refused.code)
             return
         waiting = self._on_their_way.setdefault(salvo.log, deque())
         waiting.append(_Fired(appended.next, messages))
@@ -282,9 +292,9 @@ class Delaying:
                 refused = Refused(Code.ALREADY_DELIVERED, delivered_offset=delivered)
                 self._state.outbox.answer(request, refused)
 
-    def _refuse_cancels(self, log: LogId, message: Offset) -> None:
+    def _refuse_cancels(self, log: LogId, message: Offset, code: Code) -> None:
         for request in self._cancelling.pop((log, message), ()):
-            self._state.outbox.answer(request, Refused(Code.STORAGE_FULL))
+            self._state.outbox.answer(request, Refused(code))
 
     def forget(self, log: LogId) -> None:
         """The topic is gone, and its delays with it."""

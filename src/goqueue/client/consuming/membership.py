@@ -73,6 +73,10 @@ class Membership:
     async def beat(self) -> None:
         """Say that we live; adopt what the group decided meanwhile."""
         member_id = self.member_id
+        if member_id is None:
+            # Lost before, and to join again did not work then.
+            await self.join_again(None)
+            return
         fields: dict[str, object] = {"member_id": member_id, "generation": self.generation}
         group = self._subscription.group
         try:

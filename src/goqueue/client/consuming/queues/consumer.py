@@ -157,6 +157,9 @@ class QueueConsumer:
                 continue
             member_id = self._membership.member_id
             try:
+                if member_id is None:
+                    # Lost before, and to join again did not work then.
+                    await self._membership.join_again(None)
                 self._ready.extend(await self._poll(room))
             except GoQueueError as error:
                 if not await self._is_mended(error, member_id):
