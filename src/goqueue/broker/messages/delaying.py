@@ -372,7 +372,10 @@ class Delaying:
     def _save(self, log: LogId, delays: Delays) -> None:
         topic = self._state.catalog.get(log.topic)
         partition = self._state.partitions.get(log)
-        if topic is not None and partition is not None:
+        if topic is None or partition is None:
+            return
+        if partition.log.watermarks.durable >= partition.log.high_watermark:
+            # Otherwise it would say what a power loss may take back, and be believed later.
             stated = delays.stated(topic.number, partition.log.high_watermark)
             data = msgspec.json.encode(stated)
             name = delays_snapshot(topic.number, log.partition)
