@@ -454,6 +454,7 @@ class Node:
             if delays is not None:
                 delays.drop_below(partition.log.start)
         self._upkeep_from = first + share
+        self._delivering.look_again(now)
         self._delaying.wake_all(now)
         self._delaying.save_some()
         self._memory.keep_short(now)

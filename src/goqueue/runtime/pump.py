@@ -245,7 +245,8 @@ class Pump:
     def _fetch(self, effect: Fetch) -> None:
         try:
             data: memoryview | None = self._read(effect.wanted)
-        except Refused:
+        except (Refused, OSError):
+            # Damaged, or a passing lack of descriptors or memory: whoever asked tries again.
             data = None
         self._events.append(Fetched(token=effect.token, data=data))
 
@@ -255,7 +256,7 @@ class Pump:
         except DamageFound as found:
             self._events.append(found.event)
             offset = None
-        except Refused:
+        except (Refused, OSError):
             offset = None
         self._events.append(Found(token=effect.token, offset=offset))
 

@@ -429,6 +429,14 @@ class Delivering:
             if group is not None:
                 self.wake_group(group, now)
 
+    def look_again(self, now: Now) -> None:
+        """What could not be read a while ago may be readable now: a passing lack of descriptors."""
+        for log in list(self._unreadable):
+            partition = self._state.partitions.get(log)
+            del self._unreadable[log]
+            if partition is not None:
+                self.wake(partition, now)
+
     def wake_group(self, group: Group, now: Now) -> None:
         """Something may have become ready: serve the polls that wait, in the order they came."""
         polls = self._polls.get(group.number)

@@ -26,7 +26,7 @@ from goqueue.client.consuming import (
     StreamConsumer,
     Subscription,
 )
-from goqueue.client.producing import Due, Gathering, Producer, Sent, draft, publish_delayed
+from goqueue.client.producing import DelayedPublisher, Due, Gathering, Producer, Sent, draft
 from goqueue.client.tasks import Tasks
 from goqueue.client.transport import Settings, Transport
 from goqueue.client.values import Headers, Value
@@ -53,6 +53,7 @@ class Connection:
         self._tasks = Tasks()
         self._node = Node(self._transport)
         self._publisher: Producer | None = None
+        self._delayer = DelayedPublisher(self._transport, self._tasks)
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
         self.topics = Topics(self._transport)
@@ -97,11 +98,12 @@ class Connection:
         """Publish one message and wait until it is durable.
 
         Those published by several tasks at the same time travel together. For many messages from
-        one task use a `producer`. With `due`, seconds or a time, it is delivered later.
+        one task use a `producer`. With `due`, seconds, a span or a time, it is delivered later, and
+        named by the place that is answered until then.
         """
         if due is not None:
             message = draft(value, key, headers, priority)
-            return await publish_delayed(self._transport, topic, message, due, partition)
+            return await self._delayer.publish(topic, message, due, partition)
         if self._publisher is None:
             self._publisher = self.producer(_AT_ONCE)
         receipt = await self._publisher.send(

@@ -1,7 +1,7 @@
 """Publishing: messages gathered into batches, one at a time per partition, a receipt for each."""
 
 from goqueue.client.producing.accumulator import Accumulator
-from goqueue.client.producing.delayed import Due, publish_delayed
+from goqueue.client.producing.delayed import DelayedPublisher, Due
 from goqueue.client.producing.draft import draft
 from goqueue.client.producing.parcel import Parcel, Receipt, Sent
 from goqueue.client.producing.partitioner import Partitioner
@@ -10,6 +10,7 @@ from goqueue.client.producing.settings import Gathering
 
 __all__ = [
     "Accumulator",
+    "DelayedPublisher",
     "Due",
     "Gathering",
     "Parcel",
@@ -18,5 +19,4 @@ __all__ = [
     "Receipt",
     "Sent",
     "draft",
-    "publish_delayed",
 ]

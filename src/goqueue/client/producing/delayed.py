@@ -1,24 +1,34 @@
-"""A single message that is to be delivered later, published through the JSON route.
+"""Messages that are to be delivered later, published through the JSON route.
 
-Apart from the producer: a delayed message gets another offset when it is due, so there is no
-order to keep with others, and batches would gain little.
+Apart from the producer: when a delayed message is due it gets another offset, so there is no order
+to keep with others. By JSON because the broker then counts a delay by its own clock, and refuses
+one message without the others. Those of one topic that come while a request is under way travel
+together in the next.
+
+Invariant: every message that was taken is answered for, also when the connection ends.
 """
 
+import asyncio
 import base64
 import datetime as dt
+import math
 
 import msgspec
 
-from goqueue.client.errors import GoQueueError, refusal
+from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.producing.parcel import Sent
+from goqueue.client.tasks import Tasks
 from goqueue.client.transport import Request, Transport, target
-from goqueue.client.values import duration, nanoseconds
+from goqueue.client.values import nanoseconds
 from goqueue.model import Message
 
-__all__ = ["Due", "publish_delayed"]
+__all__ = ["DelayedPublisher", "Due"]
 
-# Seconds from now, or a time with a zone.
-Due = float | dt.datetime
+# Seconds from now, a span from now, or a time with a zone.
+Due = float | dt.timedelta | dt.datetime
+
+_MESSAGES_MAX = 1000
+_BYTES_MAX = 4 * 1024 * 1024
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -33,25 +43,93 @@ class _Results(msgspec.Struct, frozen=True):
     results: list[_Result]
 
 
+class _Waiting(msgspec.Struct, frozen=True, eq=False):
+    """A message as JSON, and who waits for its place."""
+
+    body: bytes
+    placed: asyncio.Future[Sent]
+
+
 _RESULTS = msgspec.json.Decoder(_Results)
 
 
-async def publish_delayed(
-    transport: Transport, topic: str, message: Message, due: Due, partition: int | None
-) -> Sent:
-    """Publish; the place that is answered names the message until it is due."""
-    request = Request(
-        method="POST",
-        target=target("topics", topic, "messages"),
-        body=msgspec.json.encode({"messages": [_fields(message, due, partition)]}),
-    )
-    results = (await transport.read(request, _RESULTS)).results
-    if len(results) != 1:
-        raise GoQueueError("response_invalid", f"{len(results)} results for one message")
-    result = results[0]
+class DelayedPublisher:
+    """One request under way per topic; a task runs only while there is something to send."""
+
+    def __init__(self, transport: Transport, tasks: Tasks) -> None:
+        self._transport = transport
+        self._tasks = tasks
+        self._waiting: dict[str, list[_Waiting]] = {}
+
+    async def publish(self, topic: str, message: Message, due: Due, partition: int | None) -> Sent:
+        """Publish; the place that is answered names the message until it is due."""
+        body = msgspec.json.encode(_fields(message, due, partition))
+        entry = _Waiting(body, asyncio.get_running_loop().create_future())
+        if topic not in self._waiting:
+            self._tasks.start(self._send_all(topic))
+        self._waiting.setdefault(topic, []).append(entry)
+        return await entry.placed
+
+    async def _send_all(self, topic: str) -> None:
+        batch: list[_Waiting] = []
+        try:
+            while self._waiting[topic]:
+                batch, self._waiting[topic] = _split(self._waiting[topic])
+                await self._send(topic, batch)
+        finally:
+            # Left over only if the connection ended.
+            for entry in [*batch, *self._waiting.pop(topic)]:
+                if not entry.placed.done():
+                    words = "the connection ended before the answer came: the outcome is unknown"
+                    entry.placed.set_exception(Closed(words))
+
+    async def _send(self, topic: str, batch: list[_Waiting]) -> None:
+        request = Request(
+            method="POST",
+            target=target("topics", topic, "messages"),
+            body=b'{"messages":[' + b",".join(entry.body for entry in batch) + b"]}",
+        )
+        try:
+            results = (await self._transport.read(request, _RESULTS)).results
+            if len(results) != len(batch):
+                words = f"{len(results)} results for {len(batch)} messages"
+                raise GoQueueError("response_invalid", words)
+        except GoQueueError as error:
+            for entry in batch:
+                _settle(entry, error)
+            return
+        for entry, result in zip(batch, results, strict=True):
+            _settle(entry, _outcome(topic, result))
+
+
+def _split(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
+    """As many as one request takes, and the rest; nobody waits for what was given up."""
+    waiting = [entry for entry in waiting if not entry.placed.done()]
+    size_bytes = count = 0
+    for entry in waiting[:_MESSAGES_MAX]:
+        size_bytes += len(entry.body)
+        if count and size_bytes > _BYTES_MAX:
+            break
+        count += 1
+    return waiting[:count], waiting[count:]
+
+
+def _settle(entry: _Waiting, outcome: Sent | GoQueueError) -> None:
+    if entry.placed.done():
+        return
+    if isinstance(outcome, Sent):
+        entry.placed.set_result(outcome)
+    else:
+        entry.placed.set_exception(outcome)
+
+
+def _outcome(topic: str, result: _Result) -> Sent | GoQueueError:
     if result.code:
-        raise refusal(result.code, result.error)
-    return Sent(topic, result.partition, result.offset, nanoseconds(result.timestamp))
+        return refusal(result.code, result.error)
+    try:
+        return Sent(topic, result.partition, result.offset, nanoseconds(result.timestamp))
+    except GoQueueError as error:
+        return error
 
 
 def _fields(message: Message, due: Due, partition: int | None) -> dict[str, object]:
@@ -60,8 +138,12 @@ def _fields(message: Message, due: Due, partition: int | None) -> dict[str, obje
         "value": None if message.value is None else base64.b64encode(message.value).decode(),
         "encoding": "base64",
         "priority": message.priority,
-        "headers": {name: value.decode() for name, value in message.headers},
     }
+    try:
+        fields["headers"] = {name: value.decode() for name, value in message.headers}
+    except UnicodeDecodeError as error:
+        words = f"the headers of a delayed message are text: {error}"
+        raise GoQueueError("message_invalid", words) from error
     if partition is not None:
         fields["partition"] = partition
     if isinstance(due, dt.datetime):
@@ -69,5 +151,13 @@ def _fields(message: Message, due: Due, partition: int | None) -> dict[str, obje
             raise ValueError("a time to deliver at needs a time zone")
         fields["deliverAt"] = due.astimezone(dt.UTC)
     else:
-        fields["delay"] = duration(due)
+        fields["delay"] = _seconds(due)
     return fields
+
+
+def _seconds(due: float | dt.timedelta) -> float:
+    seconds = due.total_seconds() if isinstance(due, dt.timedelta) else due
+    # Not left to the broker: JSON has no such numbers, and writes null for them.
+    if not math.isfinite(seconds):
+        raise GoQueueError("message_invalid", f"a delay of {seconds} seconds is none")
+    return seconds
