@@ -116,3 +116,50 @@ def test_the_broker_bench_prints_its_figures_and_leaves_no_file(
     printed = [msgspec.json.decode(line, type=Figure) for line in done.stdout.splitlines()]
     assert {figure.figure for figure in printed} == figures
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("only", "figures"),
+    [
+        ("memory", {"wheel_rss_per_timer"}),
+        (
+            "pending",
+            {
+                "delayed_publish_json",
+                "delayed_publish_raw",
+                "pending_rss_per_message",
+                "pending_idle_cpu",
+            },
+        ),
+        ("accuracy", {"delivery_lateness_p99"}),
+        ("restart", {"ready_after_kill", "ready_after_stop", "ready_after_stop_and_kill"}),
+        ("lanes", {"lanes_queue_http", "lanes_queue_in_process"}),
+        (
+            "backlog",
+            {
+                "backlog_publish",
+                "first_critical_of_a_new_group",
+                "first_critical_of_a_running_group",
+                "backlog_dequeue",
+                "backlog_rss",
+            },
+        ),
+    ],
+)
+def test_the_delivery_bench_prints_its_figures_and_leaves_no_file(
+    only: str, figures: set[str], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(ROOT / "bench" / "delivery" / "run.py")),
+            *("--tiny", "--only", only, "--dir", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = [msgspec.json.decode(line, type=Figure) for line in done.stdout.splitlines()]
+    assert {figure.figure for figure in printed} == figures
+    assert list(tmp_path.iterdir()) == []

@@ -11,8 +11,16 @@ from pathlib import Path
 import pytest
 
 import goqueue
-from goqueue.client import NotFound, ReceiptStale, TopicExists, TopicNotFound
+from goqueue.client import (
+    AlreadyDelivered,
+    GoQueueError,
+    NotFound,
+    ReceiptStale,
+    TopicExists,
+    TopicNotFound,
+)
 from goqueue.client.connection import Connection
+from goqueue.client.producing import Sent
 from goqueue.client.transport import Retries
 from tests.integration.server_process import ServerProcess, serving
 
@@ -126,6 +134,48 @@ def test_a_stream_begins_at_an_end_at_an_offset_or_at_a_time(
             assert (await coming).offset >= third.offset
 
     play(server, scene)
+
+
+def test_delayed_messages_are_published_listed_cancelled_and_delivered_once(
+    server: ServerProcess, topic: str
+) -> None:
+    async def scene(q: Connection) -> None:
+        hour = dt.timedelta(hours=1)
+        publishing = [
+            q.publish(topic, "soon", partition=0, due=0.2, priority=0),
+            q.publish(topic, "later", partition=0, due=hour),
+            q.publish(topic, "at", partition=0, due=dt.datetime.now(dt.UTC) + 2 * hour),
+            q.publish(topic, "past", partition=0, due=dt.datetime(2020, 1, 1, tzinfo=dt.UTC)),
+            q.publish(topic, "far", partition=0, due=dt.timedelta(days=8)),
+        ]
+        *sent, far = await asyncio.gather(*publishing, return_exceptions=True)
+        assert isinstance(far, GoQueueError)
+        assert far.code == "delay_too_long"
+        places = [each.offset for each in sent if isinstance(each, Sent)]
+        assert places == [0, 1, 2, 3]
+        waiting = await q.delayed.list(topic)
+        assert [each.offset for each in waiting] == [0, 1, 2]
+        await q.delayed.cancel(topic, 0, 1)
+        assert (await q.delayed.get(topic, 1, partition=0)).state == "cancelled"
+        async with q.stream(topic, partition=0) as stream:
+            past, soon = await anext(stream), await anext(stream)
+        assert (past.text, soon.text, soon.priority) == ("past", "soon", 0)
+        assert soon.headers["gq.delayed-from"] == b"0"
+        with pytest.raises(AlreadyDelivered):
+            await q.delayed.cancel(topic, 0, 0)
+        assert (await q.delayed.stats()).by_topic[topic] == 1
+
+    play(server, scene)
+
+
+def test_threads_publish_for_later_too(server: ServerProcess, topic: str) -> None:
+    with goqueue.connect_sync(server.url) as q:
+        sent = q.publish(topic, "x", due=3600)
+        assert [each.offset for each in q.delayed.list(topic)] == [sent.offset]
+        q.delayed.cancel(topic, sent.partition, sent.offset)
+        told = q.delayed.get(topic, sent.offset, partition=sent.partition)
+        assert told.state == "cancelled"
+        assert topic not in q.delayed.stats().by_topic
 
 
 # ---- groups --------------------------------------------------------------------------------

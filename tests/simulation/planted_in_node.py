@@ -176,8 +176,8 @@ def lets_leases_run_for_ever(patch: pytest.MonkeyPatch) -> None:
 def leases_what_somebody_holds(patch: pytest.MonkeyPatch) -> None:
     lease = DeliveryQueue.lease
 
-    def generous(queue: Any, *arguments: Any) -> Any:
-        leased = lease(queue, *arguments)
+    def generous(queue: Any, *arguments: Any, **named: Any) -> Any:
+        leased = lease(queue, *arguments, **named)
         for held in leased:
             if held.attempt == 1 and held.offset % 3 == 0:
                 queue.give_back(held)

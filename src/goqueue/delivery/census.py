@@ -11,7 +11,7 @@ Invariant: a message at or above `start` and below `upto` is counted in its bloc
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from goqueue.delivery.lanes import LANES
 from goqueue.model import Offset
@@ -71,6 +71,16 @@ class Census:
             return Offset(self._upto)
         return Offset(max(offset, min((self._first_block + block) * BLOCK, self._upto)))
 
+    def vacant(self, first: int, below: int) -> Iterator[tuple[int, int]]:
+        """The stretches of [first, below) whose blocks hold no message at all."""
+        place, below = max(first, self._start), min(below, self._upto)
+        while place < below:
+            index = place // BLOCK - self._first_block
+            following = min((place // BLOCK + 1) * BLOCK, below)
+            if not any(index < len(counts) and counts[index] for counts in self._counts):
+                yield place, following
+            place = following
+
     def drop_below(self, start: int) -> None:
         """The log begins later now."""
         gone = min(start // BLOCK - self._first_block, len(self._counts[0]))
@@ -79,3 +89,5 @@ class Census:
                 del counts[:gone]
             self._first_block += gone
         self._start = max(self._start, start)
+        # A piece that was being read then may begin before it: none of that is counted.
+        self._upto = max(self._upto, self._start)

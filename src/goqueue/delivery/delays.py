@@ -29,6 +29,8 @@ _PENDING = -1
 _CANCELLED = -2
 _EXPIRED = -3
 _PRIORITY_BITS = 3
+# Above every offset: nothing of the log can be lost any more.
+_NEVER_LOST = 1 << 63
 
 
 class Delayed(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ class Delays:
         # Records that are no messages: cancellations.
         self._controls = array("q")
         self._leaving: dict[int, None] = {}
-        self._first_pending = 0
+        self._first_needed = 0
         self._changes = 0
         self._delivered_count = 0
         self._cancelled_count = 0
@@ -133,12 +135,12 @@ class Delays:
         """The log begins later now. What was pending before that was damaged, and is gone."""
         count = bisect_left(self._offsets, start)
         if count:
-            for index in range(min(self._first_pending, count), count):
+            for index in range(min(self._first_needed, count), count):
                 if self._outcomes[index] >> _PRIORITY_BITS == _PENDING:
                     self._leaving.pop(self._offsets[index], None)
                     self._wheel.cancel(self._offsets[index])
             del self._offsets[:count], self._dues[:count], self._outcomes[:count]
-            self._first_pending = max(0, self._first_pending - count)
+            self._first_needed = max(0, self._first_needed - count)
         del self._controls[: bisect_left(self._controls, start)]
 
     # Time
@@ -148,8 +150,8 @@ class Delays:
 
     def next_due(self) -> Timestamp | None:
         """When the first message is due."""
-        first = next(self.page(1), None)
-        return None if first is None else first.due
+        first = self.pending(1)
+        return Timestamp(first[0][0]) if first else None
 
     def due(self, now: Timestamp, limit: int) -> list[Offset]:
         """Messages whose time has come, earliest first; each is leaving from now on."""
@@ -178,20 +180,25 @@ class Delays:
     def is_leaving(self, offset: int) -> bool:
         return offset in self._leaving
 
-    def page(self, count: int) -> Iterator[Delayed]:
-        """The first pending messages, by the time they are due."""
-        found = [each for each in map(self.find, self._leaving) if each is not None]
-        found += [each for each in (self.find(n) for n, _ in self._wheel.page(0, count)) if each]
-        found.sort(key=lambda each: (each.due, each.offset))
-        yield from found[:count]
+    def pending(self, count: int) -> list[tuple[int, int]]:
+        """The first messages that are pending, as due time and offset."""
+        found = [(int(self._due_of(offset)), offset) for offset in self._leaving]
+        found += [(int(due), offset) for offset, due in self._wheel.page(0, count)]
+        found.sort()
+        return found[:count]
 
-    def needed_from(self) -> Offset | None:
-        """The first offset that is still needed because its message is pending."""
+    def needed_from(self, durable: int = _NEVER_LOST) -> Offset | None:
+        """The first offset that is still needed: its message is pending, or would be again.
+
+        A delivery at or above `durable` may be lost with the end of the log, and then only the
+        first record is left to deliver the message from.
+        """
         outcomes = self._outcomes
-        while self._first_pending < len(outcomes):
-            if outcomes[self._first_pending] >> _PRIORITY_BITS == _PENDING:
-                return Offset(self._offsets[self._first_pending])
-            self._first_pending += 1
+        while self._first_needed < len(outcomes):
+            outcome = outcomes[self._first_needed] >> _PRIORITY_BITS
+            if outcome == _PENDING or outcome >= durable:
+                return Offset(self._offsets[self._first_needed])
+            self._first_needed += 1
         return None
 
     def hidden_within(self, first: int, end: int) -> int:

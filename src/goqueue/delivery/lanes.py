@@ -34,6 +34,7 @@ class _Lane:
         "dequeued",
         "enqueued",
         "fresh",
+        "left",
         "returned",
         "served_at",
         "waited_ns",
@@ -49,7 +50,8 @@ class _Lane:
         self.waiting_from: Instant | None = None
         self.enqueued = 0
         self.dequeued = 0
-        # Summed over all its messages, as far as somebody came to take some.
+        # How many were left when somebody took some: from then on they wait, until the next time.
+        self.left = 0
         self.waited_ns = 0
 
     def __len__(self) -> int:
@@ -64,7 +66,11 @@ class _Lane:
 
 
 class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane: what it holds, and what it handed out in this life."""
+    """One lane: what it holds, and what went in and out in this life, redeliveries included.
+
+    `waited_ns` is the sum over all messages; a message waits from when somebody came and did not
+    take it.
+    """
 
     ready: int
     enqueued: int
@@ -82,6 +88,14 @@ class Lanes:
         self._lanes = tuple(_Lane() for _ in range(LANES))
         self._count = 0
         self._taken_at = Instant(0)
+
+    def weigh(self, settings: LaneSettings) -> None:
+        """Other shares, from now on."""
+        if settings == self._settings:
+            return
+        self._settings = settings
+        for lane, weight in zip(self._lanes, settings.weights, strict=True):
+            lane.credit = min(lane.credit, weight)
 
     def __len__(self) -> int:
         return self._count
@@ -117,7 +131,9 @@ class Lanes:
 
     def put_back(self, message: Known) -> None:
         """A message that was handed out, or overtaken, before."""
-        heappush(self._lanes[message[2]].returned, message)
+        lane = self._lanes[message[2]]
+        heappush(lane.returned, message)
+        lane.enqueued += 1
         self._count += 1
 
     # Taking out
@@ -126,20 +142,19 @@ class Lanes:
         """The next messages in turn; the first of them even if it is larger than allowed."""
         taken: list[Known] = []
         self._note_waiting(now)
-        while self._count and len(taken) < count_max:
-            index = self._overdue(now)
-            if index is None:
-                break
-            bytes_max = self._serve(index, 1, bytes_max, taken, now)
-            if bytes_max <= 0:
-                return taken
-        while self._count and len(taken) < count_max and bytes_max > 0:
+        while self._count and len(taken) < count_max and (bytes_max > 0 or not taken):
+            overdue = self._overdue(now)
+            if overdue is not None:
+                bytes_max = self._serve(overdue, 1, bytes_max, taken, now)
+                continue
             index = self._first_in_turn()
             lane = self._lanes[index]
             before = len(taken)
             share = min(lane.credit, count_max - before)
             bytes_max = self._serve(index, share, bytes_max, taken, now)
             lane.credit -= len(taken) - before
+        for lane in self._lanes:
+            lane.left = len(lane)
         return taken
 
     def _first_in_turn(self) -> int:
@@ -157,7 +172,7 @@ class Lanes:
         self._taken_at = now
         for lane in self._lanes:
             ready = len(lane)
-            lane.waited_ns += ready * elapsed
+            lane.waited_ns += min(ready, lane.left) * elapsed
             if not ready:
                 lane.waiting_from = None
             elif lane.waiting_from is None:
@@ -210,6 +225,8 @@ class Lanes:
                 lane.returned = [each for each in lane.returned if each[0] >= offset]
                 heapify(lane.returned)
                 dropped += gone
+                if not len(lane):
+                    lane.waiting_from = None
         self._count -= len(dropped)
         return dropped
 

@@ -142,11 +142,19 @@ class DeliveryQueue:
         if census is None or self._order is not None:
             cursor = min(self._cursors)
             return Offset(cursor) if cursor < end and len(self._lanes) < _READY_MIN else None
-        for lane in range(LANES):
-            cursor = self._cursors[lane] = census.next(lane, self._cursors[lane])
-            if cursor < end and self._lanes.ready(lane) < _READY_MIN:
+        self._skip(census)
+        for lane, cursor in enumerate(self._cursors):
+            if cursor < end and not self._is_full(lane):
                 return Offset(cursor)
         return None
+
+    def _skip(self, census: Census) -> None:
+        """Let each lane pass over what holds nothing of it."""
+        before = min(self._cursors)
+        self._cursors = [int(census.next(lane, at)) for lane, at in enumerate(self._cursors)]
+        # What every lane skips is surveyed for none of them: nobody else would see it is done.
+        for first, following in census.vacant(before, min(self._cursors)):
+            self._done.add(first, following)
 
     def learn(self, known: Sequence[Known], next_offset: int, first: int | None = None) -> None:
         """Take in the messages from `first` (the cursor) up to `next_offset`; all others are done.

@@ -1,7 +1,8 @@
 """Key compaction: which segments to rewrite together, and which records outlive it.
 
 Decides over bytes that storage reads and writes; offsets never change. Records without a key
-and control records are left alone, delayed ones too: they are not yet anyone's newest value.
+and control records are left alone. Delayed ones go: they never were anyone's newest value, and
+those that are still pending are above the floor.
 
 Invariant: of two records with one key, the older is never kept while the newer is dropped,
 except that a tombstone goes once it is old and nothing older than it is left.
@@ -122,7 +123,9 @@ class NewestOffsets:
             # The one that must end a segment is written anew, so the old ones can go.
             return key != ControlKind.PLACEHOLDER.encode()
         if flags & Flag.DELAYED:
-            return True
+            # Whoever has delays sets the floor below what is pending, so this one is over. It must
+            # go before its delivery is folded, or nothing would prove that it was delivered.
+            return False
         offset = columns.offsets[index]
         if offset < self._newest.get(key, offset):
             return False

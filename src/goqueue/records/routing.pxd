@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from goqueue.records.cursor cimport Cursor
 from goqueue.records.layout cimport BAD_HEADER_COUNT, IS_COMMIT, IS_CONTROL, IS_DELAYED, OK
 
-cdef int _TOO_LARGE, _NO_KEY, _NO_PARTITION, _BAD_PARTITION, _RESERVED, LANES
+cdef int _TOO_LARGE, _NO_KEY, _NO_PARTITION, _BAD_PARTITION, _RESERVED, LANES, _DELIVERY_BYTES
 
 @cython.final
 cdef class Plan:

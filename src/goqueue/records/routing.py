@@ -38,6 +38,8 @@ _BAD_PARTITION = int(Unroutable.BAD_PARTITION)
 _RESERVED = int(Unroutable.RESERVED)
 
 LANES = 5
+# Name and value of the header `gq.deliver-at`.
+_DELIVERY_BYTES = 13 + 19
 
 
 class Routed(msgspec.Struct, frozen=True):
@@ -121,6 +123,9 @@ class Plan:
             given_bytes = cursor.given_bytes()
             if given_bytes < 0:
                 raise cursor.corrupt(BAD_HEADER_COUNT)
+            if cursor.flags & IS_DELAYED:
+                # The header that makes it a delayed message was not given by the caller.
+                given_bytes -= _DELIVERY_BYTES
             if cursor.flags & self._forbidden:
                 target = _RESERVED
             elif given_bytes > self._body_bytes_max:

@@ -159,7 +159,7 @@ def test_retention_keeps_a_record_as_long_as_its_message_is_pending() -> None:
 def test_retention_lets_go_of_a_record_when_its_message_is_delivered_or_cancelled() -> None:
     for is_cancelled in (False, True):
         node = old_store()
-        delay(node, (f"a{BIG}", 2 * HOUR))
+        delay(node, (f"a{BIG}", 2 * HOUR + 10 * SECOND))
         publish(node, f"b{BIG}")
         node.advance(2 * HOUR)
         assert state_of(node, 0) is DelayState.PENDING

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from goqueue.model import SECOND, Code, Flush, Slice
+from goqueue.model import SECOND, Code, Flush
 from goqueue.model.requests import DelayedList, DelayState, ListDelayed, TopicConfig
 from tests.unit.broker.delayed import (
     LONG,
@@ -247,22 +247,44 @@ def test_a_message_published_after_the_clock_was_put_back_is_on_time() -> None:
 # What may be on its way at once
 
 
-def test_while_one_batch_is_being_read_no_more_of_the_log_is_asked_for() -> None:
+@pytest.mark.parametrize("between", [0, 1])
+def test_what_is_read_at_once_is_bounded_however_much_is_due(between: int) -> None:
     node = store()
     for _ in range(5):
-        delay(node, *((BIG, SECOND) for _ in range(400)))
+        delay(node, *((f"{n}", 0 if between and n % 2 else SECOND) for n in range(2000)))
+    count = statistics(node).pending
     node.reads_are_late = True
     node.advance(2 * SECOND)
-    wanted = asked_for(node)
-    assert sum(each.bytes_max for each in wanted) <= 8 * 1024 * 1024
+    asked = sum(fetch.wanted.bytes_max for fetch in node.late_reads)
+    assert asked <= 8 * 1024 * 1024
     node.finish_reads()
     node.advance(30 * SECOND)
 
-    assert statistics(node).delivered == 2000
+    assert statistics(node).delivered == count
 
 
-def asked_for(node: DrivenNode) -> list[Slice]:
-    return [fetch.wanted for fetch in node.late_reads]
+def test_more_than_a_segment_that_is_due_at_once_is_delivered() -> None:
+    node = store()
+    value = "x" * 1_000_000
+    for _ in range(70):
+        delay(node, (value, SECOND), ("plain", 0))
+    node.advance(5 * SECOND)
+
+    assert statistics(node).delivered == 70
+
+
+def test_large_messages_in_several_places_are_delivered_in_the_order_of_their_due_times() -> None:
+    node = store()
+    big = "x" * 300_000
+    dues = [3, 1, 2, 5, 4, 9, 8, 7, 6, 0]
+    for place, due in enumerate(dues):
+        delay(node, (f"{due}{big}", 5 * SECOND + due))
+        if place % 5 == 4:
+            publish(node, "plain")
+    node.advance(10 * SECOND)
+
+    found = [value[0] for value in shown_values(node) if value != "plain"]
+    assert found == list("0123456789")
 
 
 def test_reads_that_come_late_deliver_each_message_once() -> None:

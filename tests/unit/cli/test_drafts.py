@@ -42,6 +42,11 @@ def test_an_object_is_a_message_and_outweighs_what_all_get() -> None:
     assert read_draft(b"plain", pattern) == msgspec.structs.replace(common, value=b"plain")
 
 
+def test_what_a_broker_said_about_a_delivery_is_not_said_again() -> None:
+    line = b'{"value":"v","headers":{"gq.delayed-from":"7","a":"b"}}'
+    assert read_draft(line, PLAIN) == Draft(value=b"v", headers={"a": "b"})
+
+
 def test_a_key_without_value_is_a_tombstone() -> None:
     for line in (b'{"key":"k"}', b'{"key":"k","value":null}'):
         assert read_draft(line, PLAIN) == Draft(value=None, key=b"k")

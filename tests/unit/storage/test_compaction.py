@@ -42,6 +42,11 @@ def is_foldable(record: Record) -> bool:
     return bool(record.key) and not record.flags & (Flag.CONTROL | Flag.DELAYED)
 
 
+def is_over(record: Record) -> bool:
+    """A delayed message below the floor was delivered or cancelled."""
+    return bool(record.key) and bool(record.flags & Flag.DELAYED)
+
+
 def is_placeholder(record: Record) -> bool:
     is_control = bool(record.flags & Flag.CONTROL)
     return is_control and record.key == ControlKind.PLACEHOLDER.encode()
@@ -58,8 +63,12 @@ def survivors(truth: dict[int, Record], sealed_end: int, is_late: bool) -> list[
         offset
         for offset, record in truth.items()
         if offset >= sealed_end
-        or not is_foldable(record)
-        or (newest[record.key] == offset and not (record.value is None and is_late))
+        or not (is_foldable(record) or is_over(record))
+        or (
+            is_foldable(record)
+            and newest[record.key] == offset
+            and not (record.value is None and is_late)
+        )
     ]
 
 

@@ -34,18 +34,23 @@ class Counting:
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._scouting: dict[LogId, None] = {}
+        # What is being read; it is recognised by being the same, not by being equal, since a topic
+        # may be deleted and made again meanwhile.
+        self._scouting: dict[LogId, Slice] = {}
 
     def census(self, group: Group, partition: Partition, queue: DeliveryQueue) -> Census | None:
         """What may be skipped; None where lanes do not part: one lane, or keys in order."""
         log = partition.log_id
         topic = self._state.catalog.get(log.topic)
+        if topic is not None:
+            queue.lanes.weigh(topic.config.lanes)
         if topic is None or not topic.stated.has_lanes or group.mode is Mode.KEY_ORDERED:
             return None
         census = self._state.censuses.get(log)
         begin = max(queue.cursor, partition.log.start)
         if census is None or begin < census.start:
             census = self._state.censuses[log] = Census(begin)
+        census.drop_below(partition.log.start)
         return census
 
     def count_known(
@@ -71,27 +76,24 @@ class Counting:
         partition = self._state.partitions.get(log)
         if census is None or partition is None or log in self._scouting:
             return
-        offset = max(census.upto, partition.log.start)
-        try:
-            wanted = partition.log.read(offset, _SCOUT_BYTES)
-        except Refused as refused:
-            readable = refused.facts.get("next_readable")
-            if isinstance(readable, int):
-                census.count((), b"", readable)
-                self.scout(log)
-            return
+        wanted = _uncounted(census, partition)
         if wanted is not None:
-            self._scouting[log] = None
+            self._scouting[log] = wanted
             self._state.fetch(wanted, Scouting(wanted))
 
     def scouted(self, purpose: Scouting, data: memoryview | None, now: Now) -> None:
         log = purpose.wanted.log
-        self._scouting.pop(log, None)
+        if self._scouting.get(log) is not purpose.wanted:
+            return
+        del self._scouting[log]
         census = self._state.censuses.get(log)
         partition = self._state.partitions.get(log)
         if census is None or partition is None or data is None:
             return
-        if not len(data):
+        if purpose.wanted.offset > max(census.upto, partition.log.start):
+            # Another census began further down meanwhile: what lies between is not counted.
+            pass
+        elif not len(data):
             census.count((), b"", purpose.wanted.below)
         else:
             columns = walk(data)
@@ -107,6 +109,7 @@ class Counting:
 
     def forget(self, log: LogId) -> None:
         self._state.censuses.pop(log, None)
+        self._scouting.pop(log, None)
         self._state.alarms.set(ForCensus(log), None)
 
     # Statistics
@@ -132,6 +135,20 @@ class Counting:
             lanes=tuple(lanes),
         )
         self._state.outbox.answer(request, reply)
+
+
+def _uncounted(census: Census, partition: Partition) -> Slice | None:
+    """The next piece to be counted; what is damaged holds nothing that can be delivered."""
+    offset = max(census.upto, partition.log.start)
+    while True:
+        try:
+            return partition.log.read(offset, _SCOUT_BYTES)
+        except Refused as refused:
+            readable = refused.facts.get("next_readable")
+            if not isinstance(readable, int) or readable <= offset:
+                return None
+            offset = Offset(readable)
+            census.count((), b"", offset)
 
 
 def _described(group: str, log: LogId, queue: DeliveryQueue, now: Now) -> list[LaneDescription]:

@@ -9,7 +9,6 @@ Cost: a delayed message is read and appended once more; nothing runs while nothi
 """
 
 from collections import deque
-from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
 
@@ -20,7 +19,7 @@ from goqueue.broker.catalog import Topic
 from goqueue.broker.messages.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.delivery import Delayed, Delays, runs
+from goqueue.delivery import Delayed, Delays
 from goqueue.log import cancellation
 from goqueue.model import (
     SECOND,
@@ -55,15 +54,40 @@ _SAVE_CHANGES_MIN = 50_000
 
 
 class _Salvo:
-    """Messages that are due together, in that order, and the records to be appended for them."""
+    """Messages that are due together: those still to be read, and the copies of those that were.
 
-    __slots__ = ("copies", "log", "missing", "order")
+    One at a time for each partition, so that order holds and little is in memory.
+    """
 
-    def __init__(self, log: LogId, order: list[Offset]) -> None:
+    __slots__ = ("copies", "log", "messages", "order", "size")
+
+    def __init__(self, log: LogId, due: list[Offset]) -> None:
         self.log = log
-        self.order = order
-        self.copies: dict[int, bytearray] = {}
-        self.missing = 0
+        self.order = deque(due)
+        self.messages: list[Offset] = []
+        self.copies: list[bytearray] = []
+        self.size = 0
+
+    def neighbours(self) -> tuple[Offset, Offset]:
+        """The first messages to be read that stand beside each other: [first, next)."""
+        first = following = self.order[0]
+        for offset in self.order:
+            if offset != following:
+                break
+            following = Offset(following + 1)
+        return first, following
+
+    def add(self, copy: bytearray) -> None:
+        """The next message was read: this is to be appended for it."""
+        self.messages.append(self.order.popleft())
+        self.copies.append(copy)
+        self.size += len(copy)
+
+    def clear(self) -> None:
+        """What was read is appended."""
+        self.messages.clear()
+        self.copies.clear()
+        self.size = 0
 
 
 class Firing(msgspec.Struct, frozen=True):
@@ -102,6 +126,7 @@ class Delaying:
         self._on_their_way: dict[LogId, deque[_Published | _Fired | _Cancelled]] = {}
         # Who waits to hear whether a message was cancelled in time.
         self._cancelling: dict[tuple[LogId, Offset], list[RequestId]] = {}
+        self._salvos: dict[LogId, _Salvo] = {}
         self._delay_ns_sum = 0
         self._delay_count = 0
 
@@ -179,17 +204,14 @@ class Delaying:
     # Firing
 
     def wake(self, log: LogId, now: Now) -> None:
-        """Deliver what is due: first the records are read."""
+        """Deliver what is due, unless a delivery of this partition is under way already."""
         delays = self._state.delays.get(log)
         partition = self._state.partitions.get(log)
-        if delays is None or partition is None:
+        if delays is None or partition is None or log in self._salvos:
             return
         salvo = _Salvo(log, delays.due(now.wall, _FIRE_MAX))
-        for first, following in runs(sorted(salvo.order)):
-            self._fetch(salvo, partition, delays, Offset(first), Offset(following))
-        if not salvo.missing:
-            self._deliver(salvo, partition, delays, now)
-        self._arm(log, delays, now)
+        self._salvos[log] = salvo
+        self._go_on(salvo, partition, delays, now)
 
     def wake_all(self, now: Now) -> None:
         """The wall clock may have jumped: look at every wheel whose time it is."""
@@ -198,60 +220,66 @@ class Delaying:
             if deadline is not None and deadline <= now.wall:
                 self.wake(log, now)
 
-    def _fetch(
-        self, salvo: _Salvo, partition: Partition, delays: Delays, first: Offset, end: Offset
-    ) -> None:
-        place = first
-        while place < end:
+    def _go_on(self, salvo: _Salvo, partition: Partition, delays: Delays, now: Now) -> None:
+        """Read the next neighbours in due order; append when enough is there or all was read."""
+        while salvo.order:
+            if salvo.size >= _FIRE_BYTES and not self._deliver(salvo, partition, delays, now):
+                return
+            first, end = salvo.neighbours()
+            room = max(1, _FIRE_BYTES - salvo.size)
             try:
-                wanted = partition.log.read(place, _FIRE_BYTES, below=end)
+                wanted = partition.log.read(first, room, below=end)
             except Refused:
                 wanted = None
-            if wanted is None:
-                # Damaged: there is nothing left to deliver.
-                delays.expire(place)
-                self._refuse_cancels(partition.log_id, place, Code.MESSAGE_NOT_FOUND)
-                place = Offset(place + 1)
-                continue
-            salvo.missing += 1
-            self._state.fetch(wanted, Firing(salvo))
-            place = wanted.below
+            if wanted is not None:
+                self._state.fetch(wanted, Firing(salvo))
+                return
+            # Damaged: there is nothing left to deliver.
+            salvo.order.popleft()
+            delays.expire(first)
+            self._refuse_cancels(salvo.log, first, Code.MESSAGE_NOT_FOUND)
+        if salvo.copies and not self._deliver(salvo, partition, delays, now):
+            return
+        del self._salvos[salvo.log]
+        self._arm(salvo.log, delays, now)
 
     def fetched(self, purpose: Firing, data: memoryview | None, now: Now) -> None:
-        """Records of messages that are due are here; with the last of them all are appended."""
+        """Records of messages that are due are here."""
         salvo = purpose.salvo
-        salvo.missing -= 1
         delays = self._state.delays.get(salvo.log)
         partition = self._state.partitions.get(salvo.log)
-        if delays is None or partition is None:
+        if self._salvos.get(salvo.log) is not salvo or delays is None or partition is None:
+            # The topic was deleted meanwhile, and perhaps made again.
             return
-        columns = walk(data) if data is not None and len(data) else None
-        if columns is not None and data is not None:
-            for offset, position in zip(columns.offsets, columns.positions, strict=True):
-                if delays.is_leaving(offset):
-                    # One header takes the place of the other, so there is room for it.
-                    fired = ((DELAYED_FROM, b"%d" % offset),)
-                    salvo.copies[offset] = rehead(data, position, fired, without=(DELIVER_AT,))
-        if not salvo.missing:
-            self._deliver(salvo, partition, delays, now)
+        if data is None or not len(data):
+            self._end(salvo, delays, now, None)
+            return
+        columns = walk(data)
+        for offset, position in zip(columns.offsets, columns.positions, strict=True):
+            if salvo.order and salvo.order[0] == offset:
+                # One header takes the place of the other, so there is room for it.
+                fired = ((DELAYED_FROM, b"%d" % offset),)
+                salvo.add(rehead(data, position, fired, without=(DELIVER_AT,)))
+        self._go_on(salvo, partition, delays, now)
 
-    def _deliver(self, salvo: _Salvo, partition: Partition, delays: Delays, now: Now) -> None:
-        """Append what was read in the order in which it is due; the rest waits for another turn."""
-        messages = tuple(offset for offset in salvo.order if offset in salvo.copies)
-        rest = tuple(offset for offset in salvo.order if offset not in salvo.copies)
-        if rest:
-            # A slice was full, or could not be read: it is tried again soon.
-            self._put_back(salvo.log, delays, rest, now)
-        if not messages:
-            return
-        batch = bytearray().join(salvo.copies[offset] for offset in messages)
+    def _deliver(self, salvo: _Salvo, partition: Partition, delays: Delays, now: Now) -> bool:
+        """Append what was read, in due order; False if it was refused, and all waits again."""
+        messages = tuple(salvo.messages)
         try:
-            appended = self._state.append(partition, batch, now)
+            appended = self._state.append(partition, bytearray().join(salvo.copies), now)
         except Refused as refused:
-            self._put_back(salvo.log, delays, messages, now, refused.code)
-            return
+            self._end(salvo, delays, now, refused.code)
+            return False
         waiting = self._on_their_way.setdefault(salvo.log, deque())
         waiting.append(_Fired(appended.next, messages))
+        salvo.clear()
+        return True
+
+    def _end(self, salvo: _Salvo, delays: Delays, now: Now, code: Code | None) -> None:
+        """Give a salvo up: what was not appended waits again."""
+        del self._salvos[salvo.log]
+        rest = (*salvo.messages, *salvo.order)
+        self._put_back(salvo.log, delays, rest, now, code)
 
     # Cancelling
 
@@ -300,6 +328,7 @@ class Delaying:
         """The topic is gone, and its delays with it."""
         self._state.delays.pop(log, None)
         self._on_their_way.pop(log, None)
+        self._salvos.pop(log, None)
         self._state.alarms.set(ForDelays(log), None)
         for key in [key for key in self._cancelling if key[0] == log]:
             for request in self._cancelling.pop(key):
@@ -310,19 +339,26 @@ class Delaying:
 
     def list_pending(self, request: RequestId, command: ListDelayed, now: Now) -> None:
         topic = self._state.catalog.find(command.topic)
-        found = merge(
-            *(self._page(log, command.skip + command.limit, now) for log in topic.logs),
-            key=lambda each: (each.due, each.log, each.offset),
-        )
-        page = islice(found, command.skip, command.skip + command.limit)
-        reply = DelayedList(topic=topic.name, messages=tuple(page), total=self._pending_of(topic))
+        total = self._pending_of(topic)
+        messages: tuple[DelayedDescription, ...] = ()
+        if command.skip < total:
+            end = command.skip + command.limit
+            waiting = merge(*(self._waiting_in(log, end) for log in topic.logs))
+            page = islice(waiting, command.skip, end)
+            messages = tuple(self._describe(log, offset, now) for _, log, offset in page)
+        reply = DelayedList(topic=topic.name, messages=messages, total=total)
         self._state.outbox.answer(request, reply)
 
-    def _page(self, log: LogId, count: int, now: Now) -> Iterator[DelayedDescription]:
+    def _waiting_in(self, log: LogId, count: int) -> list[tuple[int, LogId, Offset]]:
+        """The first messages that wait in one partition, by due time."""
         delays = self._state.delays.get(log)
-        if delays is not None:
-            for delayed in delays.page(count):
-                yield _described(log, delayed, now)
+        found = [] if delays is None else delays.pending(count)
+        return [(due, log, Offset(offset)) for due, offset in found]
+
+    def _describe(self, log: LogId, offset: Offset, now: Now) -> DelayedDescription:
+        found = self._state.delays[log].find(offset)
+        assert found is not None
+        return _described(log, found, now)
 
     def find(self, request: RequestId, command: FindDelayed, now: Now) -> None:
         topic = self._state.catalog.find(command.topic)

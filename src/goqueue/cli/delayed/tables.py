@@ -7,6 +7,7 @@ import msgspec
 from goqueue.cli.asking import draw
 from goqueue.cli.render import console, printable, table
 from goqueue.client.admin import DelayedMessage, DelayStats
+from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = ["Cancelled", "Page", "draw_cancelled", "draw_message", "draw_page", "draw_stats"]
 
@@ -33,7 +34,7 @@ def draw_page(page: Page) -> None:
         (
             f"{each.partition}:{each.offset}",
             _time(each.deliver_at),
-            each.time_remaining,
+            _span(each.time_remaining),
             each.priority,
         )
         for each in page.messages
@@ -52,7 +53,7 @@ def draw_message(message: DelayedMessage) -> None:
         ("message", f"{message.partition}:{message.offset}"),
         ("state", message.state),
         ("due", _time(message.deliver_at)),
-        ("in", message.time_remaining),
+        ("in", _span(message.time_remaining)),
         ("priority", message.priority),
     ]
     if message.delivered_offset is not None:
@@ -69,7 +70,7 @@ def draw_stats(stats: DelayStats) -> None:
         ("waiting", str(stats.pending_count)),
         ("delivered", str(stats.delivered_count)),
         ("cancelled", str(stats.cancelled_count)),
-        ("average delay", stats.avg_delay),
+        ("average delay", _span(stats.avg_delay)),
     ]
     if stats.next_due_at is not None:
         facts.append(("next due", _time(stats.next_due_at)))
@@ -77,6 +78,13 @@ def draw_stats(stats: DelayStats) -> None:
     rows = sorted(stats.by_topic.items())
     if rows:
         console().print(table(("TOPIC", "WAITING"), rows))
+
+
+def _span(text: str) -> str:
+    """A duration without what nobody can follow: below a second by milliseconds."""
+    span_ns = parse_duration(text)
+    unit = SECOND if span_ns >= SECOND else MILLISECOND
+    return format_duration(span_ns - span_ns % unit)
 
 
 def _time(moment: dt.datetime) -> str:

@@ -39,13 +39,14 @@ def list_command(output: Output) -> int:
 @server_options
 @output_option
 def describe_command(topic: str, output: Output) -> int:
-    """Show the settings, the sizes and the offsets of TOPIC."""
-    from goqueue.cli.asking import ask, show
-    from goqueue.cli.topic.tables import draw_topic
-    from goqueue.client.admin import Topic
-    from goqueue.client.transport import get
+    """Show the settings, the sizes and the offsets of TOPIC, and its lanes if it has several."""
+    from goqueue.cli.asking import Session, run_session
+    from goqueue.cli.topic.describing import describe_topic
 
-    show(ask(get("topics", topic)), output, Topic, draw_topic)
+    async def scene(session: Session) -> None:
+        await describe_topic(session, topic, output)
+
+    run_session(scene)
     return DONE
 
 

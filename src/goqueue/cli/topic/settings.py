@@ -10,7 +10,7 @@ import click
 
 __all__ = ["SETTINGS", "read_settings"]
 
-# Whether the API takes a number; all others are text, except the switch.
+# Whether the API takes a number; all others are text, except the switch and the list.
 SETTINGS = {
     "cleanup_policy": False,
     "dead_letter_topic": False,
@@ -20,6 +20,8 @@ SETTINGS = {
     "max_message_bytes": True,
     "min_insync_replicas": True,
     "num_partitions": True,
+    "priority_boost": False,
+    "priority_weights": False,
     "replication_factor": True,
     "retention_bytes": True,
     "retention_hours": True,
@@ -45,12 +47,23 @@ def read_settings(given: Sequence[str]) -> dict[str, object]:
 
 def _read(name: str, value: str) -> object:
     if SETTINGS[name]:
-        digits = value.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):
+        if not _is_whole(value):
             raise click.UsageError(f"--set {name} takes a whole number, not {value!a}")
         return int(value)
+    if name == "priority_weights":
+        weights = value.split(",")
+        if not all(_is_whole(weight) for weight in weights):
+            raise click.UsageError(
+                f"--set {name} takes whole numbers with commas between, not {value!a}"
+            )
+        return [int(weight) for weight in weights]
     if name == "schema_validation":
         if value not in _SWITCHES:
             raise click.UsageError(f"--set {name} takes true or false, not {value!a}")
         return _SWITCHES[value]
     return value
+
+
+def _is_whole(value: str) -> bool:
+    digits = value.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX

@@ -4,7 +4,7 @@ import msgspec
 
 from goqueue.cli.asking import draw
 from goqueue.cli.render import console, printable, sized, table
-from goqueue.client.admin import NodeStats, Partition, Topic
+from goqueue.client.admin import LaneStats, NodeStats, Partition, Topic
 
 __all__ = [
     "Created",
@@ -12,6 +12,7 @@ __all__ = [
     "Partitions",
     "draw_created",
     "draw_deleted",
+    "draw_lanes",
     "draw_list",
     "draw_partitions",
     "draw_topic",
@@ -81,6 +82,34 @@ def draw_topic(topic: Topic) -> None:
     draw(("PARTITION", "FIRST OFFSET", "NEXT OFFSET"), rows, empty="")
 
 
+def draw_lanes(lanes: tuple[LaneStats, ...]) -> None:
+    """What each priority of each group does; `READY` is what is looked ahead, not the backlog."""
+    rows = [
+        (
+            each.consumer_group,
+            each.partition,
+            each.priority,
+            each.ready,
+            each.in_flight,
+            each.dequeued,
+            "" if each.last_served is None else f"{each.last_served:%Y-%m-%d %H:%M:%S} UTC",
+            each.oldest_waiting,
+        )
+        for each in lanes
+    ]
+    headings = (
+        "GROUP",
+        "PARTITION",
+        "PRIORITY",
+        "READY",
+        "IN FLIGHT",
+        "DELIVERED",
+        "LAST SERVED",
+        "WAITING",
+    )
+    draw(headings, rows, empty="")
+
+
 def draw_partitions(answer: Partitions) -> None:
     rows = [
         (
@@ -100,4 +129,6 @@ def draw_partitions(answer: Partitions) -> None:
 
 
 def _worded(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(str(each) for each in value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from goqueue.client.admin.replies import Health, NodeStats, Version
+from goqueue.client.admin.replies import Health, NodeStats, PriorityStats, Version
 from goqueue.client.transport import Transport, get
 
 __all__ = ["Node"]
@@ -10,10 +10,11 @@ __all__ = ["Node"]
 _HEALTH = msgspec.json.Decoder(Health)
 _VERSIONS = msgspec.json.Decoder(Version)
 _STATS = msgspec.json.Decoder(NodeStats)
+_PRIORITIES = msgspec.json.Decoder(PriorityStats)
 
 
 class Node:
-    """What `q.health()`, `q.version()` and `q.stats()` ask."""
+    """What `q.health()`, `q.version()`, `q.stats()` and `q.priorities()` ask."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -26,3 +27,6 @@ class Node:
 
     async def stats(self) -> NodeStats:
         return await self._transport.read(get("stats"), _STATS)
+
+    async def priorities(self) -> PriorityStats:
+        return await self._transport.read(get("priority", "stats"), _PRIORITIES)

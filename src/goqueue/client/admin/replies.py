@@ -16,12 +16,14 @@ __all__ = [
     "GroupOffsets",
     "GroupSummary",
     "Health",
+    "LaneStats",
     "MemberDescription",
     "NodeStats",
     "Partition",
     "PartitionEnds",
     "PartitionLag",
     "PositionReset",
+    "PriorityStats",
     "ResetOffsets",
     "Topic",
     "TopicConfig",
@@ -46,6 +48,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int = 1_048_576
     dead_letter_topic: str = ""
     schema_validation: bool = False
+    priority_weights: tuple[int, ...] = (50, 25, 15, 7, 3)
+    priority_boost: str = "30s"
 
 
 class PartitionEnds(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +192,33 @@ class DelayStats(msgspec.Struct, frozen=True, kw_only=True):
     avg_delay: str
     by_topic: dict[str, int]
     next_due_at: dt.datetime | None = None
+
+
+class LaneStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One priority of one group on one partition; `oldest_waiting` is a duration.
+
+    `ready` is what the server looks ahead in memory, not the whole backlog.
+    """
+
+    consumer_group: str
+    topic: str
+    partition: int
+    priority: str
+    ready: int
+    in_flight: int
+    enqueued: int
+    dequeued: int
+    oldest_waiting: str
+    last_served: dt.datetime | None = None
+
+
+class PriorityStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums by the name of the priority, and each lane; waiting times are durations."""
+
+    messages_by_priority: dict[str, int]
+    avg_wait_time_by_priority: dict[str, str]
+    pending_by_priority: dict[str, int]
+    lanes: tuple[LaneStats, ...] = ()
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from goqueue.client.admin import (
     Health,
     Node,
     NodeStats,
+    PriorityStats,
     Topics,
     Version,
 )
@@ -219,6 +220,10 @@ class Connection:
 
     async def stats(self) -> NodeStats:
         return await self._node.stats()
+
+    async def priorities(self) -> PriorityStats:
+        """How the lanes of each group fare."""
+        return await self._node.priorities()
 
     def _keep(self, consumer: Consumer) -> None:
         """To be closed with the connection; those that were closed before are let go."""

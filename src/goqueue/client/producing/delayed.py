@@ -12,6 +12,7 @@ import asyncio
 import base64
 import datetime as dt
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -66,7 +67,11 @@ class DelayedPublisher:
         body = msgspec.json.encode(_fields(message, due, partition))
         entry = _Waiting(body, asyncio.get_running_loop().create_future())
         if topic not in self._waiting:
-            self._tasks.start(self._send_all(topic))
+            sending = self._tasks.start(self._send_all(topic))
+            # One that is ended before its first step never gets to its own end.
+            sending.add_done_callback(
+                lambda ended: self._give_up(topic) if ended.cancelled() else None
+            )
         self._waiting.setdefault(topic, []).append(entry)
         return await entry.placed
 
@@ -77,11 +82,13 @@ class DelayedPublisher:
                 batch, self._waiting[topic] = _split(self._waiting[topic])
                 await self._send(topic, batch)
         finally:
-            # Left over only if the connection ended.
-            for entry in [*batch, *self._waiting.pop(topic)]:
-                if not entry.placed.done():
-                    words = "the connection ended before the answer came: the outcome is unknown"
-                    entry.placed.set_exception(Closed(words))
+            self._give_up(topic, batch)
+
+    def _give_up(self, topic: str, batch: Sequence[_Waiting] = ()) -> None:
+        """Answer for what is left; there is something only if the connection ended."""
+        for entry in [*batch, *self._waiting.pop(topic, ())]:
+            words = "the connection ended before the answer came: the outcome is unknown"
+            _settle(entry, Closed(words))
 
     async def _send(self, topic: str, batch: list[_Waiting]) -> None:
         request = Request(
@@ -91,15 +98,15 @@ class DelayedPublisher:
         )
         try:
             results = (await self._transport.read(request, _RESULTS)).results
-            if len(results) != len(batch):
-                words = f"{len(results)} results for {len(batch)} messages"
-                raise GoQueueError("response_invalid", words)
         except GoQueueError as error:
-            for entry in batch:
-                _settle(entry, error)
-            return
-        for entry, result in zip(batch, results, strict=True):
-            _settle(entry, _outcome(topic, result))
+            outcomes: list[Sent | GoQueueError] = [error] * len(batch)
+        else:
+            outcomes = [_outcome(topic, result) for result in results]
+        if len(outcomes) != len(batch):
+            words = f"{len(outcomes)} results for {len(batch)} messages"
+            outcomes = [GoQueueError("response_invalid", words)] * len(batch)
+        for entry, outcome in zip(batch, outcomes, strict=True):
+            _settle(entry, outcome)
 
 
 def _split(waiting: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:

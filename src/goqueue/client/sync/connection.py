@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from goqueue.client.admin import Health, NodeStats, Version
+from goqueue.client.admin import Health, NodeStats, PriorityStats, Version
 from goqueue.client.connection import Connection
 from goqueue.client.consuming import (
     OnPartitions,
@@ -144,6 +144,9 @@ class SyncConnection:
 
     def stats(self) -> NodeStats:
         return self._loop.call(self._connection.stats())
+
+    def priorities(self) -> PriorityStats:
+        return self._loop.call(self._connection.priorities())
 
     async def _enter(self) -> None:
         await self._connection.__aenter__()

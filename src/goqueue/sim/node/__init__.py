@@ -2,5 +2,6 @@
 
 from goqueue.sim.node.run import NodeRun
 from goqueue.sim.node.swarm import NodeSwarm
+from goqueue.sim.node.world import World
 
-__all__ = ["NodeRun", "NodeSwarm"]
+__all__ = ["NodeRun", "NodeSwarm", "World"]

@@ -2,7 +2,9 @@
 
 from typing import Protocol
 
-from goqueue.model import SECOND, LogId, Offset, Record, Refused
+import msgspec
+
+from goqueue.model import SECOND, LogId, Now, Offset, Record, Refused, Timestamp
 from goqueue.model.requests import (
     DescribeLag,
     DescribeNode,
@@ -14,16 +16,17 @@ from goqueue.model.requests import (
     Records,
     Start,
 )
-from goqueue.sim.node.clients import Members, Publishers, Settlers
-from goqueue.sim.node.truth import Death, GroupTruth, MemberTruth, TopicTruth
+from goqueue.sim.node.clients import Delayers, Members, Publishers, Settlers
+from goqueue.sim.node.truth import Death, GroupTruth, MemberTruth, TopicTruth, is_hidden
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 
-__all__ = ["Ending"]
+__all__ = ["Ending", "EndingClients"]
 
 _SESSION_NS = 60 * SECOND
 _ROUNDS_MAX = 120
 _PAUSE_NS = 2 * SECOND
+_WAIT_NS_MAX = 60 * SECOND
 
 
 class _Running(Protocol):
@@ -35,27 +38,31 @@ class _Running(Protocol):
     def lose_snapshots(self) -> None: ...
 
 
+class EndingClients(msgspec.Struct, frozen=True, kw_only=True):
+    """Those who are still there at the end."""
+
+    publishers: Publishers
+    members: Members
+    settlers: Settlers
+    delayers: Delayers
+
+
 class Ending:
     """Heals a world, drains its groups, and reads all that is left."""
 
-    def __init__(
-        self,
-        world: World,
-        publishers: Publishers,
-        members: Members,
-        settlers: Settlers,
-        run: _Running,
-    ) -> None:
+    def __init__(self, world: World, clients: EndingClients, run: _Running) -> None:
         self._world = world
-        self._publishers = publishers
-        self._members = members
-        self._settlers = settlers
+        self._publishers = clients.publishers
+        self._members = clients.members
+        self._settlers = clients.settlers
+        self._delayers = clients.delayers
         self._run = run
 
     def prove(self) -> None:
         self._heal()
         self._answer_everybody()
         self._learn_letters()
+        self._let_all_be_due()
         for group in list(self._world.groups.values()):
             self._drain(group)
         self._answer_everybody()
@@ -64,12 +71,14 @@ class Ending:
         self._world.letters.check()
         self._check_groups(contents)
         self._restart(is_power_lost=True)
+        self._deliver_all()
         self._read_all()
 
-    def _restart(self, *, is_power_lost: bool) -> None:
+    def _restart(self, *, is_power_lost: bool, keeps_snapshots: bool = False) -> None:
         self._run.crash(is_power_lost=is_power_lost)
         self._world.faults.calm()
-        self._run.lose_snapshots()
+        if not keeps_snapshots:
+            self._run.lose_snapshots()
         self._run.serve()
 
     def _describe(self) -> NodeDescription:
@@ -85,7 +94,9 @@ class Ending:
         world = self._world
         is_in_doubt = bool(world.topics_in_doubt or world.groups_in_doubt)
         has_failed = world.process.halted is not None or bool(self._describe().failed_logs)
-        if has_failed or is_in_doubt or world.random.random() < 0.6:
+        # A restart mends what was forgotten in memory, so with delays it is less frequent.
+        chance = 0.3 if world.swarm.delays else 0.6
+        if has_failed or is_in_doubt or world.random.random() < chance:
             self._restart(is_power_lost=True)
         failed = self._describe().failed_logs
         if failed:
@@ -126,6 +137,32 @@ class Ending:
         for topic in self._describe().topics:
             if topic.name not in self._world.ledger.topics:
                 self._publishers.learn_topic(topic)
+
+    # Delays
+
+    def _let_all_be_due(self) -> None:
+        """Wait for the last delayed message, or let it become due by a jump or while all is off."""
+        world, random = self._world, self._world.random
+        if not world.swarm.delays:
+            return
+        self._delayers.count_pending()
+        dues = [each.delay.due for each in world.ledger.delayed if each.delay is not None]
+        ahead = max(dues, default=0) + SECOND - world.now.wall
+        if 0 < ahead < _WAIT_NS_MAX:
+            self._run.pass_time(ahead)
+        elif ahead > 0:
+            world.now = Now(world.now.instant, Timestamp(world.now.wall + ahead))
+            if random.random() < 0.5:
+                self._restart(is_power_lost=random.random() < 0.5, keeps_snapshots=True)
+        self._deliver_all()
+
+    def _deliver_all(self) -> None:
+        """All is due: it comes, and what came before does not come again."""
+        for _ in range(_ROUNDS_MAX):
+            self._rest(1)
+            if not self._world.swarm.delays or not self._delayers.count_pending():
+                return
+        raise Violation("delayed-message-stuck", f"{self._delayers.count_pending()} wait")
 
     # Draining
 
@@ -177,10 +214,15 @@ class Ending:
         contents: dict[TopicTruth, dict[int, list[Record]]] = {}
         for topic in list(self._world.ledger.topics.values()):
             of_topic = contents[topic] = {}
+            starts: list[int] = []
             for partition in range(topic.partitions):
                 start, records = self._read(topic, partition)
-                of_topic[partition] = records
+                starts.append(start)
                 self._world.ledger.check_partition(topic, partition, records, start)
+                of_topic[partition] = [each for each in records if not is_hidden(each)]
+            self._world.ledger.check_delays(topic, starts)
+        self._delayers.find_all()
+        self._world.process.settle(self._world.now)
         return contents
 
     def _read(self, topic: TopicTruth, partition: int) -> tuple[int, list[Record]]:

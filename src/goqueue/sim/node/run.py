@@ -20,8 +20,8 @@ from goqueue.model.requests import (
     TopicDescription,
 )
 from goqueue.sim.disk import Crashed
-from goqueue.sim.node.clients import Members, Movers, Publishers, Settlers
-from goqueue.sim.node.ending import Ending
+from goqueue.sim.node.clients import Delayers, Members, Movers, Publishers, Settlers
+from goqueue.sim.node.ending import Ending, EndingClients
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.truth import GroupTruth
 from goqueue.sim.node.world import World
@@ -48,11 +48,18 @@ class NodeRun:
     """The run of one seed."""
 
     def __init__(
-        self, seed: int, trace: Trace, steps: int = 300, *, jumps_clock: bool | None = None
+        self,
+        seed: int,
+        trace: Trace,
+        steps: int = 300,
+        *,
+        jumps_clock: bool | None = None,
+        is_plain: bool = False,
     ) -> None:
         """`jumps_clock` decides about jumps of the wall clock instead of the seed.
 
-        Then nobody asks by time, so that the outcomes can be compared.
+        Then nothing depends on it, so that the outcomes can be compared. A plain run has neither
+        delays nor priorities: it is what its seed meant before there were any.
         """
         self._steps = steps
         # Chance that can be repeated is the point; clocks have their own, so that they disturb
@@ -60,6 +67,8 @@ class NodeRun:
         self._random = Random(seed)  # noqa: S311 - not for secrets
         self._clock_random = Random(seed + 1)  # noqa: S311 - not for secrets
         swarm = NodeSwarm.draw(self._random)
+        if not is_plain:
+            swarm = swarm.with_late(Random(seed + 2))  # noqa: S311 - not for secrets
         if jumps_clock is not None:
             swarm = swarm.with_clock(jumps=jumps_clock)
         self._swarm = swarm
@@ -68,6 +77,7 @@ class NodeRun:
         self._members = Members(self._world)
         self._movers = Movers(self._world, self._members)
         self._settlers = Settlers(self._world)
+        self._delayers = Delayers(self._world)
         self._is_serving = False
         self._starts = 0
         self._is_power_lost = False
@@ -90,8 +100,13 @@ class NodeRun:
             self._step(self._random.choice(actions) if self._is_serving else self._move_on)
         self._world.faults.calm()
         self._world.trace.note("heal", None)
-        ending = Ending(self._world, self._publishers, self._members, self._settlers, self)
-        ending.prove()
+        clients = EndingClients(
+            publishers=self._publishers,
+            members=self._members,
+            settlers=self._settlers,
+            delayers=self._delayers,
+        )
+        Ending(self._world, clients, self).prove()
 
     def _step(self, action: _Action) -> None:
         self._world.trace.note("do", action.__name__)
@@ -138,6 +153,11 @@ class NodeRun:
             (swarm.alterations, publishers.alter),
             (swarm.impatience, self._walk_away),
         ]
+        if swarm.delays:
+            delayers = self._delayers
+            actions += [delayers.cancel] * 4 + [delayers.find] * 2 + [delayers.list_any]
+            # What is due meets a full disk more often.
+            actions += [self._change_space] * 3 if swarm.full_disk else []
         return actions + [action for is_on, action in optional if is_on]
 
     # What moves by itself
@@ -261,7 +281,9 @@ class NodeRun:
         """Damage what the node can do without: caches, and one of two recovery points."""
         random, files = self._random, self._world.files
         if self._swarm.snapshots_lost and random.random() < 0.5:
-            self.lose_snapshots()
+            # At times those of the delays alone: they may be older than what the journals say.
+            is_partial = self._swarm.delays and random.random() < 0.5
+            self.lose_snapshots("delays-" if is_partial else "")
         logs = [TOPICS_LOG, GROUPS_LOG]
         logs += [
             LogId(topic.name, number)
@@ -278,9 +300,10 @@ class NodeRun:
         self._is_power_lost = True
         self._world.files.lose_power()
 
-    def lose_snapshots(self) -> None:
+    def lose_snapshots(self, kind: str = "") -> None:
+        """Delete the snapshots whose names begin like this."""
         for path in self._world.files.paths():
-            if path.startswith(f"{SNAPSHOTS}/"):
+            if path.startswith(f"{SNAPSHOTS}/{kind}"):
                 self._world.files.delete(path)
 
     def _begin(self) -> None:

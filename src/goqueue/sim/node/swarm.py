@@ -18,6 +18,8 @@ _SELDOM = (
     "mode_changes",
     "retention",
 )
+# Drawn apart from the others, so that a world without them is still the one of its seed.
+_LATE = ("delays", "lanes")
 
 
 class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,14 +55,22 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     retention: bool
     index_trouble: bool
     point_rot: bool
+    delays: bool = False
+    lanes: bool = False
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":
-        drawn = {name: random.random() < 0.5 for name in cls.__struct_fields__}
+        names = [name for name in cls.__struct_fields__ if name not in _LATE]
+        drawn = {name: random.random() < 0.5 for name in names}
         for name in _SELDOM:
             drawn[name] = random.random() < _RARE
         return cls(**drawn)
 
+    def with_late(self, random: Random) -> "NodeSwarm":
+        """The same world with habits drawn for it that were not there from the beginning."""
+        drawn = {name: random.random() < 0.6 for name in _LATE}
+        return msgspec.structs.replace(self, **drawn)
+
     def with_clock(self, *, jumps: bool) -> "NodeSwarm":
-        """The same world with or without a jumping clock, in which nobody asks by time."""
-        return msgspec.structs.replace(self, clock_jumps=jumps, times=False)
+        """The same world with or without a jumping clock, in which nothing depends on it."""
+        return msgspec.structs.replace(self, clock_jumps=jumps, times=False, delays=False)

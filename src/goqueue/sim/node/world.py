@@ -29,10 +29,10 @@ class World:
         self.random = random
         self.trace = trace
         self.swarm = swarm
-        self.now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
         self.faults = Faults()
         self.files = SimulatedFileSystem(random, self.faults)
         self.ledger = Ledger()
+        self.now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
         self.letters = Letters()
         self.groups: dict[str, GroupTruth] = {}
         self.callers = Callers()
@@ -41,6 +41,15 @@ class World:
         self.topics_in_doubt: dict[str, int | None] = {}
         self.groups_in_doubt: dict[str, GroupTruth] = {}
         self._outcomes = hashlib.blake2b(digest_size=16)
+
+    @property
+    def now(self) -> Now:
+        return self._now
+
+    @now.setter
+    def now(self, now: Now) -> None:
+        self._now = now
+        self.ledger.peaks.note(now.wall)
 
     @property
     def life(self) -> int:

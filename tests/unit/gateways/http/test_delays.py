@@ -309,6 +309,7 @@ def test_a_route_asks_the_broker(method: str, target: str, command: Command) -> 
     [
         ("GET", "/topics/t/delayed?limit=0", "request_invalid"),
         ("GET", "/topics/t/delayed?skip=-1", "request_invalid"),
+        ("GET", f"/topics/t/delayed?skip={2**53 + 1}", "request_invalid"),
         ("GET", "/topics/t/delayed/x", "request_invalid"),
         ("GET", "/topics/t/delayed/-1", "request_invalid"),
         ("GET", f"/topics/t/delayed/{2**63}", "request_invalid"),

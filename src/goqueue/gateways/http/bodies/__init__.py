@@ -46,6 +46,7 @@ from goqueue.gateways.http.bodies.positions import (
     ResetOut,
     ResetPosition,
 )
+from goqueue.gateways.http.bodies.priorities import LaneOut, PriorityStats
 from goqueue.gateways.http.bodies.reading import (
     NESTING_MAX,
     decoder_of,
@@ -61,6 +62,7 @@ from goqueue.gateways.http.bodies.scalars import (
     INT32_MAX,
     INT64_MAX,
     TIME_PATTERN,
+    Boost,
     Count,
     Delay,
     Duration,
@@ -131,6 +133,7 @@ __all__ = [
     "AckResult",
     "AlterTopicBody",
     "Assignment",
+    "Boost",
     "BrokerOut",
     "CancelledOut",
     "Check",
@@ -166,6 +169,7 @@ __all__ = [
     "JoinOut",
     "JsonSchema",
     "LagOut",
+    "LaneOut",
     "Lease",
     "LeaveBody",
     "LeftOut",
@@ -181,6 +185,7 @@ __all__ = [
     "PartitionOut",
     "Partitions",
     "PriorityName",
+    "PriorityStats",
     "Probe",
     "PublishBody",
     "PublishOut",

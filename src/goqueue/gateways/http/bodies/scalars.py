@@ -15,6 +15,7 @@ __all__ = [
     "INT32_MAX",
     "INT64_MAX",
     "TIME_PATTERN",
+    "Boost",
     "Count",
     "Delay",
     "Duration",
@@ -68,6 +69,7 @@ TimeText = Annotated[
 # A pattern cannot compare lengths of time. Those below let pass only what is within the limits;
 # `1h0m` and its like are taken as well.
 _LEASE_TEXT = "^(([1-9]|1[01])h|[1-9][0-9]?(m|s)|[1-9][0-9]{2}ms)$"
+_BOOST_TEXT = "^(1?[1-9]h|[1-9][0-9]?(m|s)|[1-9][0-9]{2}ms)$"
 _SESSION_TEXT = "^([1-9]m|[1-9][0-9]?s)$"
 _DELAY_TEXT = "^[0-9]{1,5}(ms|s|m)$"
 TIME_PATTERN = (
@@ -104,6 +106,7 @@ class Time:
 
 
 Lease = Annotated[Duration, _limits(_LEASE_TEXT, 0.1, 43_200)]
+Boost = Annotated[Duration, _limits(_BOOST_TEXT, 0.1, 86_400)]
 Session = Annotated[Duration, _limits(_SESSION_TEXT, 1, 600)]
 Delay = Annotated[Duration, _limits(_DELAY_TEXT, 0, 604_800)]
 

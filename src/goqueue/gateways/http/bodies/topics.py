@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.gateways.http.bodies.scalars import (
+    Boost,
     Count,
     DurationText,
     Lease,
@@ -36,6 +37,14 @@ FlushInterval = Annotated[int, Meta(ge=1, le=60_000)]
 Deliveries = Annotated[int, Meta(ge=0, le=1_000_000, description="then dead-letter; 0: no limit")]
 # Where publish bodies are limited to less, the route compares with that.
 MessageBytes = Annotated[int, Meta(ge=1, le=16 << 20)]
+Weight = Annotated[int, Meta(ge=1, le=1000)]
+Weights = Annotated[
+    tuple[Weight, Weight, Weight, Weight, Weight],
+    Meta(
+        description="messages per round of each priority, critical first",
+        examples=[[50, 25, 15, 7, 3]],
+    ),
+]
 Replicas = Annotated[int, Meta(ge=1, le=1, description="this node stands alone")]
 
 # Taken only to be refused with a reason while there is no registry.
@@ -62,6 +71,8 @@ class CreateTopicBody(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: MessageBytes | None = None
     dead_letter_topic: Name | None = None
     schema_validation: Validation | None = None
+    priority_weights: Weights | None = None
+    priority_boost: Boost | None = None
 
 
 class AlterTopicBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +90,8 @@ class AlterTopicBody(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: MessageBytes | None = None
     dead_letter_topic: Name | None = None
     schema_validation: Validation | None = None
+    priority_weights: Weights | None = None
+    priority_boost: Boost | None = None
     # Read only to be refused with a reason: they have routes of their own.
     num_partitions: Elsewhere | None = None
     replication_factor: Elsewhere | None = None
@@ -101,6 +114,8 @@ class TopicConfigOut(msgspec.Struct, frozen=True, kw_only=True):
     max_message_bytes: int
     dead_letter_topic: str
     schema_validation: bool
+    priority_weights: tuple[int, ...]
+    priority_boost: DurationText
 
 
 class Created(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from goqueue.gateways.http.routes.delays import DELAY_ROUTES
 from goqueue.gateways.http.routes.groups import GROUP_ROUTES
 from goqueue.gateways.http.routes.positions import POSITION_ROUTES
+from goqueue.gateways.http.routes.priorities import PRIORITY_ROUTES
 from goqueue.gateways.http.routes.publishing import PUBLISH_ROUTES
 from goqueue.gateways.http.routes.reading import READ_ROUTES
 from goqueue.gateways.http.routes.service import SERVICE_ROUTES
@@ -20,4 +21,5 @@ ROUTES = (
     *GROUP_ROUTES,
     *POSITION_ROUTES,
     *SETTLEMENT_ROUTES,
+    *PRIORITY_ROUTES,
 )

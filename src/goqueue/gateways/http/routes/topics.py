@@ -23,6 +23,7 @@ from goqueue.model.requests import (
     DescribePartitions,
     DescribeTopic,
     Done,
+    LaneSettings,
     ListTopics,
     PartitionList,
     TopicChanges,
@@ -46,7 +47,14 @@ _CREATE_SCHEMA = {
     ],
 }
 # What the structs of the core call otherwise, or have no place for.
-_RENAMED = ("name", "num_partitions", "visibility_timeout", "replication_factor")
+_RENAMED = (
+    "name",
+    "num_partitions",
+    "priority_boost",
+    "priority_weights",
+    "replication_factor",
+    "visibility_timeout",
+)
 
 _FIXED = ("num_partitions", "replication_factor")
 
@@ -55,6 +63,7 @@ async def _create(call: Call) -> Created:
     body = call.body(CreateTopicBody)
     check_name(body.name, "name")
     settings = _settings(call, body)
+    settings["lanes"] = _lanes(body, LaneSettings())
     if body.replication_factor is not None:
         settings["replication_factor"] = body.replication_factor
     made = await call.ask(
@@ -83,7 +92,12 @@ async def _alter(call: Call) -> Topic:
     for field in _FIXED:
         if getattr(body, field) is not None:
             raise Refused(Code.REQUEST_INVALID, field=field, reason="cannot be changed here")
-    changes = msgspec.convert(_settings(call, body), TopicChanges)
+    settings = _settings(call, body)
+    if body.priority_weights is not None or body.priority_boost is not None:
+        # They are one setting in the core: the one that is not named stays as it is.
+        before = await call.ask(DescribeTopic(name=call[TOPIC]), TopicDescription)
+        settings["lanes"] = _lanes(body, before.config.lanes)
+    changes = msgspec.convert(settings, TopicChanges)
     altered = AlterTopic(name=call[TOPIC], changes=changes)
     return _topic(await call.ask(altered, TopicDescription))
 
@@ -130,6 +144,15 @@ def _settings(call: Call, body: CreateTopicBody | AlterTopicBody) -> dict[str, o
     return settings
 
 
+def _lanes(body: CreateTopicBody | AlterTopicBody, lanes: LaneSettings) -> LaneSettings:
+    """How the priorities share; what is not given is as in `lanes`."""
+    weights, boost = body.priority_weights, body.priority_boost
+    return LaneSettings(
+        weights=lanes.weights if weights is None else weights,
+        boost_ns=lanes.boost_ns if boost is None else boost.ns,
+    )
+
+
 def _topic(described: TopicDescription) -> Topic:
     return Topic(
         name=described.name,
@@ -162,6 +185,8 @@ def _config(described: TopicDescription) -> TopicConfigOut:
         max_message_bytes=config.max_message_bytes,
         dead_letter_topic=config.dead_letter_topic,
         schema_validation=config.schema_validation,
+        priority_weights=config.lanes.weights,
+        priority_boost=format_duration(config.lanes.boost_ns),
     )
 
 

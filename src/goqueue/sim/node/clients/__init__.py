@@ -1,8 +1,9 @@
 """Those who use the node: what they ask, and what they conclude from answers."""
 
+from goqueue.sim.node.clients.delayers import Delayers
 from goqueue.sim.node.clients.members import Members
 from goqueue.sim.node.clients.movers import Movers
 from goqueue.sim.node.clients.publishers import Publishers
 from goqueue.sim.node.clients.settlers import Settlers
 
-__all__ = ["Members", "Movers", "Publishers", "Settlers"]
+__all__ = ["Delayers", "Members", "Movers", "Publishers", "Settlers"]

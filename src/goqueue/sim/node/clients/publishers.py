@@ -4,7 +4,18 @@ from collections.abc import Iterable
 
 import msgspec
 
-from goqueue.model import HOUR, SECOND, Code, Flush, Message, Offset, Record, Refused, Timestamp
+from goqueue.model import (
+    HOUR,
+    MILLISECOND,
+    SECOND,
+    Code,
+    Flush,
+    Message,
+    Offset,
+    Record,
+    Refused,
+    Timestamp,
+)
 from goqueue.model.requests import (
     AlterTopic,
     CreateTopic,
@@ -20,8 +31,16 @@ from goqueue.model.requests import (
     TopicConfig,
     TopicDescription,
 )
-from goqueue.records import build, visible
-from goqueue.sim.node.truth import Fate, MessageTruth, Place, TopicTruth, is_copy
+from goqueue.records import Flag, build, decode, visible, walk
+from goqueue.sim.node.truth import (
+    DELIVER_AT,
+    Fate,
+    MessageTruth,
+    Place,
+    TopicTruth,
+    is_copy,
+    is_hidden,
+)
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 
@@ -32,6 +51,9 @@ _KEYS = 4
 _SEGMENT_BYTES = 64 * 1024
 _RETENTION_BYTES = 70_000
 _LIMITS = (0, 2, 3, 5)
+# Over already, within a moment, soon, and not before the end of a run.
+_DELAYS_NS = (-5 * SECOND, 0, MILLISECOND, 300 * MILLISECOND, SECOND, 3 * SECOND, 20 * SECOND)
+_LONG_DELAYS_NS = (HOUR, 3 * HOUR, 72 * HOUR)
 _VISIBILITIES_NS = (SECOND, 2 * SECOND, 5 * SECOND)
 # Answers after which it is certain that nothing was taken.
 _SURE_REFUSALS = frozenset({Code.STORAGE_FULL, Code.LOG_BUSY})
@@ -148,7 +170,8 @@ class Publishers:
         if topic is None:
             return
         sent = [self._message(topic) for _ in range(random.randint(1, 4))]
-        batch = build([Message(value=each.value, key=each.key) for each in sent])
+        dues = self._dues(sent)
+        batch = build([_built(each) for each in sent])
         targets = None
         if random.random() < 0.3:
             targets = [random.randint(-1, topic.partitions - 1) for _ in sent]
@@ -165,7 +188,12 @@ class Publishers:
 
         is_whole = random.random() < 0.2
         command = Publish(
-            topic=topic.name, batch=batch, targets=targets, waits=waits, is_whole=is_whole
+            topic=topic.name,
+            batch=batch,
+            targets=targets,
+            waits=waits,
+            is_whole=is_whole,
+            dues=dues,
         )
         world.ask(command, done)
 
@@ -174,7 +202,21 @@ class Publishers:
         is_large = self._world.swarm.large_values or self._world.swarm.retention
         sizes = (0, 3000, 20_000) if is_large else (0, 10, 100)
         key = b"k%d" % random.randrange(_KEYS) if random.random() < 0.7 else b""
-        return self._world.ledger.publishing(b"x" * random.choice(sizes), key, topic)
+        message = self._world.ledger.publishing(b"x" * random.choice(sizes), key, topic)
+        if self._world.swarm.lanes:
+            message.priority = random.randrange(5)
+        return message
+
+    def _dues(self, sent: list[MessageTruth]) -> list[int] | None:
+        """Let some of a batch wait, or none."""
+        world, random = self._world, self._random
+        if not world.swarm.delays or random.random() < 0.4:
+            return None
+        for message in sent:
+            if random.random() < 0.7:
+                delays_ns = _LONG_DELAYS_NS if random.random() < 0.2 else _DELAYS_NS
+                world.ledger.delay(message, world.now.wall + random.choice(delays_ns))
+        return [0 if each.delay is None else each.delay.due for each in sent]
 
     def _published(self, sent: list[MessageTruth], reply: Published, *, waits: bool) -> None:
         placed = {each.partition: each for each in reply.placed}
@@ -227,18 +269,21 @@ class Publishers:
         self._world.ask(command, done, wait_ns if is_bounded else 0)
 
     def check_records(self, topic: TopicTruth, reply: Records) -> list[Record]:
-        """Judge what a reader got; what it goes on with."""
+        """Judge what a reader got, hidden records, too; what it goes on with."""
         if self._world.ledger.topics.get(topic.name) is not topic:
             return []
-        records = list(records_in(reply.data))
+        records = _all_in(reply.data)
         expected = reply.offset
         for record in records:
             if record.offset != expected:
                 raise Violation("record-skipped", f"{record.offset} came instead of {expected}")
             if record.offset >= reply.high_watermark:
                 raise Violation("uncommitted-read", f"{reply.log}:{record.offset}")
-            self._world.ledger.check_record(topic, reply.log.partition, record)
-            if is_copy(record):
+            if record.flags & Flag.CONTROL:
+                self._world.ledger.check_control(topic, reply.log.partition, record)
+            else:
+                self._world.ledger.check_record(topic, reply.log.partition, record)
+            if is_copy(record) and not is_hidden(record):
                 self._world.letters.seen(topic, reply.log.partition, record)
             expected = Offset(record.offset + 1)
         return records
@@ -251,6 +296,28 @@ def records_in(data: Iterable[memoryview]) -> list[Record]:
         if len(piece):
             found.extend(visible(piece, 0, len(piece)))
     return found
+
+
+def _all_in(data: Iterable[memoryview]) -> list[Record]:
+    """The records in the bytes of an answer, also those that are no messages."""
+    found: list[Record] = []
+    for piece in data:
+        if len(piece):
+            found.extend(decode(piece, position) for position in walk(piece).positions)
+    return found
+
+
+def _built(message: MessageTruth) -> Message:
+    headers: tuple[tuple[str, bytes], ...] = ()
+    if message.delay is not None:
+        headers = ((DELIVER_AT, b"%d" % message.delay.due),)
+    return Message(
+        value=message.value,
+        key=message.key,
+        headers=headers,
+        priority=message.priority,
+        is_delayed=message.delay is not None,
+    )
 
 
 def _ignore(_: Reply | Refused | None) -> None:

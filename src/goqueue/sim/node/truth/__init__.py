@@ -1,12 +1,23 @@
 """What must be true of a node, known from what was asked of it and answered."""
 
+from goqueue.sim.node.truth.delays import DELIVER_AT, DelayTruth
 from goqueue.sim.node.truth.deliveries import Delivery, Handed, QueueTruth
 from goqueue.sim.node.truth.groups import GroupTruth, MemberTruth
-from goqueue.sim.node.truth.ledger import Fate, Ledger, MessageTruth, Place, TopicTruth, is_copy
+from goqueue.sim.node.truth.ledger import (
+    Fate,
+    Ledger,
+    MessageTruth,
+    TopicTruth,
+    is_copy,
+    is_hidden,
+)
 from goqueue.sim.node.truth.letters import Death, Letters, Origin
+from goqueue.sim.node.truth.places import Place
 
 __all__ = [
+    "DELIVER_AT",
     "Death",
+    "DelayTruth",
     "Delivery",
     "Fate",
     "GroupTruth",
@@ -20,4 +31,5 @@ __all__ = [
     "QueueTruth",
     "TopicTruth",
     "is_copy",
+    "is_hidden",
 ]

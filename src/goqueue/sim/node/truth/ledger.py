@@ -2,22 +2,28 @@
 
 Each message has a value of its own, so one that is read tells where it came from. A topic that was
 deleted and made again is another topic here; what it holds of the first is a violation.
+
+A delayed message has two records: a hidden one, which names it, and later one like any other,
+unless it was cancelled. Both are judged, and so are cancellations.
 """
 
 import enum
 
-import msgspec
-
-from goqueue.model import Record
+from goqueue.log import cancelled_by
+from goqueue.model import Priority, Record
+from goqueue.records import Flag
+from goqueue.sim.node.truth.delays import DELAYED_FROM, DELIVER_AT, DelayTruth, number_in
+from goqueue.sim.node.truth.peaks import Peaks
+from goqueue.sim.node.truth.places import Place
 from goqueue.sim.oracle import Violation
 
 __all__ = [
     "Fate",
     "Ledger",
     "MessageTruth",
-    "Place",
     "TopicTruth",
     "is_copy",
+    "is_hidden",
     "redriven_from",
 ]
 
@@ -31,13 +37,6 @@ class Fate(enum.Enum):
     UNKNOWN = "unknown"
     TAKEN = "taken"
     REFUSED = "refused"
-
-
-class Place(msgspec.Struct, frozen=True, order=True):
-    """An offset of a partition."""
-
-    partition: int
-    offset: int
 
 
 class TopicTruth:
@@ -58,6 +57,8 @@ class TopicTruth:
         self.limits: dict[int, None] = {}
         self.visibilities_ns: dict[int, None] = {}
         self.places: dict[Place, int] = {}
+        # Where delayed messages wait.
+        self.hidden: dict[Place, int] = {}
         self.keys: dict[tuple[int, bytes], list[int]] = {}
 
     @property
@@ -79,7 +80,10 @@ class MessageTruth:
         self.value = value
         self.key = key
         self.topic = topic
+        self.priority = int(Priority.NORMAL)
+        self.delay: DelayTruth | None = None
         self.fate = Fate.UNKNOWN
+        # Where everybody can read it.
         self.place: Place | None = None
 
 
@@ -88,6 +92,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicTruth] = {}
+        self.peaks = Peaks()
+        self.delayed: list[MessageTruth] = []
         self._messages: dict[int, MessageTruth] = {}
         self._topic_count = 0
 
@@ -112,9 +118,17 @@ class Ledger:
         self._messages[serial] = message
         return message
 
+    def delay(self, message: MessageTruth, due: int) -> None:
+        """A message is published now that is to be delivered when it is due."""
+        message.delay = DelayTruth(due, self.peaks.moment)
+        self.delayed.append(message)
+
     def taken(self, message: MessageTruth, place: Place) -> None:
         """A producer was told that its message is committed here."""
-        self._put(message.topic, place, message)
+        if message.delay is None:
+            self._put(message.topic, place, message)
+        else:
+            self._hold(message, message.delay, place)
         message.fate = Fate.TAKEN
 
     def _put(self, topic: TopicTruth, place: Place, message: MessageTruth) -> None:
@@ -141,8 +155,10 @@ class Ledger:
         message = self._messages.get(serial)
         if message is None or message.value != record.value or message.key != record.key:
             raise Violation("never-published", f"{topic.name} {place}: {record.value!r}")
+        if message.priority != record.priority:
+            raise Violation("priority-changed", f"{serial} at {topic.name} {place}")
         if is_copy(record):
-            self._check_copy(topic, place, message)
+            self._check_copy(topic, place, message, record)
             return message
         if message.topic is not topic:
             raise Violation(
@@ -152,10 +168,101 @@ class Ledger:
             )
         if message.fate is Fate.REFUSED:
             raise Violation("refused-message-visible", f"{serial} at {topic.name} {place}")
-        self._put(topic, place, message)
+        if record.flags & Flag.DELAYED:
+            self._check_waiting(message, place, record)
+        else:
+            self._check_shown(message, place, record)
+            self._put(topic, place, message)
         return message
 
-    def _check_copy(self, topic: TopicTruth, place: Place, message: MessageTruth) -> None:
+    # Delays
+
+    def check_control(self, topic: TopicTruth, partition: int, record: Record) -> None:
+        """Judge a control record that somebody got: the cancellation of a message."""
+        offset = cancelled_by(record)
+        if offset is None:
+            return
+        serial = topic.hidden.get(Place(partition, offset))
+        if serial is None:
+            if not topic.retires:
+                raise Violation("cancelled-before-published", f"{topic.name}-{partition}:{offset}")
+            return
+        self.cancelled(self._messages[serial])
+
+    def cancelled(self, message: MessageTruth) -> None:
+        """It is certain that a message was cancelled: it never comes."""
+        delay = message.delay
+        if delay is None or not delay.cancels:
+            raise Violation("cancelled-by-nobody", f"{message.serial}")
+        if message.place is not None:
+            raise Violation("cancelled-and-delivered", f"{message.serial} at {message.place}")
+        delay.is_cancelled = True
+
+    def delivered(self, message: MessageTruth, offset: int) -> None:
+        """Somebody was told that a delayed message was delivered, and where it is now."""
+        delay = message.delay
+        assert delay is not None
+        assert delay.first is not None
+        self._check_fired(message, delay)
+        self._put(message.topic, Place(delay.first.partition, offset), message)
+
+    def may_be_shown(self, message: MessageTruth) -> bool:
+        """Whether a delayed message may have been delivered: the clock was late enough once."""
+        delay = message.delay
+        return delay is None or self.peaks.highest_since(delay.moment) >= delay.due
+
+    def _hold(self, message: MessageTruth, delay: DelayTruth, place: Place) -> None:
+        known = message.topic.hidden.setdefault(place, message.serial)
+        if known != message.serial:
+            raise Violation("two-values-at-one-offset", f"{place}: {known}, {message.serial}")
+        if delay.first not in {None, place}:
+            raise Violation("published-twice", f"{message.serial} at {delay.first} and {place}")
+        delay.first = place
+
+    def _check_waiting(self, message: MessageTruth, place: Place, record: Record) -> None:
+        delay = message.delay
+        if delay is None or number_in(record, DELIVER_AT) != delay.due:
+            raise Violation("wrong-delay", f"{message.serial} at {place}: {record.headers}")
+        self._hold(message, delay, place)
+        message.fate = Fate.TAKEN
+
+    def _check_shown(self, message: MessageTruth, place: Place, record: Record) -> None:
+        delay, came_from = message.delay, number_in(record, DELAYED_FROM)
+        if (delay is None) != (came_from is None) or number_in(record, DELIVER_AT) is not None:
+            raise Violation("wrong-delay", f"{message.serial} at {place}: {record.headers}")
+        if delay is not None and came_from is not None:
+            self._hold(message, delay, Place(place.partition, came_from))
+            message.fate = Fate.TAKEN
+            self._check_fired(message, delay)
+
+    def _check_fired(self, message: MessageTruth, delay: DelayTruth) -> None:
+        if delay.is_cancelled:
+            raise Violation("cancelled-message-delivered", f"{message.serial} of {delay.first}")
+        if not self.may_be_shown(message):
+            peak = self.peaks.highest_since(delay.moment)
+            raise Violation("delivered-early", f"{message.serial}: {delay.due} at {peak}")
+
+    def check_delays(self, topic: TopicTruth, starts: list[int]) -> None:
+        """All is due and was read: what was not cancelled is there."""
+        for serial in topic.hidden.values():
+            message = self._messages[serial]
+            delay = message.delay
+            if (
+                delay is None
+                or delay.first is None
+                or delay.first.offset < starts[delay.first.partition]
+            ):
+                continue
+            if message.place is None and not delay.is_cancelled:
+                raise Violation("delayed-message-lost", f"{serial} of {topic.name} {delay.first}")
+
+    # The whole of it
+
+    def _check_copy(
+        self, topic: TopicTruth, place: Place, message: MessageTruth, record: Record
+    ) -> None:
+        if record.flags & Flag.DELAYED or number_in(record, DELAYED_FROM) is not None:
+            raise Violation("delay-of-another-log", f"{topic.name} {place}: {record.headers}")
         known = topic.places.get(place)
         if known is None:
             topic.places[place] = message.serial
@@ -168,13 +275,11 @@ class Ledger:
     def check_partition(
         self, topic: TopicTruth, partition: int, records: list[Record], start: int
     ) -> None:
-        """Judge all that can be read of a partition: nothing that was promised is missing."""
-        for record in records:
-            self.check_record(topic, partition, record)
+        """Judge all that a partition holds: nothing that was promised is missing."""
         if start and not topic.retires:
             raise Violation("log-starts-late", f"{topic.name}-{partition} at {start}")
         there = {record.offset for record in records}
-        for place, serial in topic.places.items():
+        for place, serial in (*topic.places.items(), *topic.hidden.items()):
             is_here = place.partition == partition and place.offset >= start
             if is_here and place.offset not in there:
                 raise Violation("committed-message-lost", f"{serial} of {topic.name} {place}")
@@ -185,6 +290,15 @@ class Ledger:
             message = self._messages[topic.places.pop(place)]
             if message.topic is topic and message.place == place:
                 message.place = None
+                message.fate = Fate.REFUSED if message.delay is None else message.fate
+        for place, serial in list(topic.hidden.items()):
+            message = self._messages[serial]
+            assert message.delay is not None
+            # The record of a cancellation may have been lost with others.
+            message.delay.is_cancelled = False
+            if place.offset >= ends[place.partition]:
+                del topic.hidden[place]
+                message.delay.first = None
                 message.fate = Fate.REFUSED
         for (partition, _), offsets in topic.keys.items():
             offsets[:] = [offset for offset in offsets if offset < ends[partition]]
@@ -197,6 +311,11 @@ class Ledger:
 def is_copy(record: Record) -> bool:
     """Whether the node made this record itself: a dead letter, or one that was put back."""
     return any(name.startswith(_PREFIX) for name, _ in record.headers)
+
+
+def is_hidden(record: Record) -> bool:
+    """Whether nobody gets this record as a message."""
+    return bool(record.flags & (Flag.CONTROL | Flag.DELAYED))
 
 
 def redriven_from(record: Record) -> str | None:

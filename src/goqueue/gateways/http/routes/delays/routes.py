@@ -37,7 +37,9 @@ _SECTION = "Delayed messages"
 _LIMIT = integer(
     "limit", "how many messages at most", default=100, minimum=1, maximum=1000, is_cut=True
 )
-_SKIP = integer("skip", "how many to pass over", default=0, minimum=0, maximum=INT64_MAX)
+# More than can ever wait, and far from what no machine can count.
+_SKIP_MAX = 1 << 53
+_SKIP = integer("skip", "how many to pass over", default=0, minimum=0, maximum=_SKIP_MAX)
 _OFFSET = msgspec.structs.replace(
     integer("offset", "offset of the publish result", default=0, minimum=0, maximum=INT64_MAX),
     place=Place.PATH,

@@ -1,0 +1,224 @@
+"""Faults planted into delays and lanes, one at a time, to see that the simulator finds them.
+
+Each is a mistake that a change could really make. The patches reach into the rooms by name on
+purpose: that is where such a mistake would be made.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from goqueue.broker.messages import Delaying, Publishing
+from goqueue.delivery import Census, Delays, DeliveryQueue, Lanes, Wheel
+from goqueue.model import SECOND
+from goqueue.model.requests import Done
+
+__all__ = ["PLANTED_IN_DELAYS", "PLANTED_IN_LANES", "Plant"]
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+_MESSAGES = "goqueue.broker.messages"
+
+
+def _does_nothing(*_: object, **__: object) -> None:
+    """Stands in for a step that a careless change would leave out."""
+
+
+# Delays
+
+
+def waits_before_the_record_is_committed(patch: pytest.MonkeyPatch) -> None:
+    expect = Delaying.expect
+
+    def hasty(delaying: Any, partition: Any, delayed: Any, now: Any) -> None:
+        expect(delaying, partition, delayed, now)
+        delays = delaying._delays(partition.log_id, now)
+        for offset, due, priority in delayed:
+            delays.add(offset, due, priority)
+        delaying._arm(partition.log_id, delays, now)
+
+    patch.setattr(Delaying, "expect", hasty)
+
+
+def takes_a_delivery_for_done_when_it_is_appended(patch: pytest.MonkeyPatch) -> None:
+    deliver = Delaying._deliver
+
+    def hasty(delaying: Any, salvo: Any, partition: Any, delays: Any, now: Any) -> None:
+        deliver(delaying, salvo, partition, delays, now)
+        waiting = delaying._on_their_way.get(salvo.log)
+        if waiting and type(waiting[-1]).__name__ == "_Fired":
+            first = waiting[-1].next - len(waiting[-1].messages)
+            for index, message in enumerate(waiting[-1].messages):
+                delays.deliver(message, first + index)
+
+    patch.setattr(Delaying, "_deliver", hasty)
+
+
+def forgets_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Delays, "stay", _does_nothing)
+
+
+def loses_what_is_pending_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("goqueue.broker.starting.replay_delays", _does_nothing)
+
+
+def replays_without_deliveries(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_MESSAGES}.delay_log.DELAYED_FROM", "gq.never-there")
+
+
+def replays_without_cancellations(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_MESSAGES}.delay_log.cancelled_by", lambda _: None)
+
+
+def answers_a_cancellation_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    cancel = Delaying._cancel_pending
+
+    def hasty(
+        delaying: Any, request: Any, partition: Any, delays: Any, offset: Any, now: Any
+    ) -> None:
+        cancel(delaying, request, partition, delays, offset, now)
+        for waiting in delaying._cancelling.pop((partition.log_id, offset), ()):
+            delaying._state.outbox.answer(waiting, Done())
+
+    patch.setattr(Delaying, "_cancel_pending", hasty)
+
+
+def cancels_what_is_being_delivered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Delays, "leave", lambda delays, offset: delays._wheel.cancel(offset) or True)
+
+
+def fires_what_is_leaving_again(patch: pytest.MonkeyPatch) -> None:
+    due = Delays.due
+
+    def stubborn(delays: Any, now: Any, limit: int) -> Any:
+        fired = due(delays, now, limit)
+        for offset in fired:
+            delays._wheel.insert(offset, now + SECOND // 10)
+        return fired
+
+    patch.setattr(Delays, "due", stubborn)
+
+
+def fires_early(patch: pytest.MonkeyPatch) -> None:
+    advance = Wheel.advance
+
+    def early(wheel: Any, now: Any, limit: Any = None) -> Any:
+        return advance(wheel, now + 400 * SECOND // 1000, limit)
+
+    patch.setattr(Wheel, "advance", early)
+
+
+def ignores_a_clock_that_was_put(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Delaying, "wake_all", _does_nothing)
+
+
+def lets_retention_take_what_is_pending(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Delays, "needed_from", _does_nothing)
+
+
+def announces_no_delays(patch: pytest.MonkeyPatch) -> None:
+    def silent(publishing: Any, request: Any, command: Any, topic: Any) -> None:
+        topic.may_delay = True
+        publishing.publish(request, command, publishing.now)
+
+    publish = Publishing.publish
+
+    def timed(publishing: Any, request: Any, command: Any, now: Any) -> None:
+        publishing.now = now
+        publish(publishing, request, command, now)
+
+    patch.setattr(Publishing, "publish", timed)
+    patch.setattr(Publishing, "_announce_delays", silent)
+
+
+def keeps_delays_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Delaying, "forget", _does_nothing)
+
+
+# Lanes
+
+
+def skips_a_block_of_the_census(patch: pytest.MonkeyPatch) -> None:
+    find = Census.next
+
+    def hasty(census: Any, lane: int, offset: int) -> Any:
+        found = find(census, lane, offset)
+        return found if found == offset else min(found + 4, max(found, census.upto))
+
+    patch.setattr(Census, "next", hasty)
+
+
+def counts_a_message_in_another_lane(patch: pytest.MonkeyPatch) -> None:
+    count = Census.count
+
+    def careless(census: Any, offsets: Any, lanes: bytes, upto: int) -> None:
+        count(census, offsets, bytes((lane + 1) % 5 for lane in lanes), upto)
+
+    patch.setattr(Census, "count", careless)
+
+
+def moves_the_cursor_of_every_lane(patch: pytest.MonkeyPatch) -> None:
+    learn = DeliveryQueue.learn
+
+    def careless(queue: Any, known: Any, next_offset: int, first: Any = None) -> None:
+        learn(queue, known, next_offset, first)
+        queue._cursors = [max(cursor, next_offset) for cursor in queue._cursors]
+
+    patch.setattr(DeliveryQueue, "learn", careless)
+
+
+def learns_messages_twice(patch: pytest.MonkeyPatch) -> None:
+    learn = DeliveryQueue.learn
+
+    def careless(queue: Any, known: Any, next_offset: int, first: Any = None) -> None:
+        begin = queue.cursor if first is None else first
+        cursors = list(queue._cursors)
+        queue._cursors = [min(cursor, begin) for cursor in cursors]
+        learn(queue, known, next_offset, first)
+        queue._cursors = [max(pair) for pair in zip(cursors, queue._cursors, strict=True)]
+
+    patch.setattr(DeliveryQueue, "learn", careless)
+
+
+def drops_a_message_that_does_not_fit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("goqueue.delivery.lanes.heappush", _does_nothing)
+
+
+def serves_the_first_lane_alone(patch: pytest.MonkeyPatch) -> None:
+    take = Lanes.take
+
+    def unfair(lanes: Any, count_max: int, bytes_max: int, now: Any) -> Any:
+        taken = take(lanes, count_max, bytes_max, now)
+        for message in [each for each in taken if each[2] == 4]:
+            taken.remove(message)
+        return taken
+
+    patch.setattr(Lanes, "take", unfair)
+
+
+PLANTED_IN_DELAYS: tuple[Plant, ...] = (
+    waits_before_the_record_is_committed,
+    takes_a_delivery_for_done_when_it_is_appended,
+    forgets_what_a_full_disk_took_back,
+    loses_what_is_pending_at_a_restart,
+    replays_without_deliveries,
+    replays_without_cancellations,
+    answers_a_cancellation_before_it_is_committed,
+    cancels_what_is_being_delivered,
+    fires_what_is_leaving_again,
+    fires_early,
+    ignores_a_clock_that_was_put,
+    lets_retention_take_what_is_pending,
+    announces_no_delays,
+    keeps_delays_of_a_deleted_topic,
+)
+
+PLANTED_IN_LANES: tuple[Plant, ...] = (
+    skips_a_block_of_the_census,
+    counts_a_message_in_another_lane,
+    moves_the_cursor_of_every_lane,
+    learns_messages_twice,
+    drops_a_message_that_does_not_fit,
+    serves_the_first_lane_alone,
+)

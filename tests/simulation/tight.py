@@ -1,0 +1,21 @@
+"""Limits so tight that short runs meet them: blocks, rounds and snapshots of a few messages."""
+
+import pytest
+
+__all__ = ["tighten"]
+
+_LIMITS = {
+    "goqueue.delivery.census.BLOCK": 4,
+    "goqueue.delivery.queue._READY_MIN": 3,
+    "goqueue.broker.consuming.counting._SCOUT_BYTES": 300,
+    "goqueue.broker.messages.delaying._FIRE_MAX": 3,
+    "goqueue.broker.messages.delaying._FIRE_BYTES": 300,
+    "goqueue.broker.messages.delaying._SAVE_CHANGES_MIN": 4,
+    "goqueue.broker.starting._REPLAY_BYTES": 300,
+}
+
+
+def tighten(patch: pytest.MonkeyPatch) -> None:
+    """Make everything small that is large for speed alone."""
+    for name, limit in _LIMITS.items():
+        patch.setattr(name, limit)

@@ -1,0 +1,154 @@
+"""Delays against the simplest thing that is right: a dictionary of what waits."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from goqueue.delivery import Delays
+from goqueue.model import MILLISECOND, SECOND, Offset, Priority, Timestamp
+from goqueue.model.requests import DelayState
+
+BEGIN = 1_700_000_000 * SECOND
+TICK_NS = 10 * MILLISECOND
+CHOICES = st.integers(0, 1 << 30)
+
+
+class DelaysMachine(RuleBasedStateMachine):
+    """One log that grows; at any time a new `Delays` may take the place of the old one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = BEGIN
+        self.delays = Delays(Timestamp(self.now))
+        self.end = 0
+        self.start = 0
+        self.waiting: dict[int, int] = {}
+        self.leaving: dict[int, int] = {}
+        self.over: dict[int, DelayState] = {}
+        self.controls: list[int] = []
+
+    def _next(self) -> int:
+        self.end += 1
+        return self.end - 1
+
+    @rule(after_ns=st.integers(-SECOND, 5 * SECOND))
+    def add(self, after_ns: int) -> None:
+        offset = self._next()
+        self.waiting[offset] = self.now + after_ns
+        self.delays.add(offset, self.now + after_ns, Priority.NORMAL)
+
+    @rule()
+    def publish_plain(self) -> None:
+        self._next()
+
+    @rule(ahead_ns=st.integers(-3 * SECOND, 3 * SECOND), limit=st.integers(1, 5))
+    def fire(self, ahead_ns: int, limit: int) -> None:
+        self.now = max(BEGIN, self.now + ahead_ns)
+        tick = self.now // TICK_NS * TICK_NS
+        ripe = sorted((due, offset) for offset, due in self.waiting.items() if due <= tick)[:limit]
+        assert self.delays.due(Timestamp(self.now), limit) == [offset for _, offset in ripe]
+        for due, offset in ripe:
+            del self.waiting[offset]
+            self.leaving[offset] = due
+
+    @rule(choice=CHOICES)
+    def deliver(self, choice: int) -> None:
+        if self.leaving:
+            offset = list(self.leaving)[choice % len(self.leaving)]
+            del self.leaving[offset]
+            self.over[offset] = DelayState.DELIVERED
+            self.delays.deliver(offset, self._next())
+
+    @rule(choice=CHOICES)
+    def stay(self, choice: int) -> None:
+        if self.leaving:
+            offset = list(self.leaving)[choice % len(self.leaving)]
+            self.waiting[offset] = self.leaving.pop(offset)
+            self.delays.stay(offset)
+
+    @rule(choice=CHOICES)
+    def leave(self, choice: int) -> None:
+        known = [*self.waiting, *self.leaving, *self.over]
+        if known:
+            offset = known[choice % len(known)]
+            assert self.delays.leave(offset) == (offset in self.waiting)
+            if offset in self.waiting:
+                self.leaving[offset] = self.waiting.pop(offset)
+
+    @rule(choice=CHOICES)
+    def cancel(self, choice: int) -> None:
+        if self.leaving:
+            offset = list(self.leaving)[choice % len(self.leaving)]
+            del self.leaving[offset]
+            self.over[offset] = DelayState.CANCELLED
+            self.controls.append(self._next())
+            self.delays.cancel(offset, self.end - 1)
+
+    @rule(choice=CHOICES)
+    def expire(self, choice: int) -> None:
+        if self.leaving:
+            offset = list(self.leaving)[choice % len(self.leaving)]
+            del self.leaving[offset]
+            self.over[offset] = DelayState.EXPIRED
+            self.delays.expire(offset)
+
+    @rule(choice=CHOICES)
+    def drop(self, choice: int) -> None:
+        # Whether or not something there is pending: damage takes it away in spite of that.
+        self.start += choice % (self.end - self.start + 1)
+        for known in (self.waiting, self.leaving):
+            for offset in [offset for offset in known if offset < self.start]:
+                del known[offset]
+        self.over = {offset: end for offset, end in self.over.items() if offset >= self.start}
+        self.controls = [offset for offset in self.controls if offset >= self.start]
+        self.delays.drop_below(self.start)
+
+    @rule()
+    def restart(self) -> None:
+        stated = self.delays.stated(1, self.end)
+        self.delays = Delays(Timestamp(self.now))
+        assert self.delays.restore(stated)
+        self.waiting.update(self.leaving)
+        self.leaving = {}
+
+    @invariant()
+    def knows_what_waits(self) -> None:
+        pending = {**self.waiting, **self.leaving}
+        assert len(self.delays) == len(pending)
+        in_order = sorted(pending, key=lambda offset: (pending[offset], offset))
+        assert [offset for _, offset in self.delays.pending(1000)] == in_order
+        assert [offset for _, offset in self.delays.pending(2)] == in_order[:2]
+        assert self.delays.needed_from() == min(pending, default=None)
+        assert self.delays.next_due() == (pending[in_order[0]] if in_order else None)
+
+    @invariant()
+    def knows_what_is_over(self) -> None:
+        for offset, state in self.over.items():
+            found = self.delays.find(offset)
+            assert found is not None
+            assert found.state is state
+
+    @invariant()
+    def knows_what_is_no_message(self) -> None:
+        hidden = {*self.waiting, *self.leaving, *self.over, *self.controls}
+        middle = (self.start + self.end) // 2
+        assert sorted(self.delays.hidden_from(self.start)) == sorted(hidden)
+        for first, end in ((self.start, middle), (middle, self.end), (self.start, self.end)):
+            counted = sum(first <= offset < end for offset in hidden)
+            assert self.delays.hidden_within(first, end) == counted
+        skipped = self.delays.skip_hidden(Offset(middle))
+        assert skipped not in hidden
+        assert all(offset in hidden for offset in range(middle, skipped))
+
+    @invariant()
+    def wakes_no_later_than_something_is_due(self) -> None:
+        deadline = self.delays.next_deadline()
+        if self.waiting:
+            assert deadline is not None
+            assert deadline < min(self.waiting.values()) + TICK_NS
+        else:
+            assert deadline is None or deadline > 0
+
+
+TestDelaysMachine = DelaysMachine.TestCase
+TestDelaysMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
