@@ -4,17 +4,20 @@ Run by `make demo`. Starts a node of its own on a free port and a temporary dire
 both. The exit code is 0 only if every claim it prints was checked and holds.
 """
 
+import datetime as dt
 import re
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import goqueue
 from demo.show import Show
+from goqueue.model import Priority
 
 if TYPE_CHECKING:
     from goqueue.client.sync import SyncConnection
@@ -80,6 +83,8 @@ def demonstrate(node: NodeProcess, show: Show) -> None:
         work_with_a_bad_order(q, show)
         look_at_the_dead_letter(q, show)
         redrive(q, show)
+        wait_for_delays(q, show)
+        overtake(q, show)
     survive(node, show)
 
 
@@ -162,6 +167,51 @@ def redrive(q: "SyncConnection", show: Show) -> None:
         message.ack()
     show.prove("one letter moved, and came as a fresh delivery", holds=moved == 1 and is_back)
     show.prove("it moves only once", holds=q.dead_letters.redrive(TOPIC) == 0)
+
+
+def wait_for_delays(q: "SyncConnection", show: Show) -> None:
+    show.step("Two reminders for later: one is cancelled, the other comes when it is due")
+    q.topics.create("reminders", partitions=1)
+    kept = q.publish("reminders", "call back", due=dt.timedelta(seconds=1))
+    dropped = q.publish("reminders", "never mind", due=dt.timedelta(seconds=1))
+    q.publish("reminders", "now")
+    waiting = q.delayed.list("reminders")
+    show.say(f"{len(waiting)} wait in the log already, durable and invisible.")
+    q.delayed.cancel("reminders", dropped.partition, dropped.offset)
+    began = time.monotonic()
+    with q.consume("reminders", group="me") as consumer:
+        messages = iter(consumer)
+        first, second = next(messages), next(messages)
+        waited_s = time.monotonic() - began
+        first.ack()
+        second.ack()
+    show.say(f"{first.text!r} came at once, {second.text!r} after {waited_s:.2f} s.")
+    later = q.delayed.get("reminders", kept.offset)
+    show.prove(
+        "it was not delivered before it was due, and the other one never",
+        holds=(first.text, second.text) == ("now", "call back") and later.state == "delivered",
+    )
+
+
+def overtake(q: "SyncConnection", show: Show) -> None:
+    show.step("A critical alarm is published behind 500 background jobs")
+    q.topics.create("jobs", partitions=1)
+    with q.producer() as producer:
+        for number in range(500):
+            producer.send("jobs", f"job {number}", priority=Priority.BACKGROUND)
+    q.publish("jobs", "alarm", priority=Priority.CRITICAL)
+    with q.consume("jobs", group="workers") as consumer:
+        first = next(iter(consumer))
+        first.ack()
+    with q.stream("jobs") as stream:
+        oldest = next(iter(stream))
+    show.say(
+        f"The queue hands out {first.text!r} first; the stream still begins with {oldest.text!r}."
+    )
+    show.prove(
+        "priorities choose in the queue and change nothing in the stream",
+        holds=first.text == "alarm" and oldest.text == "job 0",
+    )
 
 
 def survive(node: NodeProcess, show: Show) -> None:

@@ -141,6 +141,7 @@ def test_the_broker_bench_prints_its_figures_and_leaves_no_file(
                 "first_critical_of_a_new_group",
                 "first_critical_of_a_running_group",
                 "backlog_dequeue",
+                "backlog_dequeue_at_its_end",
                 "backlog_rss",
             },
         ),

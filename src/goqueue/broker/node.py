@@ -463,7 +463,8 @@ class Node:
     def _needed_from(self, partition: Partition) -> Offset | None:
         """Nothing from here on may be removed: a queue or a delayed message still needs it."""
         delays = self._state.delays.get(partition.log_id)
-        pending = None if delays is None else delays.needed_from()
+        durable = partition.log.watermarks.durable
+        pending = None if delays is None else delays.needed_from(durable)
         needs = (self._delivering.needed_from(partition), pending)
         return min((need for need in needs if need is not None), default=None)
 

@@ -1,5 +1,7 @@
 """Lanes over a long backlog: the census, what is gone from the log, memory, statistics."""
 
+import pytest
+
 from goqueue.model import HOUR, SECOND, Cleanup
 from goqueue.model.requests import DeleteTopic, Done
 from tests.unit.broker.priorities import (
@@ -104,6 +106,28 @@ def test_what_retention_removed_is_in_no_lane() -> None:
     join(node)
 
     assert sorted(offsets_of(drain(node))) == left
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5])
+def test_what_is_damaged_holds_up_no_lane(number: int) -> None:
+    node = shop(segment_bytes=64 * 1024)
+    publish(node, [NORMAL])
+    for _ in range(5):
+        publish(node, [NORMAL, CRITICAL, LOW, LOW] * 1000, value=b"x" * 20)
+    segments = sorted(path for path in node.files.copy() if "orders/0/" in path)
+    logs = [path for path in segments if path.endswith(".log")]
+    node.files.faults.bad_sectors[logs[number]] = 100
+    poll(node, count=1)
+    let_scouting_end(node)
+    node.advance(31 * SECOND)
+    join(node)
+    found = offsets_of(drain(node))
+
+    begin, end = (int(path.split("/")[-1].removesuffix(".log")) for path in logs[number:][:2])
+    expected = [offset for offset in range(20_001) if not begin <= offset < end]
+    assert len(found) == len(set(found))
+    assert set(expected) <= set(found)
+    assert committed(node) == 20_001
 
 
 # Memory

@@ -255,11 +255,15 @@ class Delaying:
             self._end(salvo, delays, now, None)
             return
         columns = walk(data)
+        left = len(salvo.order)
         for offset, position in zip(columns.offsets, columns.positions, strict=True):
             if salvo.order and salvo.order[0] == offset:
                 # One header takes the place of the other, so there is room for it.
                 fired = ((DELAYED_FROM, b"%d" % offset),)
                 salvo.add(rehead(data, position, fired, without=(DELIVER_AT,)))
+        if len(salvo.order) == left:
+            # It is not where it was: to read it again would find the same.
+            delays.expire(salvo.order.popleft())
         self._go_on(salvo, partition, delays, now)
 
     def _deliver(self, salvo: _Salvo, partition: Partition, delays: Delays, now: Now) -> bool:

@@ -97,6 +97,7 @@ class Publishing:
 
         Otherwise a crash could leave a message in a log that no start looks through.
         """
+        self._state.topics_journal.check_room()
         changes = []
         if not topic.stated.has_delays:
             stated = msgspec.structs.replace(topic.stated, has_delays=True)

@@ -71,7 +71,7 @@ class Ending:
         self._world.letters.check()
         self._check_groups(contents)
         self._restart(is_power_lost=True)
-        self._deliver_all()
+        self._deliver_due()
         self._read_all()
 
     def _restart(self, *, is_power_lost: bool, keeps_snapshots: bool = False) -> None:
@@ -94,9 +94,10 @@ class Ending:
         world = self._world
         is_in_doubt = bool(world.topics_in_doubt or world.groups_in_doubt)
         has_failed = world.process.halted is not None or bool(self._describe().failed_logs)
-        # A restart mends what was forgotten in memory, so with delays it is less frequent.
-        chance = 0.3 if world.swarm.delays else 0.6
-        if has_failed or is_in_doubt or world.random.random() < chance:
+        if world.swarm.delays and not has_failed and not is_in_doubt:
+            # Before a restart, which mends what was forgotten in memory.
+            self._deliver_due()
+        if has_failed or is_in_doubt or world.random.random() < 0.6:
             self._restart(is_power_lost=True)
         failed = self._describe().failed_logs
         if failed:
@@ -145,7 +146,7 @@ class Ending:
         world, random = self._world, self._world.random
         if not world.swarm.delays:
             return
-        self._delayers.count_pending()
+        self._delayers.list_all()
         dues = [each.delay.due for each in world.ledger.delayed if each.delay is not None]
         ahead = max(dues, default=0) + SECOND - world.now.wall
         if 0 < ahead < _WAIT_NS_MAX:
@@ -154,15 +155,19 @@ class Ending:
             world.now = Now(world.now.instant, Timestamp(world.now.wall + ahead))
             if random.random() < 0.5:
                 self._restart(is_power_lost=random.random() < 0.5, keeps_snapshots=True)
-        self._deliver_all()
+        self._deliver_due()
 
-    def _deliver_all(self) -> None:
-        """All is due: it comes, and what came before does not come again."""
+    def _deliver_due(self) -> None:
+        """What is due comes, and what came before does not come again."""
+        world = self._world
         for _ in range(_ROUNDS_MAX):
             self._rest(1)
-            if not self._world.swarm.delays or not self._delayers.count_pending():
+            if not world.swarm.delays or world.process.halted is not None:
                 return
-        raise Violation("delayed-message-stuck", f"{self._delayers.count_pending()} wait")
+            overdue = [each for each in self._delayers.list_all() if each.due <= world.now.wall]
+            if not overdue:
+                return
+        raise Violation("delayed-message-stuck", f"{overdue}")
 
     # Draining
 

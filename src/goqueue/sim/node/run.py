@@ -156,8 +156,8 @@ class NodeRun:
         if swarm.delays:
             delayers = self._delayers
             actions += [delayers.cancel] * 4 + [delayers.find] * 2 + [delayers.list_any]
-            # What is due meets a full disk more often.
-            actions += [self._change_space] * 3 if swarm.full_disk else []
+            squeezes = [self._change_space] * 2 + [delayers.cancel_on_a_full_disk]
+            actions += squeezes if swarm.full_disk else []
         return actions + [action for is_on, action in optional if is_on]
 
     # What moves by itself

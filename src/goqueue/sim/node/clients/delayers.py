@@ -124,6 +124,13 @@ class Delayers:
             for _ in range(self._random.choice([1, 1, 2])):
                 self._cancel(message)
 
+    def cancel_on_a_full_disk(self) -> None:
+        """What is about to be cancelled or delivered finds no room."""
+        faults = self._world.faults
+        if not faults.is_full:
+            faults.fill(self._random.choice([0, 30, 300]))
+        self.cancel()
+
     def _cancel(self, message: MessageTruth) -> None:
         known = _Known(self._world, message)
         known.delay.cancels += 1
@@ -163,20 +170,26 @@ class Delayers:
             topic, limit = self._random.choice(topics), self._random.choice([1, 3, _LIMIT])
             self._list(topic, limit, skip=self._random.choice([0, 0, 2]))
 
-    def count_pending(self) -> int:
-        """List every topic; how many messages wait in all of them."""
+    def list_all(self) -> list[DelayedDescription]:
+        """List every topic: all messages that wait."""
         world = self._world
-        totals: list[int] = []
+        lists: list[DelayedList] = []
         for topic in list(world.ledger.topics.values()):
-            self._list(topic, _LIMIT, totals)
+            self._list(topic, _LIMIT, lists)
         world.process.settle(world.now)
+        found = [message for each in lists for message in each.messages]
         statistics = world.ask_now(DescribeDelays())
-        if isinstance(statistics, DelayStatistics) and statistics.pending != sum(totals):
-            raise Violation("wrong-total", f"{statistics} is not {totals}")
-        return sum(totals)
+        if isinstance(statistics, DelayStatistics) and statistics.pending != len(found):
+            raise Violation("wrong-total", f"{statistics} is not {len(found)}")
+        return found
 
     def _list(
-        self, topic: TopicTruth, limit: int, totals: list[int] | None = None, *, skip: int = 0
+        self,
+        topic: TopicTruth,
+        limit: int,
+        lists: list[DelayedList] | None = None,
+        *,
+        skip: int = 0,
     ) -> None:
         world = self._world
         messages = [each for each in world.ledger.delayed if each.topic is topic]
@@ -189,8 +202,8 @@ class Delayers:
         def done(reply: Reply | Refused | None) -> None:
             if isinstance(reply, DelayedList) and not (topic.is_leaving or topic.is_gone):
                 _check_list(known, reply, is_whole=limit == _LIMIT and not skip)
-                if totals is not None:
-                    totals.append(reply.total)
+                if lists is not None:
+                    lists.append(reply)
 
         world.ask(ListDelayed(topic=topic.name, limit=limit, skip=skip), done)
 
