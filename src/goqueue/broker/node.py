@@ -58,8 +58,8 @@ from goqueue.broker.starting import (
     Starting,
 )
 from goqueue.broker.state import NodeState
+from goqueue.broker.upkeep import Upkeep
 from goqueue.model import (
-    SECOND,
     Asked,
     Code,
     Compacted,
@@ -140,12 +140,8 @@ NodeEvent = (
     | Deleted
 )
 
-_UPKEEP = Errand("upkeep")
 _RETRY = Errand("journals")
 _MOVES = Errand("moves")
-_UPKEEP_NS = SECOND
-# Every log is looked at once in so many upkeeps.
-_UPKEEP_ROUNDS = 30
 
 C = TypeVar("C", bound=Command)
 Take = Callable[[RequestId, C, Now], None]
@@ -170,7 +166,7 @@ class Node:
         self._membership = Membership(state, self._delivering, self._positions)
         self._memory = Memory(state, self._positions, self._moving)
         self._starting = Starting(state, self._memory, secret, limits or JournalLimits())
-        self._upkeep_from = 0
+        self._upkeep = Upkeep(state, self._memory, self._delivering, self._delaying)
         self._takes = self._table()
 
     def start(self) -> list[NodeEffect]:
@@ -432,7 +428,7 @@ class Node:
                 case ForDelays(log):
                     self._delaying.wake(log, now)
                 case Errand("upkeep"):
-                    self._keep_up(now)
+                    self._upkeep.do_a_share(now)
                 case Errand("moves"):
                     self._moving.resume(now)
                 case _:
@@ -442,31 +438,6 @@ class Node:
         for journal in (self._state.topics_journal, self._state.groups_journal):
             journal.expire(now)
             self._state.alarms.bring_forward(_RETRY, journal.next_deadline())
-
-    def _keep_up(self, now: Now) -> None:
-        """Retention and compaction, a share of the logs at a time; journals are kept short."""
-        partitions = list(self._state.partitions)
-        share = -(-len(partitions) // _UPKEEP_ROUNDS)
-        first = self._upkeep_from if self._upkeep_from < len(partitions) else 0
-        for partition in partitions[first : first + share]:
-            self._state.outbox.extend(partition.log.maintain(now, self._needed_from(partition)))
-            delays = self._state.delays.get(partition.log_id)
-            if delays is not None:
-                delays.drop_below(partition.log.start)
-        self._upkeep_from = first + share
-        self._delivering.look_again(now)
-        self._delaying.wake_all(now)
-        self._delaying.save_some()
-        self._memory.keep_short(now)
-        self._state.alarms.set(_UPKEEP, Instant(now.instant + _UPKEEP_NS))
-
-    def _needed_from(self, partition: Partition) -> Offset | None:
-        """Nothing from here on may be removed: a queue or a delayed message still needs it."""
-        delays = self._state.delays.get(partition.log_id)
-        durable = partition.log.watermarks.durable
-        pending = None if delays is None else delays.needed_from(durable)
-        needs = (self._delivering.needed_from(partition), pending)
-        return min((need for need in needs if need is not None), default=None)
 
     # Turns
 
@@ -522,4 +493,4 @@ class Node:
         self._delaying.arm_all(now)
         self._membership.catch_up(now)
         self._moving.verify_all(now)
-        state.alarms.set(_UPKEEP, Instant(now.instant + _UPKEEP_NS))
+        self._upkeep.begin(now)

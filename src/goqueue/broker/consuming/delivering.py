@@ -16,6 +16,7 @@ import msgspec
 
 from goqueue.broker.alarms import ForQueue, ForRequest
 from goqueue.broker.consuming.counting import Counting
+from goqueue.broker.consuming.waiting import WaitingPoll, WaitingPolls
 from goqueue.broker.journals import Delivered, Settled
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
@@ -53,14 +54,6 @@ class Surveying(msgspec.Struct, frozen=True):
     wanted: Slice
 
 
-class _Waiting(msgspec.Struct, frozen=True):
-    """A poll that found nothing yet."""
-
-    request: RequestId
-    command: Poll
-    group: int
-
-
 class Delivering:
     """Leases messages to those who poll."""
 
@@ -69,21 +62,13 @@ class Delivering:
         self._counting = counting
         # Off while those are served who waited for a survey: it is not to start the next one.
         self._is_looking = True
-        self._polls: dict[int, dict[RequestId, _Waiting]] = {}
-        self._by_request: dict[RequestId, _Waiting] = {}
-        # Groups with a waiting poll, by topic: who is to be woken by a commit.
-        self._hungry: dict[str, dict[int, None]] = {}
-        self._appetites: dict[int, dict[str, None]] = {}
+        self._waiting = WaitingPolls()
         self._surveying: dict[tuple[int, LogId], None] = {}
         # Logs whose next records could not be read: another look would find the same.
         self._unreadable: dict[LogId, None] = {}
         self._turns: dict[int, int] = {}
         self._next_serial = 1
         self._exhausted: list[tuple[Group, LogId, Held]] = []
-
-    @property
-    def waiting_count(self) -> int:
-        return len(self._by_request)
 
     # Polling
 
@@ -97,25 +82,23 @@ class Delivering:
             _check_visibility(visibility_ns)
         state.groups_journal.check_room()
         group.hear(command.member_id, now)
-        waiting = _Waiting(request, command, group.number)
+        waiting = WaitingPoll(request, command, group.number)
         is_served = self._serve(group, waiting, now)
         if is_served:
             return
         if command.wait_ns <= 0 and not self._is_surveying(group, command.member_id):
             state.outbox.answer(request, Leased())
             return
-        if len(self._by_request) >= _WAITING_POLLS_MAX:
+        if len(self._waiting) >= _WAITING_POLLS_MAX:
             raise Refused(Code.LOG_BUSY, reason="too many polls wait")
-        self._polls.setdefault(group.number, {})[request] = waiting
-        self._by_request[request] = waiting
-        self._note_hunger(group)
+        self._waiting.add(waiting, group)
         if command.wait_ns > 0:
             deadline = Instant(now.instant + command.wait_ns)
             state.alarms.set(ForRequest(request), deadline)
 
     def give_up(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """A waiting poll ends: its time is over, or its caller is gone. False if it is not ours."""
-        waiting = self._by_request.get(request)
+        waiting = self._waiting.get(request)
         if waiting is None:
             return False
         self._forget(waiting)
@@ -125,34 +108,16 @@ class Delivering:
 
     def end_all(self) -> None:
         """The node stops: nobody waits any longer."""
-        for request in list(self._by_request):
+        for request in self._waiting.requests:
             self.give_up(request)
 
-    def _forget(self, waiting: _Waiting) -> None:
-        del self._by_request[waiting.request]
+    def _forget(self, waiting: WaitingPoll) -> None:
+        self._waiting.remove(waiting)
         self._state.alarms.set(ForRequest(waiting.request), None)
-        polls = self._polls[waiting.group]
-        del polls[waiting.request]
-        if not polls:
-            del self._polls[waiting.group]
-            for topic in self._appetites.pop(waiting.group, ()):
-                hungry = self._hungry[topic]
-                del hungry[waiting.group]
-                if not hungry:
-                    del self._hungry[topic]
-
-    def _note_hunger(self, group: Group) -> None:
-        """Commits to these topics wake the group, as long as one of its polls waits."""
-        appetite = self._appetites.setdefault(group.number, {})
-        for topic in group.topics:
-            if topic not in appetite:
-                appetite[topic] = None
-                self._hungry.setdefault(topic, {})[group.number] = None
 
     def is_waiting(self, group: int, member_id: str) -> bool:
         """Whether a poll of this member waits: then the member is there."""
-        polls = self._polls.get(group, {})
-        return any(waiting.command.member_id == member_id for waiting in polls.values())
+        return self._waiting.of_member(group, member_id)
 
     def _is_surveying(self, group: Group, member_id: str) -> bool:
         return bool(self._surveying) and any(
@@ -161,7 +126,7 @@ class Delivering:
 
     # Serving
 
-    def _serve(self, group: Group, waiting: _Waiting, now: Now) -> bool:
+    def _serve(self, group: Group, waiting: WaitingPoll, now: Now) -> bool:
         """Lease what is ready to one poll; False if it must wait."""
         logs = group.assigned(waiting.command.member_id)
         must_wait = False
@@ -260,7 +225,7 @@ class Delivering:
     def _lease(
         self,
         group: Group,
-        waiting: _Waiting,
+        waiting: WaitingPoll,
         ready: list[tuple[Partition, DeliveryQueue]],
         now: Now,
     ) -> bool:
@@ -304,7 +269,7 @@ class Delivering:
             self._state.alarms.bring_forward(ForQueue(group.number, partition.log_id), deadline)
         if not parcels:
             return False
-        if waiting.request in self._by_request:
+        if waiting in self._waiting:
             self._forget(waiting)
         serve = Serve(
             request=waiting.request, reply=Leased(parcels=tuple(parcels)), runs=tuple(slices)
@@ -421,10 +386,7 @@ class Delivering:
     def wake(self, partition: Partition, now: Now) -> None:
         """Messages were committed: those who wait for this topic look again."""
         self._unreadable.pop(partition.log_id, None)
-        hungry = self._hungry.get(partition.log_id.topic)
-        if not hungry:
-            return
-        for number in list(hungry):
+        for number in self._waiting.hungry_for(partition.log_id.topic):
             group = self._state.groups.numbered(number)
             if group is not None:
                 self.wake_group(group, now)
@@ -439,11 +401,8 @@ class Delivering:
 
     def wake_group(self, group: Group, now: Now) -> None:
         """Something may have become ready: serve the polls that wait, in the order they came."""
-        polls = self._polls.get(group.number)
-        if not polls:
-            return
-        self._note_hunger(group)
-        for waiting in list(polls.values()):
+        self._waiting.note_topics(group)
+        for waiting in self._waiting.of_group(group.number):
             member_id = waiting.command.member_id
             if not group.has_member(member_id):
                 self._forget(waiting)
@@ -463,7 +422,7 @@ class Delivering:
 
     def forget_group(self, group: Group) -> None:
         """The group is deleted: polls end with that, leases with it."""
-        for waiting in list(self._polls.get(group.number, {}).values()):
+        for waiting in self._waiting.of_group(group.number):
             self._forget(waiting)
             refusal = Refused(Code.GROUP_NOT_FOUND, group=group.name)
             self._state.outbox.answer(waiting.request, refusal)

@@ -5,19 +5,23 @@ is delivered to nobody), the copy is appended to the target, and only when that 
 journal says that the move has ended, which settles the message. After a crash in between, the
 target is read from where it ended when the move began: the copy is there, or it is made now.
 
-A dead letter is known by the headers that name its origin, a redriven message by the one that
-names the letter.
 """
 
 import enum
-from collections.abc import Iterator
 
 import msgspec
 
 from goqueue.broker.alarms import Errand
 from goqueue.broker.consuming.delivering import Delivering
+from goqueue.broker.consuming.letters import (
+    PREFIX,
+    REDRIVEN,
+    copy_of,
+    identities,
+    messages_in,
+    read_letter,
+)
 from goqueue.broker.journals import MoveBegun, MoveCancelled, MoveEnded
-from goqueue.broker.messages.delay_log import OF_THE_LOG
 from goqueue.broker.messages.topics import Topics
 from goqueue.broker.outbox import CarryOver
 from goqueue.broker.partitions import Partition, Publication
@@ -31,17 +35,14 @@ from goqueue.model import (
     Header,
     Instant,
     LogId,
-    Message,
     Now,
     Offset,
-    Record,
     Refused,
     RequestId,
     Timestamp,
     format_time,
 )
 from goqueue.model.requests import Returned
-from goqueue.records import Flag, build, decode, rehead, walk
 
 __all__ = [
     "LETTERS_GROUP",
@@ -50,11 +51,8 @@ __all__ = [
     "Carrying",
     "Cause",
     "Death",
-    "Letter",
     "Moving",
     "Verifying",
-    "messages_in",
-    "read_letter",
 ]
 
 # The number of no group: the place of redrives among the dead letters.
@@ -63,8 +61,6 @@ MOVE_ERRAND = Errand("moves")
 _RETRY_NS = SECOND
 _VERIFY_BYTES = 1024 * 1024
 REASON_CHARACTERS_MAX = 1024
-_PREFIX = "goqueue.dlq."
-_REDRIVEN = _PREFIX + "redriven-from"
 
 
 class Cause(enum.StrEnum):
@@ -81,19 +77,6 @@ class Death(msgspec.Struct, frozen=True):
     cause: Cause
     reason: str
     request: RequestId | None = None
-
-
-class Letter(msgspec.Struct, frozen=True, kw_only=True):
-    """What the headers of a dead letter say."""
-
-    topic: str
-    partition: int
-    offset: int
-    group: str
-    cause: str
-    reason: str
-    hops: int
-    redriven_from: str
 
 
 class Carrying(msgspec.Struct, frozen=True):
@@ -271,7 +254,7 @@ class Moving:
             return
         headers = self._headers(begun, source.log_id, data)
         try:
-            appended = self._state.append(target, _copy(data, headers), now)
+            appended = self._state.append(target, copy_of(data, headers), now)
         except Refused:
             self._stall(number, now)
             return
@@ -296,7 +279,7 @@ class Moving:
 
     def _headers(self, begun: MoveBegun, source: LogId, data: memoryview) -> tuple[Header, ...]:
         if begun.cause == Cause.REDRIVE:
-            return ((_REDRIVEN, f"{source}:{begun.offset}".encode()),)
+            return ((REDRIVEN, f"{source}:{begun.offset}".encode()),)
         group = self._state.groups.numbered(begun.group)
         before = next((read_letter(record.headers) for record in messages_in(data)), None)
         facts = {
@@ -311,7 +294,7 @@ class Moving:
         }
         if begun.reason:
             facts["reason"] = begun.reason
-        return tuple((_PREFIX + name, value.encode()) for name, value in facts.items())
+        return tuple((PREFIX + name, value.encode()) for name, value in facts.items())
 
     def _source(self, begun: MoveBegun) -> Partition | None:
         topic = self._state.catalog.numbered(begun.topic)
@@ -415,7 +398,7 @@ class Moving:
             records = list(messages_in(data))
             for record in records:
                 letter = read_letter(record.headers)
-                for identity in _identities(letter) if letter else ():
+                for identity in identities(letter) if letter else ():
                     begun = waiting.get(identity)
                     # What stood there before is the copy of an earlier move of the same message.
                     if begun is not None and record.offset >= begun.target_from:
@@ -432,66 +415,3 @@ class Moving:
         if begun.cause == Cause.REDRIVE:
             return f"{LogId(name, begun.partition)}:{begun.offset}"
         return f"{name}:{begun.partition}:{begun.offset}:{'' if group is None else group.name}"
-
-
-def _copy(data: memoryview, headers: tuple[Header, ...]) -> bytearray:
-    """The message with these headers; of its own, as many as there is room for beside them."""
-    try:
-        return rehead(data, 0, headers, without=OF_THE_LOG)
-    except Refused:
-        record = decode(data, 0)
-    named = {name for name, _ in headers}
-    kept = [each for each in record.headers if each[0] not in named and each[0] not in OF_THE_LOG]
-    dropped = 0
-    while True:
-        counted = (_PREFIX + "headers-dropped", str(dropped).encode())
-        message = Message(
-            value=record.value,
-            key=record.key,
-            headers=(*kept, *headers, counted),
-            priority=record.priority,
-            is_compressed=bool(record.flags & Flag.COMPRESSED),
-        )
-        try:
-            return build([message])
-        except Refused:
-            # The codec comes first if it is there at all: without it the value means nothing.
-            kept.pop()
-            dropped += 1
-
-
-def _identities(letter: Letter) -> tuple[str, str]:
-    return (
-        letter.redriven_from,
-        f"{letter.topic}:{letter.partition}:{letter.offset}:{letter.group}",
-    )
-
-
-def messages_in(data: memoryview) -> Iterator[Record]:
-    """The messages among stored records, as stored: whether a value unpacks is nobody's here."""
-    columns = walk(data)
-    for position, flags in zip(columns.positions, columns.flags, strict=True):
-        if not flags & (Flag.CONTROL | Flag.DELAYED):
-            yield decode(data, position)
-
-
-def read_letter(headers: tuple[Header, ...]) -> Letter | None:
-    """What the headers say of a dead letter; None if they are not those of one."""
-    facts = {
-        name.removeprefix(_PREFIX): value.decode("utf-8", "replace")
-        for name, value in headers
-        if name.startswith(_PREFIX)
-    }
-    try:
-        return Letter(
-            topic=facts["topic"],
-            partition=int(facts["partition"]),
-            offset=int(facts["offset"]),
-            group=facts["group"],
-            cause=facts.get("cause", ""),
-            reason=facts.get("reason", ""),
-            hops=int(facts.get("hops", "1")),
-            redriven_from=facts.get("redriven-from", ""),
-        )
-    except (KeyError, ValueError):
-        return None

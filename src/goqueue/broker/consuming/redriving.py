@@ -7,7 +7,8 @@ is settled there for ever. First the letters are sifted, then each that was chos
 import msgspec
 
 from goqueue.broker.catalog import Topic
-from goqueue.broker.consuming.moving import LETTERS_GROUP, Moving, messages_in, read_letter
+from goqueue.broker.consuming.letters import messages_in, read_letter
+from goqueue.broker.consuming.moving import LETTERS_GROUP, Moving
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Position

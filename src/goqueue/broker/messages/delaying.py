@@ -17,6 +17,7 @@ import msgspec
 from goqueue.broker.alarms import ForDelays
 from goqueue.broker.catalog import Topic
 from goqueue.broker.messages.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
+from goqueue.broker.messages.salvo import Salvo
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Delayed, Delays
@@ -53,47 +54,10 @@ _RETRY_NS = SECOND
 _SAVE_CHANGES_MIN = 50_000
 
 
-class _Salvo:
-    """Messages that are due together: those still to be read, and the copies of those that were.
-
-    One at a time for each partition, so that order holds and little is in memory.
-    """
-
-    __slots__ = ("copies", "log", "messages", "order", "size")
-
-    def __init__(self, log: LogId, due: list[Offset]) -> None:
-        self.log = log
-        self.order = deque(due)
-        self.messages: list[Offset] = []
-        self.copies: list[bytearray] = []
-        self.size = 0
-
-    def neighbours(self) -> tuple[Offset, Offset]:
-        """The first messages to be read that stand beside each other: [first, next)."""
-        first = following = self.order[0]
-        for offset in self.order:
-            if offset != following:
-                break
-            following = Offset(following + 1)
-        return first, following
-
-    def add(self, copy: bytearray) -> None:
-        """The next message was read: this is to be appended for it."""
-        self.messages.append(self.order.popleft())
-        self.copies.append(copy)
-        self.size += len(copy)
-
-    def clear(self) -> None:
-        """What was read is appended."""
-        self.messages.clear()
-        self.copies.clear()
-        self.size = 0
-
-
 class Firing(msgspec.Struct, frozen=True):
     """Records of messages that are due are being read."""
 
-    salvo: _Salvo
+    salvo: Salvo
 
 
 class _Published(msgspec.Struct, frozen=True):
@@ -126,7 +90,7 @@ class Delaying:
         self._on_their_way: dict[LogId, deque[_Published | _Fired | _Cancelled]] = {}
         # Who waits to hear whether a message was cancelled in time.
         self._cancelling: dict[tuple[LogId, Offset], list[RequestId]] = {}
-        self._salvos: dict[LogId, _Salvo] = {}
+        self._salvos: dict[LogId, Salvo] = {}
         self._delay_ns_sum = 0
         self._delay_count = 0
 
@@ -209,7 +173,7 @@ class Delaying:
         partition = self._state.partitions.get(log)
         if delays is None or partition is None or log in self._salvos:
             return
-        salvo = _Salvo(log, delays.due(now.wall, _FIRE_MAX))
+        salvo = Salvo(log, delays.due(now.wall, _FIRE_MAX))
         self._salvos[log] = salvo
         self._go_on(salvo, partition, delays, now)
 
@@ -220,7 +184,7 @@ class Delaying:
             if deadline is not None and deadline <= now.wall:
                 self.wake(log, now)
 
-    def _go_on(self, salvo: _Salvo, partition: Partition, delays: Delays, now: Now) -> None:
+    def _go_on(self, salvo: Salvo, partition: Partition, delays: Delays, now: Now) -> None:
         """Read the next neighbours in due order; append when enough is there or all was read."""
         while salvo.order:
             if salvo.size >= _FIRE_BYTES and not self._deliver(salvo, partition, delays, now):
@@ -266,7 +230,7 @@ class Delaying:
             delays.expire(salvo.order.popleft())
         self._go_on(salvo, partition, delays, now)
 
-    def _deliver(self, salvo: _Salvo, partition: Partition, delays: Delays, now: Now) -> bool:
+    def _deliver(self, salvo: Salvo, partition: Partition, delays: Delays, now: Now) -> bool:
         """Append what was read, in due order; False if it was refused, and all waits again."""
         messages = tuple(salvo.messages)
         try:
@@ -279,7 +243,7 @@ class Delaying:
         salvo.clear()
         return True
 
-    def _end(self, salvo: _Salvo, delays: Delays, now: Now, code: Code | None) -> None:
+    def _end(self, salvo: Salvo, delays: Delays, now: Now, code: Code | None) -> None:
         """Give a salvo up: what was not appended waits again."""
         del self._salvos[salvo.log]
         rest = (*salvo.messages, *salvo.order)

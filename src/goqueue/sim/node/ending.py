@@ -6,6 +6,7 @@ import msgspec
 
 from goqueue.model import SECOND, LogId, Now, Offset, Record, Refused, Timestamp
 from goqueue.model.requests import (
+    DelayedDescription,
     DescribeLag,
     DescribeNode,
     GroupList,
@@ -160,6 +161,7 @@ class Ending:
     def _deliver_due(self) -> None:
         """What is due comes, and what came before does not come again."""
         world = self._world
+        overdue: list[DelayedDescription] = []
         for _ in range(_ROUNDS_MAX):
             self._rest(1)
             if not world.swarm.delays or world.process.halted is not None:

@@ -1,0 +1,66 @@
+"""What a node does every second whether somebody asks or not.
+
+Retention and compaction, a share of the logs at a time, so that ten thousand of them cost little in
+any one second; journals and snapshots of delays are kept short and young; what a jump of the wall
+clock or a passing lack of something left undone is taken up.
+"""
+
+from goqueue.broker.alarms import Errand
+from goqueue.broker.consuming import Delivering
+from goqueue.broker.memory import Memory
+from goqueue.broker.messages import Delaying
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.model import SECOND, Instant, Now, Offset
+
+__all__ = ["Upkeep"]
+
+_ERRAND = Errand("upkeep")
+_EVERY_NS = SECOND
+# Every log is looked at once in so many turns.
+_ROUNDS = 30
+
+
+class Upkeep:
+    """Looks after logs, journals and snapshots."""
+
+    def __init__(
+        self, state: NodeState, memory: Memory, delivering: Delivering, delaying: Delaying
+    ) -> None:
+        self._state = state
+        self._memory = memory
+        self._delivering = delivering
+        self._delaying = delaying
+        self._from = 0
+
+    def begin(self, now: Now) -> None:
+        self._state.alarms.set(_ERRAND, Instant(now.instant + _EVERY_NS))
+
+    def do_a_share(self, now: Now) -> None:
+        """One second's part of the work."""
+        partitions = list(self._state.partitions)
+        share = -(-len(partitions) // _ROUNDS)
+        first = self._from if self._from < len(partitions) else 0
+        for partition in partitions[first : first + share]:
+            self._maintain(partition, now)
+        self._from = first + share
+        self._delivering.look_again(now)
+        self._delaying.wake_all(now)
+        self._delaying.save_some()
+        self._memory.keep_short(now)
+        self.begin(now)
+
+    def _maintain(self, partition: Partition, now: Now) -> None:
+        self._state.outbox.extend(partition.log.maintain(now, self._needed_from(partition)))
+        log, start = partition.log_id, partition.log.start
+        for kept in (self._state.delays.get(log), self._state.censuses.get(log)):
+            if kept is not None:
+                kept.drop_below(start)
+
+    def _needed_from(self, partition: Partition) -> Offset | None:
+        """Nothing from here on may be removed: a queue or a delayed message still needs it."""
+        delays = self._state.delays.get(partition.log_id)
+        durable = partition.log.watermarks.durable
+        pending = None if delays is None else delays.needed_from(durable)
+        needs = (self._delivering.needed_from(partition), pending)
+        return min((need for need in needs if need is not None), default=None)
