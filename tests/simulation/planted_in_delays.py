@@ -185,16 +185,16 @@ def drops_a_message_that_does_not_fit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("goqueue.delivery.lanes.heappush", _does_nothing)
 
 
-def serves_the_first_lane_alone(patch: pytest.MonkeyPatch) -> None:
+def loses_what_the_last_lane_hands_out(patch: pytest.MonkeyPatch) -> None:
     take = Lanes.take
 
-    def unfair(lanes: Any, count_max: int, bytes_max: int, now: Any) -> Any:
+    def lossy(lanes: Any, count_max: int, bytes_max: int, now: Any) -> Any:
         taken = take(lanes, count_max, bytes_max, now)
         for message in [each for each in taken if each[2] == 4]:
             taken.remove(message)
         return taken
 
-    patch.setattr(Lanes, "take", unfair)
+    patch.setattr(Lanes, "take", lossy)
 
 
 PLANTED_IN_DELAYS: tuple[Plant, ...] = (
@@ -220,5 +220,5 @@ PLANTED_IN_LANES: tuple[Plant, ...] = (
     moves_the_cursor_of_every_lane,
     learns_messages_twice,
     drops_a_message_that_does_not_fit,
-    serves_the_first_lane_alone,
+    loses_what_the_last_lane_hands_out,
 )

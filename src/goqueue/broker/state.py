@@ -105,6 +105,16 @@ class NodeState:
         start = partition.log.start
         return start if position is None else max(position.floor, start)
 
+    def note_lanes(self, topic: Topic) -> None:
+        """Remember that a topic uses more than one lane; without it a poll need not look ahead.
+
+        Nothing waits for that to be committed: after a crash the next such message says it again.
+        """
+        if not topic.stated.has_lanes:
+            stated = msgspec.structs.replace(topic.stated, has_lanes=True)
+            self.catalog.apply(stated)
+            self.topics_journal.note([stated])
+
     def hide(self, log: LogId, offset: int) -> None:
         """A record that is no message was committed: no group waits for it."""
         for queues in self.queues.values():

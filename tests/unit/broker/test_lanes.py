@@ -252,3 +252,16 @@ def test_a_group_that_is_put_back_gets_everything_again() -> None:
     join(node)
 
     assert sorted(offsets_of(drain(node))) == list(range(len(MIXES[0])))
+
+
+def test_a_critical_letter_behind_many_others_comes_first_once_they_are_counted() -> None:
+    node = shop()
+    publish(node, [LOW] * 2000 + [CRITICAL])
+    while found := poll(node, count=500):
+        for delivery in found:
+            reject(node, delivery)
+    join(node, group="letters", topics=(LETTERS.topic,))
+    poll(node, group="letters", count=1)
+    let_scouting_end(node)
+
+    assert lanes_of(poll(node, group="letters", count=1)) == [CRITICAL]

@@ -63,7 +63,9 @@ class Delivering:
         # Off while those are served who waited for a survey: it is not to start the next one.
         self._is_looking = True
         self._waiting = WaitingPolls()
-        self._surveying: dict[tuple[int, LogId], None] = {}
+        # What is being read; known by being the same, not by being equal, since a topic may be
+        # deleted and made again meanwhile.
+        self._surveying: dict[tuple[int, LogId], Slice] = {}
         # Logs whose next records could not be read: another look would find the same.
         self._unreadable: dict[LogId, None] = {}
         self._turns: dict[int, int] = {}
@@ -193,14 +195,18 @@ class Delivering:
                 queue.learn((), readable, offset)
                 continue
             if wanted is not None:
-                self._surveying[key] = None
+                self._surveying[key] = wanted
                 self._state.fetch(wanted, Surveying(group.number, wanted))
             return
 
     def surveyed(self, purpose: Surveying, data: memoryview | None, now: Now) -> None:
         """Records were read for a queue: it learns, and those who wait may get something."""
         wanted = purpose.wanted
-        self._surveying.pop((purpose.group, wanted.log), None)
+        key = (purpose.group, wanted.log)
+        if self._surveying.get(key) is not wanted:
+            # The queue is another one since: of a topic that was made again, or after a reset.
+            return
+        del self._surveying[key]
         group = self._state.groups.numbered(purpose.group)
         partition = self._state.partitions.get(wanted.log)
         queue = self._state.queue(purpose.group, wanted.log)

@@ -37,12 +37,14 @@ from goqueue.model import (
     LogId,
     Now,
     Offset,
+    Priority,
     Refused,
     RequestId,
     Timestamp,
     format_time,
 )
 from goqueue.model.requests import Returned
+from goqueue.records import walk
 
 __all__ = [
     "LETTERS_GROUP",
@@ -259,6 +261,9 @@ class Moving:
             self._stall(number, now)
             return
         self._under_way[number] = None
+        topic = self._state.catalog.get(begun.target)
+        if topic is not None and walk(data).priorities[0] != Priority.NORMAL:
+            self._state.note_lanes(topic)
         publication = Publication(None, [], 1, now.wall, move=number)
         target.expect(appended.first, appended.next, publication)
 

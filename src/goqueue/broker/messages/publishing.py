@@ -80,17 +80,11 @@ class Publishing:
         return appended.first
 
     def _note_lanes(self, topic: Topic, routed: Routed) -> None:
-        """Remember that a topic uses more than one lane; without it a poll need not look ahead.
-
-        Nothing waits for that to be committed: after a crash the next such message says it again.
-        """
         counted = self._state.tally.published
         for lane, count in enumerate(routed.lanes):
             counted[lane] += count
-        if not topic.stated.has_lanes and sum(routed.lanes) != routed.lanes[Priority.NORMAL]:
-            stated = msgspec.structs.replace(topic.stated, has_lanes=True)
-            self._state.catalog.apply(stated)
-            self._state.topics_journal.note([stated])
+        if sum(routed.lanes) != routed.lanes[Priority.NORMAL]:
+            self._state.note_lanes(topic)
 
     def _announce_delays(self, request: RequestId, command: Publish, topic: Topic) -> None:
         """The first delayed message of a topic waits until it is committed that it has some.
