@@ -48,11 +48,19 @@ async def serve_ours(done: asyncio.Event) -> None:
         def body_limit(self, _method: str, _path: bytes) -> int:
             return 1 << 20
 
+        def may_be_large(self, _method: str, _path: bytes) -> bool:
+            return False
+
         async def answer(self, _request: HttpRequest) -> HttpResponse:
             return HttpResponse(200, REPLY)
 
         def refusal(
-            self, status: int, code: Code, sentence: str, _details: Mapping[str, int]
+            self,
+            status: int,
+            code: Code,
+            sentence: str,
+            _details: Mapping[str, int],
+            _headers: Mapping[bytes, bytes],
         ) -> HttpResponse:
             return HttpResponse(status, json.dumps({"error": sentence, "code": code}).encode())
 

@@ -70,6 +70,11 @@ class SparseIndex:
         """The last mark at or before `offset`."""
         return self.entry(max(bisect_right(self._offsets, offset) - 1, 0))
 
+    def position_from(self, offset: int) -> int | None:
+        """Where the first mark at or after `offset` stands; None if there is none yet."""
+        index = bisect_left(self._offsets, offset)
+        return self._positions[index] if index < len(self._positions) else None
+
     def floor_position(self, position: int) -> IndexEntry:
         """The last mark at or before `position`."""
         return self.entry(max(bisect_right(self._positions, position) - 1, 0))

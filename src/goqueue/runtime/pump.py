@@ -38,6 +38,7 @@ from goqueue.model import (
     Woke,
 )
 from goqueue.model.requests import Command, Leased, Records, Reply
+from goqueue.records import last_offset
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.disk import Disk, Work
 from goqueue.storage import DamageFound
@@ -47,6 +48,9 @@ __all__ = ["Pump"]
 _logger = logging.getLogger(__name__)
 
 _OPENED_TOGETHER = 64
+# Slices with fewer offsets between them are read in one, up to so many bytes.
+_GAP_MAX = 128
+_JOINED_BYTES_MAX = 1024 * 1024
 
 
 class Pump:
@@ -231,7 +235,24 @@ class Pump:
         self._answer(effect.request, reply)
 
     def _read_run(self, run: tuple[Slice, ...]) -> tuple[memoryview, ...]:
-        return tuple(self._read(wanted) for wanted in run)
+        """The records of these slices, and of what is between those that are near each other.
+
+        Messages of several lanes alternate in the log: a read for each would be one for nearly
+        each message, while whoever gets the bytes picks out what was leased.
+        """
+        pieces: list[memoryview] = []
+        index = 0
+        while index < len(run):
+            following, joined = _join(run, index)
+            piece = self._read(joined)
+            reached = last_offset(piece) + 1 if following > index + 1 else joined.below
+            if reached < run[index].below:
+                # What is between was larger than expected: without it, then.
+                piece, reached = self._read(run[index]), run[index].below
+            pieces.append(piece)
+            while index < following and run[index].below <= reached:
+                index += 1
+        return tuple(pieces)
 
     def _read(self, wanted: Slice) -> memoryview:
         try:
@@ -278,3 +299,33 @@ class Pump:
             # Nobody looks at what ends this thread, and a start that never ends says nothing.
             _logger.exception("opening logs failed")
             self._loop.call_soon_threadsafe(self._halt, f"a bug while opening logs: {bug!r}")
+
+
+def _join(run: tuple[Slice, ...], index: int) -> tuple[int, Slice]:
+    """One slice for those from `index` on that are near each other, and where the next begins.
+
+    How large the records between them are is not known: as large as the others, it is assumed.
+    """
+    first = last = run[index]
+    size, wanted = first.bytes_max, first.below - first.offset
+    following = index + 1
+    joined = size
+    while following < len(run):
+        candidate = run[following]
+        if candidate.segment != first.segment or candidate.offset - last.below > _GAP_MAX:
+            break
+        size += candidate.bytes_max
+        wanted += candidate.below - candidate.offset
+        # A quarter more than on average, since records are not all of one size.
+        expected = size + 5 * size * (candidate.below - first.offset - wanted) // (4 * wanted)
+        if expected > _JOINED_BYTES_MAX:
+            break
+        last, joined = candidate, expected
+        following += 1
+    return following, Slice(
+        log=first.log,
+        segment=first.segment,
+        offset=first.offset,
+        below=last.below,
+        bytes_max=joined,
+    )

@@ -20,7 +20,8 @@ from goqueue.records import Flag, walk
 __all__ = ["Counting", "Scouting"]
 
 _SCOUT_BYTES = 1024 * 1024
-_HIDDEN = Flag.CONTROL | Flag.DELAYED
+# A plain number: it is compared with the flags of every record of a backlog.
+_HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
 
 
 class Scouting(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from goqueue.broker.consuming.waiting import WaitingPoll, WaitingPolls
 from goqueue.broker.journals import Delivered, Settled
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.delivery import DeliveryQueue, Held, Position, runs
+from goqueue.delivery import DeliveryQueue, Held, Position, Range, runs
 from goqueue.groups import Group
 from goqueue.model import (
     HOUR,
@@ -349,9 +349,13 @@ class Delivering:
     ) -> tuple[list[Held], tuple[Slice, ...]]:
         """Where the leased messages stand; one that was found damaged since is done with."""
         sizes = {held.known[0]: held.known[1] for held in leased}
+        found = runs(sorted(sizes))
+        whole = _within_one_segment(partition, found, sizes)
+        if whole:
+            return leased, whole
         slices: list[Slice] = []
         lost: dict[int, None] = {}
-        for first, following in runs(sorted(sizes)):
+        for first, following in found:
             place = first
             while place < following:
                 size = sum(sizes[offset] for offset in range(place, following))
@@ -470,6 +474,36 @@ def settle(state: NodeState, group: Group, log: LogId, offsets: list[int], *, at
         offsets=ranges,
     )
     state.groups_journal.note([settled])
+
+
+def _within_one_segment(
+    partition: Partition, found: list[Range], sizes: dict[int, int]
+) -> tuple[Slice, ...]:
+    """Where these runs of messages stand if one segment holds them all; else nothing.
+
+    Lanes break what is leased into many short runs: to ask the log about each would cost more than
+    all the rest of a poll. A segment is damaged as a whole or not at all.
+    """
+    if not found:
+        return ()
+    try:
+        span = partition.log.read(Offset(found[0][0]), 1, below=Offset(found[-1][1]))
+    except Refused:
+        return ()
+    if span is None or span.below < found[-1][1]:
+        return ()
+    return tuple(
+        Slice(
+            log=span.log,
+            segment=span.segment,
+            offset=Offset(first),
+            below=Offset(following),
+            bytes_max=sizes[first]
+            if following == first + 1
+            else sum(map(sizes.__getitem__, range(first, following))),
+        )
+        for first, following in found
+    )
 
 
 def _check_visibility(visibility_ns: int) -> None:

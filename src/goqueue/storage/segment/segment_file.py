@@ -281,6 +281,10 @@ class SegmentFile:
         """
         entry = self._hints.get(offset) or self._index.floor(offset)
         window = bytes_max + 2 * self._interval
+        beyond = self._index.position_from(below)
+        if beyond is not None:
+            # Nothing from there on is wanted, however much may be read.
+            window = min(window, max(beyond - entry.position, self._interval))
         while True:
             available = self._size - entry.position
             data = memoryview(read_sectors(self._file, entry.position, min(window, available)))
