@@ -42,7 +42,9 @@ class _Lane:
     )
 
     def __init__(self) -> None:
-        self.fresh: deque[Known] = deque()
+        # None while there is nothing: an empty deque takes over 600 bytes, and a node may have
+        # hundreds of thousands of lanes.
+        self.fresh: deque[Known] | None = None
         self.returned: list[Known] = []
         self.credit = 0
         self.served_at: Instant | None = None
@@ -55,14 +57,20 @@ class _Lane:
         self.waited_ns = 0
 
     def __len__(self) -> int:
-        return len(self.fresh) + len(self.returned)
+        return len(self.returned) + (len(self.fresh) if self.fresh else 0)
+
+    def __iter__(self) -> Iterator[Known]:
+        yield from self.fresh or ()
+        yield from self.returned
 
     def pop(self) -> Known:
-        if not self.returned:
-            return self.fresh.popleft()
-        if self.fresh and self.fresh[0] < self.returned[0]:
-            return self.fresh.popleft()
-        return heappop(self.returned)
+        fresh = self.fresh
+        if not fresh or (self.returned and self.returned[0] < fresh[0]):
+            return heappop(self.returned)
+        message = fresh.popleft()
+        if not fresh:
+            self.fresh = None
+        return message
 
 
 class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +110,7 @@ class Lanes:
 
     def __iter__(self) -> Iterator[Known]:
         for lane in self._lanes:
-            yield from lane.fresh
-            yield from lane.returned
+            yield from lane
 
     def ready(self, lane: int) -> int:
         """How many messages of a lane are ready."""
@@ -125,6 +132,8 @@ class Lanes:
     def put(self, message: Known) -> None:
         """A message that was never handed out; per lane they come in the order of offsets."""
         lane = self._lanes[message[2]]
+        if lane.fresh is None:
+            lane.fresh = deque()
         lane.fresh.append(message)
         lane.enqueued += 1
         self._count += 1
@@ -219,9 +228,10 @@ class Lanes:
         for lane in self._lanes:
             if not len(lane):
                 continue
-            gone = [each for each in (*lane.fresh, *lane.returned) if each[0] < offset]
+            gone = [each for each in lane if each[0] < offset]
             if gone:
-                lane.fresh = deque(each for each in lane.fresh if each[0] >= offset)
+                kept = deque(each for each in lane.fresh or () if each[0] >= offset)
+                lane.fresh = kept or None
                 lane.returned = [each for each in lane.returned if each[0] >= offset]
                 heapify(lane.returned)
                 dropped += gone
