@@ -11,7 +11,7 @@ from soak.journal import Delivered, Event, Published, Seen, Sent, Settled
 from soak.verdict import Holdings, Letter, judge
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 30
+SECONDS = 60
 KILL_EVERY = 8
 SECOND = 10**9
 
