@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NoReturn
 
 import msgspec
@@ -94,9 +93,14 @@ async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
     # What recovery left will mostly stay: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    # Whoever started the node may not listen any more, which is no reason to serve nobody.
-    with suppress(OSError):
+    try:
         say(url, data_dir)
+    except OSError:
+        # Whoever started the node does not listen any more, which is no reason to serve nobody.
+        # What was to be said is still buffered: it must go somewhere when the process ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | int:
