@@ -416,6 +416,7 @@ def test_a_reset_in_the_middle_of_a_large_body_gives_its_memory_back() -> None:
         await served.wait_for(lambda: served.server.budget.bytes_held > 0)
         wire.reset()
         await served.wait_for_connections(1)
+        assert served.server.budget.bytes_held == 0
 
     attack(step)
 

@@ -90,12 +90,12 @@ def test_flags_that_choose_the_server_may_stand_anywhere(
         assert topic in listed
 
 
-def test_a_context_names_the_server(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_context_names_the_server(server: ServerProcess, topic: str, tmp_path: Path) -> None:
     program = Program("", tmp_path)
     program.do("context", "set", "here", "--server", server.url)
-    program.do("topic", "list", "-c", "here")
+    assert topic in program.do("topic", "list", "-c", "here").out.decode()
     program.do("context", "use", "here")
-    program.do("topic", "list")
+    assert topic in program.do("topic", "list").out.decode()
 
 
 def test_a_setting_that_does_not_exist_is_named(program: Program, topic: str) -> None:
