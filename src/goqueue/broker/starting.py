@@ -28,7 +28,7 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Delays, Receipts
 from goqueue.log import Log, LogState
-from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Refused, Sweep, Timestamp
+from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep, Timestamp
 from goqueue.records import last_offset
 
 __all__ = [
@@ -204,13 +204,7 @@ class Starting:
         self._replay_delays(partition, start, now)
 
     def _replay_delays(self, partition: Partition, offset: Offset, now: Now) -> None:
-        try:
-            wanted = partition.log.read(offset, _REPLAY_BYTES)
-        except Refused as refused:
-            readable = refused.facts.get("next_readable")
-            assert isinstance(readable, int)
-            self._replay_delays(partition, Offset(readable), now)
-            return
+        wanted = partition.log.read(partition.log.readable_from(offset), _REPLAY_BYTES)
         if wanted is None:
             self._opened(partition.log_id, now)
         else:

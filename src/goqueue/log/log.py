@@ -124,6 +124,13 @@ class Log:
     def damaged(self) -> tuple[DamagedRange, ...]:
         return self._segments.damaged
 
+    def readable_from(self, offset: Offset) -> Offset:
+        """The first offset from this one on that a read does not refuse; at most the end."""
+        offset = min(max(offset, self._start), self._end)
+        while (damage := self._segments.damage_at(offset)) is not None:
+            offset = damage.below
+        return offset
+
     def is_damaged_at(self, offset: Offset) -> bool:
         """Whether this offset is refused as damaged."""
         return self._segments.damage_at(offset) is not None

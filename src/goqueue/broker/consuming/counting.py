@@ -13,7 +13,7 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import LANES, Census, DeliveryQueue
 from goqueue.groups import Group
-from goqueue.model import LogId, Now, Offset, Refused, RequestId, Slice
+from goqueue.model import LogId, Now, Offset, RequestId, Slice
 from goqueue.model.requests import LaneDescription, Mode, PriorityStatistics
 from goqueue.records import Flag, walk
 
@@ -140,16 +140,9 @@ class Counting:
 
 def _uncounted(census: Census, partition: Partition) -> Slice | None:
     """The next piece to be counted; what is damaged holds nothing that can be delivered."""
-    offset = max(census.upto, partition.log.start)
-    while True:
-        try:
-            return partition.log.read(offset, _SCOUT_BYTES)
-        except Refused as refused:
-            readable = refused.facts.get("next_readable")
-            if not isinstance(readable, int) or readable <= offset:
-                return None
-            offset = Offset(readable)
-            census.count((), b"", offset)
+    offset = partition.log.readable_from(census.upto)
+    census.count((), b"", offset)
+    return partition.log.read(offset, _SCOUT_BYTES)
 
 
 def _described(group: str, log: LogId, queue: DeliveryQueue, now: Now) -> list[LaneDescription]:

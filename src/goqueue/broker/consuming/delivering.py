@@ -185,15 +185,12 @@ class Delivering:
         log = partition.log
         census = self._counting.census(group, partition, queue)
         while (offset := queue.wanted(log.high_watermark, census)) is not None:
-            try:
-                wanted = log.read(offset, _SURVEY_BYTES)
-            except Refused as refused:
+            readable = log.readable_from(offset)
+            if readable > offset:
                 # What is damaged cannot be delivered; the rest goes on.
-                readable = refused.facts.get("next_readable")
-                if not isinstance(readable, int):
-                    return
                 queue.learn((), readable, offset)
                 continue
+            wanted = log.read(offset, _SURVEY_BYTES)
             if wanted is not None:
                 self._surveying[key] = wanted
                 self._state.fetch(wanted, Surveying(group.number, wanted))

@@ -370,14 +370,7 @@ class Moving:
 
     def _verify(self, target: Partition, offset: Offset, now: Now) -> None:
         # A target that was made again since may end before.
-        offset = min(max(offset, target.log.start), target.log.high_watermark)
-        try:
-            wanted = target.log.read(offset, _VERIFY_BYTES)
-        except Refused as refused:
-            readable = refused.facts.get("next_readable")
-            if isinstance(readable, int):
-                self._verify(target, Offset(readable), now)
-            return
+        wanted = target.log.read(target.log.readable_from(offset), _VERIFY_BYTES)
         if wanted is None:
             for number in list(self._unverified):
                 begun = self._state.moves.get(number)

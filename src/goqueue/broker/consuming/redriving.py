@@ -84,16 +84,9 @@ class Redriving:
     # Sifting
 
     def _sift(self, job: _Job, partition: Partition, offset: Offset, now: Now) -> None:
-        offset = max(offset, partition.log.start)
         wanted = None
-        try:
-            if job.sifting[partition.log_id] < min(job.command.messages_max, _MESSAGES_MAX):
-                wanted = partition.log.read(offset, _SIFT_BYTES)
-        except Refused as refused:
-            readable = refused.facts.get("next_readable")
-            if isinstance(readable, int):
-                self._sift(job, partition, Offset(readable), now)
-                return
+        if job.sifting[partition.log_id] < min(job.command.messages_max, _MESSAGES_MAX):
+            wanted = partition.log.read(partition.log.readable_from(offset), _SIFT_BYTES)
         if wanted is not None:
             purpose = Sifting(job.request, partition.log_id, wanted.below)
             self._state.fetch(wanted, purpose)
