@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery soak fuzz test-exhaustive surface lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions soak soak-transactions fuzz test-exhaustive surface lock clean FORCE
 
 # Settings of the caller's shell that would make another Python or other modules than ours run.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -22,14 +22,15 @@ records := src/goqueue/records
 has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
 sources := $(foreach folder,src tests bench demo fuzz soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
 install = $(pip) install --verbose --no-deps --no-build-isolation --editable .
-compiled_from := $(wildcard $(records)/*.py $(records)/*.pxd $(records)/*.h setup.py pyproject.toml)
+wheel := src/goqueue/delivery/wheel
+compiled_from := $(wildcard $(foreach part,$(records)/* $(wheel)/* src/goqueue/model/digits,$(part).py $(part).pxd $(part).h) setup.py pyproject.toml)
 
 # $(call quietly,name,command): one log file, shown only when the command fails.
 quietly = mkdir -p build && { { $(2) ; } >build/$(1).log 2>&1 || { cat build/$(1).log >&2; exit 1; }; }
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target words; do \
-		printf '  make %-16s %s\n' "$$target" "$$words"; done
+		printf '  make %-18s %s\n' "$$target" "$$words"; done
 
 # ---- set-up --------------------------------------------------------------------------------
 
@@ -69,7 +70,7 @@ endif
 # The extensions are optional: without a compiler that finds Python.h the same sources run interpreted.
 # With one, a build that fails is our bug and stops here. Old extensions go first in either case.
 .venv/.built: .venv/.deps $(compiled_from)
-	@rm -f $(records)/*.so
+	@find src -name '*.so' -delete
 	@include=$$($(venv) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
 	default=$$($(venv) -c 'import sysconfig; print(sysconfig.get_config_var("CC") or "cc")'); \
 	for compiler in "$${CC:-$$default}" "$${CC:-cc}" "$${CC:-clang}" none; do \
@@ -104,8 +105,15 @@ bench-broker: setup ## measure a node over HTTP, its client, and a crowded node
 soak: setup ## kill a node under load for SECONDS=600, and check that nothing is lost or comes back
 	@$(venv) -m soak --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600) --kill-every 20
 
+soak-transactions: setup ## copy 100,000 messages in transactions while broker and workers are killed
+	@$(venv) -m soak.copies --mode stream --blow-every 3
+	@$(venv) -m soak.copies --mode queue
+
 bench-delivery: setup ## measure the wheel of delays, lanes and backlogs
 	@$(venv) bench/delivery/run.py
+
+bench-transactions: setup ## measure idempotence, transactions, isolation, and a start after a million
+	@$(venv) bench/transactions/run.py
 
 # ---- proof ---------------------------------------------------------------------------------
 
@@ -152,5 +160,6 @@ resolve = build/lock/bin/uv pip compile pyproject.toml $(1) --output-file $(2) -
 
 clean: ## remove what was built; data directories stay
 	@rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	@rm -f $(records)/*.so $(patsubst %.py,%.c,$(wildcard $(records)/*.py))
+	@find src -name '*.so' -delete
+	@rm -f $(patsubst %.py,%.c,$(wildcard $(records)/*.py))
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,6 @@
-"""Build of the compiled room. Everything else about the package is in pyproject.toml.
+"""Build of what is compiled: the records room, and the loop over many timers.
+
+Everything else about the package is in pyproject.toml.
 
 The extensions are optional: without a C compiler the same sources run interpreted.
 """
@@ -7,12 +9,19 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup  # type: ignore[import-untyped]  # has no types
 
 RECORDS = "src/goqueue/records"
-COMPILED = ("batch", "columns", "cursor", "hops", "record", "routing")
+COMPILED = (
+    *(
+        f"goqueue.records.{name}"
+        for name in ("batch", "columns", "cursor", "hops", "record", "routing")
+    ),
+    "goqueue.delivery.wheel.sieve",
+    "goqueue.model.digits",
+)
 
 extensions = [
     Extension(
-        f"goqueue.records.{name}",
-        [f"{RECORDS}/{name}.py"],
+        name,
+        [f"src/{name.replace('.', '/')}.py"],
         include_dirs=[RECORDS],
         depends=[f"{RECORDS}/castagnoli.h", f"{RECORDS}/octets.h"],
         extra_compile_args=["-O3"],

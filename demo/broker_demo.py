@@ -1,21 +1,19 @@
-"""The broker, shown to a newcomer: publish, replay, a failing consumer, dead letters, kill -9.
+"""The broker, shown to a newcomer: publish, replay, failures, dead letters, transactions, kill -9.
 
 Run by `make demo`. Starts a node of its own on a free port and a temporary directory, and removes
 both. The exit code is 0 only if every claim it prints was checked and holds.
 """
 
 import datetime as dt
-import re
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import goqueue
+from demo.invoices import bill
+from demo.node import NodeProcess, started
 from demo.show import Show
 from goqueue.model import Priority
 
@@ -29,53 +27,6 @@ BAD_ORDER = 13
 DELIVERIES = 3
 
 
-class NodeProcess:
-    """`goqueue serve` on one data directory; it can be killed and started again."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._address = "127.0.0.1:0"
-        self._process: subprocess.Popen[str] | None = None
-        self.url = ""
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", self._directory]
-        self._process = subprocess.Popen(
-            [*command, "--http", self._address], stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        found = re.search(r"http://([^\s,]+)", self._process.stdout.readline())
-        assert found is not None, "the node did not start"
-        self.url, self._address = found[0], found[1]
-
-    def kill(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._close()
-
-    def stop(self) -> int:
-        assert self._process is not None
-        self._process.terminate()
-        return self._close()
-
-    def _close(self) -> int:
-        assert self._process is not None
-        code = self._process.wait(30)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        return code
-
-
-@contextmanager
-def started(directory: str) -> Iterator[NodeProcess]:
-    node = NodeProcess(directory)
-    node.start()
-    try:
-        yield node
-    finally:
-        node.kill()
-
-
 def demonstrate(node: NodeProcess, show: Show) -> None:
     with goqueue.connect_sync(node.url) as q:
         publish(q, show)
@@ -85,6 +36,7 @@ def demonstrate(node: NodeProcess, show: Show) -> None:
         redrive(q, show)
         wait_for_delays(q, show)
         overtake(q, show)
+    bill(node, show)
     survive(node, show)
 
 

@@ -1,16 +1,13 @@
 """How soon a broker is ready again with a million messages waiting, stopped or killed before."""
 
 import asyncio
-import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 
-from bench.broker.broker import Usage
+from bench.broker.life import Life
 from bench.broker.publish import BATCH
 from bench.broker.wire import Wire
 from bench.delivery.pending import PENDING
@@ -22,44 +19,12 @@ __all__ = ["measure_restart"]
 
 _TOPIC = "delays"
 _TARGET = Target(below=5)
-_STOP_S = 60
-_READY_S = 120.0
-
-
-class _Life:
-    """A broker from its start to its end, over data that outlive it."""
-
-    def __init__(self, data: str) -> None:
-        command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", data]
-        self._began = time.perf_counter()
-        self._process = subprocess.Popen(
-            [*command, "--http", "127.0.0.1:0", "--log-level", "warning"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[:2])},
-        )
-        self.usage = Usage(self._process.pid)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        self.port = int(line.split(",", 1)[0].rpartition(":")[2])
-
-    def ready_s(self) -> float:
-        """How long it took from the start of the process until commands are taken."""
-        asyncio.run(_wait_until_ready(self.port))
-        return time.perf_counter() - self._began
-
-    def end(self, how: signal.Signals) -> float:
-        """Seconds until it was gone."""
-        began = time.perf_counter()
-        self._process.send_signal(how)
-        self._process.wait(_STOP_S)
-        return time.perf_counter() - began
 
 
 def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
     count = max(BATCH, int(PENDING * scale))
     data = tempfile.mkdtemp(prefix="data-", dir=folder)
-    first = _Life(data)
+    first = Life(data)
     empty_s = first.ready_s()
     try:
         asyncio.run(_fill(first.port, count))
@@ -71,7 +36,7 @@ def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
         ("ready_after_stop", signal.SIGKILL),
         ("ready_after_stop_and_kill", signal.SIGTERM),
     ):
-        life = _Life(data)
+        life = Life(data)
         seconds = life.ready_s()
         try:
             details: dict[str, Detail] = {
@@ -86,20 +51,6 @@ def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
         yield Figure(
             figure=name, value=round(seconds, 2), unit="s", target=_TARGET, details=details
         )
-
-
-async def _wait_until_ready(port: int) -> None:
-    deadline = time.perf_counter() + _READY_S
-    wire = await Wire.open(port)
-    while True:
-        try:
-            await wire.ask("GET", "/readyz")
-            break
-        except RuntimeError:
-            # Not yet: 503.
-            assert time.perf_counter() < deadline, "the broker was not ready in time"
-            await asyncio.sleep(0.02)
-    wire.close()
 
 
 async def _fill(port: int, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Makes the compiled room run from its sources although compiled modules lie beside them.
+"""Makes everything run from its sources although compiled modules lie beside some of them.
 
 Outside the rooms, because it reads the environment. `GOQUEUE_NO_EXTENSIONS=1` is for tests,
 for debugging, and for a machine whose extensions are not to be trusted.
@@ -11,16 +11,16 @@ from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceF
 from types import ModuleType
 
 VARIABLE = "GOQUEUE_NO_EXTENSIONS"
-ROOM = "goqueue.records."
+PACKAGE = "goqueue."
 
 
 class SourcesOnly:
-    """A finder that sees only the source files of the compiled room."""
+    """A finder that sees only source files."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not name.startswith(ROOM):
+        if not name.startswith(PACKAGE):
             return None
         for folder in path or ():
             spec = FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES)).find_spec(name, target)

@@ -1,7 +1,8 @@
 """Hooks for requests that are made up from the OpenAPI document.
 
 Every waiting time is cut, so that a run does not wait; half of the topics and groups are ones that
-exist, so that a run gets past `not found`; bodies of records are records. What breaks the document
+exist, so that a run gets past `not found`, and half of the producers are one that exists; bodies
+of records are records. What breaks the document
 is left as it is: that such a thing is refused is part of the run.
 """
 
@@ -15,10 +16,14 @@ from hypothesis import strategies as st
 from goqueue.model import Message, parse_duration
 from goqueue.records import build
 
-__all__ = ["GROUP", "TOPIC", "cut_waits", "meet_what_exists"]
+__all__ = ["GROUP", "OWNER", "TOPIC", "be_a_producer", "cut_waits", "meet_what_exists"]
 
 GROUP = "known-group"
 TOPIC = "known-topic"
+# The first producer of a new node.
+OWNER: dict[str, str | int] = {"producer_id": 1, "epoch": 0, "transactional_id": "known-producer"}
+_INT64_MAX = (1 << 63) - 1
+_EPOCH_MAX = 32_767
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _KNOWN = {"topic": TOPIC, "group": GROUP}
 _WAITS = {
@@ -63,6 +68,28 @@ def meet_what_exists(_: schemathesis.HookContext, case: Case, __: dict[str, obje
         given = (case.path_parameters or {}).get(kind)
         if isinstance(given, str) and _NAME.fullmatch(given) and ord(given[-1]) % 2:
             case.path_parameters[kind] = known
+
+
+@schemathesis.hook("before_call")
+def be_a_producer(_: schemathesis.HookContext, case: Case, __: dict[str, object]) -> None:
+    """Speak for the known producer in half of the cases, where there could be one."""
+    for given in (case.body, case.query, case.path_parameters):
+        if not isinstance(given, dict):
+            continue
+        number = given.get("producer_id")
+        if not _is_within(number, 1, _INT64_MAX) or int(str(number)) % 2:
+            continue
+        given["producer_id"] = OWNER["producer_id"]
+        if _is_within(given.get("epoch"), 0, _EPOCH_MAX):
+            given["epoch"] = OWNER["epoch"]
+        name = given.get("transactional_id")
+        if isinstance(name, str) and _NAME.fullmatch(name) and name.strip("."):
+            given["transactional_id"] = OWNER["transactional_id"]
+
+
+def _is_within(given: object, minimum: int, maximum: int) -> bool:
+    is_whole = isinstance(given, int) and not isinstance(given, bool)
+    return is_whole and minimum <= int(str(given)) <= maximum
 
 
 def _is_wait(given: str | float) -> bool:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conformance.generated_requests import GROUP, TOPIC
+from tests.conformance.generated_requests import GROUP, OWNER, TOPIC
 from tests.integration.http_api import Api
 from tests.integration.server_process import serving
 
@@ -26,6 +26,9 @@ def test_the_api_does_what_its_document_says(tmp_path: Path) -> None:
             api.create(TOPIC, partitions=3)
             api.publish(TOPIC, *map(str, range(30)))
             api.join(GROUP, TOPIC).poll(max_messages=5)
+            owner = {"transactional_id": OWNER["transactional_id"]}
+            granted = api.post("/producers/init", owner)
+            assert {**granted, **owner} == OWNER
         command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)]
         command += ["run", f"{server.url}/openapi.json", "--checks", "all", "--seed", "1"]
         command += ["--max-examples", str(EXAMPLES), "--request-timeout", "20"]

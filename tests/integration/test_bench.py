@@ -28,10 +28,10 @@ FIGURES = {
 TWINS = FIGURES["append"] | FIGURES["read"] | FIGURES["scan"]
 
 
-def run_bench(only: str, folder: Path) -> list[Figure]:
+def run_bench(only: str, folder: Path, bench: str = "log") -> list[Figure]:
     done = subprocess.run(
         [
-            *(sys.executable, str(ROOT / "bench" / "log" / "run.py")),
+            *(sys.executable, str(ROOT / "bench" / bench / "run.py")),
             *("--tiny", "--only", only, "--dir", str(folder)),
         ],
         capture_output=True,
@@ -102,18 +102,7 @@ def test_the_ratio_is_the_median_over_rounds_of_our_rate_to_the_raw_one() -> Non
 def test_the_broker_bench_prints_its_figures_and_leaves_no_file(
     only: str, figures: set[str], tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, str(ROOT / "bench" / "broker" / "run.py")),
-            *("--tiny", "--only", only, "--dir", str(tmp_path)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    printed = [msgspec.json.decode(line, type=Figure) for line in done.stdout.splitlines()]
+    printed = run_bench(only, tmp_path, "broker")
     assert {figure.figure for figure in printed} == figures
     assert list(tmp_path.iterdir()) == []
 
@@ -150,17 +139,23 @@ def test_the_broker_bench_prints_its_figures_and_leaves_no_file(
 def test_the_delivery_bench_prints_its_figures_and_leaves_no_file(
     only: str, figures: set[str], tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, str(ROOT / "bench" / "delivery" / "run.py")),
-            *("--tiny", "--only", only, "--dir", str(tmp_path)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    printed = [msgspec.json.decode(line, type=Figure) for line in done.stdout.splitlines()]
+    printed = run_bench(only, tmp_path, "delivery")
+    assert {figure.figure for figure in printed} == figures
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("only", "figures"),
+    [
+        ("idempotence", {"idempotent_publish_http", "idempotent_publish_in_process"}),
+        ("commits", {"transactions_numbered", "transactions_spread"}),
+        ("isolation", {"read_committed_raw", "read_committed_json"}),
+        ("restart", {"ready_after_kill", "ready_after_stop", "ready_after_stop_and_kill"}),
+    ],
+)
+def test_the_transactions_bench_prints_its_figures_and_leaves_no_file(
+    only: str, figures: set[str], tmp_path: Path
+) -> None:
+    printed = run_bench(only, tmp_path, "transactions")
     assert {figure.figure for figure in printed} == figures
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,6 @@ import pytest
 from goqueue.broker.messages import Delaying, Publishing
 from goqueue.delivery import Census, Delays, DeliveryQueue, Lanes, Wheel
 from goqueue.model import SECOND
-from goqueue.model.requests import Done
 
 __all__ = ["PLANTED_IN_DELAYS", "PLANTED_IN_LANES", "Plant"]
 
@@ -31,11 +30,10 @@ def _does_nothing(*_: object, **__: object) -> None:
 def waits_before_the_record_is_committed(patch: pytest.MonkeyPatch) -> None:
     expect = Delaying.expect
 
-    def hasty(delaying: Any, partition: Any, delayed: Any, now: Any) -> None:
-        expect(delaying, partition, delayed, now)
+    def hasty(delaying: Any, partition: Any, waiting: Any, now: Any, holder: Any = None) -> None:
+        expect(delaying, partition, waiting, now, holder)
         delays = delaying._delays(partition.log_id, now)
-        for offset, due, priority in delayed:
-            delays.add(offset, due, priority)
+        delays.add_all(waiting.offsets, waiting.dues, waiting.priorities)
         delaying._arm(partition.log_id, delays, now)
 
     patch.setattr(Delaying, "expect", hasty)
@@ -46,10 +44,10 @@ def takes_a_delivery_for_done_when_it_is_appended(patch: pytest.MonkeyPatch) -> 
 
     def hasty(delaying: Any, salvo: Any, partition: Any, delays: Any, now: Any) -> None:
         deliver(delaying, salvo, partition, delays, now)
-        waiting = delaying._on_their_way.get(salvo.log)
-        if waiting and type(waiting[-1]).__name__ == "_Fired":
-            first = waiting[-1].next - len(waiting[-1].messages)
-            for index, message in enumerate(waiting[-1].messages):
+        entries = delaying._underway._entries.get(salvo.log)
+        if entries and type(entries[-1]).__name__ == "Fired":
+            first = entries[-1].next - len(entries[-1].messages)
+            for index, message in enumerate(entries[-1].messages):
                 delays.deliver(message, first + index)
 
     patch.setattr(Delaying, "_deliver", hasty)
@@ -60,7 +58,7 @@ def forgets_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def loses_what_is_pending_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.starting.replay_delays", _does_nothing)
+    patch.setattr("goqueue.broker.messages.delay_log.Replay.take", _does_nothing)
 
 
 def replays_without_deliveries(patch: pytest.MonkeyPatch) -> None:
@@ -78,8 +76,7 @@ def answers_a_cancellation_before_it_is_committed(patch: pytest.MonkeyPatch) -> 
         delaying: Any, request: Any, partition: Any, delays: Any, offset: Any, now: Any
     ) -> None:
         cancel(delaying, request, partition, delays, offset, now)
-        for waiting in delaying._cancelling.pop((partition.log_id, offset), ()):
-            delaying._state.outbox.answer(waiting, Done())
+        delaying._cancels.succeed(partition.log_id, offset)
 
     patch.setattr(Delaying, "_cancel_pending", hasty)
 
@@ -118,9 +115,9 @@ def lets_retention_take_what_is_pending(patch: pytest.MonkeyPatch) -> None:
 
 
 def announces_no_delays(patch: pytest.MonkeyPatch) -> None:
-    def silent(publishing: Any, request: Any, command: Any, topic: Any) -> None:
+    def silent(publishing: Any, request: Any, command: Any, topic: Any, admission: Any) -> None:
         topic.may_delay = True
-        publishing.publish(request, command, publishing.now)
+        publishing._publish(request, command, topic, admission, publishing.now)
 
     publish = Publishing.publish
 
@@ -129,7 +126,7 @@ def announces_no_delays(patch: pytest.MonkeyPatch) -> None:
         publish(publishing, request, command, now)
 
     patch.setattr(Publishing, "publish", timed)
-    patch.setattr(Publishing, "_announce_delays", silent)
+    patch.setattr(Publishing, "_announce", silent)
 
 
 def keeps_delays_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:

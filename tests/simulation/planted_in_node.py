@@ -25,6 +25,7 @@ _MESSAGES = "goqueue.broker.messages"
 _JOURNAL = "goqueue.broker.journals.journal.Journal"
 _PARTITION = "goqueue.broker.partitions.Partition"
 _DELIVERING = f"{_CONSUMING}.delivering.Delivering"
+_LEASES = f"{_CONSUMING}.delivering.leases.Leases"
 _MOVING = f"{_CONSUMING}.moving.Moving"
 _SETTLING = f"{_CONSUMING}.settling.Settling"
 
@@ -95,13 +96,13 @@ def forgets_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def hands_redeliveries_out_before_their_count(patch: pytest.MonkeyPatch) -> None:
-    count = _attribute(f"{_DELIVERING}._count")
+    count = _attribute(f"{_LEASES}._count")
 
     def impatient(*arguments: object) -> bool:
         count(*arguments)
         return False
 
-    patch.setattr(f"{_DELIVERING}._count", impatient)
+    patch.setattr(f"{_LEASES}._count", impatient)
 
 
 # Publishing
@@ -233,7 +234,7 @@ def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
         begun = moving._state.moves.get(change.number)
         if type(change).__name__ == "MoveEnded" and begun is not None and not begun.group:
             moving._state.moves.pop(change.number)
-            moving._position(begun).end_dying(begun.offset)
+            moving._ends.position(begun).end_dying(begun.offset)
         else:
             apply(moving, change)
 

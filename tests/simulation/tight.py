@@ -6,12 +6,13 @@ __all__ = ["tighten"]
 
 _LIMITS = {
     "goqueue.delivery.census.BLOCK": 4,
+    "goqueue.delivery.queue._READY_MAX": 7,
     "goqueue.delivery.queue._READY_MIN": 3,
     "goqueue.broker.consuming.counting._SCOUT_BYTES": 300,
     "goqueue.broker.messages.delaying._FIRE_MAX": 3,
     "goqueue.broker.messages.delaying._FIRE_BYTES": 300,
     "goqueue.broker.messages.delaying._SAVE_CHANGES_MIN": 4,
-    "goqueue.broker.starting._REPLAY_BYTES": 300,
+    "goqueue.broker.starting.recollecting._REPLAY_BYTES": 300,
 }
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "ForLog",
     "ForQueue",
     "ForRequest",
+    "ForTransaction",
     "Subject",
 ]
 
@@ -53,6 +54,13 @@ class ForLog(msgspec.Struct, frozen=True):
     log: LogId
 
 
+class ForTransaction(msgspec.Struct, frozen=True):
+    """A transaction ran too long, or its producer is silent."""
+
+    producer: int
+    number: int
+
+
 class ForDelays(msgspec.Struct, frozen=True):
     """A delayed message of a partition is due."""
 
@@ -71,7 +79,9 @@ class Errand(msgspec.Struct, frozen=True):
     name: str
 
 
-Subject = ForRequest | ForQueue | ForGroup | ForLog | ForDelays | ForCensus | Errand
+Subject = (
+    ForRequest | ForQueue | ForGroup | ForLog | ForDelays | ForCensus | ForTransaction | Errand
+)
 
 
 class Alarms:

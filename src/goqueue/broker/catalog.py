@@ -29,6 +29,8 @@ class Topic:
         self.is_open = False
         # Whether it is committed that the topic has delays, so that they may be appended.
         self.may_delay = False
+        # Whether it is committed that producers with sequences or transactions write here.
+        self.may_mark = False
         # Whose turn it is among the partitions, for messages without a key.
         self.turn = 0
 
@@ -148,6 +150,7 @@ class Catalog:
             config=config,
             created_at=now.wall,
             holds_letters=True,
+            has_producers=True,
         )
 
     def alter(self, command: AlterTopic) -> TopicStated:

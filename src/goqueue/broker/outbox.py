@@ -8,8 +8,17 @@ import msgspec
 
 from goqueue.model import Answer, LogId, NodeEffect, Offset, Refused, RequestId
 from goqueue.model.requests import Publish, Reply
+from goqueue.transactions import Admission
 
-__all__ = ["BeginServing", "CarryOver", "Later", "Outbox", "Prune", "PublishDelayed"]
+__all__ = [
+    "BeginServing",
+    "CarryOver",
+    "Later",
+    "Outbox",
+    "Prune",
+    "PublishAnnounced",
+    "WriteMarkers",
+]
 
 
 class BeginServing(msgspec.Struct, frozen=True):
@@ -17,9 +26,10 @@ class BeginServing(msgspec.Struct, frozen=True):
 
 
 class CarryOver(msgspec.Struct, frozen=True):
-    """That a message leaves is committed: bring it to its new place."""
+    """That a topic may hold copies which do not count is committed: bring a message there."""
 
     move: int
+    topic: str
 
 
 class Prune(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,14 +39,21 @@ class Prune(msgspec.Struct, frozen=True, kw_only=True):
     offset: Offset
 
 
-class PublishDelayed(msgspec.Struct, frozen=True):
-    """That the topic has delayed messages is committed: publish the first of them."""
+class PublishAnnounced(msgspec.Struct, frozen=True):
+    """That the topic has delayed messages, or producers, is committed: publish the first of it."""
 
     request: RequestId
     command: Publish
+    admission: Admission | None = None
 
 
-Later = NodeEffect | BeginServing | CarryOver | Prune | PublishDelayed
+class WriteMarkers(msgspec.Struct, frozen=True):
+    """What becomes of a transaction is committed: tell every partition."""
+
+    transaction: tuple[int, int]
+
+
+Later = NodeEffect | BeginServing | CarryOver | Prune | PublishAnnounced | WriteMarkers
 
 
 class Outbox:

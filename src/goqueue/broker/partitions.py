@@ -13,16 +13,43 @@ from goqueue.log import Log
 from goqueue.model import Code, Instant, LogId, Offset, Refused, RequestId, Timestamp
 from goqueue.model.requests import Placed, Published, Read
 
-__all__ = ["Partition", "Partitions", "Publication", "WaitingRead"]
+__all__ = [
+    "ForMarker",
+    "ForMove",
+    "InTransaction",
+    "Partition",
+    "Partitions",
+    "Publication",
+    "WaitingRead",
+]
+
+
+class ForMove(msgspec.Struct, frozen=True):
+    """A message that the node moves itself."""
+
+    move: int
+
+
+class ForMarker(msgspec.Struct, frozen=True):
+    """The end of a transaction in one partition."""
+
+    transaction: tuple[int, int]
+    log: LogId
+
+
+class InTransaction(msgspec.Struct, frozen=True):
+    """Messages that a transaction must not be committed without."""
+
+    transaction: tuple[int, int]
 
 
 class Publication:
     """One publish command on its way: answered when every partition has said yes or no.
 
-    `request` is None when nobody waits; `move` is set for a message that the node moves itself.
+    `request` is None when nobody waits; `purpose` says who else wants to know.
     """
 
-    __slots__ = ("_missing", "_placed", "_targets", "_timestamp", "move", "request")
+    __slots__ = ("_missing", "_placed", "_targets", "_timestamp", "purpose", "request")
 
     def __init__(
         self,
@@ -31,20 +58,33 @@ class Publication:
         parts: int,
         timestamp: Timestamp,
         *,
-        move: int | None = None,
+        purpose: ForMove | ForMarker | InTransaction | None = None,
     ) -> None:
         self.request = request
-        self.move = move
+        self.purpose = purpose
         self._targets = targets
         self._missing = parts
         self._placed: list[Placed] = []
         self._timestamp = timestamp
 
     def place(
-        self, partition: int, first: Offset, count: int, refused: Code | None = None
+        self,
+        partition: int,
+        first: Offset,
+        count: int,
+        refused: Code | None = None,
+        *,
+        is_duplicate: bool = False,
     ) -> Published | None:
         """One partition has decided: the whole answer, if it was the last."""
-        self._placed.append(Placed(partition=partition, first=first, count=count, refused=refused))
+        placed = Placed(
+            partition=partition,
+            first=first,
+            count=count,
+            refused=refused,
+            is_duplicate=is_duplicate,
+        )
+        self._placed.append(placed)
         self._missing -= 1
         return None if self._missing else self.published()
 
@@ -58,6 +98,7 @@ class _Pending(msgspec.Struct, frozen=True):
     first: Offset
     next: Offset
     publication: Publication
+    is_repeat: bool = False
 
 
 class WaitingRead(msgspec.Struct, frozen=True):
@@ -84,6 +125,19 @@ class Partition:
         """A batch was appended: tell the publication what becomes of it."""
         self._pending.append(_Pending(first, following, publication))
 
+    def expect_repeat(
+        self, first: Offset, following: Offset, publication: Publication
+    ) -> Published | None:
+        """A batch was here already: answer at once if it is committed, else together with it."""
+        if following <= self.log.high_watermark:
+            number = self.log_id.partition
+            return publication.place(number, first, following - first, is_duplicate=True)
+        places = enumerate(self._pending)
+        behind = next((place for place, each in places if each.next > following), None)
+        pending = _Pending(first, following, publication, is_repeat=True)
+        self._pending.insert(len(self._pending) if behind is None else behind, pending)
+        return None
+
     def committed(self) -> Iterator[tuple[Publication, Published]]:
         """Publications that are whole now that the high watermark has moved."""
         upto = self.log.high_watermark
@@ -91,7 +145,10 @@ class Partition:
         while pending and pending[0].next <= upto:
             done = pending.popleft()
             published = done.publication.place(
-                self.log_id.partition, done.first, done.next - done.first
+                self.log_id.partition,
+                done.first,
+                done.next - done.first,
+                is_duplicate=done.is_repeat,
             )
             if published is not None:
                 yield done.publication, published

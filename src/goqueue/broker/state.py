@@ -10,13 +10,14 @@ import msgspec
 
 from goqueue.broker.alarms import Alarms, ForLog
 from goqueue.broker.catalog import Catalog, Topic
-from goqueue.broker.journals import Change, Journal, MoveBegun, TopicChange
+from goqueue.broker.journals import Change, Journal, TopicChange
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Groups
-from goqueue.log import Appended
+from goqueue.log import Appended, BatchMark, Marker
 from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
+from goqueue.transactions import Transactions
 
 __all__ = ["NodeState", "Tally"]
 
@@ -33,6 +34,16 @@ class Tally(msgspec.Struct):
     rejected_letters: int = 0
     exhausted_letters: int = 0
     published: list[int] = msgspec.field(default_factory=lambda: [0] * LANES)
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transaction_ns_sum: int = 0
+
+    def end_transaction(self, duration_ns: int, *, is_commit: bool) -> None:
+        self.transaction_ns_sum += duration_ns
+        if is_commit:
+            self.transactions_committed += 1
+        else:
+            self.transactions_aborted += 1
 
 
 class NodeState:
@@ -45,6 +56,7 @@ class NodeState:
         self.catalog = Catalog()
         self.partitions = Partitions()
         self.groups = Groups()
+        self.transactions = Transactions()
         self.tally = Tally()
         # Set while starting.
         self.topics_journal: Journal[TopicChange]
@@ -61,7 +73,6 @@ class NodeState:
         self.delays: dict[LogId, Delays] = {}
         # Of partitions of topics that use several lanes, and that somebody polls.
         self.censuses: dict[LogId, Census] = {}
-        self.moves: dict[int, MoveBegun] = {}
         self.next_move = 1
         # What was asked of the disk, and for what.
         self.purposes: dict[int, object] = {}
@@ -82,11 +93,21 @@ class NodeState:
         self.purposes[token] = purpose
         return token
 
-    def append(self, partition: Partition, batch: bytearray, now: Now) -> Appended:
+    def append(
+        self, partition: Partition, batch: bytearray, now: Now, mark: BatchMark | None = None
+    ) -> Appended:
         """Append a batch, with all that follows from it; raises Refused before any change."""
-        appended = partition.log.append(batch, now)
+        appended = partition.log.append(batch, now, mark)
         self.outbox.extend(appended.effects)
         self.arm_flush(partition)
+        return appended
+
+    def end_transaction(self, partition: Partition, marker: Marker, now: Now) -> Appended | None:
+        """Append the marker of a transaction, unless the partition has it or needs none."""
+        appended = partition.log.end_transaction(marker, now)
+        if appended is not None:
+            self.outbox.extend(appended.effects)
+            self.arm_flush(partition)
         return appended
 
     def arm_flush(self, partition: Partition) -> None:
@@ -115,17 +136,36 @@ class NodeState:
             self.catalog.apply(stated)
             self.topics_journal.note([stated])
 
-    def hide(self, log: LogId, offset: int) -> None:
-        """A record that is no message was committed: no group waits for it."""
+    def hide(self, log: LogId, first: int, count: int = 1) -> None:
+        """Records that are no messages were committed side by side: no group waits for them."""
         for queues in self.queues.values():
             queue = queues.get(log)
             if queue is not None:
-                queue.hide(offset)
+                queue.hide(first, count)
 
     def hidden_within(self, log: LogId, first: Offset, end: Offset) -> int:
         """How many offsets of [first, end) are no messages."""
         delays = self.delays.get(log)
-        return 0 if delays is None else delays.hidden_within(first, end)
+        authors = self.partitions[log].log.authors
+        hidden = authors.hidden.count_within(first, end)
+        if delays is not None:
+            hidden += delays.hidden_within(first, end)
+            # What was delayed and aborted is not hidden twice.
+            aborted = authors.aborted.within(first, end)
+            hidden -= sum(delays.hidden_within(*each) for each in aborted)
+        return hidden
+
+    def skip_hidden(self, partition: Partition, offset: Offset) -> Offset:
+        """The first offset from this one on that may be a message."""
+        delays = self.delays.get(partition.log_id)
+        hidden = partition.log.authors.hidden
+        while True:
+            following = hidden.skip(offset)
+            if delays is not None:
+                following = delays.skip_hidden(following)
+            if following == offset:
+                return offset
+            offset = following
 
     def queue(self, group: int, log: LogId) -> DeliveryQueue | None:
         return self.queues.get(group, {}).get(log)

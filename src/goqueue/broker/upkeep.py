@@ -7,10 +7,11 @@ clock or a passing lack of something left undone is taken up.
 
 from goqueue.broker.alarms import Errand
 from goqueue.broker.consuming import Delivering
-from goqueue.broker.memory import Memory
 from goqueue.broker.messages import Delaying
 from goqueue.broker.partitions import Partition
+from goqueue.broker.starting import Memory
 from goqueue.broker.state import NodeState
+from goqueue.broker.transacting import Remembering
 from goqueue.model import SECOND, Instant, Now, Offset
 
 __all__ = ["Upkeep"]
@@ -25,9 +26,15 @@ class Upkeep:
     """Looks after logs, journals and snapshots."""
 
     def __init__(
-        self, state: NodeState, memory: Memory, delivering: Delivering, delaying: Delaying
+        self,
+        state: NodeState,
+        memory: Memory,
+        delivering: Delivering,
+        delaying: Delaying,
+        remembering: Remembering,
     ) -> None:
         self._state = state
+        self._remembering = remembering
         self._memory = memory
         self._delivering = delivering
         self._delaying = delaying
@@ -52,6 +59,7 @@ class Upkeep:
 
     def _maintain(self, partition: Partition, now: Now) -> None:
         self._state.outbox.extend(partition.log.maintain(now, self._needed_from(partition)))
+        self._remembering.save_if_due(partition)
         log, start = partition.log_id, partition.log.start
         for kept in (self._state.delays.get(log), self._state.censuses.get(log)):
             if kept is not None:

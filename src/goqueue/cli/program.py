@@ -37,6 +37,7 @@ _COMMANDS = {
     "group": ("goqueue.cli.group", "Look at consumer groups and move them."),
     "dlq": ("goqueue.cli.dlq", "Look at dead letters and put them back."),
     "delayed": ("goqueue.cli.delayed", "Look at messages that wait for their time; cancel them."),
+    "txn": ("goqueue.cli.txn", "Look at open transactions; abort one that hangs."),
     "bench": ("goqueue.cli.bench", "Measure a server."),
     "log": ("goqueue.cli.log", "Look into the log files of a data directory."),
     "version": ("goqueue.cli.about", "Show the versions of this program and of the server."),

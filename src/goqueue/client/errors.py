@@ -16,11 +16,19 @@ __all__ = [
     "MessageTooLarge",
     "NotAllowed",
     "NotFound",
+    "ProducerFenced",
+    "ProducerNotFound",
     "RateLimited",
     "ReceiptStale",
+    "SequenceOutOfOrder",
     "ServerUnreachable",
     "TopicExists",
     "TopicNotFound",
+    "TransactionAborted",
+    "TransactionNotFound",
+    "TransactionOutcomeUnknown",
+    "TransactionStateInvalid",
+    "TransactionTimedOut",
     "refusal",
 ]
 
@@ -29,7 +37,8 @@ class GoQueueError(Exception):
     """A request that was refused: a stable code, a sentence for people, and facts.
 
     `status` is that of HTTP, or 0 where no server was asked. `retry_after_s` is the wait that the
-    server asks for, if it does.
+    server asks for, if it does. `is_outcome_unknown` tells that what was asked may have been done,
+    by this attempt or by an earlier one.
     """
 
     def __init__(
@@ -40,6 +49,7 @@ class GoQueueError(Exception):
         status: int = 0,
         details: Mapping[str, object] | None = None,
         retry_after_s: float | None = None,
+        is_outcome_unknown: bool = False,
     ) -> None:
         super().__init__(code, sentence)
         self.code = code
@@ -47,6 +57,7 @@ class GoQueueError(Exception):
         self.status = status
         self.details: Mapping[str, object] = details or {}
         self.retry_after_s = retry_after_s
+        self.is_outcome_unknown = is_outcome_unknown
 
     def __str__(self) -> str:
         return f"{self.code}: {self.sentence}"
@@ -59,8 +70,11 @@ class ServerUnreachable(GoQueueError):
     """
 
     def __init__(self, sentence: str, *, was_sent: bool = False) -> None:
-        super().__init__("server_unreachable", sentence)
-        self.was_sent = was_sent
+        super().__init__("server_unreachable", sentence, is_outcome_unknown=was_sent)
+
+    @property
+    def was_sent(self) -> bool:
+        return self.is_outcome_unknown
 
 
 class Closed(GoQueueError):
@@ -102,16 +116,60 @@ class ReceiptStale(GoQueueError):
     """The lease of this delivery is over: it expired, was settled, or was reset."""
 
 
+class ProducerFenced(GoQueueError):
+    """Another process took over the transactional id: this one is to end."""
+
+
+class ProducerNotFound(NotFound):
+    """The broker does not know the producer, or has forgotten it."""
+
+
+class SequenceOutOfOrder(GoQueueError):
+    """A batch does not follow the one before it, and is no repeat that the broker remembers."""
+
+
+class TransactionNotFound(NotFound):
+    """No such transaction, or none any more."""
+
+
+class TransactionStateInvalid(GoQueueError):
+    """None is open, one is open already, or it is ending."""
+
+
+class TransactionAborted(GoQueueError):
+    """Nothing of the transaction will ever be seen; `__cause__` tells why it was given up."""
+
+
+class TransactionTimedOut(TransactionAborted):
+    """It ran past its time, or its producer was silent: the broker aborted it."""
+
+
+class TransactionOutcomeUnknown(GoQueueError):
+    """The commit was asked for and not answered: all of the transaction is seen, or nothing."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("transaction_outcome_unknown", sentence, is_outcome_unknown=True)
+
+
 _BY_CODE: dict[str, type[GoQueueError]] = {
     "already_delivered": AlreadyDelivered,
     "message_too_large": MessageTooLarge,
     "permission_denied": NotAllowed,
+    "producer_fenced": ProducerFenced,
+    "producer_not_found": ProducerNotFound,
     "rate_limited": RateLimited,
     "receipt_stale": ReceiptStale,
+    "sequence_out_of_order": SequenceOutOfOrder,
     "topic_exists": TopicExists,
     "topic_not_found": TopicNotFound,
+    "transaction_not_found": TransactionNotFound,
+    "transaction_state_invalid": TransactionStateInvalid,
+    "transaction_timeout": TransactionTimedOut,
     "unauthenticated": NotAllowed,
 }
+
+# Answers that leave open whether what was asked was done.
+_UNDECIDED = frozenset({"internal_error", "replication_failed", "request_timeout"})
 
 
 def refusal(
@@ -124,4 +182,11 @@ def refusal(
 ) -> GoQueueError:
     """The exception for a code of the contract."""
     kind = _BY_CODE.get(code, NotFound if status == 404 else GoQueueError)
-    return kind(code, sentence, status=status, details=details, retry_after_s=retry_after_s)
+    return kind(
+        code,
+        sentence,
+        status=status,
+        details=details,
+        retry_after_s=retry_after_s,
+        is_outcome_unknown=code in _UNDECIDED,
+    )

@@ -25,6 +25,12 @@ class Lease(Protocol):
     """The right to settle one delivery, until its deadline."""
 
     @property
+    def group(self) -> str: ...
+
+    @property
+    def receipt_handle(self) -> str: ...
+
+    @property
     def delivery_count(self) -> int: ...
 
     @property
@@ -101,6 +107,16 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     def deadline(self) -> int:
         """When the lease ends, in nanoseconds since 1970."""
         return self._held().deadline
+
+    @property
+    def group(self) -> str:
+        """The group that it was delivered to."""
+        return self._held().group
+
+    @property
+    def receipt_handle(self) -> str:
+        """What names this delivery to the broker."""
+        return self._held().receipt_handle
 
     def ack(self) -> Awaitable[None]:
         """Done: the group will not get this message again.

@@ -13,7 +13,19 @@ import msgspec
 from goqueue.client.errors import GoQueueError
 from goqueue.model import Header
 
-__all__ = ["Headers", "Value", "duration", "encode_key", "encode_value", "headers", "nanoseconds"]
+__all__ = [
+    "DELIVER_HEADER",
+    "Headers",
+    "Value",
+    "duration",
+    "encode_key",
+    "encode_value",
+    "headers",
+    "nanoseconds",
+]
+
+# What names the time of a delayed record: nanoseconds since 1970 in decimal digits.
+DELIVER_HEADER = "gq.deliver-at"
 
 # bytes, text, None (a tombstone), or anything that msgspec writes as JSON.
 Value = object

@@ -5,7 +5,7 @@ from goqueue.delivery.delays import Delayed, Delays, DelaysStated
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
 from goqueue.delivery.position import Position, PositionStated
 from goqueue.delivery.queue import DeliveryQueue, Held, rest_ns
-from goqueue.delivery.ranges import Range, Ranges, runs
+from goqueue.delivery.ranges import Range, Ranges, Stretch, runs
 from goqueue.delivery.receipts import Receipt, Receipts
 from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
@@ -26,6 +26,7 @@ __all__ = [
     "Ranges",
     "Receipt",
     "Receipts",
+    "Stretch",
     "Timer",
     "Wheel",
     "rest_ns",

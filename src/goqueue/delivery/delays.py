@@ -13,8 +13,9 @@ Memory: 24 bytes for each delayed record in the log, and the timers of those tha
 """
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import compress
 from operator import lt
 
 import msgspec
@@ -28,7 +29,12 @@ __all__ = ["Delayed", "Delays", "DelaysStated"]
 _PENDING = -1
 _CANCELLED = -2
 _EXPIRED = -3
+# Part of a transaction that is open, or of one that was aborted: nobody knows of it.
+_HELD = -4
+_ABORTED = -5
 _PRIORITY_BITS = 3
+# By priority, the outcome of what is pending.
+_WAITING = tuple(_PENDING << _PRIORITY_BITS | priority for priority in range(1 << _PRIORITY_BITS))
 # Above every offset: nothing of the log can be lost any more.
 _NEVER_LOST = 1 << 63
 
@@ -52,6 +58,8 @@ class DelaysStated(msgspec.Struct, frozen=True, kw_only=True):
     dues: bytes
     outcomes: bytes
     controls: bytes
+    # Producer and number of each open transaction, with the messages in it.
+    held: list[tuple[int, int, list[int]]] = []
 
 
 class Delays:
@@ -66,6 +74,7 @@ class Delays:
         # Records that are no messages: cancellations.
         self._controls = array("q")
         self._leaving: dict[int, None] = {}
+        self._held: dict[tuple[int, int], list[int]] = {}
         self._first_needed = 0
         self._changes = 0
         self._delivered_count = 0
@@ -100,6 +109,39 @@ class Delays:
         self._outcomes.append(_PENDING << _PRIORITY_BITS | priority)
         self._wheel.insert(offset, Timestamp(due))
 
+    def add_all(self, offsets: "array[int]", dues: "array[int]", priorities: "array[int]") -> None:
+        """Delayed records were committed together; as `add` for each, in columns."""
+        known = bisect_right(offsets, self._offsets[-1]) if self._offsets else 0
+        if known:
+            offsets, dues, priorities = offsets[known:], dues[known:], priorities[known:]
+        if not offsets:
+            return
+        self._changes += len(offsets)
+        self._offsets.extend(offsets)
+        self._dues.extend(dues)
+        lanes = priorities.tobytes()
+        if lanes.count(lanes[:1]) == len(lanes):
+            # Mostly they are of one lane, and are then not looked at one by one.
+            self._outcomes.extend(array("q", [_WAITING[lanes[0]]]) * len(lanes))
+        else:
+            self._outcomes.extend(array("q", [_WAITING[lane] for lane in lanes]))
+        self._wheel.insert_all(offsets, dues)
+
+    def hold(self, holder: tuple[int, int], offsets: Iterable[int]) -> None:
+        """Messages that were added are part of an open transaction: they do not wait yet."""
+        held = [offset for offset in offsets if self._change(offset, _PENDING, _HELD)]
+        for offset in held:
+            self._wheel.cancel(offset)
+        if held:
+            self._held.setdefault(holder, []).extend(held)
+
+    def release(self, holder: tuple[int, int], *, is_commit: bool) -> None:
+        """A transaction has ended: its messages wait from now on, or never were."""
+        outcome = _PENDING if is_commit else _ABORTED
+        for offset in self._held.pop(holder, ()):
+            if self._change(offset, _HELD, outcome) and is_commit:
+                self._wheel.insert(offset, self._due_of(offset))
+
     def deliver(self, offset: int, delivered_offset: int) -> None:
         """The message was appended once more, and that is committed."""
         if self._end(offset, delivered_offset):
@@ -121,14 +163,20 @@ class Delays:
         self._end(offset, _EXPIRED)
 
     def _end(self, offset: int, outcome: int) -> bool:
+        if not self._change(offset, _PENDING, outcome):
+            return False
+        self._leaving.pop(offset, None)
+        self._wheel.cancel(offset)
+        return True
+
+    def _change(self, offset: int, before: int, after: int) -> bool:
+        """Give a message another outcome; False if the one that it has is not this."""
         index = self._index(offset)
-        if index is None or self._outcomes[index] >> _PRIORITY_BITS != _PENDING:
+        if index is None or self._outcomes[index] >> _PRIORITY_BITS != before:
             return False
         self._changes += 1
         priority = self._outcomes[index] & ((1 << _PRIORITY_BITS) - 1)
-        self._outcomes[index] = outcome << _PRIORITY_BITS | priority
-        self._leaving.pop(offset, None)
-        self._wheel.cancel(offset)
+        self._outcomes[index] = after << _PRIORITY_BITS | priority
         return True
 
     def drop_below(self, start: int) -> None:
@@ -175,7 +223,9 @@ class Delays:
 
     def find(self, offset: int) -> Delayed | None:
         index = self._index(offset)
-        return None if index is None else self._delayed(index)
+        if index is None or self._outcomes[index] >> _PRIORITY_BITS in {_HELD, _ABORTED}:
+            return None
+        return self._delayed(index)
 
     def is_leaving(self, offset: int) -> bool:
         return offset in self._leaving
@@ -196,7 +246,7 @@ class Delays:
         outcomes = self._outcomes
         while self._first_needed < len(outcomes):
             outcome = outcomes[self._first_needed] >> _PRIORITY_BITS
-            if outcome == _PENDING or outcome >= durable:
+            if outcome in {_PENDING, _HELD} or outcome >= durable:
                 return Offset(self._offsets[self._first_needed])
             self._first_needed += 1
         return None
@@ -267,6 +317,7 @@ class Delays:
             dues=self._dues.tobytes(),
             outcomes=self._outcomes.tobytes(),
             controls=self._controls.tobytes(),
+            held=[(*holder, offsets) for holder, offsets in self._held.items()],
         )
 
     def restore(self, stated: DelaysStated) -> bool:
@@ -285,21 +336,18 @@ class Delays:
             return False
         self._offsets, self._dues = offsets, dues
         self._outcomes, self._controls = outcomes, controls
+        self._held = {(producer, number): list(each) for producer, number, each in stated.held}
         self._place_all()
         return True
 
     def _place_all(self) -> None:
         """Count what is over, and let the others wait."""
-        pending = _PENDING << _PRIORITY_BITS
-        cancelled = _CANCELLED << _PRIORITY_BITS
-        insert = self._wheel.insert
-        for offset, due, outcome in zip(self._offsets, self._dues, self._outcomes, strict=True):
-            if outcome >= 0:
-                self._delivered_count += 1
-            elif outcome >= pending:
-                insert(offset, Timestamp(due))
-            elif outcome >= cancelled:
-                self._cancelled_count += 1
+        pending, cancelled = _PENDING << _PRIORITY_BITS, _CANCELLED << _PRIORITY_BITS
+        self._delivered_count = sum([outcome >= 0 for outcome in self._outcomes])
+        self._cancelled_count = sum([cancelled <= outcome < pending for outcome in self._outcomes])
+        waits = [pending <= outcome < 0 for outcome in self._outcomes]
+        timers, dues = compress(self._offsets, waits), compress(self._dues, waits)
+        self._wheel.insert_all(array("q", timers), array("q", dues))
 
 
 def _rises(column: "array[int]") -> bool:

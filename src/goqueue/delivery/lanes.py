@@ -12,7 +12,7 @@ Cost: O(1) per message; O(log n) for those that come back.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
 import msgspec
@@ -138,6 +138,19 @@ class Lanes:
         lane.enqueued += 1
         self._count += 1
 
+    def put_all(self, messages: Iterable[Known]) -> None:
+        """Messages that were never handed out; per lane they come in the order of offsets."""
+        piles: tuple[list[Known], ...] = tuple([] for _ in self._lanes)
+        for message in messages:
+            piles[message[2]].append(message)
+        for lane, pile in zip(self._lanes, piles, strict=True):
+            if pile:
+                if lane.fresh is None:
+                    lane.fresh = deque()
+                lane.fresh.extend(pile)
+                lane.enqueued += len(pile)
+                self._count += len(pile)
+
     def put_back(self, message: Known) -> None:
         """A message that was handed out, or overtaken, before."""
         lane = self._lanes[message[2]]
@@ -151,11 +164,14 @@ class Lanes:
         """The next messages in turn; the first of them even if it is larger than allowed."""
         taken: list[Known] = []
         self._note_waiting(now)
+        has_overdue = True
         while self._count and len(taken) < count_max and (bytes_max > 0 or not taken):
-            overdue = self._overdue(now)
+            # Nobody becomes overdue meanwhile: the time stands still here.
+            overdue = self._overdue(now) if has_overdue else None
             if overdue is not None:
                 bytes_max = self._serve(overdue, 1, bytes_max, taken, now)
                 continue
+            has_overdue = False
             index = self._first_in_turn()
             lane = self._lanes[index]
             before = len(taken)
@@ -169,7 +185,7 @@ class Lanes:
     def _first_in_turn(self) -> int:
         """The most critical lane that has something and may hand it out in this round."""
         for index, lane in enumerate(self._lanes):
-            if lane.credit > 0 and len(lane):
+            if lane.credit > 0 and (lane.fresh or lane.returned):
                 return index
         for lane, weight in zip(self._lanes, self._settings.weights, strict=True):
             lane.credit = weight

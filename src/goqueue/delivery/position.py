@@ -6,25 +6,29 @@ journal says, so the live path and recovery are one path; leases are not here, t
 Invariant: the floor never falls except by a reset, and no offset that is settled has a count.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
-from goqueue.delivery.ranges import Range, Ranges
+from goqueue.delivery.pins import Pins
+from goqueue.delivery.ranges import Range, Ranges, Stretch
 from goqueue.model import Offset, Timestamp
 
 __all__ = ["Position", "PositionStated"]
 
+V = TypeVar("V")
+
 
 class PositionStated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A position in full."""
+    """A position in full. What is settled above the floor is in ranges, or scattered, or both."""
 
     floor: int
     settled: list[Range] = []
     attempts: list[Range] = []
-    dying: list[int] = []
     reasons: list[tuple[int, str]] = []
     updated_at: int = 0
+    scattered: list[Stretch] = []
 
 
 class Position:
@@ -33,15 +37,18 @@ class Position:
     def __init__(self, floor: int, updated_at: int = 0) -> None:
         self._done = Ranges(floor)
         self._attempts: dict[int, int] = {}
+        # On their way to the dead letters in this life: what a crash cuts short begins anew.
         self._dying: dict[int, None] = {}
         self._reasons: dict[int, str] = {}
         self._updated_at = updated_at
+        # What open transactions hold, wherever the position is put meanwhile.
+        self.pins = Pins()
 
     def restore(self, stated: PositionStated) -> None:
         """Become what was stated, whatever this was before."""
-        self._done = Ranges(stated.floor, stated.settled)
+        self._done = Ranges(stated.floor, stated.settled, stated.scattered)
         self._attempts = dict(stated.attempts)
-        self._dying = dict.fromkeys(stated.dying)
+        self._dying = {}
         self._reasons = dict(stated.reasons)
         self._updated_at = stated.updated_at
 
@@ -51,9 +58,9 @@ class Position:
             floor=self._done.floor,
             settled=self._done.above,
             attempts=list(self._attempts.items()),
-            dying=list(self._dying),
             reasons=list(self._reasons.items()),
             updated_at=self._updated_at,
+            scattered=self._done.scattered,
         )
 
     @property
@@ -61,10 +68,9 @@ class Position:
         """The committed offset: the lowest that is not settled."""
         return self._done.floor
 
-    @property
-    def settled(self) -> list[Range]:
-        """What is settled above the floor."""
-        return self._done.above
+    def done(self) -> Ranges:
+        """What is settled, for somebody who goes on from there by himself."""
+        return self._done.copy()
 
     @property
     def updated_at(self) -> Timestamp:
@@ -73,7 +79,7 @@ class Position:
     @property
     def says_something(self) -> bool:
         """Whether it is more than a place to start from."""
-        return bool(self._updated_at or self._attempts or self._dying or self._done.above)
+        return bool(self._updated_at or self._attempts or self._done.count_above)
 
     def settled_within(self, first: int, end: int) -> int:
         """How many offsets of [first, end) are settled."""
@@ -86,6 +92,11 @@ class Position:
         """What the last nack of a message said, if it said something."""
         return self._reasons.get(offset, "")
 
+    @property
+    def has_dying(self) -> bool:
+        """Whether any message is on its way to the dead letters."""
+        return bool(self._dying)
+
     def is_dying(self, offset: int) -> bool:
         """Whether a message is on its way to the dead letters."""
         return offset in self._dying
@@ -94,25 +105,17 @@ class Position:
         """How often a message was delivered so far."""
         return self._attempts.get(offset, 0)
 
-    def settle(self, floor: int, settled: Sequence[Range], at: int) -> None:
-        """Remember what will not be delivered again; a lower floor changes nothing."""
-        for first, following in settled:
-            self._done.add(first, following)
+    def settle(self, floor: int, settled: Sequence[int], at: int) -> None:
+        """Remember what will not be delivered again, in order; a lower floor changes nothing."""
+        self._done.add_all(settled)
         has_gap = floor > self._done.floor
         self._done.raise_floor(floor)
-        if self._attempts or self._dying or self._reasons:
-            self._forget(settled)
-            if has_gap:
-                self._forget_below(self._done.floor)
+        _forget(self._attempts, settled)
+        _forget(self._dying, settled)
+        _forget(self._reasons, settled)
+        if has_gap:
+            self._forget_below(self._done.floor)
         self._updated_at = max(self._updated_at, at)
-
-    def _forget(self, settled: Sequence[Range]) -> None:
-        attempts = self._attempts
-        for first, following in settled:
-            for offset in range(first, following):
-                attempts.pop(offset, None)
-                self._dying.pop(offset, None)
-                self._reasons.pop(offset, None)
 
     def _forget_below(self, floor: int) -> None:
         """The floor passed offsets that were not named: a commit, or messages that are gone."""
@@ -137,24 +140,34 @@ class Position:
 
     def cut(self, end: int) -> bool:
         """Forget what is at or beyond `end`: the log lost it. Whether there was something."""
-        above = self._done.above
-        furthest = max(
-            self._done.floor,
-            above[-1][1] if above else 0,
-            *(place + 1 for kept in (self._attempts, self._dying, self._reasons) for place in kept),
-        )
+        self._dying = {place: None for place in self._dying if place < end}
+        kept = (*self._attempts, *self._reasons)
+        furthest = max(self._done.end, max(kept, default=-1) + 1)
         if furthest <= end:
             return False
-        clipped = [(first, min(following, end)) for first, following in above if first < end]
-        self._done = Ranges(min(self._done.floor, end), clipped)
+        self._done.cut(end)
         self._attempts = {place: n for place, n in self._attempts.items() if place < end}
-        self._dying = {place: None for place in self._dying if place < end}
         self._reasons = {place: said for place, said in self._reasons.items() if place < end}
         return True
 
-    def count_delivery(self, attempt: int, delivered: Iterable[Range]) -> None:
-        """Remember that these were delivered for the `attempt`-th time. Counts never fall."""
-        for first, following in delivered:
-            for offset in range(first, following):
-                if attempt > self._attempts.get(offset, 0) and offset not in self._done:
-                    self._attempts[offset] = attempt
+    def unsettled(self, offsets: Sequence[int]) -> Sequence[int]:
+        """Those of the sorted offsets that are not settled."""
+        return self._done.missing(offsets)
+
+    def count_delivery(self, attempt: int, delivered: Sequence[int]) -> None:
+        """Remember that these, all unsettled, were delivered for the `attempt`-th time.
+
+        Counts never fall.
+        """
+        if self._attempts.keys().isdisjoint(delivered):
+            self._attempts.update(dict.fromkeys(delivered, attempt))
+            return
+        for offset in delivered:
+            if attempt > self._attempts.get(offset, 0):
+                self._attempts[offset] = attempt
+
+
+def _forget(kept: dict[int, V], settled: Sequence[int]) -> None:
+    if kept:
+        for offset in settled:
+            kept.pop(offset, None)

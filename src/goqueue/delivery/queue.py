@@ -15,7 +15,6 @@ from goqueue.delivery.census import Census
 from goqueue.delivery.key_order import KeyOrder, Known
 from goqueue.delivery.lanes import LANES, Lanes
 from goqueue.delivery.position import Position
-from goqueue.delivery.ranges import Ranges, runs
 from goqueue.model import SECOND, Instant, Offset
 from goqueue.model.requests import LaneSettings
 
@@ -24,6 +23,9 @@ __all__ = ["IN_FLIGHT_MAX", "DeliveryQueue", "Held", "rest_ns"]
 IN_FLIGHT_MAX = 1000
 # Enough for the largest poll, so that a poll finds all that it may take.
 _READY_MIN = 1000
+# What is surveyed for one lane is learned by others in passing, beyond what they need, until there
+# are so many (some 3 MB): else each would have the same records surveyed again for itself.
+_READY_MAX = 24_000
 # Deadlines of leases that are over are dropped when there are so many more of them than leases.
 _DEADLINES_MIN = 10_000
 # A key that is stuck holds up others of its partition only behind this many messages of its own.
@@ -68,7 +70,9 @@ class DeliveryQueue:
         self, position: Position, *, keeps_key_order: bool, lanes: LaneSettings | None = None
     ) -> None:
         self._position = position
-        self._done = Ranges(position.floor, position.settled)
+        self._done = position.done()
+        # From here on no message is done that no lane has learned.
+        self._unseen_from = int(self._done.end)
         # From here on nothing of a lane is known. They part only where a census tells what may be
         # skipped, and never where keys keep their order over all lanes.
         self._cursors = [int(position.floor)] * LANES
@@ -76,6 +80,8 @@ class DeliveryQueue:
         self._resting: list[tuple[int, Known]] = []
         self._held: dict[int, Held] = {}
         self._dying: dict[int, Known] = {}
+        # Held by transactions; with the lease that ran when it was taken, if one did.
+        self._pinned: dict[int, tuple[Known, Held | None]] = {}
         self._deadlines: list[tuple[int, int, int]] = []
         self._loads: dict[str, int] = {}
         # Known before `relearn`, and not to be learned twice.
@@ -144,7 +150,7 @@ class DeliveryQueue:
             return Offset(cursor) if cursor < end and len(self._lanes) < _READY_MIN else None
         self._skip(census)
         for lane, cursor in enumerate(self._cursors):
-            if cursor < end and not self._is_full(lane):
+            if cursor < end and self._lanes.ready(lane) < _READY_MIN:
                 return Offset(cursor)
         return None
 
@@ -166,36 +172,58 @@ class DeliveryQueue:
             cursor if cursor >= expected and not self._is_full(lane) else _NEVER
             for lane, cursor in enumerate(self._cursors)
         ]
-        begin = expected
+        following = max(known[-1][0] + 1 if known else 0, expected, next_offset)
+        self._note_gaps(known, expected, following)
+        self._admit([message for message in known if message[0] >= cursors[message[2]]])
+        for lane, cursor in enumerate(self._cursors):
+            if expected <= cursor < following and cursors[lane] != _NEVER:
+                self._cursors[lane] = following
+
+    def _note_gaps(self, known: Sequence[Known], first: int, following: int) -> None:
+        """What is between the messages is done by itself."""
+        if known and len(known) == following - first and known[0][0] == first:
+            return
         for message in known:
+            if message[0] > first:
+                self._done.add(first, message[0])
+            first = max(first, message[0] + 1)
+        self._done.add(first, following)
+
+    def _admit(self, fresh: list[Known]) -> None:
+        """Let messages into their lanes, unless they are done, elsewhere, dying, or must wait."""
+        if fresh and fresh[0][0] < self._unseen_from:
+            fresh = [message for message in fresh if message[0] not in self._done]
+        is_held = self._position.has_dying or self._position.pins
+        if self._order is None and not self._elsewhere and not is_held:
+            self._lanes.put_all(fresh)
+            return
+        for message in fresh:
             offset = message[0]
-            if offset < expected:
-                continue
-            if offset != expected:
-                self._done.add(expected, offset)
-            expected = offset + 1
-            if offset < cursors[message[2]] or offset in self._done or offset in self._elsewhere:
+            if offset in self._elsewhere:
                 continue
             if self._order is not None and not self._order.admit(message):
                 continue
             if self._position.is_dying(offset):
                 self._dying[offset] = message
+            elif offset in self._position.pins:
+                self._pinned[offset] = (message, None)
             else:
                 self._lanes.put(message)
-        if expected < next_offset:
-            self._done.add(expected, next_offset)
-        following = max(expected, next_offset)
-        for lane, cursor in enumerate(self._cursors):
-            if begin <= cursor < following and cursors[lane] != _NEVER:
-                self._cursors[lane] = following
 
     def _is_full(self, lane: int) -> bool:
         """Whether a lane has all that it may keep in memory; it looks again when it has less."""
-        return self._order is None and self._lanes.ready(lane) >= _READY_MIN
+        is_enough = len(self._lanes) >= _READY_MAX and self._lanes.ready(lane) >= _READY_MIN
+        return self._order is None and is_enough
 
-    def hide(self, offset: int) -> None:
-        """A record that is no message: it is done by itself."""
-        self._done.add(offset, offset + 1)
+    def hide(self, first: int, count: int = 1) -> None:
+        """Records beside each other that are no messages: they are done by themselves."""
+        self._finish_unseen(range(first, first + count))
+
+    def _finish_unseen(self, offsets: Sequence[int]) -> None:
+        """These, in order, are done with; their lanes may not have come to them yet."""
+        self._done.add_all(offsets)
+        if offsets:
+            self._unseen_from = max(self._unseen_from, offsets[-1] + 1)
 
     def relearn(self) -> None:
         """Forget what is ready and was never handed out: some of it may be gone from the log."""
@@ -205,9 +233,11 @@ class DeliveryQueue:
         if not ready:
             return
         lowest = min(message[0] for message in ready)
+        self._unseen_from = max(self._unseen_from, *self._cursors)
         self._cursors = [min(cursor, lowest) for cursor in self._cursors]
         elsewhere = [held.known for held in self._held.values()]
         elsewhere.extend(self._dying.values())
+        elsewhere.extend(message for message, _ in self._pinned.values())
         elsewhere.extend(message for _, message in self._resting)
         self._elsewhere = dict.fromkeys(message[0] for message in elsewhere)
         if self._order is not None:
@@ -225,6 +255,7 @@ class DeliveryQueue:
             self._let_go(held)
             retired.append(held.known)
         retired.extend(self._dying.pop(place) for place in list(self._dying) if place < offset)
+        retired.extend(self._pinned.pop(place)[0] for place in list(self._pinned) if place < offset)
         retired.extend(message for _, message in self._resting if message[0] < offset)
         self._resting = sorted(entry for entry in self._resting if entry[1][0] >= offset)
         for message in retired:
@@ -275,23 +306,66 @@ class DeliveryQueue:
         heappush(self._deadlines, (deadline, held.serial, held.known[0]))
         self._tidy_deadlines()
 
-    def settle(self, settled: Sequence[Held]) -> None:
-        """These messages are done with."""
+    def settle(self, settled: Sequence[Held]) -> list[int]:
+        """These messages are done with; their offsets in order."""
         for held in settled:
             self._let_go(held)
-        for first, following in runs(sorted(held.known[0] for held in settled)):
-            self._done.add(first, following)
+        offsets = sorted([held.known[0] for held in settled])
+        self._done.add_all(offsets)
         if self._order is not None:
             for held in settled:
                 self._retire(held.known)
+        return offsets
 
     def give_back(self, held: Held, visible_at: Instant | None = None) -> None:
         """The message will be delivered again, to anyone: now, or when it has rested."""
         self._let_go(held)
         if visible_at is None:
-            self._lanes.put_back(held.known)
+            self._offer(held.known)
         else:
             heappush(self._resting, (visible_at, held.known))
+
+    # Transactions
+
+    def pin(self, leases: Sequence[Held]) -> None:
+        """A transaction takes these leases: they neither run out nor are settled by anyone else."""
+        for held in leases:
+            self._let_go(held)
+            self._pinned[held.known[0]] = (held.known, held)
+
+    def withdraw(self, floor: int) -> None:
+        """A transaction holds all below `floor`: what is ready there is handed to nobody."""
+        for message in self._lanes.keep_from(floor):
+            self._offer(message)
+
+    def settle_pinned(self, offsets: Sequence[int]) -> None:
+        """The transaction has committed: these messages are done with."""
+        self._finish_unseen(offsets)
+        for offset in offsets:
+            entry = self._pinned.pop(offset, None)
+            if entry is not None:
+                self._retire(entry[0])
+
+    def release_pinned(self) -> None:
+        """A transaction was aborted: what nobody else holds is ready again, leases run on."""
+        pins = self._position.pins
+        for offset in [offset for offset in self._pinned if offset not in pins]:
+            known, held = self._pinned.pop(offset)
+            if held is None:
+                self._lanes.put_back(known)
+            else:
+                self._held[offset] = held
+                self._loads[held.member] = self._loads.get(held.member, 0) + 1
+                heappush(self._deadlines, (held.deadline, held.serial, offset))
+
+    def _offer(self, message: Known) -> None:
+        """Make a message ready, unless a transaction holds it."""
+        if self._position.pins and message[0] in self._position.pins:
+            self._pinned[message[0]] = (message, None)
+        else:
+            self._lanes.put_back(message)
+
+    # Dying
 
     def bury(self, held: Held) -> None:
         """The message leaves for the dead letters; `finish` tells that it has arrived."""
@@ -301,7 +375,7 @@ class DeliveryQueue:
     def finish(self, offset: int) -> None:
         """A message has arrived among the dead letters."""
         known = self._dying.pop(offset, None)
-        self._done.add(offset, offset + 1)
+        self._finish_unseen([offset])
         if known is not None:
             self._retire(known)
 
@@ -331,7 +405,7 @@ class DeliveryQueue:
         Messages that have rested are ready again.
         """
         while self._resting and self._resting[0][0] <= now:
-            self._lanes.put_back(heappop(self._resting)[1])
+            self._offer(heappop(self._resting)[1])
         # A lease that was extended to a deadline which it had before is in the heap twice.
         expired: dict[int, Held] = {}
         while self._deadlines and self._deadlines[0][0] <= now:
@@ -370,4 +444,4 @@ class DeliveryQueue:
         if self._position.is_dying(following[0]):
             self._dying[following[0]] = following
         else:
-            self._lanes.put_back(following)
+            self._offer(following)

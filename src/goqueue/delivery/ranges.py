@@ -1,17 +1,30 @@
-"""Offsets that are done with: everything below a floor, and ranges above it.
+"""Offsets that are done with: everything below a floor, and some above it.
 
-Invariant: the ranges are disjoint, sorted, not adjacent, and all above the floor; so two equal
-sets have one representation, and the floor is the lowest offset that is not in the set.
+Lanes make what is above as scattered as can be: a critical message here and there, far ahead of
+the rest. So it is kept as one bit per offset, in blocks that are there only where something is,
+and every change costs the same however much is done already.
+
+Invariant: the floor is the lowest offset that is not in the set; two equal sets have one statement.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 from goqueue.model import Offset
 
-__all__ = ["Range", "Ranges", "runs"]
+__all__ = ["Range", "Ranges", "Stretch", "runs"]
 
 Range = tuple[int, int]
+# Some offsets that are near each other: where the bits begin, and the bits, the lowest first.
+Stretch = tuple[int, bytes]
+
+_SHIFT = 9
+_BLOCK = 1 << _SHIFT
+_MASK = _BLOCK - 1
+# All blocks of which nothing is missing share this number.
+_FULL = (1 << _BLOCK) - 1
+_ZEROS = b"0" * _BLOCK
+_ONE = ord("1")
 
 
 def runs(offsets: Iterable[int]) -> list[Range]:
@@ -31,15 +44,28 @@ def runs(offsets: Iterable[int]) -> list[Range]:
 
 
 class Ranges:
-    """A set of offsets that is nearly an interval."""
+    """A set of offsets that is nearly an interval, or will be."""
 
-    def __init__(self, floor: int = 0, above: Iterable[Range] = ()) -> None:
+    __slots__ = ("_blocks", "_count", "_floor")
+
+    def __init__(
+        self, floor: int = 0, above: Iterable[Range] = (), scattered: Iterable[Stretch] = ()
+    ) -> None:
         self._floor = floor
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        # By number, the lowest offset being the lowest bit. Nothing below the floor is set.
+        self._blocks: dict[int, int] = {}
+        # How many are above the floor.
         self._count = 0
         for first, following in above:
             self.add(first, following)
+        for first, octets in scattered:
+            self._add_bits(first, int.from_bytes(octets, "little"))
+
+    def copy(self) -> "Ranges":
+        """The same set, from now on by itself."""
+        copied = Ranges(self._floor)
+        copied._blocks, copied._count = self._blocks.copy(), self._count
+        return copied
 
     @property
     def floor(self) -> Offset:
@@ -47,58 +73,191 @@ class Ranges:
         return Offset(self._floor)
 
     @property
-    def above(self) -> list[Range]:
-        """The ranges above the floor."""
-        return list(zip(self._starts, self._ends, strict=True))
-
-    @property
     def count_above(self) -> int:
         """How many offsets above the floor are in the set."""
         return self._count
 
+    @property
+    def end(self) -> Offset:
+        """The offset after the highest in the set."""
+        if not self._blocks:
+            return Offset(self._floor)
+        last = max(self._blocks)
+        return Offset((last << _SHIFT) + self._blocks[last].bit_length())
+
+    @property
+    def above(self) -> list[Range]:
+        """The whole blocks that are in the set above the floor, as ranges."""
+        full = sorted(number for number, bits in self._blocks.items() if bits == _FULL)
+        return [(first << _SHIFT, below << _SHIFT) for first, below in runs(full)]
+
+    @property
+    def scattered(self) -> list[Stretch]:
+        """All others above the floor, without the empty octets on both sides of them."""
+        stretches: list[Stretch] = []
+        for number, bits in sorted(self._blocks.items()):
+            if bits != _FULL:
+                octets = bits.to_bytes(_BLOCK // 8, "little").rstrip(b"\0")
+                trimmed = octets.lstrip(b"\0")
+                first = (number << _SHIFT) + 8 * (len(octets) - len(trimmed))
+                stretches.append((first, trimmed))
+        return stretches
+
     def __contains__(self, offset: int) -> bool:
         if offset < self._floor:
             return True
-        index = bisect_right(self._starts, offset) - 1
-        return index >= 0 and offset < self._ends[index]
+        bits = self._blocks.get(offset >> _SHIFT)
+        return bits is not None and bits >> (offset & _MASK) & 1 == 1
+
+    def missing(self, offsets: Sequence[int]) -> Sequence[int]:
+        """Those of the sorted offsets that are not in the set."""
+        if not offsets:
+            return offsets
+        if offsets[0] >= self._floor and (not self._blocks or self._is_disjoint(offsets)):
+            return offsets
+        return [offset for offset in offsets if offset not in self]
+
+    def _is_disjoint(self, offsets: Sequence[int]) -> bool:
+        blocks = self._blocks
+        return not any(bits & blocks.get(number, 0) for number, bits in _by_block(offsets))
+
+    # Taking in
 
     def add(self, first: int, following: int) -> None:
         """Take in the offsets from `first` up to, not including, `following`."""
-        if following <= max(first, self._floor):
-            return
         if first <= self._floor:
             self.raise_floor(following)
             return
-        # Everything that touches the new range becomes one with it.
-        left = bisect_left(self._ends, first)
-        right = bisect_right(self._starts, following)
-        if left < right:
-            first = min(first, self._starts[left])
-            following = max(following, self._ends[right - 1])
-            for index in range(left, right):
-                self._count -= self._ends[index] - self._starts[index]
-        self._starts[left:right] = [first]
-        self._ends[left:right] = [following]
-        self._count += following - first
+        while first < following:
+            below = min(following, (first >> _SHIFT << _SHIFT) + _BLOCK)
+            self._set(first >> _SHIFT, _ones(first & _MASK, below - first))
+            first = below
+
+    def add_all(self, offsets: Sequence[int]) -> None:
+        """Take in sorted offsets, each given once."""
+        if not offsets:
+            return
+        first, following = offsets[0], offsets[-1] + 1
+        if following - first == len(offsets):
+            self.add(first, following)
+            return
+        if first < self._floor:
+            offsets = offsets[bisect_left(offsets, self._floor) :]
+        for number, bits in _by_block(offsets):
+            self._set(number, bits)
+        self._climb()
+
+    def _add_bits(self, first: int, bits: int) -> None:
+        """Take in offsets that were stated, wherever the blocks were then."""
+        passed = max(0, self._floor - first)
+        first, bits = first + passed, bits >> passed
+        while bits:
+            place = first & _MASK
+            self._set(first >> _SHIFT, bits << place & _FULL)
+            bits >>= _BLOCK - place
+            first += _BLOCK - place
+        self._climb()
+
+    def _set(self, number: int, bits: int) -> None:
+        """Take in offsets of one block, none of them below the floor."""
+        before = self._blocks.get(number, 0)
+        after = before | bits
+        self._count += after.bit_count() - before.bit_count()
+        self._blocks[number] = _FULL if after == _FULL else after
+
+    # The floor
 
     def raise_floor(self, floor: int) -> None:
         """Take in everything below `floor`; the floor goes on over what was in the set above."""
         if floor <= self._floor:
             return
-        passed = bisect_right(self._starts, floor)
-        for index in range(passed):
-            self._count -= self._ends[index] - self._starts[index]
-        if passed and self._ends[passed - 1] > floor:
-            floor = self._ends[passed - 1]
-        del self._starts[:passed], self._ends[:passed]
+        if self._blocks:
+            self._clear(self._floor, floor)
         self._floor = floor
+        self._climb()
+
+    def cut(self, end: int) -> None:
+        """Forget everything from `end` on."""
+        if end <= self._floor:
+            self._floor, self._count = end, 0
+            self._blocks.clear()
+        else:
+            self._clear(end, self.end)
+
+    def _climb(self) -> None:
+        """Let the floor go on over what is in the set."""
+        blocks = self._blocks
+        while (bits := blocks.get(self._floor >> _SHIFT)) is not None:
+            number, place = self._floor >> _SHIFT, self._floor & _MASK
+            # The lowest bit that is missing, those below the floor left aside.
+            above = bits >> place
+            passed = (~above & (above + 1)).bit_length() - 1
+            if not passed:
+                return
+            self._count -= passed
+            self._floor += passed
+            if above.bit_count() > passed:
+                blocks[number] = above >> passed << place + passed
+                return
+            del blocks[number]
+
+    def _clear(self, first: int, below: int) -> None:
+        """Take the offsets of [first, below) out."""
+        for number, bits in self._blocks_within(first, below):
+            begin = number << _SHIFT
+            low, high = max(0, first - begin), min(_BLOCK, below - begin)
+            kept = bits & ~_ones(low, high - low)
+            self._count -= bits.bit_count() - kept.bit_count()
+            if kept:
+                self._blocks[number] = kept
+            else:
+                del self._blocks[number]
+
+    # Counting
 
     def count_within(self, first: int, end: int) -> int:
         """How many offsets of [first, end) are in the set, be they below the floor or above."""
         below = max(0, min(self._floor, end) - first)
-        if first <= self._floor and (not self._ends or self._ends[-1] <= end):
-            return below + self._count
-        return below + sum(
-            max(0, min(following, end) - max(start, first))
-            for start, following in zip(self._starts, self._ends, strict=True)
-        )
+        first = max(first, self._floor)
+        if end <= first or not self._blocks:
+            return below
+        # What is asked for is nearly always all there is, so the few others are counted.
+        outside = self._count_bits(self._floor, first) + self._count_bits(end, self.end)
+        return below + self._count - outside
+
+    def _count_bits(self, first: int, below: int) -> int:
+        count = 0
+        for number, bits in self._blocks_within(first, below):
+            begin = number << _SHIFT
+            low, high = max(0, first - begin), min(_BLOCK, below - begin)
+            count += (bits & _ones(low, high - low)).bit_count()
+        return count
+
+    def _blocks_within(self, first: int, below: int) -> list[tuple[int, int]]:
+        """The blocks that are there with something of [first, below)."""
+        if below <= first:
+            return []
+        numbers = range(first >> _SHIFT, (below - 1 >> _SHIFT) + 1)
+        if len(numbers) > len(self._blocks):
+            return [each for each in self._blocks.items() if each[0] in numbers]
+        return [(each, self._blocks[each]) for each in numbers if each in self._blocks]
+
+
+def _by_block(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The bits of sorted offsets, block by block."""
+    place, count = 0, len(offsets)
+    while place < count:
+        number = offsets[place] >> _SHIFT
+        last = (number << _SHIFT) + _MASK
+        upto = bisect_left(offsets, last + 1, place)
+        # To write the digits and read the number costs half of what shifting and adding does.
+        digits = bytearray(_ZEROS)
+        for offset in offsets[place:upto]:
+            digits[last - offset] = _ONE
+        yield number, int(digits, 2)
+        place = upto
+
+
+def _ones(low: int, count: int) -> int:
+    """A number with so many bits set from `low` on."""
+    return (1 << count) - 1 << low

@@ -1,10 +1,21 @@
 """One partition's log as metadata: offsets, segments, indexes, epochs, retention, compaction."""
 
-from goqueue.log.compaction import KeptRange, NewestOffsets, plan_compaction
+from goqueue.log.authors import (
+    BATCH_HEADER,
+    Authors,
+    AuthorsStated,
+    BatchMark,
+    Ending,
+    Spans,
+    statements_in,
+)
+from goqueue.log.compaction import KeptRange, Leftover, NewestOffsets, plan_compaction
 from goqueue.log.control import (
     ControlKind,
+    Marker,
     cancellation,
     cancelled_by,
+    ended_by,
     epoch_of,
     epoch_start,
     placeholder,
@@ -26,30 +37,40 @@ from goqueue.log.segments import DamagedRange, Segments
 from goqueue.log.watermarks import Watermarks
 
 __all__ = [
+    "BATCH_HEADER",
     "ENTRY_SIZE",
     "Appended",
     "Assembly",
+    "Authors",
+    "AuthorsStated",
+    "BatchMark",
     "Checked",
     "ControlKind",
     "DamagedRange",
+    "Ending",
     "Epochs",
     "IndexEntry",
     "KeptRange",
+    "Leftover",
     "Log",
     "LogState",
+    "Marker",
     "NewestOffsets",
     "RecoveryPoint",
     "Segments",
+    "Spans",
     "SparseIndex",
     "Tail",
     "Watermarks",
     "assemble",
     "cancellation",
     "cancelled_by",
+    "ended_by",
     "epoch_of",
     "epoch_start",
     "is_sealed",
     "placeholder",
     "plan_compaction",
+    "statements_in",
     "tail_to_scan",
 ]

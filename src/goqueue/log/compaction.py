@@ -2,7 +2,9 @@
 
 Decides over bytes that storage reads and writes; offsets never change. Records without a key
 and control records are left alone. Delayed ones go: they never were anyone's newest value, and
-those that are still pending are above the floor.
+those that are still pending are above the floor. So do aborted ones, which nobody is shown. A
+record that goes and carries the mark of its batch leaves that behind, as a control record: what is
+known of producers must follow from the log.
 
 Invariant: of two records with one key, the older is never kept while the newer is dropped,
 except that a tombstone goes once it is old and nothing older than it is left.
@@ -12,15 +14,17 @@ from collections.abc import Sequence
 
 import msgspec
 
+from goqueue.log.authors import BATCH_HEADER, BatchMark, Spans, marks_in, parse_mark
 from goqueue.log.control import ControlKind
-from goqueue.model import Compact, LogSettings, Offset, SegmentFacts, Timestamp
-from goqueue.records import HEADER_SIZE, Buffer, Columns, Flag
+from goqueue.model import HOUR, Compact, LogSettings, Offset, Record, SegmentFacts, Timestamp
+from goqueue.records import HEADER_SIZE, Buffer, Columns, Flag, encode
 
-__all__ = ["KeptRange", "NewestOffsets", "plan_compaction"]
+__all__ = ["KeptRange", "Leftover", "NewestOffsets", "plan_compaction"]
 
 _ENTRY_OVERHEAD_BYTES = 150
 _PERCENT = 100
 _NOT_FOLDED = int(Flag.CONTROL | Flag.DELAYED)
+_MARK_NS = 24 * HOUR
 
 
 class KeptRange(msgspec.Struct, frozen=True):
@@ -30,12 +34,20 @@ class KeptRange(msgspec.Struct, frozen=True):
     end: int
 
 
+class Leftover(msgspec.Struct, frozen=True):
+    """A record that takes the place of one that goes."""
+
+    data: bytes
+
+
 def plan_compaction(
     sealed: Sequence[SegmentFacts],
     cleaned_upto: Offset,
     floor: Offset,
     settings: LogSettings,
     wall: Timestamp,
+    *,
+    aborted: Spans | None = None,
 ) -> Compact | None:
     """Group the sealed segments below `floor`, if enough of them changed since the last pass."""
     eligible = [segment for segment in sealed if segment.end <= floor]
@@ -59,16 +71,29 @@ def plan_compaction(
         groups=tuple(tuple(group) for group in groups),
         dirty_from=cleaned_upto,
         tombstones_before=Timestamp(wall - settings.tombstone_ns),
+        marks_before=Timestamp(wall - _MARK_NS),
+        aborted=() if aborted is None else aborted.within(eligible[0].base, eligible[-1].end),
     )
 
 
 class NewestOffsets:
     """The newest offset of each key in the dirty part of a log, within bounded memory."""
 
-    def __init__(self, keys_bytes_max: int, dirty_from: Offset) -> None:
+    def __init__(
+        self,
+        keys_bytes_max: int,
+        dirty_from: Offset,
+        *,
+        aborted: Sequence[tuple[int, int]] = (),
+        marks_before: int = 0,
+    ) -> None:
         self._newest: dict[bytes, int] = {}
         self._room = keys_bytes_max
         self._dirty_from = dirty_from
+        self._marks_before = marks_before
+        self._aborted = Spans()
+        for first, following in aborted:
+            self._aborted.add(first, following)
         self.upto = dirty_from
 
     def note(self, data: Buffer, columns: Columns) -> bool:
@@ -81,7 +106,8 @@ class NewestOffsets:
             offset = columns.offsets[index]
             if offset < self._dirty_from:
                 continue
-            if key_length and not columns.flags[index] & _NOT_FOLDED:
+            is_message = not columns.flags[index] & _NOT_FOLDED and offset not in self._aborted
+            if key_length and is_message:
                 start = columns.positions[index] + HEADER_SIZE
                 key = bytes(view[start : start + key_length])
                 if key not in self._newest:
@@ -94,34 +120,40 @@ class NewestOffsets:
 
     def kept(
         self, data: Buffer, columns: Columns, data_end: int, tombstones_before: Timestamp
-    ) -> list[KeptRange]:
-        """The ranges of `data` that survive, in order, neighbours merged."""
+    ) -> list[KeptRange | Leftover]:
+        """What survives of `data`, in order, neighbours merged."""
         view = memoryview(data)
-        ranges: list[KeptRange] = []
+        marks = dict(marks_in(data, columns))
+        pieces: list[KeptRange | Leftover] = []
         start = -1
         for index in range(len(columns)):
             position = columns.positions[index]
             if self._survives(view, columns, index, tombstones_before):
                 start = position if start < 0 else start
-            elif start >= 0:
-                ranges.append(KeptRange(start, position))
+                continue
+            if start >= 0:
+                pieces.append(KeptRange(start, position))
                 start = -1
+            mark = marks.get(index)
+            if mark is not None and mark.at >= self._marks_before:
+                pieces.append(_leftover(mark, columns, index))
         if start >= 0:
-            ranges.append(KeptRange(start, data_end))
-        return ranges
+            pieces.append(KeptRange(start, data_end))
+        return pieces
 
     def _survives(
         self, view: memoryview, columns: Columns, index: int, tombstones_before: Timestamp
     ) -> bool:
         flags = columns.flags[index]
         key_length = columns.key_lengths[index]
+        if columns.offsets[index] in self._aborted and not flags & Flag.CONTROL:
+            return False
         if not key_length:
             return True
         start = columns.positions[index] + HEADER_SIZE
         key = bytes(view[start : start + key_length])
         if flags & Flag.CONTROL:
-            # The one that must end a segment is written anew, so the old ones can go.
-            return key != ControlKind.PLACEHOLDER.encode()
+            return self._control_survives(view, columns, index, key)
         if flags & Flag.DELAYED:
             # Whoever has delays sets the floor below what is pending, so this one is over. It must
             # go before its delivery is folded, or nothing would prove that it was delivered.
@@ -132,3 +164,27 @@ class NewestOffsets:
         is_settled = offset < self.upto
         is_expired = columns.timestamps[index] < tombstones_before
         return not (flags & Flag.TOMBSTONE and is_settled and is_expired)
+
+    def _control_survives(self, view: memoryview, columns: Columns, index: int, key: bytes) -> bool:
+        if key == ControlKind.PLACEHOLDER.encode():
+            # The one that must end a segment is written anew, so the old ones can go.
+            return False
+        if key == BATCH_HEADER.encode():
+            start = columns.positions[index] + HEADER_SIZE + len(key)
+            mark = parse_mark(bytes(view[start : start + columns.value_lengths[index]]))
+            return mark is not None and mark.at >= self._marks_before
+        return True
+
+
+def _leftover(mark: BatchMark, columns: Columns, index: int) -> Leftover:
+    """What is left of a record that goes: what it said of its batch."""
+    record = Record(
+        offset=columns.offsets[index],
+        timestamp=columns.timestamps[index],
+        priority=columns.priorities[index],
+        flags=int(Flag.CONTROL),
+        key=BATCH_HEADER.encode(),
+        value=mark.encode(),
+        headers=(),
+    )
+    return Leftover(encode(record))

@@ -14,10 +14,13 @@ __all__ = [
     "Cancellation",
     "ControlKind",
     "EpochStart",
+    "Marker",
     "cancellation",
     "cancelled_by",
+    "ended_by",
     "epoch_of",
     "epoch_start",
+    "marker_of",
     "placeholder",
 ]
 
@@ -28,6 +31,7 @@ class ControlKind(enum.StrEnum):
     CANCEL = "gq.cancel"
     EPOCH = "gq.epoch"
     PLACEHOLDER = "gq.placeholder"
+    TRANSACTION = "gq.transaction"
 
 
 class EpochStart(msgspec.Struct, frozen=True):
@@ -42,8 +46,21 @@ class Cancellation(msgspec.Struct, frozen=True):
     offset: int
 
 
+class Marker(msgspec.Struct, frozen=True, kw_only=True):
+    """Value of the record that ends a transaction.
+
+    Says by itself what the flag COMMIT says, because no sum covers the flags.
+    """
+
+    producer: int
+    epoch: int
+    transaction: int
+    is_commit: bool
+
+
 _encoder = msgspec.json.Encoder()
 _epoch_decoder = msgspec.json.Decoder(EpochStart)
+_marker_decoder = msgspec.json.Decoder(Marker)
 _cancellation_decoder = msgspec.json.Decoder(Cancellation)
 
 
@@ -76,6 +93,26 @@ def cancelled_by(record: Record) -> int | None:
         return None
     try:
         return _cancellation_decoder.decode(record.value or b"").offset
+    except msgspec.DecodeError:
+        return None
+
+
+def marker_of(marker: Marker) -> Message:
+    """The record that ends a transaction in one partition."""
+    return Message(
+        key=ControlKind.TRANSACTION.encode(),
+        value=_encoder.encode(marker),
+        is_control=True,
+        is_commit=marker.is_commit,
+    )
+
+
+def ended_by(record: Record) -> Marker | None:
+    """The transaction that this record ends, or None if it is none such."""
+    if not record.flags & Flag.CONTROL or record.key != ControlKind.TRANSACTION.encode():
+        return None
+    try:
+        return _marker_decoder.decode(record.value or b"")
     except msgspec.DecodeError:
         return None
 

@@ -17,8 +17,9 @@ in this module.
 
 import msgspec
 
+from goqueue.log.authors import Authors, AuthorsStated, BatchMark, Ending, label, replay
 from goqueue.log.compaction import plan_compaction
-from goqueue.log.control import epoch_start
+from goqueue.log.control import Marker, epoch_start, marker_of
 from goqueue.log.epochs import Epochs
 from goqueue.log.recovery import LogState
 from goqueue.log.retention import is_outlived, retained_from
@@ -56,17 +57,21 @@ from goqueue.model import (
     Truncated,
     Write,
 )
-from goqueue.records import build, stamp
+from goqueue.records import Buffer, build, stamp, walk
 
 __all__ = ["Appended", "Log"]
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a batch went, and what the shell must do before it is committed."""
+    """Where a batch went, and what the shell must do before it is committed.
+
+    A repeat is in the log already, and was not appended again.
+    """
 
     first: Offset
     next: Offset
     effects: tuple[Effect, ...]
+    is_repeat: bool = False
 
 
 class Log:
@@ -87,6 +92,8 @@ class Log:
         self._full_until: Instant | None = None
         self._failure: str | None = None
         self._damage: Damaged | None = None
+        self._authors = Authors()
+        self._ended: list[Ending] = []
 
     @property
     def id(self) -> LogId:
@@ -126,10 +133,7 @@ class Log:
 
     def readable_from(self, offset: Offset) -> Offset:
         """The first offset from this one on that a read does not refuse; at most the end."""
-        offset = min(max(offset, self._start), self._end)
-        while (damage := self._segments.damage_at(offset)) is not None:
-            offset = damage.below
-        return offset
+        return self._segments.readable_from(min(max(offset, self._start), self._end))
 
     def is_damaged_at(self, offset: Offset) -> bool:
         """Whether this offset is refused as damaged."""
@@ -144,10 +148,43 @@ class Log:
     def epochs(self) -> Epochs:
         return self._epochs
 
+    @property
+    def authors(self) -> Authors:
+        """What the log says of producers and transactions."""
+        return self._authors
+
     # Appending
 
-    def append(self, batch: bytearray, now: Now) -> Appended:
-        """Give the records of a verified batch their offsets; they are not yet committed."""
+    def append(self, batch: bytearray, now: Now, mark: BatchMark | None = None) -> Appended:
+        """Give the records of a verified batch their offsets; they are not yet committed.
+
+        With a mark the batch is a producer's: it may be refused, or be one that is here already.
+        """
+        if mark is None:
+            return self._append(batch, now)
+        repeat = self._authors.check(mark)
+        if repeat is not None:
+            return Appended(first=repeat.first, next=repeat.next, effects=(), is_repeat=True)
+        appended = self._append(label(batch, mark), now)
+        self._authors.append(mark, appended.first)
+        self._hold_stable()
+        return appended
+
+    def end_transaction(self, marker: Marker, now: Now) -> Appended | None:
+        """Append the marker of a transaction; None if it has written nothing here, or has one."""
+        if not self._authors.is_open(marker.producer, marker.transaction):
+            return None
+        appended = self._append(build([marker_of(marker)]), now)
+        self._authors.end(
+            marker.producer,
+            marker.epoch,
+            marker.transaction,
+            appended.first,
+            is_commit=marker.is_commit,
+        )
+        return appended
+
+    def _append(self, batch: bytearray, now: Now) -> Appended:
         self._check_writable(now)
         if len(batch) > self._settings.batch_bytes_max:
             limit = self._settings.batch_bytes_max
@@ -221,6 +258,28 @@ class Log:
             return []
         return [Sync(log=self._log, upto=self._end)]
 
+    # Producers and transactions
+
+    def take_ended(self) -> list[Ending]:
+        """The transactions whose markers were committed since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def restore_authors(self, stated: AuthorsStated) -> bool:
+        """Know what a snapshot says of the records below its offset."""
+        is_restored = self._authors.restore(stated)
+        self._authors.drop_below(self._start)
+        self._hold_stable()
+        return is_restored
+
+    def replay_authors(self, data: Buffer, start: Offset) -> None:
+        """Learn what stored records from `start` on say of producers."""
+        replay(self._authors, data, walk(data), start)
+        self._hold_stable()
+
+    def _hold_stable(self) -> None:
+        self._watermarks.hold_stable_at(self._authors.unstable_from)
+
     # What the disk reports
 
     def take(self, event: DiskEvent, now: Now) -> list[Effect]:
@@ -248,6 +307,10 @@ class Log:
             return
         self._segments.confirm(upto)
         self._watermarks.advance(upto, is_durable=event.is_durable)
+        ended = self._authors.commit(self.high_watermark)
+        if ended:
+            self._ended.extend(ended)
+            self._hold_stable()
 
     def _filled(self, event: Filled, now: Now) -> list[Effect]:
         if self._truncating_to is not None:
@@ -255,6 +318,8 @@ class Log:
             return []
         self._segments.take_back(event.offset, event.segment)
         self._end = event.offset
+        self._authors.take_back(event.offset)
+        self._hold_stable()
         self._full_until = Instant(now.instant + self._settings.full_retry_ns)
         if self._watermarks.durable < self._end and self._settings.flush is Flush.INTERVAL:
             # A flush that was on its way may have met the full disk.
@@ -300,26 +365,8 @@ class Log:
         got. `below` bounds the read further, for instance at the last stable offset.
         """
         self._check_in_range(offset)
-        damage = self._segments.damage_at(offset)
-        if damage is not None:
-            raise Refused(
-                Code.RECORDS_DAMAGED,
-                offset=offset,
-                first=damage.first,
-                next_readable=damage.below,
-                reason=damage.reason,
-            )
         limit = self.high_watermark if below is None else min(below, self.high_watermark)
-        segment = self._segments.holding(offset)
-        if segment is None or offset >= min(limit, segment.end):
-            return None
-        return Slice(
-            log=self._log,
-            segment=segment.base,
-            offset=offset,
-            below=min(limit, segment.end),
-            bytes_max=bytes_max,
-        )
+        return self._segments.slice(self._log, offset, limit, bytes_max)
 
     def _check_in_range(self, offset: Offset) -> None:
         if not self._start <= offset <= self._end:
@@ -332,17 +379,7 @@ class Log:
 
         The shell takes the first that finds one; when none does, the answer is the high watermark.
         """
-        return [
-            Seek(
-                log=self._log,
-                segment=segment.base,
-                timestamp=timestamp,
-                offset=max(segment.base, self._start),
-                below=min(segment.end, self.high_watermark),
-            )
-            for segment in self.segments
-            if segment.max_timestamp >= timestamp and segment.base < self.high_watermark
-        ]
+        return self._segments.seeks(self._log, timestamp, self._start, self.high_watermark)
 
     # Removing
 
@@ -357,7 +394,12 @@ class Log:
             effects.extend(self._retire(now, limit))
         if self._settings.cleanup.compacts and not self._is_compacting:
             plan = plan_compaction(
-                self._segments.sealed, self._cleaned_upto, limit, self._settings, now.wall
+                self._segments.sealed,
+                self._cleaned_upto,
+                limit,
+                self._settings,
+                now.wall,
+                aborted=self._authors.aborted,
             )
             if plan is not None:
                 self._is_compacting = True
@@ -381,6 +423,7 @@ class Log:
         self._segments.drop_below(start)
         self._start = start
         self._epochs.drop_below(start)
+        self._authors.drop_below(start)
         return [self._reshape(Drop(start))]
 
     def begin_segment(self) -> list[Effect]:
@@ -424,6 +467,8 @@ class Log:
     def _truncated(self, event: Truncated) -> list[Effect]:
         self._segments.restore_active(event.active)
         self._end = event.active.end
+        self._authors.take_back(self._end)
+        self._hold_stable()
         self._truncating_to = None
         self._cleaned_upto = min(self._cleaned_upto, self._end)
         return [*self._take_back_epochs(), *self._set_aside_when_quiet()]

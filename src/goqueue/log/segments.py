@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from goqueue.model import Offset, SegmentFacts, Timestamp
+from goqueue.model import Code, LogId, Offset, Refused, Seek, SegmentFacts, Slice, Timestamp
 
 __all__ = ["DamagedRange", "Segments"]
 
@@ -82,6 +82,52 @@ class Segments:
             if gap.first <= offset < gap.below:
                 return gap
         return None
+
+    # Reading
+
+    def readable_from(self, offset: Offset) -> Offset:
+        """The first offset from this one on that is not refused as damaged."""
+        while (damage := self.damage_at(offset)) is not None:
+            offset = damage.below
+        return offset
+
+    def slice(self, log: LogId, offset: Offset, limit: Offset, bytes_max: int) -> Slice | None:
+        """Where records from `offset` on stand, up to `limit` and within one segment."""
+        damage = self.damage_at(offset)
+        if damage is not None:
+            raise Refused(
+                Code.RECORDS_DAMAGED,
+                offset=offset,
+                first=damage.first,
+                next_readable=damage.below,
+                reason=damage.reason,
+            )
+        segment = self.holding(offset)
+        if segment is None or offset >= min(limit, segment.end):
+            return None
+        return Slice(
+            log=log,
+            segment=segment.base,
+            offset=offset,
+            below=min(limit, segment.end),
+            bytes_max=bytes_max,
+        )
+
+    def seeks(self, log: LogId, timestamp: Timestamp, start: Offset, limit: Offset) -> list[Seek]:
+        """Where a record of [start, limit) stamped at or after `timestamp` may be, in order."""
+        return [
+            Seek(
+                log=log,
+                segment=segment.base,
+                timestamp=timestamp,
+                offset=max(segment.base, start),
+                below=min(segment.end, limit),
+            )
+            for segment in self._facts
+            if segment.max_timestamp >= timestamp and segment.base < limit
+        ]
+
+    # Changing
 
     def grow(self, size: int, end: Offset, timestamp: Timestamp) -> None:
         """The active segment took `size` more bytes, up to offset `end`."""

@@ -94,12 +94,16 @@ class Quarantine(msgspec.Struct, frozen=True, tag="quarantine"):
 class Compact(msgspec.Struct, frozen=True, tag="compact"):
     """Rewrite sealed segments so that only the newest record of each key is left.
 
-    Each group of neighbours becomes one segment. Tombstones older than `tombstones_before` go too.
+    Each group of neighbours becomes one segment. Tombstones older than `tombstones_before` go too,
+    so do the `aborted` ranges. What a record that goes says of its batch is kept, unless that is
+    from before `marks_before`.
     """
 
     groups: tuple[tuple[Offset, ...], ...]
     dirty_from: Offset
     tombstones_before: Timestamp
+    marks_before: Timestamp = Timestamp(0)
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 class SaveEpochs(msgspec.Struct, frozen=True, tag="save_epochs"):

@@ -45,6 +45,12 @@ class Code(enum.StrEnum):
     ALREADY_DELIVERED = "already_delivered"
     DELAY_TOO_LONG = "delay_too_long"
     DEAD_LETTER_LOOP = "dead_letter_loop"
+    TRANSACTION_NOT_FOUND = "transaction_not_found"
+    TRANSACTION_TIMEOUT = "transaction_timeout"
+    PRODUCER_FENCED = "producer_fenced"
+    TRANSACTION_STATE_INVALID = "transaction_state_invalid"
+    PRODUCER_NOT_FOUND = "producer_not_found"
+    SEQUENCE_OUT_OF_ORDER = "sequence_out_of_order"
     BROKER_UNAVAILABLE = "broker_unavailable"
 
     @property

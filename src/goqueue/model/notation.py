@@ -9,6 +9,15 @@ Invariant: what a `format_` function wrote, its `parse_` function reads as the s
 
 import re
 
+from goqueue.model.digits import (
+    COMPILED,
+    MONTH_STARTS,
+    date_of,
+    is_leap,
+    sum_up,
+    write_moment,
+    year_start,
+)
 from goqueue.model.ids import HOUR, MILLISECOND, SECOND, Timestamp
 
 __all__ = ["format_duration", "format_time", "parse_duration", "parse_time"]
@@ -43,6 +52,10 @@ def parse_duration(text: str) -> int:
     """
     if not text or len(text) > _TEXT_MAX:
         raise ValueError("not a duration such as 250ms, 30s or 1h30m")
+    if COMPILED:
+        summed = sum_up(text)
+        if summed >= 0:
+            return summed
     if text.startswith("-"):
         raise ValueError("a duration is not negative")
     total = 0
@@ -93,9 +106,6 @@ def _decimal(ns: int, unit: int) -> str:
 # Times
 
 _DAY_SECONDS = 86_400
-_CYCLE_YEARS = 400
-_CYCLE_DAYS = 146_097
-_MONTH_STARTS = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
 _FEBRUARY = 2
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
@@ -129,12 +139,16 @@ def parse_time(text: str) -> Timestamp:
 
 def format_time(ns: int) -> str:
     """A moment in UTC, with as many decimals of a second as it needs."""
+    if COMPILED and 0 <= ns <= _LARGEST:
+        return write_moment(ns)
     seconds, fraction = divmod(ns, SECOND)
     days, second = divmod(seconds, _DAY_SECONDS)
     minute, second = divmod(second, 60)
     hour, minute = divmod(minute, 60)
     decimals = f".{fraction:09d}".rstrip("0") if fraction else ""
-    return f"{_date(days)}T{hour:02d}:{minute:02d}:{second:02d}{decimals}Z"
+    year, month_and_day = divmod(date_of(days), 10_000)
+    date = f"{year:04d}-{month_and_day // 100:02d}-{month_and_day % 100:02d}"
+    return f"{date}T{hour:02d}:{minute:02d}:{second:02d}{decimals}Z"
 
 
 def _offset_seconds(sign: str | None, hours: str | None, minutes: str | None) -> int:
@@ -146,40 +160,11 @@ def _offset_seconds(sign: str | None, hours: str | None, minutes: str | None) ->
     return -seconds if sign == "-" else seconds
 
 
-def _is_leap(year: int) -> bool:
-    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-
-
 def _days_in(year: int, month: int) -> int:
-    is_longer = month == _FEBRUARY and _is_leap(year)
-    return _MONTH_STARTS[month] - _MONTH_STARTS[month - 1] + is_longer
-
-
-def _year_start(year: int) -> int:
-    """Days from 1970-01-01 to the first day of a year."""
-    before = year - 1
-    return 365 * before + before // 4 - before // 100 + before // 400 - 719_162
+    is_longer = month == _FEBRUARY and is_leap(year)
+    return MONTH_STARTS[month] - MONTH_STARTS[month - 1] + is_longer
 
 
 def _days_before(year: int, month: int, day: int) -> int:
-    has_leap_day = month > _FEBRUARY and _is_leap(year)
-    return _year_start(year) + _MONTH_STARTS[month - 1] + has_leap_day + day - 1
-
-
-def _date(days: int) -> str:
-    """The date so many days after 1970-01-01."""
-    # Years have 365.2425 days on average, so the guess is off by one at most.
-    year = days * _CYCLE_YEARS // _CYCLE_DAYS + 1970
-    if _year_start(year) > days:
-        year -= 1
-    elif _year_start(year + 1) <= days:
-        year += 1
-    rest = days - _year_start(year)
-    if _is_leap(year) and rest >= 59:
-        if rest == 59:
-            return f"{year:04d}-02-29"
-        rest -= 1
-    month = min(rest // 28, 11)
-    if _MONTH_STARTS[month] > rest:
-        month -= 1
-    return f"{year:04d}-{month + 1:02d}-{rest - _MONTH_STARTS[month] + 1:02d}"
+    has_leap_day = month > _FEBRUARY and is_leap(year)
+    return year_start(year) + MONTH_STARTS[month - 1] + has_leap_day + day - 1

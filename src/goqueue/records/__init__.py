@@ -1,10 +1,20 @@
 """A record, a batch of records, and their bytes."""
 
-from goqueue.records.batch import Draft, Stamped, build, stamp, sums, verify
+from goqueue.records.batch import Draft, Stamped, build, crc32c, mark_delayed, stamp, sums, verify
 from goqueue.records.columns import Columns, Scan, scan, walk
 from goqueue.records.compression import Codec, compress, decompress
-from goqueue.records.cursor import COMPILED, crc32c
-from goqueue.records.hops import Marks, Span, Survey, last_offset, mark, span, survey
+from goqueue.records.cursor import COMPILED
+from goqueue.records.hops import (
+    Marks,
+    Span,
+    Survey,
+    Waiting,
+    find_delayed,
+    last_offset,
+    mark,
+    span,
+    survey,
+)
 from goqueue.records.layout import HEADER_SIZE, Buffer, Corrupt, Flag
 from goqueue.records.record import (
     decode,
@@ -33,6 +43,7 @@ __all__ = [
     "Stamped",
     "Survey",
     "Unroutable",
+    "Waiting",
     "build",
     "compress",
     "crc32c",
@@ -41,8 +52,10 @@ __all__ = [
     "decompress",
     "encode",
     "encode_headers",
+    "find_delayed",
     "last_offset",
     "mark",
+    "mark_delayed",
     "murmur3",
     "pick",
     "rehead",

@@ -6,6 +6,7 @@ anything is changed.
 Invariant: a batch that verify() accepted consists of whole records, and stamp() keeps it so.
 """
 
+from array import array
 from collections.abc import Sequence
 
 import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
@@ -13,7 +14,7 @@ import msgspec
 
 from goqueue.model import Code, Header, Message, Priority, Refused
 from goqueue.records.cursor import Cursor
-from goqueue.records.layout import OFFSET_MAX, Buffer
+from goqueue.records.layout import DELIVER_HEADER, OFFSET_MAX, Buffer
 from goqueue.records.record import encode_headers
 
 if not cython.compiled:
@@ -27,12 +28,20 @@ if not cython.compiled:
         OK,
         PRIORITY_MAX,
     )
+    from goqueue.records.octets import digits_of
     from goqueue.records.record import prove, weigh
 
 
 # Room for some thirty small messages; each time it is full it is doubled.
 _FIRST_ROOM = 4096
 _NORMAL = int(Priority.NORMAL)
+# Where the flags are in a record. The sum does not cover them.
+_FLAGS_BYTE = 3
+# A time from 2001 to 2262 has as many. So the block of a delayed message without other headers
+# begins always alike.
+_DIGITS = 19
+_TIME_ALONE = ((DELIVER_HEADER, bytes(_DIGITS)),)
+_TIME_BEGINS = encode_headers(_TIME_ALONE)[:-_DIGITS]
 
 
 class Stamped(msgspec.Struct, frozen=True):
@@ -65,12 +74,33 @@ class Draft:
     ) -> None:
         """Append an ordinary message, given by its parts to spare the object."""
         self._note(priority, timestamp)
-        self._append(key, value, headers, 0)
+        self._append(key, value, _block(headers) if headers else b"", headers, 0)
+
+    def delay(
+        self,
+        key: bytes,
+        value: bytes | None,
+        due: int,
+        headers: tuple[Header, ...] = (),
+        priority: int = _NORMAL,
+    ) -> None:
+        """Append a message that is to be delivered at a time, which becomes its last header."""
+        self._note(priority, 0)
+        if not 0 <= due <= OFFSET_MAX:
+            raise Refused(Code.MESSAGE_INVALID, part="headers", found=due)
+        digits = digits_of(due)
+        if headers or len(digits) != _DIGITS:
+            headers = (*headers, (DELIVER_HEADER, digits))
+            self._append(key, value, _block(headers), headers, IS_DELAYED)
+        else:
+            self._append(key, value, _TIME_BEGINS + digits, _TIME_ALONE, IS_DELAYED)
 
     def put(self, message: Message) -> None:
         """Append a message of any kind."""
         self._note(message.priority, message.timestamp)
-        self._append(message.key, message.value, message.headers, _flags(message))
+        headers = message.headers
+        block = _block(headers) if headers else b""
+        self._append(message.key, message.value, block, headers, _flags(message))
 
     def take(self) -> bytearray:
         """The batch; the draft is empty again and may be used for the next one."""
@@ -92,11 +122,15 @@ class Draft:
         return 0
 
     def _append(
-        self, key: bytes, value: bytes | None, headers: tuple[Header, ...], flags: int
+        self,
+        key: bytes,
+        value: bytes | None,
+        block: bytes,
+        headers: tuple[Header, ...],
+        flags: int,
     ) -> int:
-        block = b""
-        if headers:
-            block = _block(headers)
+        """Write a record; `block` is what the headers are as bytes."""
+        if block:
             flags |= HAS_HEADERS
         if value is None:
             value = b""
@@ -158,6 +192,38 @@ def _flags(message: Message) -> int:
     return flags
 
 
+def mark_delayed(batch: bytearray, now: int, latest: int) -> "array[int]":
+    """Flag the records of a verified batch that are to be delivered after `now`, and say when.
+
+    0 stands for a record to be delivered at once. -1 stands for one that was not looked into: it
+    is due after `latest`, or has reserved headers that are not just one time.
+    """
+    cursor = Cursor(batch)
+    reason = cursor.hop_all()
+    if reason != OK:
+        raise cursor.corrupt(reason)
+    dues = array("q", bytes(8 * cursor.count))
+    # The same memory, typed where compiled.
+    column = dues
+    position = 0
+    for index in range(cursor.count):
+        reason = cursor.hop(position)
+        if reason == OK and cursor.headers_length:
+            reason = cursor.check_headers()
+            due = cursor.due
+            if due > latest:
+                column[index] = -1
+            elif due > now:
+                batch[position + _FLAGS_BYTE] |= IS_DELAYED
+                column[index] = due
+            elif due < 0:
+                column[index] = -1
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        position = cursor.end
+    return dues
+
+
 def verify(batch: Buffer) -> int:
     """The number of records, if the batch is nothing but whole and valid ones.
 
@@ -213,3 +279,8 @@ def stamp(batch: bytearray | memoryview, first_offset: int, timestamp: int) -> S
         cursor.stamp(first_offset + index, stamped)
         position = cursor.end
     return Stamped(count, newest)
+
+
+def crc32c(data: Buffer) -> int:
+    """CRC-32C (Castagnoli) of the bytes, as stored in records."""
+    return Cursor(data).sum_all()

@@ -11,7 +11,7 @@ from goqueue.records.layout cimport (
 )
 from goqueue.records.octets cimport (
     address, begins, carry, fetch_ahead, hash_of, is_text, is_utf8, load_i64, load_u16, load_u32,
-    put, store_i64, store_u16, store_u32, sum_of, take,
+    number_of, put, store_i64, store_u16, store_u32, sum_of, take,
 )
 
 cdef Py_ssize_t _GIL_BYTES
@@ -22,7 +22,7 @@ cdef class Cursor:
     cdef uint8_t *_base
     cdef bint _readonly
     cdef Py_ssize_t size, position, end, count
-    cdef int64_t offset, timestamp
+    cdef int64_t offset, timestamp, due
     cdef uint32_t crc, value_length
     cdef uint16_t key_length, headers_length
     cdef uint8_t flags, priority, proven
@@ -45,8 +45,10 @@ cdef class Cursor:
     @cython.locals(start=Py_ssize_t, proven=uint8_t, reason=int)
     cdef int check(self) noexcept nogil
 
-    @cython.locals(base="const uint8_t *", position=Py_ssize_t, end=Py_ssize_t, left=int, length=int)
-    cdef int _check_headers(self) noexcept nogil
+    @cython.locals(
+        base="const uint8_t *", position=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, left=int, length=int, found=int64_t,
+    )
+    cdef int check_headers(self) noexcept nogil
 
     @cython.locals(position=Py_ssize_t, reason=int)
     cdef int hop_all(self) noexcept nogil

@@ -56,6 +56,7 @@ if not cython.compiled:
         load_i64,
         load_u16,
         load_u32,
+        number_of,
         put,
         store_i64,
         store_u16,
@@ -79,6 +80,7 @@ class Cursor:
         "_view",
         "count",
         "crc",
+        "due",
         "end",
         "flags",
         "headers_length",
@@ -101,7 +103,7 @@ class Cursor:
         self._base = address(self._view)
         self.size = len(self._view)
         self.position = self.end = self.count = 0
-        self.flags = self.crc = self.offset = self.timestamp = self.priority = 0
+        self.flags = self.crc = self.offset = self.timestamp = self.priority = self.due = 0
         self.key_length = self.value_length = self.headers_length = self.proven = 0
 
     def hop(self, position: int) -> int:
@@ -200,7 +202,7 @@ class Cursor:
             return BAD_CRC
         proven = 0
         if self.headers_length > 0:
-            reason = self._check_headers()
+            reason = self.check_headers()
             if reason != OK:
                 return reason
             proven = self.proven
@@ -209,15 +211,13 @@ class Cursor:
             proven |= IS_CONTROL
         return OK if self.flags & PROVEN_BITS == proven else BAD_FLAGS
 
-    def _check_headers(self) -> int:
-        """Check the header block, and note the flags that its names prove."""
+    def check_headers(self) -> int:
+        """Check the header block; note what its names prove, and the time: -1 if unclear."""
         base = self._base
         end = self.end
         position = end - self.headers_length
-        self.proven = 0
-        if end - position < 2:
-            return BAD_HEADER_COUNT
-        left = load_u16(base, position)
+        self.proven = self.due = 0
+        left = load_u16(base, position) if end - position >= 2 else 0
         position += 2
         # A block without headers would be a second way to write a record without any.
         if left == 0:
@@ -226,21 +226,26 @@ class Cursor:
             if end - position < 2:
                 return BAD_HEADER_COUNT
             length = load_u16(base, position)
-            position += 2
-            if end - position < length + 2:
+            start = position + 2
+            if end - start < length + 2:
                 return BAD_HEADER_COUNT
-            if not is_utf8(base, position, position + length):
+            position = start + length
+            if not is_utf8(base, start, position):
                 return BAD_HEADER_NAME
-            if is_text(base, position, position + length, CODEC_HEADER):
-                self.proven |= IS_COMPRESSED
-            elif is_text(base, position, position + length, DELIVER_HEADER):
-                # It proves the flag but does not demand it: the broker may set it later.
-                self.proven |= self.flags & IS_DELAYED
-            position += length
             length = load_u16(base, position)
             position += 2
             if end - position < length:
                 return BAD_HEADER_COUNT
+            if begins(base, start, position - 2, CONTROL_PREFIX):
+                if is_text(base, start, position - 2, CODEC_HEADER):
+                    self.proven |= IS_COMPRESSED
+                elif is_text(base, start, position - 2, DELIVER_HEADER):
+                    # It proves the flag but does not demand it: the broker may set it later.
+                    self.proven |= self.flags & IS_DELAYED
+                    found = number_of(base, position, position + length)
+                    self.due = found if found > 0 and self.due == 0 else -1
+                else:
+                    self.due = -1
             position += length
             left -= 1
         return OK if position == end else BAD_HEADER_COUNT
@@ -391,8 +396,3 @@ class Cursor:
         """Let go of the buffer, which a traceback would keep, and say what is wrong."""
         self.release()
         return Corrupt(self.position, REASONS[reason])
-
-
-def crc32c(data: Buffer) -> int:
-    """CRC-32C (Castagnoli) of the bytes, as stored in records."""
-    return Cursor(data).sum_all()

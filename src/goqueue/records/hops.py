@@ -12,10 +12,21 @@ import cython  # type: ignore[import-untyped]  # Cython ships no types for its p
 import msgspec
 
 from goqueue.records.cursor import Cursor
-from goqueue.records.layout import Buffer
+from goqueue.records.layout import DELIVER_HEADER, OFFSET_MAX, Buffer
+from goqueue.records.record import decode_headers
 
 if not cython.compiled:
-    from goqueue.records.layout import HEADER_SIZE, IS_CONTROL, IS_DELAYED, OK, TRUNCATED
+    from goqueue.records.layout import (
+        BAD_LENGTH,
+        HEADER_SIZE,
+        IS_CONTROL,
+        IS_DELAYED,
+        OK,
+        TRUNCATED,
+    )
+
+# Of the largest number of 64 bits.
+_DIGITS_MAX = 19
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -40,6 +51,17 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     last: int
     count: int
     next_offset: int
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Records that wait for their time, in offset order; the columns are equally long."""
+
+    offsets: "array[int]"
+    dues: "array[int]"
+    priorities: "array[int]"
+
+    def __len__(self) -> int:
+        return len(self.offsets)
 
 
 class Survey(msgspec.Struct, frozen=True):
@@ -154,6 +176,62 @@ def _survey(
             known.append((previous, cursor.end - position, cursor.priority, key))
         position = cursor.end
     return max(from_offset, previous + 1)
+
+
+def find_delayed(data: Buffer, first: int = -1) -> Waiting:
+    """The delayed ones out of whole stored records; due at 0 where no time can be read.
+
+    Records that have no offsets of their own yet have those from `first` on.
+    """
+    cursor = Cursor(data)
+    cursor.hop_all()
+    zeros = bytes(8 * cursor.count)
+    found = Waiting(array("q", zeros), array("q", zeros), array("B", zeros[: cursor.count]))
+    count = _wait(cursor, first, found.offsets, found.dues, found.priorities)
+    for column in (found.offsets, found.dues, found.priorities):
+        del column[count:]
+    return found
+
+
+def _wait(
+    cursor: Cursor,
+    first: int,
+    offsets: "array[int]",
+    dues: "array[int]",
+    priorities: "array[int]",
+) -> int:
+    """Note what is delayed; returns how many that are."""
+    room = len(offsets)
+    count = 0
+    seen = 0
+    position = 0
+    previous = -1
+    while position < cursor.size:
+        reason = cursor.skim(position) if first >= 0 else cursor.rise(position, previous)
+        # Only if someone wrote to the data since it was counted are there more than counted.
+        if reason == OK and count >= room:
+            reason = BAD_LENGTH
+        if reason == OK and cursor.flags & IS_DELAYED:
+            reason = cursor.check_headers()
+            offsets[count] = first + seen if first >= 0 else cursor.offset
+            dues[count] = cursor.due if cursor.due >= 0 else _told(cursor.headers())
+            priorities[count] = cursor.priority
+            count += 1
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        previous = cursor.offset
+        position = cursor.end
+        seen += 1
+    return count
+
+
+def _told(block: bytes) -> int:
+    """The time that stands first among several reserved headers."""
+    for name, value in decode_headers(block):
+        if name == DELIVER_HEADER:
+            due = int(value) if value.isdigit() and len(value) <= _DIGITS_MAX else 0
+            return due if due <= OFFSET_MAX else 0
+    return 0
 
 
 def last_offset(data: Buffer) -> int:

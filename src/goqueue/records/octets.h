@@ -76,6 +76,30 @@ static inline int gq_is_utf8(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t en
     return 1;
 }
 
+/* The number that bytes[start:end] writes in decimal digits; -1 if it is not that, or too large. */
+static inline int64_t gq_number(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end) {
+    uint64_t number = 0;
+    if (end - start < 1 || end - start > 19)
+        return -1;
+    for (; start < end; start++) {
+        uint8_t digit = (uint8_t)(bytes[start] - '0');
+        if (digit > 9)
+            return -1;
+        number = number * 10 + digit;
+    }
+    return number > INT64_MAX ? -1 : (int64_t)number;
+}
+
+/* The decimal digits of a number that is not negative, at the end of 19 bytes; where they begin. */
+static inline ptrdiff_t gq_digits(uint8_t *bytes, int64_t number) {
+    ptrdiff_t start = 19;
+    do {
+        bytes[--start] = (uint8_t)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return start;
+}
+
 static inline uint32_t gq_turn(uint32_t word, int bits) {
     return word << bits | word >> (32 - bits);
 }

@@ -13,6 +13,8 @@ cdef extern from "octets.h" nogil:
     bint begins "gq_begins" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, const char *text)
     bint is_text "gq_is_text" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, const char *text)
     bint is_utf8 "gq_is_utf8" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
+    int64_t number_of "gq_number" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
+    Py_ssize_t gq_digits(uint8_t *bytes, int64_t number)
     uint32_t hash_of "gq_murmur3" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
 
 cdef extern from "castagnoli.h" nogil:
@@ -26,6 +28,10 @@ cdef inline uint8_t *address(object view):
 
 cdef inline bytes take(const uint8_t *base, Py_ssize_t start, Py_ssize_t end):
     return PyBytes_FromStringAndSize(<const char *> base + start, end - start)
+
+cdef inline bytes digits_of(int64_t number):
+    cdef uint8_t[19] digits
+    return take(digits, gq_digits(digits, number), 19)
 
 cdef inline Py_ssize_t put(uint8_t *base, Py_ssize_t position, bytes source) noexcept:
     memcpy(base + position, PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source))

@@ -13,6 +13,8 @@ _U32 = struct.Struct(">I")
 _I64 = struct.Struct(">q")
 _LITTLE_U32 = struct.Struct("<I")
 _U32_MAX = 0xFFFFFFFF
+_I64_MAX = (1 << 63) - 1
+_DIGITS_MAX = 19
 
 
 def address(view: memoryview) -> memoryview:
@@ -66,6 +68,18 @@ def is_utf8(base: memoryview, start: int, end: int) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def number_of(base: memoryview, start: int, end: int) -> int:
+    """The number that base[start:end] writes in decimal digits; -1 if not that, or too large."""
+    digits = bytes(base[start:end])
+    number = int(digits) if digits.isdigit() and len(digits) <= _DIGITS_MAX else -1
+    return number if number <= _I64_MAX else -1
+
+
+def digits_of(number: int) -> bytes:
+    """The decimal digits of a number that is not negative."""
+    return b"%d" % number
 
 
 def sum_of(base: memoryview, start: int, end: int) -> int:

@@ -13,9 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
-
-from goqueue.broker import Node, NodeEvent, Opened
+from goqueue.broker import Node, NodeEvent, Opened, fill
 from goqueue.model import (
     Answer,
     Asked,
@@ -37,8 +35,7 @@ from goqueue.model import (
     Slice,
     Woke,
 )
-from goqueue.model.requests import Command, Leased, Records, Reply
-from goqueue.records import last_offset
+from goqueue.model.requests import Command, Reply
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.disk import Disk, Work
 from goqueue.storage import DamageFound
@@ -48,9 +45,6 @@ __all__ = ["Pump"]
 _logger = logging.getLogger(__name__)
 
 _OPENED_TOGETHER = 64
-# Slices with fewer offsets between them are read in one, up to so many bytes.
-_GAP_MAX = 128
-_JOINED_BYTES_MAX = 1024 * 1024
 
 
 class Pump:
@@ -212,47 +206,16 @@ class Pump:
             answer.set_result(reply)
 
     def _serve(self, effect: Serve) -> None:
-        reply = effect.reply
         try:
-            data = [self._read_run(run) for run in effect.runs]
+            reply = fill(effect, self._read)
         except Refused as refused:
             self._answer(effect.request, refused)
-            return
         except OSError as error:
             # No descriptor or no memory at this moment: a matter of this answer alone.
             reason = f"the log cannot be read now: {error.strerror or error}"
             self._answer(effect.request, Refused(Code.BROKER_UNAVAILABLE, reason=reason))
-            return
-        if isinstance(reply, Leased):
-            parcels = tuple(
-                msgspec.structs.replace(parcel, data=read)
-                for parcel, read in zip(reply.parcels, data, strict=True)
-            )
-            reply = Leased(parcels=parcels)
         else:
-            assert isinstance(reply, Records)
-            reply = msgspec.structs.replace(reply, data=data[0])
-        self._answer(effect.request, reply)
-
-    def _read_run(self, run: tuple[Slice, ...]) -> tuple[memoryview, ...]:
-        """The records of these slices, and of what is between those that are near each other.
-
-        Messages of several lanes alternate in the log: a read for each would be one for nearly
-        each message, while whoever gets the bytes picks out what was leased.
-        """
-        pieces: list[memoryview] = []
-        index = 0
-        while index < len(run):
-            following, joined = _join(run, index)
-            piece = self._read(joined)
-            reached = last_offset(piece) + 1 if following > index + 1 else joined.below
-            if reached < run[index].below:
-                # What is between was larger than expected: without it, then.
-                piece, reached = self._read(run[index]), run[index].below
-            pieces.append(piece)
-            while index < following and run[index].below <= reached:
-                index += 1
-        return tuple(pieces)
+            self._answer(effect.request, reply)
 
     def _read(self, wanted: Slice) -> memoryview:
         try:
@@ -299,33 +262,3 @@ class Pump:
             # Nobody looks at what ends this thread, and a start that never ends says nothing.
             _logger.exception("opening logs failed")
             self._loop.call_soon_threadsafe(self._halt, f"a bug while opening logs: {bug!r}")
-
-
-def _join(run: tuple[Slice, ...], index: int) -> tuple[int, Slice]:
-    """One slice for those from `index` on that are near each other, and where the next begins.
-
-    How large the records between them are is not known: as large as the others, it is assumed.
-    """
-    first = last = run[index]
-    size, wanted = first.bytes_max, first.below - first.offset
-    following = index + 1
-    joined = size
-    while following < len(run):
-        candidate = run[following]
-        if candidate.segment != first.segment or candidate.offset - last.below > _GAP_MAX:
-            break
-        size += candidate.bytes_max
-        wanted += candidate.below - candidate.offset
-        # A quarter more than on average, since records are not all of one size.
-        expected = size + 5 * size * (candidate.below - first.offset - wanted) // (4 * wanted)
-        if expected > _JOINED_BYTES_MAX:
-            break
-        last, joined = candidate, expected
-        following += 1
-    return following, Slice(
-        log=first.log,
-        segment=first.segment,
-        offset=first.offset,
-        below=last.below,
-        bytes_max=joined,
-    )

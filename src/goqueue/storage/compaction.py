@@ -9,7 +9,7 @@ import errno
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 
-from goqueue.log import NewestOffsets, placeholder
+from goqueue.log import Leftover, NewestOffsets, placeholder
 from goqueue.model import Compact, Compacted, Offset, SegmentFacts, Timestamp
 from goqueue.records import Corrupt, mark
 from goqueue.storage.filesystem import File, FileSystem, remove_if_there
@@ -30,7 +30,12 @@ def compact(
     Raises DamageFound when a record does not add up and OSError when the disk refuses: the group in
     work is then as it was before.
     """
-    newest = NewestOffsets(log.settings.compaction_keys_bytes, order.dirty_from)
+    newest = NewestOffsets(
+        log.settings.compaction_keys_bytes,
+        order.dirty_from,
+        aborted=order.aborted,
+        marks_before=order.marks_before,
+    )
     has_room = True
     for base in (base for group in order.groups for base in group):
         facts = log.facts(base)
@@ -121,7 +126,10 @@ class _Rewrite:
         view = memoryview(chunk.data)
         kept = self._newest.kept(chunk.data, chunk.columns, chunk.end, self._tombstones_before)
         for part in kept:
-            self._write(view[part.start : part.end])
+            if isinstance(part, Leftover):
+                self._write(memoryview(part.data))
+            else:
+                self._write(view[part.start : part.end])
         self._last_timestamp = chunk.columns.timestamps[-1]
 
     def _write(self, data: memoryview) -> None:

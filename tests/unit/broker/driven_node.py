@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-import msgspec
-
-from goqueue.broker import JournalLimits, Node, NodeEvent, Opened
+from goqueue.broker import JournalLimits, Node, NodeEvent, Opened, fill
 from goqueue.model import (
     Answer,
     Asked,
@@ -44,7 +42,7 @@ from goqueue.model import (
     Woke,
     Write,
 )
-from goqueue.model.requests import Command, Leased, Records, Reply
+from goqueue.model.requests import Command, Reply
 from goqueue.storage import DamageFound, Storage
 from tests.unit.storage.memory_files import MemoryFiles
 
@@ -286,21 +284,12 @@ class DrivenNode:
         self._answers[request] = reply
 
     def _serve(self, effect: Serve) -> None:
-        reply = effect.reply
         try:
-            data = [tuple(self._read(wanted) for wanted in run) for run in effect.runs]
+            reply = fill(effect, self._read)
         except Refused as refused:
             self._answer(effect.request, refused)
-            return
-        if isinstance(reply, Leased):
-            parcels = zip(reply.parcels, data, strict=True)
-            reply = Leased(
-                parcels=tuple(msgspec.structs.replace(each, data=read) for each, read in parcels)
-            )
         else:
-            assert isinstance(reply, Records)
-            reply = msgspec.structs.replace(reply, data=data[0])
-        self._answer(effect.request, reply)
+            self._answer(effect.request, reply)
 
     def _read(self, wanted: Slice) -> memoryview:
         try:

@@ -249,7 +249,7 @@ def test_a_message_that_dies_while_its_topic_of_letters_is_deleted_gets_a_new_on
     assert letters(node) == ["a"]
 
 
-def test_a_move_goes_on_after_a_crash_although_its_target_was_made_again() -> None:
+def test_a_move_that_a_crash_cut_short_can_be_made_again_to_a_target_that_was_made_again() -> None:
     node = shop()
     create(node, "orders.dlq")
     publish(node, "x", "y", topic="orders.dlq")
@@ -264,6 +264,10 @@ def test_a_move_goes_on_after_a_crash_although_its_target_was_made_again() -> No
     node.restart()
     node.advance(5 * SECOND)
 
+    assert letters(node) == []
+    (again,) = poll(node)
+    assert again.attempt == 2
+    node.ask(Reject(receipt=again.receipt), Returned)
     assert letters(node) == ["a"]
     assert committed(node) == 1
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from goqueue.log import BATCH_HEADER
 from goqueue.model import SECOND, Code, LogId, Message, Offset, Record, Refused, RequestId
 from goqueue.model.requests import (
     Ack,
@@ -32,7 +33,7 @@ from goqueue.model.requests import (
     TopicConfig,
     TopicDescription,
 )
-from goqueue.records import build, pick, visible
+from goqueue.records import build, last_offset, pick, visible
 from tests.unit.broker.driven_node import DrivenNode
 
 ORDERS = LogId("orders", 0)
@@ -184,17 +185,27 @@ def reject(node: DrivenNode, delivery: Delivery, reason: str = "") -> Returned:
     return node.ask(Reject(receipt=delivery.receipt, reason=reason), Returned)
 
 
+def _as_published(record: Record) -> Record:
+    """Without what the log says of the batch."""
+    headers = tuple(each for each in record.headers if each[0] != BATCH_HEADER)
+    return msgspec.structs.replace(record, headers=headers)
+
+
 def read(node: DrivenNode, log: LogId = ORDERS, offset: int = 0) -> list[Record]:
     """All the records of a partition from an offset on."""
     found: list[Record] = []
     while True:
         command = Read(topic=log.topic, partition=log.partition, offset=Offset(offset))
         records = node.ask(command, Records)
-        shown = [record for data in records.data for record in visible(data, offset, 1 << 30)]
-        if not shown:
+        if not records.data:
             return found
-        found += shown
-        offset = shown[-1].offset + 1
+        for data in records.data:
+            found += [
+                _as_published(record)
+                for record in visible(data, offset, 1 << 30)
+                if not any(first <= record.offset < end for first, end in records.aborted)
+            ]
+            offset = last_offset(data) + 1
 
 
 def read_values(node: DrivenNode, log: LogId = ORDERS) -> list[str]:

@@ -81,7 +81,7 @@ def test_a_server_that_is_not_reached_is_looked_for_where_it_should_be() -> None
     assert as_failure(GoQueueError("x", "y"), "http://localhost").exit_code == 1
 
 
-@pytest.mark.parametrize("command", ["topic", "group", "dlq", "delayed", "bench"])
+@pytest.mark.parametrize("command", ["topic", "group", "dlq", "delayed", "txn", "bench"])
 def test_every_command_of_a_noun_has_help(terminal: Terminal, command: str) -> None:
     listed = terminal.run(command, "--help").out.split("Commands:")[1]
     names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ")]

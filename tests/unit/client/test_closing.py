@@ -127,6 +127,8 @@ def _polled(offset: int) -> dict[str, object]:
 async def _take_records(asked: Asked) -> Answer:
     if asked.method == "GET":
         return json_answer({"name": "orders", "partitions": 2})
+    if asked.target == "/producers/init":
+        return json_answer({"producer_id": 1, "epoch": 0})
     count = len(records.walk(asked.body))
     placed = {"partition": 0, "base_offset": 0, "count": count}
     return json_answer({"results": [placed], "timestamp": "1970-01-01T00:00:01Z"})

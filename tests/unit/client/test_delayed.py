@@ -1,49 +1,42 @@
-"""Delayed messages of the SDK: they travel together, and each is answered for."""
+"""Delayed messages of the SDK: they take the road of all others, and each is answered for."""
 
 import asyncio
 import datetime as dt
 from collections.abc import Awaitable, Callable
-from typing import Any
+from urllib.parse import urlsplit
 
-import msgspec
 import pytest
 
 import goqueue
-from goqueue.client import AlreadyDelivered, Closed, GoQueueError, NotFound
+from goqueue import records
+from goqueue.client import AlreadyDelivered, GoQueueError, NotFound
 from goqueue.client.connection import Connection
+from goqueue.client.producing import Gathering
 from goqueue.client.transport import Retries
-from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer, refusal_answer
+from tests.unit.client.ledger import Ledger
+from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 
 ONCE = Retries(attempts_max=1)
 NOON = "2030-01-31T12:00:00.123456Z"
+# What the ledger tells when it is asked for the time, in nanoseconds.
+TOLD = 1_896_091_200_000_000_000
+MINUTE = 60_000_000_000
 
 
-class Server:
-    """Takes delayed messages and numbers them; keeps what it was asked."""
+class Timetable:
+    """A ledger that notes when what it took is due."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
-        self.offset = 0
-        self.was_asked = asyncio.Event()
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
-
-    @property
-    def messages(self) -> list[list[dict[str, Any]]]:
-        return [msgspec.json.decode(asked.body)["messages"] for asked in self.asked]
+        self.ledger = Ledger()
+        self.dues: list[int | None] = []
 
     async def answer(self, asked: Asked) -> Answer:
-        self.asked.append(asked)
-        self.was_asked.set()
-        await self.may_answer.wait()
-        return json_answer({"results": [self._result(each) for each in self.messages[-1]]})
-
-    def _result(self, message: dict[str, Any]) -> dict[str, object]:
-        if message["value"] == "":
-            return {"code": "delay_too_long", "error": "too long"}
-        self.offset += 1
-        place = {"partition": 2, "offset": self.offset, "timestamp": "1970-01-01T00:00:01Z"}
-        return {**place, "priority": "normal", "delayed": True, "deliverAt": NOON}
+        if urlsplit(asked.target).path.endswith("/records"):
+            for position in records.walk(asked.body).positions:
+                headers = dict(records.decode(asked.body, position).headers)
+                due = headers.get("gq.deliver-at")
+                self.dues.append(None if due is None else int(due))
+        return await self.ledger(asked)
 
 
 def play(
@@ -60,132 +53,93 @@ def play(
     asyncio.run(run())
 
 
-def test_what_is_published_while_a_request_is_under_way_travels_together() -> None:
-    async def run() -> None:
-        server = Server()
+@pytest.mark.parametrize("due", [60, 60.0, dt.timedelta(minutes=1)])
+def test_a_delay_counts_by_the_clock_of_the_broker_and_is_never_early(
+    due: float | dt.timedelta,
+) -> None:
+    table = Timetable()
 
-        async def scene() -> None:
-            async with peer(server.answer) as url, goqueue.connect(url, retries=ONCE) as q:
-                server.may_answer.clear()
-                first = asyncio.ensure_future(q.publish("orders", "a", due=1))
-                await server.was_asked.wait()
-                rest = [
-                    asyncio.ensure_future(q.publish("orders", str(n), due=n)) for n in range(1200)
-                ]
-                await asyncio.sleep(0)
-                server.may_answer.set()
-                sent = [await first, *[await each for each in rest]]
-                assert [each.offset for each in sent] == list(range(1, 1202))
-                assert {(each.topic, each.partition, each.timestamp) for each in sent} == {
-                    ("orders", 2, 10**9)
-                }
+    async def scene(q: Connection) -> None:
+        for _ in range(3):
+            await q.publish("orders", "a", due=due)
 
-        async with asyncio.timeout(20):
-            await scene()
-        assert [len(messages) for messages in server.messages] == [1, 1000, 200]
+    play(table.answer, scene)
+    dues = [each or 0 for each in table.dues]
+    assert dues == sorted(dues)
+    # Later by what this test takes, which has a bound of its own.
+    assert TOLD + MINUTE <= dues[0] <= dues[-1] < TOLD + 2 * MINUTE
+    assert table.ledger.count("healthz") == 1
 
-    asyncio.run(run())
+
+def test_a_time_to_deliver_at_is_sent_as_it_is() -> None:
+    table = Timetable()
+
+    async def scene(q: Connection) -> None:
+        noon = dt.datetime.fromisoformat("2030-01-31T13:00:00.123456+01:00")
+        sent = await q.publish("orders", b"\xff", headers={"a": b"\xff"}, partition=0, due=noon)
+        assert (sent.partition, sent.offset) == (0, 0)
+
+    play(table.answer, scene)
+    assert table.dues == [TOLD + 123_456_000]
+    assert table.ledger.count("healthz") == 0
+
+
+def test_no_delay_is_none() -> None:
+    table = Timetable()
+
+    async def scene(q: Connection) -> None:
+        await q.publish("orders", "a", due=0)
+
+    play(table.answer, scene)
+    assert table.dues == [None]
+
+
+def test_delayed_messages_travel_with_the_others_and_keep_their_places() -> None:
+    table = Timetable()
+
+    async def scene(q: Connection) -> None:
+        producer = q.producer(Gathering(linger_s=60.0, idempotent=True))
+        receipts = [
+            await producer.send("orders", str(number), due=number % 2 * 60) for number in range(6)
+        ]
+        await producer.flush()
+        assert [(await receipt).offset for receipt in receipts] == list(range(6))
+
+    play(table.answer, scene)
+    assert [due is None for due in table.dues] == [True, False] * 3
+    assert [batch.sequence for batch in table.ledger.batches] == [0]
 
 
 def test_one_that_is_refused_leaves_the_others_alone() -> None:
-    server = Server()
+    table = Timetable()
 
     async def scene(q: Connection) -> None:
-        values = ["a", "", "b"]
-        found = await asyncio.gather(
-            *(q.publish("orders", value, due=5) for value in values), return_exceptions=True
-        )
-        assert isinstance(found[1], GoQueueError)
-        assert found[1].code == "delay_too_long"
-        assert [getattr(each, "offset", None) for each in found] == [1, None, 2]
+        producer = q.producer(Gathering(linger_s=60.0, idempotent=True))
+        receipts = [await producer.send("orders", value, due=5) for value in ("a", "b", "c")]
+        refused = refusal_answer(400, "request_invalid", position=100, reason="far too late")
+        table.ledger.instead["records"] = [refused]
+        with pytest.raises(GoQueueError, match="delay_too_long"):
+            await producer.flush()
+        with pytest.raises(GoQueueError, match="delay_too_long"):
+            await receipts[1]
+        assert [(await receipts[index]).offset for index in (0, 2)] == [0, 1]
 
-    play(server.answer, scene)
-
-
-@pytest.mark.parametrize(
-    ("due", "field"),
-    [
-        (5, {"delay": 5}),
-        (0.25, {"delay": 0.25}),
-        (0, {"delay": 0}),
-        (dt.timedelta(minutes=1, milliseconds=1), {"delay": 60.001}),
-        (dt.datetime.fromisoformat("2030-01-31T13:00:00.123456+01:00"), {"deliverAt": NOON}),
-    ],
-)
-def test_a_due_time_is_told_in_the_words_of_the_contract(
-    due: float | dt.timedelta | dt.datetime, field: dict[str, object]
-) -> None:
-    server = Server()
-
-    async def scene(q: Connection) -> None:
-        await q.publish("orders", b"\xff", key="k", headers={"a": "b"}, partition=1, due=due)
-        ((message,),) = server.messages
-        assert message == {
-            "key": "aw==",
-            "value": "/w==",
-            "encoding": "base64",
-            "priority": 2,
-            "headers": {"a": "b"},
-            "partition": 1,
-            **field,
-        }
-
-    play(server.answer, scene)
+    play(table.answer, scene)
+    assert table.ledger.values == [b"a", b"c"]
 
 
-@pytest.mark.parametrize("due", [float("nan"), float("inf"), -float("inf")])
-def test_a_delay_that_is_no_number_is_refused_before_it_is_sent(due: float) -> None:
-    server = Server()
+@pytest.mark.parametrize("due", [float("nan"), float("inf"), -float("inf"), -1])
+def test_a_delay_that_is_none_is_refused_before_it_is_sent(due: float) -> None:
+    table = Timetable()
 
     async def scene(q: Connection) -> None:
         with pytest.raises(GoQueueError, match="message_invalid"):
             await q.publish("orders", "a", due=due)
         with pytest.raises(ValueError, match="time zone"):
             await q.publish("orders", "a", due=dt.datetime(2030, 1, 1))
-        with pytest.raises(GoQueueError, match="headers"):
-            await q.publish("orders", "a", headers={"a": b"\xff"}, due=1)
-        assert not server.asked
 
-    play(server.answer, scene)
-
-
-def test_a_failed_request_fails_all_of_its_messages_and_not_the_next_ones() -> None:
-    server = Server()
-
-    async def answer(asked: Asked) -> Answer:
-        if not server.asked:
-            server.asked.append(asked)
-            return HANG_UP
-        return await server.answer(asked)
-
-    async def scene(q: Connection) -> None:
-        publishing = (q.publish("orders", "a", due=1) for _ in range(3))
-        found = await asyncio.gather(*publishing, return_exceptions=True)
-        assert [type(each) for each in found] == [goqueue.ServerUnreachable] * 3
-        assert (await q.publish("orders", "b", due=1)).offset == 1
-
-    play(answer, scene)
-
-
-@pytest.mark.parametrize("is_under_way", [False, True])
-def test_closing_answers_for_what_still_waits(is_under_way: bool) -> None:
-    async def run() -> None:
-        server = Server()
-        server.may_answer.clear()
-        async with peer(server.answer) as url:
-            async with goqueue.connect(url, retries=ONCE) as q:
-                publishing = asyncio.ensure_future(q.publish("orders", "a", due=1))
-                await asyncio.sleep(0)
-                if is_under_way:
-                    await server.was_asked.wait()
-            with pytest.raises(Closed):
-                async with asyncio.timeout(10):
-                    await publishing
-            with pytest.raises(Closed):
-                await q.publish("orders", "a", due=1)
-            server.may_answer.set()
-
-    asyncio.run(run())
+    play(table.answer, scene)
+    assert table.dues == []
 
 
 # Asking about them

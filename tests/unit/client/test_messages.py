@@ -62,6 +62,41 @@ def test_aborted_ranges_are_dropped() -> None:
     assert offsets(decode_chunk(LOG, data, 0, ranges)) == [0, 3, 5]
 
 
+def test_ranges_may_lie_outside_of_what_was_read() -> None:
+    data = stored(*(Draft(value=b"x") for _ in range(6)), first=100)
+    ranges = ((5, 9), (90, 100), (103, 104), (105, 200))
+    assert offsets(decode_chunk(LOG, data, 0, ranges)) == [101, 102]
+    assert offsets(decode_chunk(LOG, data, 102, ranges)) == [102]
+
+
+def test_the_note_of_a_batch_is_not_shown() -> None:
+    note = ("gq.batch", b"7,0,0,3,1")
+    data = stored(
+        Draft(value=b"a", headers=(note,)),
+        Draft(value=b"b", headers=(note, ("a", b"1"), ("b", b"2"))),
+        Draft(value=b"c", headers=(("a", b"1"),)),
+    )
+    shown = decode_chunk(LOG, data, 0)
+    assert [message.headers for message in shown] == [{}, {"a": b"1", "b": b"2"}, {"a": b"1"}]
+    assert shown[0].header_block == b""
+
+
+def test_the_note_of_a_batch_is_not_shown_beside_what_is_unusual() -> None:
+    note = ("gq.batch", b"7,0,0,3,1")
+    packed = records.compress(
+        Draft(value=b"x" * 500, headers=(note, ("a", b"1"))), records.Codec.ZSTD
+    )
+    data = stored(
+        packed,
+        Draft(value=None, key=b"k", headers=(note,)),
+        Draft(value=b"plain", headers=(note,)),
+        Draft(value=b"", key=b"gq.txn", is_control=True),
+    )
+    shown = decode_chunk(LOG, data, 0)
+    assert [message.value for message in shown] == [b"x" * 500, None, b"plain"]
+    assert [message.headers for message in shown] == [{"a": b"1"}, {}, {}]
+
+
 @pytest.mark.parametrize("text", [b"1", b"a-b", b"1-2-3"])
 def test_ranges_that_are_none_are_refused(text: bytes) -> None:
     with pytest.raises(GoQueueError) as refused:
@@ -120,7 +155,7 @@ POLLED: dict[str, object] = {
 
 
 def polled(**fields: object) -> Message:
-    settling = Settling(Transport(Settings(server="http://127.0.0.1:1")))
+    settling = Settling(Transport(Settings(server="http://127.0.0.1:1")), "billing")
     body = msgspec.json.encode({"messages": [{**POLLED, **fields}]})
     (message,) = read_messages(msgspec.json.decode(body, type=Polled), settling)
     return message

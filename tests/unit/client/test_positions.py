@@ -52,6 +52,19 @@ def test_what_went_to_another_member_is_not_committed() -> None:
     assert positions.uncommitted() == {}
 
 
+def test_what_was_worked_on_and_not_committed_is_known_with_the_place_before_it() -> None:
+    positions = Positions()
+    positions.adopt(LOG, 5, is_committed=True)
+    positions.adopt(OTHER, 2, is_committed=False)
+    assert positions.unsettled() == {}
+    positions.finish(LOG, 9)
+    positions.finish(OTHER, 3)
+    assert positions.unsettled() == {LOG: 5, OTHER: 2}
+    positions.note_committed({LOG: 9})
+    positions.finish(LOG, 10)
+    assert positions.unsettled() == {LOG: 9, OTHER: 2}
+
+
 class Scene:
     """A feed, and a reader that a test brings chunks for."""
 

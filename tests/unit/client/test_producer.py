@@ -32,6 +32,8 @@ class Taker:
     async def __call__(self, asked: Asked) -> Answer:
         if asked.method == "GET":
             return self._describe(asked)
+        if asked.target == "/producers/init":
+            return json_answer({"producer_id": 1, "epoch": 0})
         if self.gate is not None:
             self.is_busy.set()
             await self.gate.wait()
@@ -150,7 +152,8 @@ def test_a_batch_of_unknown_outcome_fails_where_repeating_is_not_wanted() -> Non
     taker.refusals = [HANG_UP]
 
     async def scene(q: Connection) -> None:
-        receipt = await q.producer(Gathering(repeats=False, linger_s=0.0)).send("orders", b"x")
+        gathering = Gathering(idempotent=False, repeats=False, linger_s=0.0)
+        receipt = await q.producer(gathering).send("orders", b"x")
         with pytest.raises(GoQueueError) as failed:
             await receipt
         assert failed.value.code == "server_unreachable"

@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.client.errors import GoQueueError
 from goqueue.client.producing import Parcel, Receipt, Sent
-from goqueue.client.producing.buffer import Buffer
+from goqueue.client.producing.lanes import Buffer
 
 
 async def waited(receipt: Receipt) -> Sent:

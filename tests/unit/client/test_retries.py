@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from goqueue.client.errors import GoQueueError, ServerUnreachable
+from goqueue.client.errors import GoQueueError, ServerUnreachable, refusal
 from goqueue.client.transport import Retries, is_worth_retrying
 
 BUSY = GoQueueError("topic_busy", "busy")
@@ -49,8 +49,8 @@ def test_what_changed_nothing_may_always_be_repeated(code: str) -> None:
 
 @pytest.mark.parametrize("code", ["request_timeout", "replication_failed"])
 def test_an_unknown_outcome_is_repeated_only_where_that_is_harmless(code: str) -> None:
-    assert is_worth_retrying(GoQueueError(code, ""), is_repeatable=True)
-    assert not is_worth_retrying(GoQueueError(code, ""), is_repeatable=False)
+    assert is_worth_retrying(refusal(code, ""), is_repeatable=True)
+    assert not is_worth_retrying(refusal(code, ""), is_repeatable=False)
 
 
 def test_a_request_that_never_left_may_always_be_repeated() -> None:
@@ -61,4 +61,4 @@ def test_a_request_that_never_left_may_always_be_repeated() -> None:
 
 @pytest.mark.parametrize("code", ["topic_not_found", "receipt_stale", "internal_error"])
 def test_a_refusal_that_will_not_change_is_final(code: str) -> None:
-    assert not is_worth_retrying(GoQueueError(code, ""), is_repeatable=True)
+    assert not is_worth_retrying(refusal(code, ""), is_repeatable=True)

@@ -15,6 +15,8 @@ async def answer(asked: Asked) -> Answer:
     """A topic `orders` of one partition that takes a message at a time."""
     if asked.target == "/topics/orders":
         return json_answer({"name": "orders", "partitions": 1})
+    if asked.target == "/producers/init":
+        return json_answer({"producer_id": 1, "epoch": 0})
     if asked.target.startswith("/topics/orders/records"):
         placed = {"partition": 0, "base_offset": 7, "count": 1}
         return json_answer({"results": [placed], "timestamp": "1970-01-01T00:00:01Z"})

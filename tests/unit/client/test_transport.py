@@ -173,6 +173,38 @@ def test_a_write_whose_connection_broke_is_not_sent_again_unless_it_may() -> Non
     assert ask(script, post("topics", fields={}, is_repeatable=True)) == [{"n": 1}]
 
 
+def test_what_an_earlier_attempt_left_open_the_last_one_does_not_close() -> None:
+    script = Script(HANG_UP, refusal_answer(404, "producer_not_found"))
+    with pytest.raises(GoQueueError) as refused:
+        ask(script, post("topics", fields={}, is_repeatable=True))
+    assert refused.value.code == "producer_not_found"
+    assert refused.value.is_outcome_unknown
+
+    script = Script(refusal_answer(503, "broker_unavailable"), refusal_answer(404, "x"))
+    with pytest.raises(GoQueueError) as refused:
+        ask(script, post("topics", fields={}))
+    assert not refused.value.is_outcome_unknown
+
+
+@pytest.mark.parametrize("status", [502, 504])
+def test_a_proxy_that_got_no_answer_does_not_know_the_outcome(status: int) -> None:
+    script = Script(Answer(status=status, body=b"<html>"), json_answer({"n": 1}))
+    with pytest.raises(GoQueueError) as refused:
+        ask(script, post("topics", fields={}))
+    assert refused.value.is_outcome_unknown
+    assert len(script.asked) == 1
+
+    script = Script(Answer(status=status, body=b"<html>"), json_answer({"n": 1}))
+    assert ask(script, post("topics", fields={}, is_repeatable=True)) == [{"n": 1}]
+
+
+def test_an_answer_that_cannot_be_read_leaves_the_outcome_open() -> None:
+    script = Script(Answer(body=b"{"))
+    with pytest.raises(GoQueueError) as unread:
+        ask(script, post("topics", fields={}))
+    assert unread.value.is_outcome_unknown
+
+
 def test_a_server_that_is_not_there_is_unreachable() -> None:
     async def talk() -> None:
         async with peer(Script(Answer())) as server:

@@ -1,5 +1,7 @@
 """The delayed messages of one partition, as its log tells of them."""
 
+from array import array
+
 import msgspec
 import pytest
 
@@ -39,6 +41,40 @@ def restored(stated: DelaysStated) -> Delays:
     made = Delays(NOW)
     assert made.restore(stated)
     return made
+
+
+def added(made: Delays, *wanted: tuple[int, int, Priority]) -> None:
+    """Offset, seconds and priority of messages that are committed together."""
+    made.add_all(
+        array("q", [offset for offset, _, _ in wanted]),
+        array("q", [due_in(seconds) for _, seconds, _ in wanted]),
+        array("B", [priority for _, _, priority in wanted]),
+    )
+
+
+@pytest.mark.parametrize("lanes", [[Priority.LOW] * 3, [Priority.LOW, Priority.HIGH, Priority.LOW]])
+def test_messages_committed_together_are_as_if_each_was_added(lanes: list[Priority]) -> None:
+    wanted = list(zip((3, 4, 9), (7, 5, 6), lanes, strict=True))
+    together, one_by_one = delays(1), delays(1)
+    added(together, *wanted)
+    for offset, seconds, priority in wanted:
+        one_by_one.add(offset, due_in(seconds), priority)
+
+    assert together.stated(1, 10) == one_by_one.stated(1, 10)
+    assert offsets(together) == offsets(one_by_one) == [0, 4, 9, 3]
+    assert [together.find(offset) for offset in range(10)] == [
+        one_by_one.find(offset) for offset in range(10)
+    ]
+
+
+def test_what_is_known_already_is_not_added_again() -> None:
+    made = delays(5, 6)
+    added(made, (0, 1, Priority.HIGH), (1, 1, Priority.HIGH), (2, 7, Priority.HIGH))
+    assert offsets(made) == [0, 1, 2]
+    assert made.due(after(4), 10) == []
+    added(made, (1, 1, Priority.HIGH), (2, 1, Priority.HIGH))
+    added(made)
+    assert (len(made), offsets(made)) == (3, [0, 1, 2])
 
 
 def test_a_message_is_pending_until_its_delivery_is_in_the_log() -> None:

@@ -1,5 +1,7 @@
 """Delays against the simplest thing that is right: a dictionary of what waits."""
 
+from array import array
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -30,6 +32,13 @@ class DelaysMachine(RuleBasedStateMachine):
     def _next(self) -> int:
         self.end += 1
         return self.end - 1
+
+    @rule(after_ns=st.lists(st.integers(-SECOND, 5 * SECOND), max_size=6))
+    def add_all(self, after_ns: list[int]) -> None:
+        dues = {self._next(): self.now + each for each in after_ns}
+        self.waiting.update(dues)
+        lanes = array("B", [Priority.NORMAL] * len(dues))
+        self.delays.add_all(array("q", dues), array("q", dues.values()), lanes)
 
     @rule(after_ns=st.integers(-SECOND, 5 * SECOND))
     def add(self, after_ns: int) -> None:

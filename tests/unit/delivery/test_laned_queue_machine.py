@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from goqueue.delivery import LANES, Census, DeliveryQueue, Held, Position, runs
+from goqueue.delivery import LANES, Census, DeliveryQueue, Held, Position
 from goqueue.delivery.census import BLOCK
 from goqueue.delivery.key_order import Known
 from goqueue.model import Instant
@@ -144,7 +144,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
         leases = [self.holders.pop(offset) for offset in chosen]
         if outcome == "done":
             self.queue.settle(leases)
-            self.position.settle(self.queue.floor, runs(chosen), 1)
+            self.position.settle(self.queue.floor, sorted(chosen), 1)
         for held in leases:
             self.states[held.offset] = outcome
             if outcome == "waiting":
@@ -171,7 +171,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
         for offset in [each for each, state in self.states.items() if state == "dying"]:
             self.queue.finish(offset)
             self.states[offset] = "done"
-            self.position.settle(self.queue.floor, [(offset, offset + 1)], 1)
+            self.position.settle(self.queue.floor, [offset], 1)
 
     # What else happens
 

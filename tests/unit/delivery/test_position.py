@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery import Position, runs
+from goqueue.delivery import Position
 
 OFFSETS = st.integers(0, 20)
 STEPS = st.lists(
@@ -23,9 +23,9 @@ def take(position: Position, step: Step, at: int) -> None:
     kind, number, offsets = step
     match kind:
         case "settle":
-            position.settle(number, runs(sorted(offsets)), at)
+            position.settle(number, sorted(offsets), at)
         case "count":
-            position.count_delivery(number, runs(sorted(offsets)))
+            position.count_delivery(number, position.unsettled(sorted(offsets)))
         case "die":
             position.begin_dying(number)
         case "live":
@@ -92,8 +92,8 @@ def test_a_change_applied_twice_is_the_same_as_once(steps: list[Step]) -> None:
 
 def test_messages_that_are_gone_leave_no_counts_behind() -> None:
     position = Position(0)
-    position.count_delivery(2, [(0, 4)])
-    position.settle(4, [(3, 4)], 1)
+    position.count_delivery(2, range(4))
+    position.settle(4, [3], 1)
 
     assert position.stated.attempts == []
 

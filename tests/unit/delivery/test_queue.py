@@ -90,3 +90,29 @@ def test_deadlines_of_leases_that_are_over_are_not_kept_for_hours() -> None:
 def _one_more(queue: DeliveryQueue, offset: int) -> list[Held]:
     queue.learn([known(offset)], offset + 1)
     return lease(queue, serial=offset)
+
+
+def test_what_is_done_before_its_lane_came_to_it_is_not_delivered() -> None:
+    queue = DeliveryQueue(Position(0), keeps_key_order=False)
+    queue.hide(5)
+    queue.finish(7)
+    queue.learn([known(offset) for offset in range(10)], 10)
+
+    assert [held.offset for held in lease(queue)] == [0, 1, 2, 3, 4, 6, 8, 9]
+
+
+def test_what_was_settled_in_another_life_is_not_delivered_again() -> None:
+    position = Position(0)
+    position.settle(0, [3, 5, 8], 1)
+    queue = DeliveryQueue(position, keeps_key_order=False)
+    queue.learn([known(offset) for offset in range(10)], 10)
+
+    assert [held.offset for held in lease(queue)] == [0, 1, 2, 4, 6, 7, 9]
+
+
+def test_a_lane_learns_in_passing_more_than_it_asks_for_but_not_without_end() -> None:
+    queue = filled(24_000)
+
+    assert queue.wanted(30_000) is None
+    queue.learn([known(offset) for offset in range(24_000, 26_000)], 26_000)
+    assert len(queue.lanes) == 24_000

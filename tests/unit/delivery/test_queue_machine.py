@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from goqueue.delivery import DeliveryQueue, Held, Position, runs
+from goqueue.delivery import DeliveryQueue, Held, Position
 from goqueue.delivery.key_order import Known
 from goqueue.model import Instant
 
@@ -71,7 +71,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert held.serial == self.serial
             assert held.attempt == self.attempts.get(offset, 0) + 1
             self.attempts[offset] = held.attempt
-            self.position.count_delivery(held.attempt, [(offset, offset + 1)])
+            self.position.count_delivery(held.attempt, [offset])
             self.serial += 1
             self.states[offset] = "held"
             self.holders[offset] = held
@@ -221,7 +221,7 @@ class QueueMachine(RuleBasedStateMachine):
         # What is dying is not ready, but it is not known either before it was looked at.
 
     def journal(self, offsets: list[int]) -> None:
-        self.position.settle(self.queue.floor, runs(offsets), 1)
+        self.position.settle(self.queue.floor, sorted(offsets), 1)
 
     # What always holds
 

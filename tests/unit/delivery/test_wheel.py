@@ -1,6 +1,7 @@
 """The wheel: when timers fire, what cancelling does, how clocks that jump are followed."""
 
 import tracemalloc
+from array import array
 from itertools import pairwise
 
 import pytest
@@ -33,6 +34,36 @@ def wakes(wheel: Wheel) -> list[tuple[Timestamp, list[int]]]:
 
 def numbers(fired: list[tuple[int, Timestamp]]) -> list[int]:
     return [timer for timer, _ in fired]
+
+
+# ---- many at once --------------------------------------------------------------------------
+
+
+def test_many_timers_go_where_each_would_have_gone() -> None:
+    delays = [0, 1, 5 * TICK_NS, 300 * TICK_NS, HOUR, 50 * HOUR, 3 * WHEEL_REACH_NS, HOUR, -SECOND]
+    together, one_by_one = Wheel(NOW), Wheel(NOW)
+    together.insert_all(
+        array("q", range(len(delays))), array("q", [after(delay) for delay in delays])
+    )
+    for timer, delay in enumerate(delays):
+        one_by_one.insert(timer, after(delay))
+
+    assert together.page(0, 100) == one_by_one.page(0, 100)
+    assert wakes(together) == wakes(one_by_one)
+
+
+def test_many_timers_may_be_none() -> None:
+    wheel = Wheel(NOW)
+    wheel.insert_all(array("q"), array("q"))
+    assert (len(wheel), wheel.next_deadline()) == (0, None)
+
+
+@pytest.mark.parametrize("timers", [[1, 7], [1, 1]])
+def test_many_timers_with_a_number_that_is_pending_are_a_bug(timers: list[int]) -> None:
+    wheel = Wheel(NOW)
+    wheel.insert(7, after(SECOND))
+    with pytest.raises(AssertionError):
+        wheel.insert_all(array("q", timers), array("q", [after(HOUR), after(HOUR)]))
 
 
 # ---- when timers fire ----------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The wheel against a list that is sorted whenever somebody asks."""
 
+from array import array
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -69,7 +71,18 @@ class WheelMachine(RuleBasedStateMachine):
                 self.wheel.insert(timer, Timestamp(self.pending[timer]))
                 self.is_drained = False
 
-    @rule(timer=NUMBERS | st.integers(100, 130))
+    @rule(delays=st.lists(SPANS, max_size=12), is_overdue=st.booleans())
+    def insert_all(self, delays: list[int], is_overdue: bool) -> None:
+        """Some of them are due already, some share a bucket, in no order."""
+        sign = -1 if is_overdue else 1
+        free = [timer for timer in range(200, 212) if timer not in self.pending]
+        dues = [self.now + sign * delay for delay in delays[: len(free)]]
+        timers = free[: len(dues)]
+        self.wheel.insert_all(array("q", timers), array("q", dues))
+        self.pending.update(zip(timers, dues, strict=True))
+        self.is_drained = self.is_drained and not dues
+
+    @rule(timer=NUMBERS | st.integers(100, 130) | st.integers(200, 212))
     def cancel(self, timer: int) -> None:
         assert self.wheel.cancel(timer) == (self.pending.pop(timer, None) is not None)
 

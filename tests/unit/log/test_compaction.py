@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.log import NewestOffsets, placeholder, plan_compaction
+from goqueue.log import KeptRange, NewestOffsets, placeholder, plan_compaction
 from goqueue.model import HOUR, Compact, LogSettings, Message, Offset, SegmentFacts, Timestamp
 from goqueue.records import Columns, build, decode, stamp, walk
 
@@ -30,7 +30,8 @@ def stamped(batch: list[Message], first: int = 0, wall: int = WALL) -> tuple[byt
 
 
 def kept_offsets(newest: NewestOffsets, data: bytes, columns: Columns, before: int) -> list[int]:
-    ranges = newest.kept(data, columns, len(data), Timestamp(before))
+    pieces = newest.kept(data, columns, len(data), Timestamp(before))
+    ranges = [each for each in pieces if isinstance(each, KeptRange)]
     for earlier, later in pairwise(ranges):
         assert earlier.end < later.start, "neighbours are merged"
     return [o for part in ranges for o in walk(data[part.start : part.end]).offsets]

@@ -61,6 +61,9 @@ for round in range(300):
     for message in batch:
         note(draft.add, message.key, message.value, message.headers, message.priority)
         note(draft.put, message)
+        due = chance.choice([0, 7, 10**18, 2**63 - 1, 2**63])
+        note(draft.delay, message.key, message.value, due, message.headers, message.priority)
+        note(draft.delay, message.key, message.value, due)
     note(draft.take)
     try:
         data = build(batch)
@@ -82,6 +85,9 @@ for round in range(300):
     note(sums, data, 0, chance.randrange(len(data) + 2))
     note(murmur3, data)
     note(last_offset, data)
+    note(find_delayed, data)
+    note(find_delayed, data, 5)
+    note(mark_delayed, bytearray(data), 3, 10**18)
     note(partial(survey, with_keys=chance.random() < 0.5), data, chance.randrange(5))
     note(pick, data, [chance.randrange(9) for _ in range(3)])
     note(visible, data, chance.randrange(5), chance.randrange(4))
@@ -116,8 +122,10 @@ def test_the_environment_forces_the_interpreted_twin_and_it_does_the_same() -> N
 
 
 def test_this_process_runs_one_twin_throughout() -> None:
-    for name in ("batch", "columns", "cursor", "hops", "record", "routing"):
-        module = importlib.import_module(f"goqueue.records.{name}")
+    of_records = ("batch", "columns", "cursor", "hops", "record", "routing")
+    names = [f"goqueue.records.{name}" for name in of_records]
+    for name in (*names, "goqueue.delivery.wheel.sieve", "goqueue.model.digits"):
+        module = importlib.import_module(name)
         assert str(module.__file__).endswith(".py") is not COMPILED
 
 

@@ -1,9 +1,9 @@
 """Commands about groups: membership, positions, leases, what becomes of leased messages."""
 
 from goqueue.broker.consuming.counting import Counting, Scouting
-from goqueue.broker.consuming.delivering import Delivering, Surveying
+from goqueue.broker.consuming.delivering import Delivering, Surveying, fill
 from goqueue.broker.consuming.membership import Membership
-from goqueue.broker.consuming.moving import Carrying, Moving, Verifying
+from goqueue.broker.consuming.moving import Carrying, Moving
 from goqueue.broker.consuming.positions import Positions, Probing, SeekingReset
 from goqueue.broker.consuming.redriving import Redriving, Sifting
 from goqueue.broker.consuming.settling import Settling
@@ -22,5 +22,5 @@ __all__ = [
     "Settling",
     "Sifting",
     "Surveying",
-    "Verifying",
+    "fill",
 ]

@@ -5,6 +5,7 @@ a backlog is passed over in the background, a piece at a time, so that nobody wa
 """
 
 from collections.abc import Sequence
+from itertools import compress
 
 import msgspec
 
@@ -13,15 +14,18 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import LANES, Census, DeliveryQueue
 from goqueue.groups import Group
+from goqueue.log import Spans
 from goqueue.model import LogId, Now, Offset, RequestId, Slice
 from goqueue.model.requests import LaneDescription, Mode, PriorityStatistics
-from goqueue.records import Flag, walk
+from goqueue.records import Columns, Flag, walk
 
 __all__ = ["Counting", "Scouting"]
 
 _SCOUT_BYTES = 1024 * 1024
 # A plain number: it is compared with the flags of every record of a backlog.
 _HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
+# The flags of records that are messages.
+_SHOWN = bytes(flags for flags in range(256) if not flags & _HIDDEN)
 
 
 class Scouting(msgspec.Struct, frozen=True):
@@ -68,7 +72,7 @@ class Counting:
             return
         if first <= census.upto < upto:
             census.count([each[0] for each in known], bytes(each[2] for each in known), upto)
-        if census.upto < partition.log.high_watermark:
+        if census.upto < partition.log.watermarks.stable:
             self._state.alarms.set(ForCensus(partition.log_id), now.instant)
 
     def scout(self, log: LogId) -> None:
@@ -97,14 +101,8 @@ class Counting:
         elif not len(data):
             census.count((), b"", purpose.wanted.below)
         else:
-            columns = walk(data)
-            offsets, lanes = list(columns.offsets), columns.priorities.tobytes()
-            if any(flags & _HIDDEN for flags in columns.flags):
-                shown = [not flags & _HIDDEN for flags in columns.flags]
-                offsets = [each for each, is_shown in zip(offsets, shown, strict=True) if is_shown]
-                lanes = bytes(each for each, is_shown in zip(lanes, shown, strict=True) if is_shown)
-            census.count(offsets, lanes, columns.offsets[-1] + 1)
-        if census.upto < partition.log.high_watermark:
+            _count(census, walk(data), partition.log.authors.aborted)
+        if census.upto < partition.log.watermarks.stable:
             # Others go first: the next piece is for the next turn of the loop.
             self._state.alarms.set(ForCensus(log), now.instant)
 
@@ -138,11 +136,26 @@ class Counting:
         self._state.outbox.answer(request, reply)
 
 
+def _count(census: Census, columns: Columns, aborted: Spans) -> None:
+    """Count the messages among stored records."""
+    offsets, lanes = list(columns.offsets), columns.priorities.tobytes()
+    following = offsets[-1] + 1
+    has_aborted = bool(aborted.within(offsets[0], following))
+    if has_aborted or columns.flags.tobytes().translate(None, _SHOWN):
+        shown = [
+            not flags & _HIDDEN and not (has_aborted and offset in aborted)
+            for flags, offset in zip(columns.flags, offsets, strict=True)
+        ]
+        offsets = list(compress(offsets, shown))
+        lanes = bytes(compress(lanes, shown))
+    census.count(offsets, lanes, following)
+
+
 def _uncounted(census: Census, partition: Partition) -> Slice | None:
     """The next piece to be counted; what is damaged holds nothing that can be delivered."""
     offset = partition.log.readable_from(census.upto)
     census.count((), b"", offset)
-    return partition.log.read(offset, _SCOUT_BYTES)
+    return partition.log.read(offset, _SCOUT_BYTES, below=partition.log.watermarks.stable)
 
 
 def _described(group: str, log: LogId, queue: DeliveryQueue, now: Now) -> list[LaneDescription]:

@@ -1,38 +1,33 @@
 """Messages that leave one log for another: dead letters, and dead letters put back.
 
-A move is exactly once over any crash. It is journaled before it begins (from then on the message
-is delivered to nobody), the copy is appended to the target, and only when that is committed the
-journal says that the move has ended, which settles the message. After a crash in between, the
-target is read from where it ended when the move began: the copy is there, or it is made now.
+Each move is a transaction of the broker: the copy is appended to the target, unseen; when it is
+committed, one record of the journal decides that it counts and that the message is settled where it
+was; a marker shows it. So a crash at any point leaves the message in exactly one of the two places.
+What was not decided is forgotten: the copy is aborted at the next start, and the message is handed
+out or buried anew.
 
+Cost per move: one copy, one record in the journal, one marker.
 """
-
-import enum
 
 import msgspec
 
 from goqueue.broker.alarms import Errand
+from goqueue.broker.catalog import Topic
 from goqueue.broker.consuming.delivering import Delivering
-from goqueue.broker.consuming.letters import (
-    PREFIX,
-    REDRIVEN,
-    copy_of,
-    identities,
-    messages_in,
-    read_letter,
-)
-from goqueue.broker.journals import MoveBegun, MoveCancelled, MoveEnded
+from goqueue.broker.consuming.ends import LETTERS_GROUP, Cause, Ends, Move
+from goqueue.broker.consuming.letters import copy_of
+from goqueue.broker.journals import Settled
 from goqueue.broker.messages.topics import Topics
-from goqueue.broker.outbox import CarryOver
-from goqueue.broker.partitions import Partition, Publication
+from goqueue.broker.outbox import CarryOver, WriteMarkers
+from goqueue.broker.partitions import ForMove, Partition, Publication
 from goqueue.broker.state import NodeState
-from goqueue.delivery import Held, Position
+from goqueue.delivery import Held
 from goqueue.groups import Group
+from goqueue.log import BatchMark
 from goqueue.model import (
     SECOND,
     Answer,
     Code,
-    Header,
     Instant,
     LogId,
     Now,
@@ -40,37 +35,24 @@ from goqueue.model import (
     Priority,
     Refused,
     RequestId,
-    Timestamp,
-    format_time,
 )
 from goqueue.model.requests import Returned
 from goqueue.records import walk
+from goqueue.transactions import Decided, Outcome
 
 __all__ = [
-    "LETTERS_GROUP",
     "MOVE_ERRAND",
     "REASON_CHARACTERS_MAX",
     "Carrying",
-    "Cause",
     "Death",
     "Moving",
-    "Verifying",
 ]
 
-# The number of no group: the place of redrives among the dead letters.
-LETTERS_GROUP = 0
 MOVE_ERRAND = Errand("moves")
 _RETRY_NS = SECOND
-_VERIFY_BYTES = 1024 * 1024
 REASON_CHARACTERS_MAX = 1024
-
-
-class Cause(enum.StrEnum):
-    """Why a message moves."""
-
-    REJECTED = "rejected"
-    MAX_DELIVERIES = "max_deliveries"
-    REDRIVE = "redrive"
+# A move has a producer of its own, with one transaction: the negative number of the move.
+_TRANSACTION = 1
 
 
 class Death(msgspec.Struct, frozen=True):
@@ -87,26 +69,21 @@ class Carrying(msgspec.Struct, frozen=True):
     move: int
 
 
-class Verifying(msgspec.Struct, frozen=True):
-    """A target is being read to see which moves had arrived before the crash."""
-
-    target: LogId
-    upto: Offset
-
-
 class Moving:
-    """Begins moves, carries them out, and takes up those that a crash interrupted."""
+    """Begins moves and carries them out."""
 
     def __init__(self, state: NodeState, topics: Topics, delivering: Delivering) -> None:
         self._state = state
-        self._topics = topics
+        self._ends = Ends(state, topics)
         self._delivering = delivering
+        self._moves: dict[int, Move] = {}
         self._answers: dict[int, tuple[RequestId, Returned]] = {}
         self._stalled: dict[int, None] = {}
         self._under_way: dict[int, None] = {}
         self._cancelled: dict[int, None] = {}
-        # Moves of an earlier life whose targets are still being read.
-        self._unverified: dict[int, None] = {}
+
+    def is_over(self, number: int) -> bool:
+        return number not in self._moves
 
     def was_cancelled(self, number: int) -> bool:
         """Whether a move that is over did not take place; to be asked once."""
@@ -123,16 +100,14 @@ class Moving:
         origin = state.catalog.find(log.topic)
         letters = origin.config.dead_letter_topic
         known = state.catalog.get(letters)
-        target = LogId(letters, log.partition % (known or origin).stated.partitions)
-        begun = MoveBegun(
+        move = Move(
             number=state.next_move,
             group=group.number,
             topic=origin.number,
             partition=log.partition,
             offset=held.offset,
-            target=target.topic,
-            target_partition=target.partition,
-            target_from=self._end_of(target),
+            target=letters,
+            target_partition=log.partition % (known or origin).stated.partitions,
             at=now.wall,
             attempts=held.attempt,
             cause=death.cause,
@@ -142,16 +117,16 @@ class Moving:
             returned = Returned(
                 log=log, offset=held.offset, attempt=held.attempt, dead_letter_topic=letters
             )
-            self._answers[begun.number] = (death.request, returned)
+            self._answers[move.number] = (death.request, returned)
         if death.cause is Cause.REJECTED:
             state.tally.rejected_letters += 1
         else:
             state.tally.exhausted_letters += 1
-        self._begin(begun)
+        self._begin(move, now)
 
     def redrive(self, letter: LogId, offset: Offset, target: LogId, now: Now) -> int:
         """Put one dead letter back; the number of the move."""
-        begun = MoveBegun(
+        move = Move(
             number=self._state.next_move,
             group=LETTERS_GROUP,
             topic=self._state.catalog.find(letter.topic).number,
@@ -159,187 +134,178 @@ class Moving:
             offset=offset,
             target=target.topic,
             target_partition=target.partition,
-            target_from=self._end_of(target),
             at=now.wall,
             cause=Cause.REDRIVE,
         )
-        self._begin(begun)
-        return begun.number
+        self._begin(move, now)
+        return move.number
 
-    def _end_of(self, target: LogId) -> Offset:
-        """A copy that is made from now on cannot be before this."""
-        partition = self._state.partitions.get(target)
-        # Not the end: what is on its way there may be taken back, and the copy take its place.
-        return Offset(0) if partition is None else partition.log.high_watermark
-
-    def _begin(self, begun: MoveBegun) -> None:
-        self.apply(begun)
-        self._state.groups_journal.note([begun], [CarryOver(begun.number)])
-
-    # Applying: the only mutators of durable state
-
-    def apply(self, change: MoveBegun | MoveEnded | MoveCancelled) -> None:
-        state = self._state
-        if isinstance(change, MoveBegun):
-            state.next_move = max(state.next_move, change.number + 1)
-            position = self._position(change)
-            if position is not None:
-                state.moves[change.number] = change
-                if not change.is_restated:
-                    position.begin_dying(change.offset)
-            return
-        begun = state.moves.pop(change.number, None)
-        position = None if begun is None else self._position(begun)
-        if begun is None or position is None:
-            return
-        if not position.is_dying(begun.offset):
-            # The position was reset since: the message is delivered again, whatever became of
-            # its letter.
-            return
-        if isinstance(change, MoveEnded):
-            position.settle(change.floor, [(begun.offset, begun.offset + 1)], begun.at)
-        else:
-            position.end_dying(begun.offset)
-
-    def _position(self, begun: MoveBegun) -> Position | None:
-        """Where the message comes from; None if its topic or its group is gone."""
-        topic = self._state.catalog.numbered(begun.topic)
-        is_ours = begun.group == LETTERS_GROUP or self._state.groups.numbered(begun.group)
-        if topic is None or not is_ours:
-            return None
-        log = LogId(topic.name, begun.partition)
-        return self._state.positions.setdefault(begun.group, {}).setdefault(log, Position(0))
+    def _begin(self, move: Move, now: Now) -> None:
+        self._state.next_move += 1
+        self._moves[move.number] = move
+        position = self._ends.position(move)
+        if position is not None:
+            position.begin_dying(move.offset)
+        self.carry(move.number, now)
 
     # Carrying
 
     def carry(self, number: int, now: Now) -> None:
         """Bring a message to its new place: first its bytes are read."""
-        begun = self._state.moves.get(number)
-        if begun is None or number in self._under_way:
+        move = self._moves.get(number)
+        if move is None or number in self._under_way:
             return
-        source = self._source(begun)
+        source = self._ends.source(move)
         if source is None:
-            self._give_up(number, MoveEnded(number=number, floor=0))
-        elif self._target(begun, now) is not None:
-            self._fetch(number, begun, source)
-        elif begun.cause == Cause.REDRIVE and self._state.catalog.get(begun.target) is None:
-            self._give_up(number, MoveCancelled(number=number))
+            self._end(move)
+            return
+        target = self._ends.target(move, now)
+        if target is None:
+            if move.cause is Cause.REDRIVE and self._state.catalog.get(move.target) is None:
+                self._cancel(move)
+            else:
+                self._stall(number, now)
+            return
+        topic = self._state.catalog.find(target.log_id.topic)
+        if topic.may_mark:
+            self._fetch(move, source, now)
         else:
-            self._stall(number, now)
+            self._announce(topic, number)
 
-    def _fetch(self, number: int, begun: MoveBegun, source: Partition) -> None:
-        offset = Offset(begun.offset)
+    def _announce(self, topic: Topic, number: int) -> None:
+        """A start must look through the target for copies that do not count."""
+        stated = msgspec.structs.replace(topic.stated, has_producers=True)
+        changes = [] if stated == topic.stated else [stated]
+        self._state.catalog.apply(stated)
+        self._state.topics_journal.note(changes, [CarryOver(number, topic.name)])
+
+    def announced(self, later: CarryOver, now: Now) -> None:
+        """That the target has such copies is committed: go on."""
+        topic = self._state.catalog.get(later.topic)
+        if topic is not None:
+            topic.may_mark = topic.stated.has_producers
+        self.carry(later.move, now)
+
+    def _fetch(self, move: Move, source: Partition, now: Now) -> None:
         try:
-            wanted = source.log.read(offset, 1, below=Offset(offset + 1))
+            wanted = source.log.read(move.offset, 1, below=Offset(move.offset + 1))
         except Refused:
             wanted = None
         if wanted is None:
             # Damaged or retired since: there is nothing left to move.
-            self._arrived(number)
+            self._settle(move, [], now)
+            self._end(move)
         else:
-            self._under_way[number] = None
-            self._state.fetch(wanted, Carrying(number))
+            self._under_way[move.number] = None
+            self._state.fetch(wanted, Carrying(move.number))
 
     def carried(self, purpose: Carrying, data: memoryview | None, now: Now) -> None:
         """The bytes of a message are here: append the copy."""
         number = purpose.move
         self._under_way.pop(number, None)
-        begun = self._state.moves.get(number)
-        if begun is None:
+        move = self._moves.get(number)
+        if move is None:
             return
-        source, target = self._source(begun), self._target(begun, now)
+        source, target = self._ends.source(move), self._ends.target(move, now)
         if source is None or target is None or data is None:
             self._stall(number, now)
             return
         if not len(data):
-            self._arrived(number)
+            self._settle(move, [], now)
+            self._end(move)
             return
-        headers = self._headers(begun, source.log_id, data)
+        headers = self._ends.headers(move, source.log_id, data)
+        mark = BatchMark(
+            producer=-number, epoch=0, sequence=-1, count=1, transaction=_TRANSACTION, at=now.wall
+        )
         try:
-            appended = self._state.append(target, copy_of(data, headers), now)
+            appended = self._state.append(target, copy_of(data, headers), now, mark)
         except Refused:
             self._stall(number, now)
             return
         self._under_way[number] = None
-        topic = self._state.catalog.get(begun.target)
+        topic = self._state.catalog.get(move.target)
         if topic is not None and walk(data).priorities[0] != Priority.NORMAL:
             self._state.note_lanes(topic)
-        publication = Publication(None, [], 1, now.wall, move=number)
+        publication = Publication(None, [], 1, now.wall, purpose=ForMove(number))
         target.expect(appended.first, appended.next, publication)
 
-    def settled(self, number: int, refused: Code | None, now: Now) -> None:
+    # Deciding
+
+    def copied(self, number: int, refused: Code | None, now: Now) -> None:
         """The copy is committed, or was taken back by the disk."""
-        self._under_way.pop(number, None)
-        begun = self._state.moves.get(number)
-        if begun is None:
+        move = self._moves.get(number)
+        if move is None:
             return
-        if refused is not None:
+        target = self._ends.target(move, now)
+        if refused is not None or target is None:
+            self._under_way.pop(number, None)
             self._stall(number, now)
             return
-        self._arrived(number)
-        group = self._state.groups.numbered(begun.group)
+        topic = self._state.catalog.find(target.log_id.topic)
+        outcome = Outcome.COMMITTED if self._ends.source(move) is not None else Outcome.ABORTED
+        decided = Decided(
+            producer=-number,
+            number=_TRANSACTION,
+            epoch=0,
+            outcome=outcome,
+            partitions=[(topic.number, target.log_id.partition)],
+        )
+        self._state.transactions.apply(decided)
+        self._settle(move, [decided], now)
+
+    def _settle(self, move: Move, decided: list[Decided], now: Now) -> None:
+        """Decide, and settle the message in the same record, unless its position was reset."""
+        position = self._ends.position(move)
+        source = self._ends.source(move)
+        settled: list[Settled] = []
+        if position is not None and source is not None and position.is_dying(move.offset):
+            queue = self._state.queue(move.group, source.log_id)
+            if queue is not None:
+                queue.finish(move.offset)
+            change = Settled(
+                group=move.group,
+                topic=move.topic,
+                partition=move.partition,
+                floor=0 if queue is None else queue.floor,
+                offsets=[(move.offset, move.offset + 1)],
+            )
+            position.settle(change.floor, (move.offset,), now.wall)
+            settled.append(change)
+        later = [WriteMarkers((each.producer, each.number)) for each in decided]
+        self._state.groups_journal.note([*decided, *settled], later)
+
+    def completed(self, number: int, now: Now) -> None:
+        """Readers see the copy, or know that it does not count."""
+        self._under_way.pop(number, None)
+        move = self._moves.get(number)
+        if move is None:
+            # Of an earlier life, and cut short then.
+            return
+        self._end(move)
+        group = self._state.groups.numbered(move.group)
         if group is not None:
             # Others of the same key may go on.
             self._delivering.wake_group(group, now)
 
-    def _headers(self, begun: MoveBegun, source: LogId, data: memoryview) -> tuple[Header, ...]:
-        if begun.cause == Cause.REDRIVE:
-            return ((REDRIVEN, f"{source}:{begun.offset}".encode()),)
-        group = self._state.groups.numbered(begun.group)
-        before = next((read_letter(record.headers) for record in messages_in(data)), None)
-        facts = {
-            "topic": source.topic,
-            "partition": str(begun.partition),
-            "offset": str(begun.offset),
-            "group": "" if group is None else group.name,
-            "deliveries": str(begun.attempts),
-            "hops": str(1 if before is None else before.hops + 1),
-            "time": format_time(Timestamp(begun.at)),
-            "cause": begun.cause,
-        }
-        if begun.reason:
-            facts["reason"] = begun.reason
-        return tuple((PREFIX + name, value.encode()) for name, value in facts.items())
-
-    def _source(self, begun: MoveBegun) -> Partition | None:
-        topic = self._state.catalog.numbered(begun.topic)
-        if topic is None or self._position(begun) is None:
-            return None
-        return self._state.partitions.get(LogId(topic.name, begun.partition))
-
-    def _target(self, begun: MoveBegun, now: Now) -> Partition | None:
-        topic = self._state.catalog.get(begun.target)
-        if topic is None and begun.cause != Cause.REDRIVE:
-            origin = self._state.catalog.numbered(begun.topic)
-            assert origin is not None
-            topic = self._topics.ensure_letters(origin, begun.target, now)
-        if topic is None or not topic.is_open:
-            return None
-        number = begun.target_partition % topic.stated.partitions
-        return self._state.partitions.get(LogId(topic.name, number))
-
     # Ending
 
-    def _arrived(self, number: int) -> None:
-        begun = self._state.moves[number]
-        source = self._source(begun)
-        queue = None if source is None else self._state.queue(begun.group, source.log_id)
-        position = self._position(begun)
-        floor = 0
-        if queue is not None and position is not None and position.is_dying(begun.offset):
-            queue.finish(begun.offset)
-            floor = queue.floor
-        self._give_up(number, MoveEnded(number=number, floor=floor))
+    def _end(self, move: Move) -> None:
+        """Forget a move that is over, and tell whoever waits."""
+        del self._moves[move.number]
+        self._stalled.pop(move.number, None)
+        answer = self._answers.pop(move.number, None)
+        if answer is not None:
+            later = Answer(request=answer[0], reply=answer[1])
+            self._state.groups_journal.note([], [later])
 
-    def _give_up(self, number: int, change: MoveEnded | MoveCancelled) -> None:
-        """End a move in the journal, and tell whoever waits."""
-        self.apply(change)
-        if isinstance(change, MoveCancelled):
-            self._cancelled[number] = None
-        self._stalled.pop(number, None)
-        answer = self._answers.pop(number, None)
-        later = [] if answer is None else [Answer(request=answer[0], reply=answer[1])]
-        self._state.groups_journal.note([change], later)
+    def _cancel(self, move: Move) -> None:
+        """There is no new place any more: the message stays where it was."""
+        position = self._ends.position(move)
+        if position is not None:
+            position.end_dying(move.offset)
+        self._cancelled[move.number] = None
+        self._end(move)
 
     def _stall(self, number: int, now: Now) -> None:
         """Try again soon: the target is not there yet, or has no space."""
@@ -351,65 +317,3 @@ class Moving:
         stalled, self._stalled = self._stalled, {}
         for number in stalled:
             self.carry(number, now)
-
-    # After a crash
-
-    def verify_all(self, now: Now) -> None:
-        """Find out which moves had arrived: read each target from where the first of them began."""
-        begins: dict[LogId, int] = {}
-        self._unverified = dict.fromkeys(self._state.moves)
-        for number, begun in list(self._state.moves.items()):
-            target = self._target(begun, now)
-            if target is None:
-                self._stall(number, now)
-            else:
-                begin = min(begun.target_from, begins.get(target.log_id, begun.target_from))
-                begins[target.log_id] = begin
-        for log, begin in begins.items():
-            self._verify(self._state.partitions[log], Offset(begin), now)
-
-    def _verify(self, target: Partition, offset: Offset, now: Now) -> None:
-        # A target that was made again since may end before.
-        wanted = target.log.read(target.log.readable_from(offset), _VERIFY_BYTES)
-        if wanted is None:
-            for number in list(self._unverified):
-                begun = self._state.moves.get(number)
-                if begun is None or self._target(begun, now) is target:
-                    del self._unverified[number]
-                    self.carry(number, now)
-        else:
-            self._state.fetch(wanted, Verifying(target.log_id, wanted.below))
-
-    def verified(self, purpose: Verifying, data: memoryview | None, now: Now) -> None:
-        target = self._state.partitions.get(purpose.target)
-        if target is None:
-            for number in list(self._unverified):
-                self._stall(number, now)
-            return
-        following = purpose.upto
-        if data is not None and len(data):
-            waiting = {
-                self._identity(begun): begun
-                for begun in self._state.moves.values()
-                if begun.number in self._unverified and self._target(begun, now) is target
-            }
-            records = list(messages_in(data))
-            for record in records:
-                letter = read_letter(record.headers)
-                for identity in identities(letter) if letter else ():
-                    begun = waiting.get(identity)
-                    # What stood there before is the copy of an earlier move of the same message.
-                    if begun is not None and record.offset >= begun.target_from:
-                        del waiting[identity], self._unverified[begun.number]
-                        self._arrived(begun.number)
-            if records:
-                following = Offset(records[-1].offset + 1)
-        self._verify(target, following, now)
-
-    def _identity(self, begun: MoveBegun) -> str:
-        topic = self._state.catalog.numbered(begun.topic)
-        group = self._state.groups.numbered(begun.group)
-        name = "" if topic is None else topic.name
-        if begun.cause == Cause.REDRIVE:
-            return f"{LogId(name, begun.partition)}:{begun.offset}"
-        return f"{name}:{begun.partition}:{begun.offset}:{'' if group is None else group.name}"

@@ -85,13 +85,15 @@ class Positions:
             position = positions[log] = Position(0)
         match change:
             case Settled():
-                position.settle(change.floor, change.offsets, at)
+                position.settle(change.floor, change.unfold(), at)
             case PositionMoved():
                 position.restore(change.position)
             case GivenBack():
                 position.excuse(change.offset, change.reason)
             case _:
-                position.count_delivery(change.attempt, change.offsets)
+                # A snapshot may know already that they were settled afterwards.
+                delivered = position.unsettled(change.unfold())
+                position.count_delivery(change.attempt, delivered)
 
     # Committing
 
@@ -99,14 +101,8 @@ class Positions:
         state = self._state
         state.groups_journal.check_room()
         group = state.groups.get(command.group)
-        self._check_committer(group, command)
-        for log, offset in command.offsets.items():
-            self._check_commit(group, command.member_id, log, offset)
-        if group is None:
-            stated = state.groups.form(command.group, Mode.PARTITIONED, Assignor.RANGE, now)
-            group = state.groups.apply(stated)
-            assert group is not None
-            state.groups_journal.note([stated])
+        self.check(group, command)
+        group = group or self.form(command.group, now)
         for log, offset in command.offsets.items():
             change = Settled(
                 group=group.number,
@@ -129,6 +125,20 @@ class Positions:
         )
         state.groups_journal.note([], [Answer(request=request, reply=reply)])
         self._delivering.wake_group(group, now)
+
+    def form(self, name: str, now: Now) -> Group:
+        """A group that nobody joined yet: it only has a place."""
+        stated = self._state.groups.form(name, Mode.PARTITIONED, Assignor.RANGE, now)
+        group = self._state.groups.apply(stated)
+        assert group is not None
+        self._state.groups_journal.note([stated])
+        return group
+
+    def check(self, group: Group | None, command: CommitOffsets) -> None:
+        """Refuse a commit that its group, its member or its offsets do not allow."""
+        self._check_committer(group, command)
+        for log, offset in command.offsets.items():
+            self._check_commit(group, command.member_id, log, offset)
 
     def _check_committer(self, group: Group | None, command: CommitOffsets) -> None:
         if not command.offsets:
@@ -234,7 +244,7 @@ class Positions:
     ) -> None:
         positions = []
         for log, offset in sorted(offsets.items()):
-            end = self._state.partitions[log].log.high_watermark
+            end = self._state.partitions[log].log.watermarks.stable
             hidden = self._state.hidden_within(log, offset, end)
             lag = max(0, end - offset - hidden)
             positions.append(PositionReset(log=log, offset=offset, lag=lag))
@@ -264,7 +274,7 @@ class Positions:
         for name in sorted(set(topics)):
             for log in self._state.catalog.find(name).logs:
                 if self._state.position(group.number, log) is None:
-                    self._put(group, log, self._state.partitions[log].log.high_watermark, now)
+                    self._put(group, log, self._state.partitions[log].log.watermarks.stable, now)
 
     def forget_topic(self, logs: list[LogId]) -> None:
         """A topic is gone, and everybody's place in it."""
@@ -299,7 +309,8 @@ class Positions:
             self._answer(probe)
 
     def _lag_of(self, number: int, partition: Partition) -> PartitionLag:
-        end = partition.log.high_watermark
+        # What a transaction has not committed is not waited for.
+        end = partition.log.watermarks.stable
         committed = self._state.committed(number, partition)
         position = self._state.position(number, partition.log_id)
         queue = self._state.queue(number, partition.log_id)
@@ -314,7 +325,7 @@ class Positions:
         return PartitionLag(
             log=partition.log_id,
             committed=committed,
-            end=end,
+            end=partition.log.high_watermark,
             lag=max(0, end - floor - done - hidden),
             in_flight=0 if queue is None else queue.in_flight,
             time_lag_ns=0,
@@ -327,11 +338,9 @@ class Positions:
             return
         queue = self._state.queue(number, partition.log_id)
         oldest = lag.committed if queue is None else max(queue.floor, lag.committed)
-        delays = self._state.delays.get(partition.log_id)
-        if delays is not None:
-            oldest = delays.skip_hidden(oldest)
+        oldest = self._state.skip_hidden(partition, oldest)
         try:
-            wanted = partition.log.read(oldest, 1)
+            wanted = partition.log.read(oldest, 1, below=partition.log.watermarks.stable)
         except Refused:
             return
         if wanted is not None:
@@ -363,7 +372,7 @@ def _goal(command: ResetOffsets, partition: Partition) -> Offset:
         case Strategy.EARLIEST:
             return log.start
         case Strategy.LATEST:
-            return log.high_watermark
+            return log.watermarks.stable
         case _:
             if command.offset is None:
                 raise Refused(Code.REQUEST_INVALID, field="offset", reason="it is missing")

@@ -7,8 +7,9 @@ is settled there for ever. First the letters are sifted, then each that was chos
 import msgspec
 
 from goqueue.broker.catalog import Topic
+from goqueue.broker.consuming.ends import LETTERS_GROUP
 from goqueue.broker.consuming.letters import messages_in, read_letter
-from goqueue.broker.consuming.moving import LETTERS_GROUP, Moving
+from goqueue.broker.consuming.moving import Moving
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Position
@@ -86,7 +87,8 @@ class Redriving:
     def _sift(self, job: _Job, partition: Partition, offset: Offset, now: Now) -> None:
         wanted = None
         if job.sifting[partition.log_id] < min(job.command.messages_max, _MESSAGES_MAX):
-            wanted = partition.log.read(partition.log.readable_from(offset), _SIFT_BYTES)
+            log = partition.log
+            wanted = log.read(log.readable_from(offset), _SIFT_BYTES, below=log.watermarks.stable)
         if wanted is not None:
             purpose = Sifting(job.request, partition.log_id, wanted.below)
             self._state.fetch(wanted, purpose)
@@ -108,7 +110,10 @@ class Redriving:
         following = purpose.upto
         position = self._position(partition)
         records = list(messages_in(data)) if len(data) else []
+        aborted = partition.log.authors.aborted
         for record in records:
+            if record.offset in aborted:
+                continue
             if position.has_settled(record.offset) or position.is_dying(record.offset):
                 continue
             target = self._target(job.command, record.headers)
@@ -155,7 +160,7 @@ class Redriving:
         """Moves may have ended: answer the redrives that waited for them."""
         for job in list(self._jobs.values()):
             if job.moves:
-                for number in [each for each in job.moves if each not in self._state.moves]:
+                for number in filter(self._moving.is_over, list(job.moves)):
                     del job.moves[number]
                     job.moved -= self._moving.was_cancelled(number)
                 self._finish_if_done(job)
@@ -196,6 +201,7 @@ class Redriving:
                     partition = self._state.partitions[log]
                     position = self._position(partition)
                     floor = max(position.floor, partition.log.start)
-                    end = partition.log.high_watermark
-                    count += end - floor - position.settled_within(floor, end)
+                    end = partition.log.watermarks.stable
+                    hidden = self._state.hidden_within(partition.log_id, floor, end)
+                    count += max(0, end - floor - position.settled_within(floor, end) - hidden)
         return count

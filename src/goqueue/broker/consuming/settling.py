@@ -4,9 +4,12 @@ A receipt is read first, then the lease that it names is looked up: a lease that
 every use of its receipt, except that what the group has settled may be acked again.
 """
 
+from collections.abc import Iterable
+
 from goqueue.broker.alarms import ForQueue
 from goqueue.broker.consuming.delivering import Delivering, settle
-from goqueue.broker.consuming.moving import REASON_CHARACTERS_MAX, Cause, Death, Moving
+from goqueue.broker.consuming.ends import Cause
+from goqueue.broker.consuming.moving import REASON_CHARACTERS_MAX, Death, Moving
 from goqueue.broker.journals import GivenBack
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Held, Receipt, rest_ns
@@ -104,8 +107,8 @@ class Settling:
             known.append((index, receipt.offset))
         if acked and queue is not None:
             self._state.tally.acks += len(acked)
-            queue.settle(list(acked.values()))
-            settle(self._state, group, log, list(acked), at=now.wall)
+            offsets = queue.settle(list(acked.values()))
+            settle(self._state, group, log, offsets, at=now.wall)
             self._delivering.wake_group(group, now)
         floor = position.floor
         in_flight = 0 if queue is None else queue.in_flight
@@ -117,6 +120,24 @@ class Settling:
         if queue is None or receipt.epoch != self._state.receipts.epoch:
             return None
         return queue.held(receipt.offset, receipt.serial)
+
+    def find_all(
+        self, group: Group, handles: Iterable[str], holder: tuple[int, int]
+    ) -> dict[LogId, list[Held]]:
+        """The leases of one group that receipts name, by partition; refuses if one is over.
+
+        What the transaction `holder` holds already is left out: it was asked for twice.
+        """
+        found: dict[LogId, list[Held]] = {}
+        for handle in handles:
+            receipt = self._state.receipts.read(handle)
+            if receipt.group != group.number:
+                raise Refused(Code.RECEIPT_INVALID, group=group.name)
+            position = self._state.position(receipt.group, receipt.log)
+            if position is None or not position.pins.has(holder, receipt.offset):
+                held = self._find(handle)[-1]
+                found.setdefault(receipt.log, []).append(held)
+        return found
 
     def _find(self, handle: str) -> tuple[Receipt, Group, DeliveryQueue, Held]:
         """The lease that a receipt names, with all that belongs to it."""

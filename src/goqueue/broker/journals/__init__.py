@@ -4,10 +4,6 @@ from goqueue.broker.journals.changes import (
     Change,
     Delivered,
     GivenBack,
-    MoveBegun,
-    MoveCancelled,
-    MoveChange,
-    MoveEnded,
     Numbered,
     PositionChange,
     PositionMoved,
@@ -17,6 +13,7 @@ from goqueue.broker.journals.changes import (
     TopicDeleted,
     TopicStated,
 )
+from goqueue.broker.journals.folding import fold
 from goqueue.broker.journals.journal import JOURNAL_SETTINGS, Journal, JournalLimits
 
 __all__ = [
@@ -26,10 +23,6 @@ __all__ = [
     "GivenBack",
     "Journal",
     "JournalLimits",
-    "MoveBegun",
-    "MoveCancelled",
-    "MoveChange",
-    "MoveEnded",
     "Numbered",
     "PositionChange",
     "PositionMoved",
@@ -38,4 +31,5 @@ __all__ = [
     "TopicChange",
     "TopicDeleted",
     "TopicStated",
+    "fold",
 ]

@@ -5,20 +5,28 @@ topics and groups by numbers that are never used twice, so nothing that was writ
 topic or group can be taken for its namesake's.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
+from goqueue.broker.journals.folding import unfold
 from goqueue.delivery import PositionStated, Range
 from goqueue.groups import GroupDeleted, GroupStated
 from goqueue.model.requests import TopicConfig
+from goqueue.transactions import (
+    Begun,
+    Decided,
+    Ended,
+    KeyKept,
+    Prepared,
+    ProducerStated,
+    ProgressAdded,
+)
 
 __all__ = [
     "Change",
     "Delivered",
     "GivenBack",
-    "MoveBegun",
-    "MoveCancelled",
-    "MoveChange",
-    "MoveEnded",
     "Numbered",
     "PositionChange",
     "PositionMoved",
@@ -43,6 +51,9 @@ class TopicStated(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
     has_delays: bool = False
     # Whether a message of another priority than normal was ever published.
     has_lanes: bool = False
+    # Whether a producer with sequences or transactions ever wrote: then its logs are looked
+    # through at a start, too.
+    has_producers: bool = False
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="topic_deleted"):
@@ -66,20 +77,27 @@ TopicChange = TopicStated | TopicDeleted | Started
 
 
 class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag="numbered"):
-    """Numbers of groups and moves below these were used, also those that nothing else mentions."""
+    """Numbers of groups, moves and producers below these were used, whatever else mentions them."""
 
     groups_upto: int
     moves_upto: int
+    producers_upto: int = 1
 
 
-class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered"):
+class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered", omit_defaults=True):
     """Messages were handed out for the `attempt`-th time."""
 
     group: int
     topic: int
     partition: int
     attempt: int
-    offsets: list[Range]
+    offsets: list[Range] = []
+    # Instead of ranges, where these would be short: the first offset, and each step to the next.
+    steps: list[int] = []
+
+    def unfold(self) -> Sequence[int]:
+        """The offsets of the messages, in order."""
+        return unfold(self.offsets, self.steps)
 
 
 class GivenBack(msgspec.Struct, frozen=True, kw_only=True, tag="given_back"):
@@ -100,6 +118,12 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled", omit_def
     partition: int
     floor: int
     offsets: list[Range] = []
+    # As in `Delivered`.
+    steps: list[int] = []
+
+    def unfold(self) -> Sequence[int]:
+        """The offsets of the messages that are named, in order."""
+        return unfold(self.offsets, self.steps)
 
 
 class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
@@ -111,42 +135,6 @@ class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
     position: PositionStated
 
 
-class MoveBegun(msgspec.Struct, frozen=True, kw_only=True, tag="move_begun", omit_defaults=True):
-    """A message leaves this place for another log: it is not delivered here any more.
-
-    `target_from` is an offset of the target log before which the copy cannot be.
-    """
-
-    number: int
-    group: int
-    topic: int
-    partition: int
-    offset: int
-    target: str
-    target_partition: int
-    target_from: int
-    at: int
-    attempts: int = 0
-    cause: str = ""
-    reason: str = ""
-    # Said again in a statement of everything: the position says by itself what is dying.
-    is_restated: bool = False
-
-
-class MoveEnded(msgspec.Struct, frozen=True, kw_only=True, tag="move_ended"):
-    """The copy is committed in its new place: here it is settled."""
-
-    number: int
-    floor: int
-
-
-class MoveCancelled(msgspec.Struct, frozen=True, kw_only=True, tag="move_cancelled"):
-    """There is no new place any more: the message stays where it was."""
-
-    number: int
-
-
-MoveChange = MoveBegun | MoveEnded | MoveCancelled
 PositionChange = Delivered | GivenBack | Settled | PositionMoved
 Change = (
     Numbered
@@ -156,7 +144,11 @@ Change = (
     | GivenBack
     | Settled
     | PositionMoved
-    | MoveBegun
-    | MoveEnded
-    | MoveCancelled
+    | ProducerStated
+    | Begun
+    | ProgressAdded
+    | Prepared
+    | Decided
+    | Ended
+    | KeyKept
 )

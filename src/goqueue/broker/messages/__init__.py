@@ -1,6 +1,6 @@
 """Commands about topics and their messages: made, published, delayed, read."""
 
-from goqueue.broker.messages.delay_log import decode_delays, delays_snapshot, replay_delays
+from goqueue.broker.messages.delay_log import Replay, decode_delays, delays_snapshot
 from goqueue.broker.messages.delaying import Delaying, Firing
 from goqueue.broker.messages.publishing import Publishing
 from goqueue.broker.messages.reading import Reading, SeekingRead
@@ -11,9 +11,9 @@ __all__ = [
     "Firing",
     "Publishing",
     "Reading",
+    "Replay",
     "SeekingRead",
     "Topics",
     "decode_delays",
     "delays_snapshot",
-    "replay_delays",
 ]

@@ -8,7 +8,7 @@ record. What is on its way to the log is taken back when the disk takes it back.
 Cost: a delayed message is read and appended once more; nothing runs while nothing is due.
 """
 
-from collections import deque
+from array import array
 from heapq import merge
 from itertools import islice
 
@@ -16,12 +16,14 @@ import msgspec
 
 from goqueue.broker.alarms import ForDelays
 from goqueue.broker.catalog import Topic
+from goqueue.broker.messages.cancels import Cancels
 from goqueue.broker.messages.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
 from goqueue.broker.messages.salvo import Salvo
+from goqueue.broker.messages.underway import Cancelled, Entry, Fired, Published, Underway
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.delivery import Delayed, Delays
-from goqueue.log import cancellation
+from goqueue.delivery import Delayed, Delays, Range, runs
+from goqueue.log import BATCH_HEADER, Ending, cancellation
 from goqueue.model import (
     SECOND,
     Code,
@@ -44,7 +46,7 @@ from goqueue.model.requests import (
     FindDelayed,
     ListDelayed,
 )
-from goqueue.records import build, rehead, walk
+from goqueue.records import Waiting, build, rehead, walk
 
 __all__ = ["Delaying", "Firing"]
 
@@ -60,36 +62,13 @@ class Firing(msgspec.Struct, frozen=True):
     salvo: Salvo
 
 
-class _Published(msgspec.Struct, frozen=True):
-    """A delayed record on its way."""
-
-    next: Offset
-    due: int
-    priority: int
-
-
-class _Fired(msgspec.Struct, frozen=True):
-    """Deliveries on their way, in the order of their offsets."""
-
-    next: Offset
-    messages: tuple[Offset, ...]
-
-
-class _Cancelled(msgspec.Struct, frozen=True):
-    """A cancellation on its way."""
-
-    next: Offset
-    message: Offset
-
-
 class Delaying:
     """Takes commands about delayed messages, and delivers what is due."""
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._on_their_way: dict[LogId, deque[_Published | _Fired | _Cancelled]] = {}
-        # Who waits to hear whether a message was cancelled in time.
-        self._cancelling: dict[tuple[LogId, Offset], list[RequestId]] = {}
+        self._underway = Underway()
+        self._cancels = Cancels(state.outbox)
         self._salvos: dict[LogId, Salvo] = {}
         self._delay_ns_sum = 0
         self._delay_count = 0
@@ -97,58 +76,67 @@ class Delaying:
     # Publishing
 
     def expect(
-        self, partition: Partition, delayed: list[tuple[Offset, int, int]], now: Now
+        self,
+        partition: Partition,
+        waiting: Waiting,
+        now: Now,
+        holder: tuple[int, int] | None = None,
     ) -> None:
-        """Delayed records were appended: offset, due time and priority of each, in order."""
-        waiting = self._on_their_way.setdefault(partition.log_id, deque())
-        for offset, due, priority in delayed:
-            waiting.append(_Published(Offset(offset + 1), due, priority))
-            self._delay_ns_sum += due - now.wall
-            self._delay_count += 1
+        """Delayed records were appended, perhaps in a transaction, which is their holder."""
+        if len(waiting):
+            following = Offset(waiting.offsets[-1] + 1)
+            self._underway.add(partition.log_id, Published(following, waiting, holder))
+            self._delay_ns_sum += sum(waiting.dues) - len(waiting) * now.wall
+            self._delay_count += len(waiting)
 
     def committed(self, partition: Partition, now: Now) -> None:
         """What was on its way and is in the log now takes effect."""
-        waiting = self._on_their_way.get(partition.log_id)
-        if not waiting:
-            return
-        delays = self._delays(partition.log_id, now)
-        upto = partition.log.high_watermark
-        while waiting and waiting[0].next <= upto:
-            self._take_effect(partition, delays, waiting.popleft())
-        self._arm(partition.log_id, delays, now)
-
-    def _take_effect(
-        self, partition: Partition, delays: Delays, entry: _Published | _Fired | _Cancelled
-    ) -> None:
         log = partition.log_id
+        if log not in self._underway:
+            return
+        delays = self._delays(log, now)
+        for entry in self._underway.committed(log, partition.log.high_watermark):
+            self._take_effect(log, delays, entry)
+        self._arm(log, delays, now)
+
+    def _take_effect(self, log: LogId, delays: Delays, entry: Entry) -> None:
         match entry:
-            case _Published():
-                delays.add(entry.next - 1, entry.due, entry.priority)
-                self._state.hide(log, entry.next - 1)
-            case _Fired():
-                first = entry.next - len(entry.messages)
-                for index, message in enumerate(entry.messages):
+            case Published(waiting=waiting, holder=holder):
+                delays.add_all(waiting.offsets, waiting.dues, waiting.priorities)
+                if holder is not None:
+                    delays.hold(holder, waiting.offsets)
+                for first, following in _runs(waiting.offsets):
+                    self._state.hide(log, first, following - first)
+            case Fired(messages=messages):
+                first = entry.next - len(messages)
+                for index, message in enumerate(messages):
                     delays.deliver(message, first + index)
-                    self._answer_cancels(log, message, Offset(first + index))
-            case _Cancelled():
-                delays.cancel(entry.message, entry.next - 1)
+                    self._cancels.come_late(log, message, Offset(first + index))
+            case Cancelled(message=message):
+                delays.cancel(message, entry.next - 1)
                 self._state.hide(log, entry.next - 1)
-                self._answer_cancels(log, entry.message, None)
+                self._cancels.succeed(log, message)
+
+    def ended(self, partition: Partition, ending: Ending, now: Now) -> None:
+        """A transaction has ended: what it delayed waits from now on, or never was."""
+        delays = self._state.delays.get(partition.log_id)
+        if delays is not None:
+            delays.release((ending.producer, ending.transaction), is_commit=ending.is_commit)
+            self._arm(partition.log_id, delays, now)
 
     def taken_back(self, partition: Partition, offset: Offset, code: Code, now: Now) -> None:
         """Nothing from `offset` on will be in the log: those messages wait again."""
-        waiting = self._on_their_way.get(partition.log_id)
-        if not waiting:
+        log = partition.log_id
+        if log not in self._underway:
             return
-        delays = self._delays(partition.log_id, now)
-        while waiting and waiting[-1].next > offset:
-            entry = waiting.pop()
+        delays = self._delays(log, now)
+        for entry in self._underway.taken_back(log, offset):
             match entry:
-                case _Fired():
-                    self._put_back(partition.log_id, delays, entry.messages, now, code)
-                case _Cancelled():
-                    delays.stay(entry.message)
-                    self._refuse_cancels(partition.log_id, entry.message, code)
+                case Fired(messages=messages):
+                    self._put_back(log, delays, messages, now, code)
+                case Cancelled(message=message):
+                    delays.stay(message)
+                    self._cancels.refuse(log, message, code)
 
     def _put_back(
         self,
@@ -161,7 +149,7 @@ class Delaying:
         for message in messages:
             delays.stay(message)
             if code is not None:
-                self._refuse_cancels(log, message, code)
+                self._cancels.refuse(log, message, code)
         # Not at once: the disk is full, or the log is busy.
         self._state.alarms.set(ForDelays(log), Instant(now.instant + _RETRY_NS))
 
@@ -201,7 +189,7 @@ class Delaying:
             # Damaged: there is nothing left to deliver.
             salvo.order.popleft()
             delays.expire(first)
-            self._refuse_cancels(salvo.log, first, Code.MESSAGE_NOT_FOUND)
+            self._cancels.refuse(salvo.log, first, Code.MESSAGE_NOT_FOUND)
         if salvo.copies and not self._deliver(salvo, partition, delays, now):
             return
         del self._salvos[salvo.log]
@@ -224,7 +212,7 @@ class Delaying:
             if salvo.order and salvo.order[0] == offset:
                 # One header takes the place of the other, so there is room for it.
                 fired = ((DELAYED_FROM, b"%d" % offset),)
-                salvo.add(rehead(data, position, fired, without=(DELIVER_AT,)))
+                salvo.add(rehead(data, position, fired, without=(DELIVER_AT, BATCH_HEADER)))
         if len(salvo.order) == left:
             # It is not where it was: to read it again would find the same.
             delays.expire(salvo.order.popleft())
@@ -238,8 +226,7 @@ class Delaying:
         except Refused as refused:
             self._end(salvo, delays, now, refused.code)
             return False
-        waiting = self._on_their_way.setdefault(salvo.log, deque())
-        waiting.append(_Fired(appended.next, messages))
+        self._underway.add(salvo.log, Fired(appended.next, messages))
         salvo.clear()
         return True
 
@@ -275,33 +262,17 @@ class Delaying:
                 delays.stay(offset)
                 self._arm(partition.log_id, delays, now)
                 raise
-            waiting = self._on_their_way.setdefault(partition.log_id, deque())
-            waiting.append(_Cancelled(appended.next, offset))
+            self._underway.add(partition.log_id, Cancelled(appended.next, offset))
         # Else its delivery or another cancellation is on its way: that decides.
-        self._cancelling.setdefault((partition.log_id, offset), []).append(request)
-
-    def _answer_cancels(self, log: LogId, message: Offset, delivered: Offset | None) -> None:
-        for request in self._cancelling.pop((log, message), ()):
-            if delivered is None:
-                self._state.outbox.answer(request, Done())
-            else:
-                refused = Refused(Code.ALREADY_DELIVERED, delivered_offset=delivered)
-                self._state.outbox.answer(request, refused)
-
-    def _refuse_cancels(self, log: LogId, message: Offset, code: Code) -> None:
-        for request in self._cancelling.pop((log, message), ()):
-            self._state.outbox.answer(request, Refused(code))
+        self._cancels.wait(partition.log_id, offset, request)
 
     def forget(self, log: LogId) -> None:
         """The topic is gone, and its delays with it."""
         self._state.delays.pop(log, None)
-        self._on_their_way.pop(log, None)
+        self._underway.forget(log)
         self._salvos.pop(log, None)
         self._state.alarms.set(ForDelays(log), None)
-        for key in [key for key in self._cancelling if key[0] == log]:
-            for request in self._cancelling.pop(key):
-                gone = Refused(Code.TOPIC_NOT_FOUND, topic=log.topic)
-                self._state.outbox.answer(request, gone)
+        self._cancels.forget(log)
 
     # Asking
 
@@ -364,7 +335,7 @@ class Delaying:
     def save_some(self) -> None:
         """Keep snapshots of partitions where much has changed since the last."""
         for log, delays in self._state.delays.items():
-            if delays.changes > max(_SAVE_CHANGES_MIN, len(delays) // 4):
+            if delays.changes > max(_SAVE_CHANGES_MIN, len(delays) // 2):
                 self._save(log, delays)
 
     def save_all(self) -> None:
@@ -417,3 +388,11 @@ def _described(log: LogId, delayed: Delayed, now: Now) -> DelayedDescription:
         state=delayed.state,
         delivered_offset=delayed.delivered_offset,
     )
+
+
+def _runs(offsets: "array[int]") -> list[Range]:
+    """The same offsets as ranges. Mostly a batch waits as a whole: that is seen without a look at
+    each.
+    """
+    first, following = offsets[0], offsets[-1] + 1
+    return [(first, following)] if following - first == len(offsets) else runs(offsets)

@@ -8,12 +8,14 @@ import msgspec
 
 from goqueue.broker.catalog import Topic
 from goqueue.broker.messages.delaying import Delaying
-from goqueue.broker.outbox import PublishDelayed
-from goqueue.broker.partitions import Partition, Publication
+from goqueue.broker.outbox import PublishAnnounced
+from goqueue.broker.partitions import InTransaction, Partition, Publication
 from goqueue.broker.state import NodeState
+from goqueue.log import BatchMark
 from goqueue.model import Code, Now, Offset, Priority, Refused, RequestId
 from goqueue.model.requests import Publish
-from goqueue.records import Routed, Unroutable, route, walk
+from goqueue.records import Routed, Unroutable, find_delayed, route
+from goqueue.transactions import Admission
 
 __all__ = ["Publishing"]
 
@@ -35,9 +37,71 @@ class Publishing:
 
     def publish(self, request: RequestId, command: Publish, now: Now) -> None:
         topic = self._state.catalog.find_for_writing(command.topic)
-        if command.dues is not None and not topic.may_delay:
-            self._announce_delays(request, command, topic)
-            return
+        admission = None
+        if command.author is not None:
+            admission = self._state.transactions.admit(command.author, now)
+        is_marked = admission is not None and admission.is_marked
+        if (command.dues and not topic.may_delay) or (is_marked and not topic.may_mark):
+            self._announce(request, command, topic, admission)
+        else:
+            self._publish(request, command, topic, admission, now)
+
+    def publish_announced(self, announced: PublishAnnounced, now: Now) -> None:
+        """That the topic has delays or producers is committed: go on with the first of it."""
+        admission = announced.admission
+        transaction = None if admission is None else admission.transaction
+        try:
+            if transaction is None or transaction.outcome is None:
+                self._go_on(announced, now)
+            else:
+                refused = Refused(Code.TRANSACTION_STATE_INVALID, state=transaction.state)
+                self._state.outbox.answer(announced.request, refused)
+        except Refused as refused:
+            self._state.outbox.answer(announced.request, refused)
+        if transaction is not None:
+            self._state.transactions.landed(*transaction.key)
+
+    def _go_on(self, announced: PublishAnnounced, now: Now) -> None:
+        topic = self._state.catalog.find_for_writing(announced.command.topic)
+        topic.may_delay = topic.stated.has_delays
+        topic.may_mark = topic.stated.has_producers
+        self._publish(announced.request, announced.command, topic, announced.admission, now)
+
+    def _publish(
+        self,
+        request: RequestId,
+        command: Publish,
+        topic: Topic,
+        admission: Admission | None,
+        now: Now,
+    ) -> None:
+        routed = self._route(command, topic, admission)
+        topic.turn = routed.turn
+        self._note_lanes(topic, routed)
+        waiting = request if command.waits else None
+        transaction = None if admission is None else admission.transaction
+        purpose = None if transaction is None else InTransaction(transaction.key)
+        publication = Publication(
+            waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose
+        )
+        if transaction is not None and routed.parts:
+            transaction.in_flight += 1
+        for number, batch in routed.parts.items():
+            partition = self._state.partition(topic, number)
+            mark = None
+            if admission is not None and admission.is_marked:
+                mark = _mark(admission, routed.targets.count(number), now)
+                if transaction is not None:
+                    transaction.touches(topic.number, number)
+            first = self._append(partition, batch, mark, publication, now)
+            if first is not None and command.dues is not None:
+                # The records say themselves when they are due.
+                holder = None if transaction is None else transaction.key
+                self._delaying.expect(partition, find_delayed(batch, first), now, holder)
+        if not routed.parts or not command.waits:
+            self._state.outbox.answer(request, publication.published())
+
+    def _route(self, command: Publish, topic: Topic, admission: Admission | None) -> Routed:
         config = topic.config
         routed = route(
             command.batch,
@@ -48,36 +112,48 @@ class Publishing:
             needs_key=config.cleanup_policy.compacts,
             may_delay=command.dues is not None,
         )
-        if command.is_whole:
+        has_sequence = admission is not None and admission.sequence is not None
+        if command.is_whole or has_sequence:
             _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
-        topic.turn = routed.turn
-        self._note_lanes(topic, routed)
-        publication = Publication(
-            request if command.waits else None, routed.targets, len(routed.parts), now.wall
-        )
-        delayed = {} if command.dues is None else _delayed(routed, command.dues)
-        for number, batch in routed.parts.items():
-            partition = self._state.partition(topic, number)
-            first = self._append(partition, batch, publication, now)
-            if first is not None and number in delayed:
-                found = [(Offset(first + place), due, lane) for place, due, lane in delayed[number]]
-                self._delaying.expect(partition, found, now)
-        if not routed.parts or not command.waits:
-            self._state.outbox.answer(request, publication.published())
+        if has_sequence and len(routed.parts) != 1:
+            raise Refused(Code.REQUEST_INVALID, field="partition", reason="a sequence needs one")
+        return routed
 
     def _append(
-        self, partition: Partition, batch: bytearray, publication: Publication, now: Now
+        self,
+        partition: Partition,
+        batch: bytearray,
+        mark: BatchMark | None,
+        publication: Publication,
+        now: Now,
     ) -> Offset | None:
-        """The offset of the first record, or None if none was taken."""
+        """The offset of the first record, or None if none was appended."""
+        number = partition.log_id.partition
+        published = None
+        first = None
         try:
-            appended = self._state.append(partition, batch, now)
+            appended = self._state.append(partition, batch, now, mark)
         except Refused as refused:
-            published = publication.place(partition.log_id.partition, Offset(0), 0, refused.code)
-            if published is not None and publication.request is not None:
+            if mark is not None and mark.sequence >= 0:
+                self._release(publication)
+                raise
+            published = publication.place(number, Offset(0), 0, refused.code)
+        else:
+            if appended.is_repeat:
+                published = partition.expect_repeat(appended.first, appended.next, publication)
+            else:
+                partition.expect(appended.first, appended.next, publication)
+                first = appended.first
+        if published is not None:
+            if publication.request is not None:
                 self._state.outbox.answer(publication.request, published)
-            return None
-        partition.expect(appended.first, appended.next, publication)
-        return appended.first
+            self._release(publication)
+        return first
+
+    def _release(self, publication: Publication) -> None:
+        """A publication is over: its transaction need not wait for it."""
+        if isinstance(publication.purpose, InTransaction):
+            self._state.transactions.landed(*publication.purpose.transaction)
 
     def _note_lanes(self, topic: Topic, routed: Routed) -> None:
         counted = self._state.tally.published
@@ -86,33 +162,41 @@ class Publishing:
         if sum(routed.lanes) != routed.lanes[Priority.NORMAL]:
             self._state.note_lanes(topic)
 
-    def _announce_delays(self, request: RequestId, command: Publish, topic: Topic) -> None:
-        """The first delayed message of a topic waits until it is committed that it has some.
+    def _announce(
+        self, request: RequestId, command: Publish, topic: Topic, admission: Admission | None
+    ) -> None:
+        """The first message of its kind waits until it is committed that the topic has such.
 
-        Otherwise a crash could leave a message in a log that no start looks through.
+        Otherwise a crash could leave something in a log that no start looks through.
         """
         self._state.topics_journal.check_room()
+        is_marked = admission is not None and admission.is_marked
+        stated = msgspec.structs.replace(
+            topic.stated,
+            has_delays=topic.stated.has_delays or bool(command.dues),
+            has_producers=topic.stated.has_producers or is_marked,
+        )
         changes = []
-        if not topic.stated.has_delays:
-            stated = msgspec.structs.replace(topic.stated, has_delays=True)
+        if stated != topic.stated:
             self._state.catalog.apply(stated)
             changes.append(stated)
-        self._state.topics_journal.note(changes, [PublishDelayed(request, command)])
+        if admission is not None and admission.transaction is not None:
+            admission.transaction.in_flight += 1
+        announced = PublishAnnounced(request, command, admission)
+        self._state.topics_journal.note(changes, [announced])
 
 
-def _delayed(routed: Routed, dues: list[int]) -> dict[int, list[tuple[int, int, int]]]:
-    """By partition: place within the part, due time and priority of each delayed record."""
-    priorities = {number: walk(part).priorities for number, part in routed.parts.items()}
-    places: dict[int, int] = {}
-    found: dict[int, list[tuple[int, int, int]]] = {}
-    for target, due in zip(routed.targets, dues, strict=True):
-        if target < 0:
-            continue
-        place = places.get(target, 0)
-        places[target] = place + 1
-        if due:
-            found.setdefault(target, []).append((place, due, priorities[target][place]))
-    return found
+def _mark(admission: Admission, count: int, now: Now) -> BatchMark:
+    """What the log is to say of a batch of so many records."""
+    transaction = admission.transaction
+    return BatchMark(
+        producer=admission.producer,
+        epoch=admission.epoch,
+        sequence=-1 if admission.sequence is None else admission.sequence,
+        count=count,
+        transaction=0 if transaction is None else transaction.number,
+        at=now.wall,
+    )
 
 
 def _check_whole(targets: list[int], partitions: int, limit: int) -> None:

@@ -21,7 +21,7 @@ from goqueue.model import (
     Slice,
     is_internal,
 )
-from goqueue.model.requests import Read, Records
+from goqueue.model.requests import Isolation, Read, Records
 
 __all__ = ["Reading", "SeekingRead"]
 
@@ -60,7 +60,7 @@ class Reading:
     def wake(self, partition: Partition, now: Now) -> None:
         """Records were committed: answer those who waited for them."""
         for waiting in list(partition.readers.values()):
-            if waiting.offset < partition.log.high_watermark:
+            if waiting.offset < _limit(partition, waiting.command):
                 request = waiting.request
                 self._forget(request)
                 try:
@@ -75,7 +75,7 @@ class Reading:
             return False
         waiting = self._forget(request)
         if not is_gone:
-            self._answer(request, partition, waiting.offset, None)
+            self._answer(request, waiting.command, partition, waiting.offset, None)
         return True
 
     def refuse_all(self, partition: Partition, refusal: Refused) -> None:
@@ -108,11 +108,13 @@ class Reading:
                 )
         else:
             offset = max(offset, log.start)
-        wanted = None if offset > log.end else log.read(offset, command.bytes_max)
+        wanted = None
+        if offset <= log.end:
+            wanted = log.read(offset, command.bytes_max, below=_limit(partition, command))
         if wanted is None and command.wait_ns > 0:
             self._wait(request, command, partition, offset, now)
         else:
-            self._answer(request, partition, offset, wanted)
+            self._answer(request, command, partition, offset, wanted)
 
     def _wait(
         self, request: RequestId, command: Read, partition: Partition, offset: Offset, now: Now
@@ -127,18 +129,35 @@ class Reading:
         return self._waiting.pop(request).readers.pop(request)
 
     def _answer(
-        self, request: RequestId, partition: Partition, offset: Offset, wanted: Slice | None
+        self,
+        request: RequestId,
+        command: Read,
+        partition: Partition,
+        offset: Offset,
+        wanted: Slice | None,
     ) -> None:
         log = partition.log
+        upto = offset if wanted is None else wanted.below
+        aborted: tuple[tuple[int, int], ...] = ()
+        if command.isolation is Isolation.READ_COMMITTED:
+            aborted = log.authors.aborted.within(offset, upto)
         reply = Records(
             log=partition.log_id,
             offset=offset,
             high_watermark=log.high_watermark,
             stable=log.watermarks.stable,
             start=log.start,
-            upto=offset if wanted is None else wanted.below,
+            upto=upto,
+            aborted=aborted,
         )
         if wanted is None:
             self._state.outbox.answer(request, reply)
         else:
             self._state.outbox.append(Serve(request=request, reply=reply, runs=((wanted,),)))
+
+
+def _limit(partition: Partition, command: Read) -> Offset:
+    """What is from here on, this reader is not shown."""
+    if command.isolation is Isolation.READ_COMMITTED:
+        return partition.log.watermarks.stable
+    return partition.log.high_watermark

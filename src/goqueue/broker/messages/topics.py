@@ -103,6 +103,7 @@ class Topics:
             self._unmake(coming.topic, coming.request, coming.failure)
             return None
         coming.topic.is_open = True
+        coming.topic.may_mark = coming.topic.stated.has_producers
         if coming.request is not None:
             self._state.outbox.answer(coming.request, self._described(coming.topic))
         return coming.topic
@@ -187,7 +188,7 @@ class Topics:
         self._state.outbox.answer(request, PartitionList(topic=topic.name, partitions=partitions))
 
     def _messages_in(self, partition: Partition) -> int:
-        start, end = partition.log.start, partition.log.high_watermark
+        start, end = partition.log.start, partition.log.watermarks.stable
         return end - start - self._state.hidden_within(partition.log_id, start, end)
 
     def _described(self, topic: Topic) -> TopicDescription:

@@ -32,7 +32,7 @@ def version(output: Output) -> int:
 @click.command("completion", short_help="Print a script that completes commands in a shell.")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> int:
-    """Print a script for SHELL that completes commands, flags, topics and groups.
+    """Print a script for SHELL that completes commands, flags, and names that the server knows.
 
     \b
     bash:  eval "$(goqueue completion bash)"        in ~/.bashrc

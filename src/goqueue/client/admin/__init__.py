@@ -1,4 +1,4 @@
-"""Topics, groups, dead letters, delayed messages and the node, as people administer them."""
+"""Topics, groups, letters, delays, transactions and the node, as people administer them."""
 
 from goqueue.client.admin.dead_letters import DeadLetters
 from goqueue.client.admin.delayed import DelayedMessages
@@ -24,9 +24,13 @@ from goqueue.client.admin.replies import (
     Topic,
     TopicConfig,
     TopicStats,
+    TransactionDescription,
+    TransactionPartition,
+    TransactionStats,
     Version,
 )
 from goqueue.client.admin.topics import Topics
+from goqueue.client.admin.transactions import Transactions
 
 __all__ = [
     "DeadLetters",
@@ -53,5 +57,9 @@ __all__ = [
     "TopicConfig",
     "TopicStats",
     "Topics",
+    "TransactionDescription",
+    "TransactionPartition",
+    "TransactionStats",
+    "Transactions",
     "Version",
 ]

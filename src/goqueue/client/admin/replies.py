@@ -28,6 +28,9 @@ __all__ = [
     "Topic",
     "TopicConfig",
     "TopicStats",
+    "TransactionDescription",
+    "TransactionPartition",
+    "TransactionStats",
     "Version",
 ]
 
@@ -219,6 +222,40 @@ class PriorityStats(msgspec.Struct, frozen=True, kw_only=True):
     avg_wait_time_by_priority: dict[str, str]
     pending_by_priority: dict[str, int]
     lanes: tuple[LaneStats, ...] = ()
+
+
+class TransactionPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that a transaction has written to."""
+
+    topic: str
+    partition: int
+
+
+class TransactionDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction; `prepared` tells that it waits for a group commit.
+
+    `state` is ongoing, preparing_commit, preparing_abort, completed_commit or completed_abort.
+    """
+
+    transaction_id: str
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: str
+    started_at: dt.datetime
+    timeout_ms: int
+    partitions: tuple[TransactionPartition, ...]
+    prepared: bool = False
+
+
+class TransactionStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Transactions of a node since it started; `avg_duration` is a duration."""
+
+    active_transactions: int
+    committed_total: int
+    aborted_total: int
+    avg_duration: str
+    active_producers: int
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,21 +17,25 @@ from goqueue.client.admin import (
     NodeStats,
     PriorityStats,
     Topics,
+    Transactions,
     Version,
 )
 from goqueue.client.consuming import (
     OnPartitions,
     QueueConsumer,
+    Reading,
     Replay,
     Start,
     StreamConsumer,
     Subscription,
 )
-from goqueue.client.producing import DelayedPublisher, Due, Gathering, Producer, Sent, draft
+from goqueue.client.producing import Due, Gathering, Producer, Registration, Sent
 from goqueue.client.tasks import Tasks
+from goqueue.client.transacting import Transacting, Transaction
 from goqueue.client.transport import Settings, Transport
 from goqueue.client.values import Headers, Value
 from goqueue.model import Priority
+from goqueue.model.requests import Isolation
 
 __all__ = ["Connection"]
 
@@ -45,7 +49,7 @@ Consumer = QueueConsumer | StreamConsumer | Replay
 class Connection:
     """`async with goqueue.connect() as q: ...`; for one event loop and any number of its tasks.
 
-    `topics`, `groups`, `dead_letters` and `delayed` administer.
+    `topics`, `groups`, `dead_letters`, `delayed` and `transactions` administer.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -54,13 +58,14 @@ class Connection:
         self._tasks = Tasks()
         self._node = Node(self._transport)
         self._publisher: Producer | None = None
-        self._delayer = DelayedPublisher(self._transport, self._tasks)
+        self._transacting = Transacting(self._transport, self._tasks)
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
         self.topics = Topics(self._transport)
         self.groups = Groups(self._transport)
         self.dead_letters = DeadLetters(self._transport, self._tasks)
         self.delayed = DelayedMessages(self._transport)
+        self.transactions = Transactions(self._transport)
 
     async def __aenter__(self) -> "Connection":
         await self._tasks.open()
@@ -78,6 +83,7 @@ class Connection:
             stack.push_async_callback(self._tasks.close)
             stack.callback(self._transport.close)
             # The last one pushed is called first, and each is called whatever the others raise.
+            stack.push_async_callback(self._transacting.close)
             for producer in self._producers:
                 stack.push_async_callback(producer.close)
             for consumer in self._consumers:
@@ -102,21 +108,58 @@ class Connection:
         one task use a `producer`. With `due`, seconds, a span or a time, it is delivered later, and
         named by the place that is answered until then.
         """
-        if due is not None:
-            message = draft(value, key, headers, priority)
-            return await self._delayer.publish(topic, message, due, partition)
         if self._publisher is None:
             self._publisher = self.producer(_AT_ONCE)
         receipt = await self._publisher.send(
-            topic, value, key=key, headers=headers, partition=partition, priority=priority
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            priority=priority,
+            due=due,
         )
         return await receipt
 
     def producer(self, gathering: Gathering | None = None) -> Producer:
         """A producer of its own: `async with q.producer() as producer: ...`."""
-        producer = Producer(self._transport, self._tasks, gathering or Gathering())
+        gathering = gathering or Gathering()
+        registry = Registration(self._transport) if gathering.idempotent else None
+        producer = Producer(self._transport, self._tasks, gathering, registry)
         self._producers = [*(kept for kept in self._producers if not kept.is_closed), producer]
         return producer
+
+    def transaction(
+        self,
+        transactional_id: str,
+        *,
+        consumer: Reading | None = None,
+        timeout_s: float = 60.0,
+    ) -> Transaction:
+        """A transaction, to be entered: `async with q.transaction("billing-1") as tx: ...`.
+
+        Commits on leaving, aborts on an exception. The id names the worker over its restarts:
+        whoever uses it last fences the others. With a `consumer` made by `subscribe` its positions
+        are committed along, and what it handed out comes again after an abort. A transaction that
+        is open for `timeout_s`, 900 at most, is aborted by the broker.
+        """
+        return self._transacting.transaction(transactional_id, consumer, timeout_s)
+
+    async def take_over(self, transactional_id: str, *, timeout_s: float = 60.0) -> None:
+        """Hold a transactional id from now on; `transaction` does it when it is first entered.
+
+        For a worker that starts again: what its last life left undecided ends now, and the
+        messages and positions that it held are free.
+        """
+        await self._transacting.take_over(transactional_id, timeout_s)
+
+    async def commit_group(self, key: str, transaction_ids: Sequence[str]) -> bool:
+        """Commit transactions that were prepared, all of them by one decision under a key.
+
+        False if the key was committed before, be it by an attempt of this very call whose answer
+        was lost: those given are aborted, unless it was they.
+        """
+        return await self._transacting.commit_group(key, transaction_ids)
 
     # Consuming
 
@@ -178,12 +221,13 @@ class Connection:
         commit_interval_s: float | None = 5.0,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
+        isolation: str = Isolation.READ_COMMITTED,
     ) -> StreamConsumer:
         """Read partitions as a member of a group, in offset order, and commit how far we came.
 
         A message is finished when the next one is asked for; what is finished is committed every
         `commit_interval_s`. None leaves commits to `await consumer.commit()`. The callbacks are
-        told which partitions come and go.
+        told which partitions come and go. `isolation` as for `stream`.
         """
         subscription = Subscription(
             group=group,
@@ -194,19 +238,33 @@ class Connection:
             commit_interval_s=commit_interval_s,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
+            isolation=Isolation(isolation),
         )
         consumer = StreamConsumer(self._transport, self._tasks, subscription)
         self._keep(consumer)
         return consumer
 
     def stream(
-        self, topic: str, *, partition: int | None = None, from_: Start = "earliest"
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        from_: Start = "earliest",
+        isolation: str = Isolation.READ_COMMITTED,
     ) -> Replay:
         """Read a topic, or one partition, without a group, and go on as messages come.
 
-        From "earliest", "latest", an offset, or a time with a zone.
+        From "earliest", "latest", an offset, or a time with a zone. With "read_uncommitted"
+        messages of open and aborted transactions are shown, too.
         """
-        replay = Replay(self._transport, self._tasks, topic, partition=partition, start=from_)
+        replay = Replay(
+            self._transport,
+            self._tasks,
+            topic,
+            partition=partition,
+            start=from_,
+            isolation=Isolation(isolation),
+        )
         self._keep(replay)
         return replay
 

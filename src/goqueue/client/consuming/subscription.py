@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from goqueue.model import LogId
+from goqueue.model.requests import Isolation
 
 __all__ = ["OnPartitions", "Subscription"]
 
@@ -42,6 +43,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     buffer_bytes: int = 64 * MIB
     on_assigned: OnPartitions | None = None
     on_revoked: OnPartitions | None = None
+    isolation: Isolation = Isolation.READ_COMMITTED
 
     def chunk_bytes_for(self, partitions: int) -> int:
         """How much to read at a time with so many partitions."""

@@ -2,7 +2,7 @@
 
 The same rule as the broker's: an explicit partition wins, a key decides by its hash, and those
 without key take turns over all partitions. The client decides it, so that every message learns
-its own offset.
+its own offset. Without a key it is batches that take turns, or each would hold little.
 """
 
 from goqueue.client.errors import NotFound
@@ -14,14 +14,15 @@ __all__ = ["Partitioner"]
 class Partitioner:
     """The partitions of one topic, and whose turn it is."""
 
-    __slots__ = ("_topic", "_turn", "count")
+    __slots__ = ("_topic", "count", "turn")
 
     def __init__(self, topic: str, count: int) -> None:
         self._topic = topic
-        self._turn = -1
+        self.turn = -1
         self.count = count
 
     def choose(self, key: bytes, partition: int | None) -> int:
+        """The partition of a message; one without key begins a batch in the next."""
         if partition is not None:
             if not 0 <= partition < self.count:
                 raise NotFound(
@@ -32,5 +33,5 @@ class Partitioner:
             return partition
         if key:
             return murmur3(key) % self.count
-        self._turn = turn = (self._turn + 1) % self.count
+        self.turn = turn = (self.turn + 1) % self.count
         return turn

@@ -11,11 +11,10 @@ from collections import deque
 
 import msgspec
 
-from goqueue.client.errors import Closed
-from goqueue.client.producing.buffer import Buffer
+from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.producing.draft import draft, weigh
-from goqueue.client.producing.lane import Lane
-from goqueue.client.producing.parcel import Parcel, Receipt
+from goqueue.client.producing.due import BrokerClock, Due
+from goqueue.client.producing.lanes import Buffer, Lane, Parcel, Receipt, Registry, Road
 from goqueue.client.producing.partitioner import Partitioner
 from goqueue.client.producing.settings import Gathering
 from goqueue.client.tasks import Tasks
@@ -66,13 +65,23 @@ class Producer:
 
     `receipt = await producer.send(...)` suspends only while the buffer is full; `await receipt`
     tells where the message went. To publish many: send them all, then `await producer.flush()`.
+
+    With a registry batches are numbered, so that one that is sent again is not taken again.
     """
 
-    def __init__(self, transport: Transport, tasks: Tasks, gathering: Gathering) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        tasks: Tasks,
+        gathering: Gathering,
+        registry: Registry | None = None,
+    ) -> None:
         self._transport = transport
         self._tasks = tasks
         self._gathering = gathering
         self._buffer = Buffer(gathering.buffer_bytes_max)
+        self._road = Road(transport, gathering, self._buffer, registry, self._note_failure)
+        self._broker_clock = BrokerClock(transport)
         self._routes: dict[str, _Route] = {}
         self._running: list[asyncio.Task[None]] = []
         self._failed: deque[Parcel] = deque(maxlen=_FAILURES_KEPT)
@@ -95,13 +104,20 @@ class Producer:
         headers: Headers | None = None,
         partition: int | None = None,
         priority: int = _NORMAL,
+        due: Due | None = None,
     ) -> Receipt:
-        """Take a message in. What can be seen to be wrong with it is raised here."""
+        """Take a message in. What can be seen to be wrong with it is raised here.
+
+        With `due`, seconds, a span or a time, it is delivered later, and named by the place that
+        its receipt tells until then.
+        """
         route = self._routes.get(topic)
         if route is None or self._is_closed or route.stale_at <= self._clock():
             route = await self._discover(topic)
         message = draft(value, key, headers, priority)
         size_bytes = weigh(message, route.message_bytes_max)
+        if due is not None:
+            message = await self._broker_clock.delay(message, due)
         if not self._buffer.has_room(size_bytes):
             await self._buffer.wait_for_room(size_bytes)
         self._turn += 1
@@ -118,17 +134,43 @@ class Producer:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    @property
+    def failure(self) -> GoQueueError | None:
+        """The first failure since the last flush."""
+        return self._failed[0].error if self._failed else None
+
+    @property
+    def following(self) -> int:
+        """The highest number that the next message to any partition would have."""
+        return max((lane.following for lane in self._lanes()), default=0)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the outcome of a numbered batch is unknown."""
+        return any(lane.is_lost for lane in self._lanes())
+
     async def flush(self) -> None:
         """Send what waits, wait until all is answered, and raise the first failure nobody saw."""
-        lanes = [lane for route in self._routes.values() for lane in route.lanes.values()]
-        for parcel in [lane.hurry() for lane in lanes]:
-            if parcel is not None:
-                await parcel.wait()
+        await self.drain()
         unseen = [parcel.error for parcel in self._failed if not parcel.is_seen]
         self._failed.clear()
         for error in unseen:
             if error is not None:
                 raise error
+
+    async def drain(self) -> None:
+        """Send what waits, and wait until all is answered, in whichever way."""
+        for parcel in [lane.hurry() for lane in self._lanes()]:
+            if parcel is not None:
+                await parcel.wait()
+
+    def discard(self, error: GoQueueError) -> bool:
+        """Give up what was not sent; whether something is under way all the same."""
+        lanes = self._lanes()
+        for lane in lanes:
+            lane.discard(error)
+        self._failed.clear()
+        return any(lane.under_way is not None for lane in lanes)
 
     async def close(self) -> None:
         """Take no more, then flush."""
@@ -138,10 +180,18 @@ class Producer:
         try:
             await self.flush()
         finally:
-            for task in self._running:
-                task.cancel()
-            await asyncio.gather(*self._running, return_exceptions=True)
-            self._routes.clear()
+            await self.end()
+
+    async def end(self) -> None:
+        """Take no more, and let go of everything at once, what is under way included."""
+        self._is_closed = True
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        self._routes.clear()
+
+    def _lanes(self) -> list[Lane]:
+        return [lane for route in self._routes.values() for lane in route.lanes.values()]
 
     async def _discover(self, topic: str) -> _Route:
         """Ask, or ask again, how many partitions there are and how large a message may be."""
@@ -162,17 +212,14 @@ class Producer:
         return route
 
     def _lane(self, topic: str, route: _Route, key: bytes, partition: int | None) -> Lane:
+        if partition is None and not key:
+            filling = route.lanes.get(route.partitioner.turn)
+            if filling is not None and filling.is_filling:
+                return filling
         partition = route.partitioner.choose(key, partition)
         lane = route.lanes.get(partition)
         if lane is None:
-            lane = route.lanes[partition] = Lane(
-                topic,
-                partition,
-                self._gathering,
-                transport=self._transport,
-                buffer=self._buffer,
-                on_failed=self._note_failure,
-            )
+            lane = route.lanes[partition] = Lane(topic, partition, self._road)
             self._running.append(self._tasks.start(lane.run()))
         return lane
 

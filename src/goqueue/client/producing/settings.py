@@ -15,8 +15,9 @@ class Gathering(msgspec.Struct, frozen=True, kw_only=True):
     its partition is under way it cannot leave, and grows up to the `_max` bounds instead: so the
     more there is to send, the larger the requests.
 
-    With `repeats` a batch whose connection broke is sent again, although the broker may have taken
-    it: at least once. Without, such a batch fails, and its outcome is unknown.
+    An `idempotent` producer numbers its batches: one whose connection broke is sent again, and
+    the broker takes it once. Without numbers, `repeats` decides about such a batch: it is sent
+    again although the broker may have taken it, at least once; or it fails, its outcome unknown.
     """
 
     messages: int = 100
@@ -26,3 +27,4 @@ class Gathering(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes_max: int = MIB
     buffer_bytes_max: int = 32 * MIB
     repeats: bool = True
+    idempotent: bool = True

@@ -5,12 +5,14 @@ from goqueue.client.sync.admin import (
     SyncDelayedMessages,
     SyncGroups,
     SyncTopics,
+    SyncTransactions,
 )
 from goqueue.client.sync.connection import SyncConnection
 from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
 from goqueue.client.sync.producer import SyncProducer, SyncReceipt
+from goqueue.client.sync.transaction import SyncTransaction
 
 __all__ = [
     "LoopThread",
@@ -25,4 +27,6 @@ __all__ = [
     "SyncReplay",
     "SyncStreamConsumer",
     "SyncTopics",
+    "SyncTransaction",
+    "SyncTransactions",
 ]

@@ -16,11 +16,20 @@ from goqueue.client.admin import (
     ResetOffsets,
     Topic,
     Topics,
+    TransactionDescription,
+    Transactions,
+    TransactionStats,
 )
 from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
 
-__all__ = ["SyncDeadLetters", "SyncDelayedMessages", "SyncGroups", "SyncTopics"]
+__all__ = [
+    "SyncDeadLetters",
+    "SyncDelayedMessages",
+    "SyncGroups",
+    "SyncTopics",
+    "SyncTransactions",
+]
 
 
 class SyncTopics:
@@ -124,3 +133,23 @@ class SyncDelayedMessages:
 
     def stats(self) -> DelayStats:
         return self._loop.call(self._delayed.stats())
+
+
+class SyncTransactions:
+    """`q.transactions`."""
+
+    def __init__(self, loop: LoopThread, transactions: Transactions) -> None:
+        self._loop = loop
+        self._transactions = transactions
+
+    def list(self) -> tuple[TransactionDescription, ...]:
+        return self._loop.call(self._transactions.list())
+
+    def describe(self, transaction_id: str) -> TransactionDescription:
+        return self._loop.call(self._transactions.describe(transaction_id))
+
+    def abort(self, transaction_id: str) -> TransactionDescription:
+        return self._loop.call(self._transactions.abort(transaction_id))
+
+    def stats(self) -> TransactionStats:
+        return self._loop.call(self._transactions.stats())

@@ -15,12 +15,15 @@ from goqueue.client.sync.admin import (
     SyncDelayedMessages,
     SyncGroups,
     SyncTopics,
+    SyncTransactions,
 )
 from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.producer import SyncProducer
+from goqueue.client.sync.transaction import SyncTransaction
 from goqueue.client.values import Headers, Value
 from goqueue.model import Priority
+from goqueue.model.requests import Isolation
 
 __all__ = ["SyncConnection"]
 
@@ -40,6 +43,7 @@ class SyncConnection:
         self.groups = SyncGroups(self._loop, connection.groups)
         self.dead_letters = SyncDeadLetters(self._loop, connection.dead_letters)
         self.delayed = SyncDelayedMessages(self._loop, connection.delayed)
+        self.transactions = SyncTransactions(self._loop, connection.transactions)
 
     def __enter__(self) -> "SyncConnection":
         return self
@@ -78,6 +82,30 @@ class SyncConnection:
         """A producer of its own: `with q.producer() as producer: ...`."""
         return SyncProducer(self._loop, self._made(lambda: self._connection.producer(gathering)))
 
+    def transaction(
+        self,
+        transactional_id: str,
+        *,
+        consumer: SyncStreamConsumer | None = None,
+        timeout_s: float = 60.0,
+    ) -> SyncTransaction:
+        """A transaction, to be entered; see `Connection.transaction`."""
+        reading = None if consumer is None else consumer.reading()
+        transaction = self._made(
+            lambda: self._connection.transaction(
+                transactional_id, consumer=reading, timeout_s=timeout_s
+            )
+        )
+        return SyncTransaction(self._loop, transaction)
+
+    def take_over(self, transactional_id: str, *, timeout_s: float = 60.0) -> None:
+        """Hold a transactional id from now on; see `Connection.take_over`."""
+        self._loop.call(self._connection.take_over(transactional_id, timeout_s=timeout_s))
+
+    def commit_group(self, key: str, transaction_ids: Sequence[str]) -> bool:
+        """Commit transactions that were prepared; see `Connection.commit_group`."""
+        return self._loop.call(self._connection.commit_group(key, transaction_ids))
+
     def consume(
         self,
         topics: str | Sequence[str],
@@ -110,6 +138,7 @@ class SyncConnection:
         commit_interval_s: float | None = 5.0,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
+        isolation: str = Isolation.READ_COMMITTED,
     ) -> SyncStreamConsumer:
         """Read partitions as a member of a group, in offset order; see `Connection.subscribe`.
 
@@ -123,16 +152,24 @@ class SyncConnection:
                 commit_interval_s=commit_interval_s,
                 on_assigned=on_assigned,
                 on_revoked=on_revoked,
+                isolation=isolation,
             )
         )
         return SyncStreamConsumer(self._loop, consumer)
 
     def stream(
-        self, topic: str, *, partition: int | None = None, from_: Start = "earliest"
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        from_: Start = "earliest",
+        isolation: str = Isolation.READ_COMMITTED,
     ) -> SyncReplay:
         """Read a topic, or one partition, without a group, and go on as messages come."""
         replay = self._made(
-            lambda: self._connection.stream(topic, partition=partition, from_=from_)
+            lambda: self._connection.stream(
+                topic, partition=partition, from_=from_, isolation=isolation
+            )
         )
         return SyncReplay(self._loop, replay)
 

@@ -5,7 +5,7 @@ Messages cross from the loop many at a time. Each consumer is for one thread at 
 
 from collections import deque
 
-from goqueue.client.consuming import QueueConsumer, Replay, StreamConsumer
+from goqueue.client.consuming import Progress, QueueConsumer, Reading, Replay, StreamConsumer
 from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
@@ -71,12 +71,40 @@ class SyncStreamConsumer:
         """Commit everything handed out so far, the message in hand included."""
         self._loop.call(self._consumer.commit(except_last=len(self._taken)))
 
+    def reading(self) -> Reading:
+        """This consumer as a part of transactions."""
+        return _Reading(self._consumer, self._taken)
+
     def close(self) -> None:
         """Commit what is finished if commits are automatic, and leave the group."""
         # The one in hand is not finished: the next was not asked for.
         waiting = len(self._taken)
         self._taken.clear()
         self._loop.call(self._consumer.close(except_last=waiting + 1))
+
+
+class _Reading:
+    """What was taken from the consumer and is not handed out yet is no progress.
+
+    Called on the loop, while the thread of the consumer waits for the transaction.
+    """
+
+    def __init__(self, consumer: StreamConsumer, taken: deque[Message]) -> None:
+        self._consumer = consumer
+        self._taken = taken
+
+    def check(self) -> None:
+        self._consumer.check()
+
+    def progress(self) -> Progress:
+        return self._consumer.progress(except_last=len(self._taken))
+
+    def note_committed(self, progress: Progress) -> None:
+        self._consumer.note_committed(progress)
+
+    def rewind(self) -> None:
+        self._taken.clear()
+        self._consumer.rewind()
 
 
 class SyncReplay:

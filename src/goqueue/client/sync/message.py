@@ -24,6 +24,11 @@ class SyncMessage:
         return f"Sync{self._message!r}"
 
     @property
+    def message(self) -> Message:
+        """The message as the loop knows it."""
+        return self._message
+
+    @property
     def topic(self) -> str:
         return self._message.topic
 

@@ -1,6 +1,6 @@
 """A producer for threads."""
 
-from goqueue.client.producing import Producer, Receipt, Sent
+from goqueue.client.producing import Due, Producer, Receipt, Sent
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.values import Headers, Value
 from goqueue.model import Priority
@@ -49,10 +49,17 @@ class SyncProducer:
         headers: Headers | None = None,
         partition: int | None = None,
         priority: int = _NORMAL,
+        due: Due | None = None,
     ) -> SyncReceipt:
         """Take a message in; waits only while the buffer is full."""
         sending = self._producer.send(
-            topic, value, key=key, headers=headers, partition=partition, priority=priority
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            priority=priority,
+            due=due,
         )
         return SyncReceipt(self._loop, self._loop.call(sending))
 

@@ -51,9 +51,8 @@ class Link(asyncio.Protocol):
             raise ServerUnreachable("the connection was closed")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
-            self._transport.write(head)
-            if body:
-                self._transport.write(body)
+            # Together: one call to the system, and one packet for whatever fits into one.
+            self._transport.writelines((head, body) if body else (head,))
             return await self._waiter
         except BaseException:
             # Whatever ended the wait, an answer may still come: nobody else may get it.
@@ -103,7 +102,7 @@ class Link(asyncio.Protocol):
         self._size += len(body)
         if self._size > self._bytes_max:
             words = f"the answer is larger than {self._bytes_max} bytes"
-            self._fail(GoQueueError("response_too_large", words))
+            self._fail(GoQueueError("response_too_large", words, is_outcome_unknown=True))
         else:
             self._pieces.append(body)
 

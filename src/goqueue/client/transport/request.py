@@ -39,6 +39,8 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 _FAILURES = msgspec.json.Decoder(_Failure)
+# What a proxy says when it has passed the request on and got no good answer.
+_PASSED_ON = frozenset({500, 502, 504})
 
 
 def get(*parts: str | int, **query: str | float | None) -> Request:
@@ -63,24 +65,31 @@ def read_answer(response: Response, decoder: msgspec.json.Decoder[T]) -> T:
         return decoder.decode(response.body)
     except msgspec.MsgspecError as error:
         words = f"the answer is not what the contract says: {error}"
-        raise GoQueueError("response_invalid", words, status=response.status) from error
+        raise GoQueueError(
+            "response_invalid", words, status=response.status, is_outcome_unknown=True
+        ) from error
 
 
 def refused(response: Response) -> GoQueueError:
     """The exception for an answer that is no success; a proxy may have worded it."""
+    has_reason = True
     try:
         failure = _FAILURES.decode(response.body)
     except msgspec.MsgspecError:
+        has_reason = False
         words = f"HTTP status {response.status} without a reason"
         code = "broker_unavailable" if response.status in {502, 503, 504} else "response_invalid"
         failure = _Failure(words, code)
-    return refusal(
+    error = refusal(
         failure.code,
         failure.error,
         status=response.status,
         details=failure.details,
         retry_after_s=_seconds(response.headers.get(b"retry-after", b"")),
     )
+    if not has_reason and response.status in _PASSED_ON:
+        error.is_outcome_unknown = True
+    return error
 
 
 def _seconds(text: bytes) -> float | None:

@@ -12,8 +12,8 @@ from goqueue.client.errors import GoQueueError, ServerUnreachable
 
 __all__ = ["Chance", "Retries", "is_worth_retrying"]
 
-# Codes that the contract marks as worth retrying: nothing was done.
-_UNTOUCHED = frozenset(
+# Codes that the contract marks as worth retrying.
+_RETRIABLE = frozenset(
     {
         "backup_busy",
         "broker_unavailable",
@@ -23,12 +23,12 @@ _UNTOUCHED = frozenset(
         "not_leader",
         "rate_limited",
         "rebalance_in_progress",
+        "replication_failed",
+        "request_timeout",
         "storage_full",
         "topic_busy",
     }
 )
-# Also marked, but what was asked may have been done.
-_UNKNOWN = frozenset({"replication_failed", "request_timeout"})
 
 
 class Chance(Protocol):
@@ -68,6 +68,6 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_worth_retrying(error: GoQueueError, is_repeatable: bool) -> bool:
     """Whether the same request may succeed later, and may be sent a second time."""
-    if isinstance(error, ServerUnreachable):
-        return is_repeatable or not error.was_sent
-    return error.code in _UNTOUCHED or (is_repeatable and error.code in _UNKNOWN)
+    if error.is_outcome_unknown and not is_repeatable:
+        return False
+    return isinstance(error, ServerUnreachable) or error.code in _RETRIABLE

@@ -41,11 +41,13 @@ class Transport:
         clock = asyncio.get_running_loop().time
         started = clock()
         attempt = 0
+        is_outcome_unknown = False
         while True:
             attempt += 1
             try:
                 return await self._ask_once(request)
             except GoQueueError as error:
+                is_outcome_unknown = is_outcome_unknown or error.is_outcome_unknown
                 wait = self._settings.retries.wait_s(
                     error,
                     attempt=attempt,
@@ -54,6 +56,8 @@ class Transport:
                     chance=self._chance,
                 )
                 if wait is None or self._is_closed:
+                    # What an earlier attempt left open, the last one does not close.
+                    error.is_outcome_unknown = is_outcome_unknown
                     raise
             await asyncio.sleep(wait)
 

@@ -184,6 +184,39 @@ VERDICTS: dict[Code, Verdict] = {
         what="A dead-letter topic has no dead-letter topic of its own",
         advice="Name another topic",
     ),
+    Code.TRANSACTION_NOT_FOUND: Verdict(
+        status=404,
+        what="There is no such transaction",
+        advice="GET /transactions lists those that have not ended",
+        details=("transaction_id",),
+    ),
+    Code.TRANSACTION_TIMEOUT: Verdict(
+        status=409,
+        what="The transaction took too long, or its producer was silent, and it was aborted",
+        advice="Begin another and do its work again",
+    ),
+    Code.PRODUCER_FENCED: Verdict(
+        status=409,
+        what="A newer producer has taken over: this epoch is over",
+        advice="Stop, or POST /producers/init to take over in turn",
+    ),
+    Code.TRANSACTION_STATE_INVALID: Verdict(
+        status=409,
+        what="The transaction is not in a state in which this can be done",
+        advice="Begin one first, or end the one that is open",
+        details=("state", "transaction_id"),
+    ),
+    Code.PRODUCER_NOT_FOUND: Verdict(
+        status=404,
+        what="There is no such producer",
+        advice="POST /producers/init makes one; one that was idle for a day is forgotten",
+    ),
+    Code.SEQUENCE_OUT_OF_ORDER: Verdict(
+        status=409,
+        what="The sequence leaves a gap, or repeats what is too old to be remembered",
+        advice="`expected` is what comes next",
+        details=("expected",),
+    ),
     Code.BROKER_UNAVAILABLE: Verdict(
         status=503,
         what="The broker is starting or stopping",

@@ -9,6 +9,21 @@ import msgspec
 from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
 from goqueue.model.requests.groups import Assignor, Mode, Start, Strategy
 from goqueue.model.requests.topics import TopicChanges, TopicConfig
+from goqueue.model.requests.transactions import (
+    AddOffsets,
+    AddPartition,
+    Author,
+    BeginTransaction,
+    CommitGroup,
+    DescribeTransaction,
+    DescribeTransactions,
+    EndTransaction,
+    HeartbeatProducer,
+    InitProducer,
+    Isolation,
+    ListTransactions,
+    PrepareTransaction,
+)
 
 __all__ = [
     "Ack",
@@ -95,7 +110,8 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     now on. `targets` names the partition of each record, -1 where its key or its turn decides;
     None stands for -1 throughout. With `is_whole` one message that cannot be taken refuses all.
     `dues` says when each record is to be delivered, 0 for at once; the others carry the flag and
-    the header of delayed records.
+    the header of delayed records. With an `author` who has a sequence all records go to one
+    partition, which `targets` names.
     """
 
     topic: str
@@ -104,6 +120,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool = True
     is_whole: bool = False
     dues: list[int] | None = None
+    author: Author | None = None
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +137,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     bytes_max: int = 1024 * 1024
     wait_ns: int = 0
     is_exact: bool = False
+    isolation: Isolation = Isolation.READ_COMMITTED
 
 
 # Delayed messages
@@ -340,4 +358,15 @@ Command = (
     | DescribeReliability
     | DescribePriorities
     | DescribeNode
+    | InitProducer
+    | HeartbeatProducer
+    | BeginTransaction
+    | AddPartition
+    | AddOffsets
+    | PrepareTransaction
+    | CommitGroup
+    | EndTransaction
+    | ListTransactions
+    | DescribeTransaction
+    | DescribeTransactions
 )

@@ -12,6 +12,16 @@ from goqueue.model.errors import Code
 from goqueue.model.ids import LogId, Offset, Timestamp
 from goqueue.model.requests.groups import Assignor, GroupState, Mode
 from goqueue.model.requests.topics import TopicConfig
+from goqueue.model.requests.transactions import (
+    GroupCommitted,
+    ProducerGranted,
+    TransactionBegan,
+    TransactionDescription,
+    TransactionEnded,
+    TransactionList,
+    TransactionPrepared,
+    TransactionStatistics,
+)
 
 __all__ = [
     "Acked",
@@ -100,12 +110,16 @@ class PartitionList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the records of one partition went, or why they were not taken."""
+    """Where the records of one partition went, or why they were not taken.
+
+    A duplicate was taken before: it is told where it went then.
+    """
 
     partition: int
     first: Offset
     count: int
     refused: Code | None = None
+    is_duplicate: bool = False
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +138,8 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
     `offset` is where the reading began. Between it and `upto` there is nothing else if `data`
     holds nothing, so a reader goes on after the last record, or at `upto` if there is none.
+    Whoever wants only what was committed drops the `aborted` ranges, each from its first offset to
+    the one after its last.
     """
 
     log: LogId
@@ -132,6 +148,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     stable: Offset
     start: Offset
     upto: Offset
+    aborted: tuple[tuple[int, int], ...] = ()
     data: tuple[memoryview, ...] = ()
 
 
@@ -411,4 +428,12 @@ Reply = (
     | Reliability
     | PriorityStatistics
     | NodeDescription
+    | ProducerGranted
+    | TransactionBegan
+    | TransactionPrepared
+    | TransactionEnded
+    | GroupCommitted
+    | TransactionDescription
+    | TransactionList
+    | TransactionStatistics
 )

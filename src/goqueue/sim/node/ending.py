@@ -12,22 +12,27 @@ from goqueue.model.requests import (
     GroupList,
     Lag,
     ListGroups,
+    ListTransactions,
     NodeDescription,
     Read,
     Records,
     Start,
+    TransactionList,
 )
-from goqueue.sim.node.clients import Delayers, Members, Publishers, Settlers
-from goqueue.sim.node.truth import Death, GroupTruth, MemberTruth, TopicTruth, is_hidden
+from goqueue.sim.history import Died, judge
+from goqueue.sim.node.clients import Reading, is_aborted
+from goqueue.sim.node.crowd import Crowd
+from goqueue.sim.node.truth import Death, GroupTruth, MemberTruth, TopicTruth, is_hidden, log_name
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 
-__all__ = ["Ending", "EndingClients"]
+__all__ = ["Ending"]
 
 _SESSION_NS = 60 * SECOND
 _ROUNDS_MAX = 120
 _PAUSE_NS = 2 * SECOND
 _WAIT_NS_MAX = 60 * SECOND
+_TRANSACTION_NS = 60 * SECOND
 
 
 class _Running(Protocol):
@@ -39,41 +44,47 @@ class _Running(Protocol):
     def lose_snapshots(self) -> None: ...
 
 
-class EndingClients(msgspec.Struct, frozen=True, kw_only=True):
-    """Those who are still there at the end."""
+class _Holdings(msgspec.Struct, frozen=True):
+    """Where a partition starts, all that it holds, and what of it are messages."""
 
-    publishers: Publishers
-    members: Members
-    settlers: Settlers
-    delayers: Delayers
+    start: int
+    records: list[Record]
+    messages: list[Record]
 
 
 class Ending:
     """Heals a world, drains its groups, and reads all that is left."""
 
-    def __init__(self, world: World, clients: EndingClients, run: _Running) -> None:
+    def __init__(self, world: World, crowd: Crowd, run: _Running) -> None:
         self._world = world
-        self._publishers = clients.publishers
-        self._members = clients.members
-        self._settlers = clients.settlers
-        self._delayers = clients.delayers
+        self._crowd = crowd
+        self._publishers = crowd.publishers
+        self._members = crowd.members
+        self._settlers = crowd.settlers
+        self._delayers = crowd.delayers
         self._run = run
+        self._reading = Reading(reader="final-0", is_final=True)
+        self._readings = 0
 
     def prove(self) -> None:
         self._heal()
         self._answer_everybody()
+        self._end_transactions()
         self._learn_letters()
         self._let_all_be_due()
-        for group in list(self._world.groups.values()):
+        # Those first whose copies others get.
+        for group in sorted(self._world.groups.values(), key=lambda each: not each.is_copied):
             self._drain(group)
         self._answer_everybody()
         self._learn_letters()
         contents = self._read_all()
+        self._note_deaths(contents)
         self._world.letters.check()
         self._check_groups(contents)
         self._restart(is_power_lost=True)
         self._deliver_due()
         self._read_all()
+        judge(self._world.history.events)
 
     def _restart(self, *, is_power_lost: bool, keeps_snapshots: bool = False) -> None:
         self._run.crash(is_power_lost=is_power_lost)
@@ -171,12 +182,62 @@ class Ending:
                 return
         raise Violation("delayed-message-stuck", f"{overdue}")
 
+    # Transactions
+
+    def _end_transactions(self) -> None:
+        """Whoever holds a transactional id is out; nothing is left open."""
+        transactors = self._crowd.transactors
+        for name in self._crowd.holders.identities:
+            transactors.init(name, _TRANSACTION_NS, lambda _: None)
+        self._answer_everybody()
+        reply = None
+        for _ in range(_ROUNDS_MAX):
+            # Where logs are flushed at intervals the markers take their time to be durable.
+            reply = self._world.ask_now(ListTransactions())
+            if isinstance(reply, TransactionList) and not reply.transactions:
+                return
+            self._rest(1)
+        raise Violation("transaction-hangs", f"{reply}")
+
+    def _drain_copied(self, group: GroupTruth, topics: tuple[str, ...]) -> None:
+        """A new worker copies all that is left for a group."""
+        member = self._join(group, topics)
+        copiers = self._crowd.copiers
+        copiers.create()
+        self._rest(1)
+        holder = copiers.holder()
+        for _ in range(_ROUNDS_MAX):
+            if copiers.finish(group, member, holder):
+                continue
+            if self._is_drained(group):
+                copiers.drained(group)
+                return
+            self._rest(1)
+        raise Violation("group-does-not-drain", f"{group.name}: {self._lag(group)}")
+
+    def _note_deaths(self, contents: dict[TopicTruth, dict[int, list[Record]]]) -> None:
+        """What is among the dead letters needs no copy."""
+        world = self._world
+        for group in [each for each in world.groups.values() if each.is_copied]:
+            for topic, partitions in contents.items():
+                for partition, records in partitions.items():
+                    for record in records:
+                        serial = world.ledger.message_of(record).serial
+                        at = record.offset
+                        death = Death(topic.name, partition, at, group.name, serial)
+                        if world.letters.is_dead(death):
+                            source = f"{log_name(topic, partition)}:{at}={serial}"
+                            world.history.note(Died(group=group.name, source=source))
+
     # Draining
 
     def _drain(self, group: GroupTruth) -> None:
         """A new member takes and settles all that is left for a group."""
         topics = tuple(name for name in sorted(group.topics) if name in self._world.ledger.topics)
         if not topics:
+            return
+        if group.is_copied:
+            self._drain_copied(group, topics)
             return
         member = self._join(group, topics)
         for _ in range(_ROUNDS_MAX):
@@ -218,35 +279,40 @@ class Ending:
     # Reading
 
     def _read_all(self) -> dict[TopicTruth, dict[int, list[Record]]]:
+        self._readings += 1
+        self._reading = Reading(reader=f"final-{self._readings}", is_final=True)
         contents: dict[TopicTruth, dict[int, list[Record]]] = {}
         for topic in list(self._world.ledger.topics.values()):
             of_topic = contents[topic] = {}
             starts: list[int] = []
             for partition in range(topic.partitions):
-                start, records = self._read(topic, partition)
-                starts.append(start)
-                self._world.ledger.check_partition(topic, partition, records, start)
-                of_topic[partition] = [each for each in records if not is_hidden(each)]
+                held = self._read(topic, partition)
+                starts.append(held.start)
+                self._world.ledger.check_partition(topic, partition, held.records, held.start)
+                of_topic[partition] = held.messages
             self._world.ledger.check_delays(topic, starts)
         self._delayers.find_all()
         self._world.process.settle(self._world.now)
         return contents
 
-    def _read(self, topic: TopicTruth, partition: int) -> tuple[int, list[Record]]:
-        """Where a partition starts, and all that it holds."""
+    def _read(self, topic: TopicTruth, partition: int) -> _Holdings:
         found: list[Record] = []
+        messages: list[Record] = []
         while True:
             offset = Offset(found[-1].offset + 1 if found else 0)
             command = Read(topic=topic.name, partition=partition, offset=offset)
             reply = self._world.ask_now(command)
             if isinstance(reply, Refused) or not isinstance(reply, Records):
                 raise Violation("cannot-read", f"{command}: {reply}")
-            records = self._publishers.check_records(topic, reply)
+            records = self._publishers.check_records(topic, reply, self._reading)
             if not records:
                 if reply.high_watermark > reply.offset:
                     raise Violation("reader-stuck", f"{reply.log} at {offset}")
-                return reply.start, found
+                return _Holdings(reply.start, found, messages)
             found.extend(records)
+            messages.extend(
+                each for each in records if not is_hidden(each) and not is_aborted(each, reply)
+            )
 
     def _check_groups(self, contents: dict[TopicTruth, dict[int, list[Record]]]) -> None:
         """Whatever a group should get it has got and settled, or it is dead."""

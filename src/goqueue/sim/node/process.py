@@ -9,9 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
-import msgspec
-
-from goqueue.broker import JournalLimits, Node, NodeEvent, Opened
+from goqueue.broker import JournalLimits, Node, NodeEvent, Opened, fill
 from goqueue.model import (
     Answer,
     Code,
@@ -38,7 +36,7 @@ from goqueue.model import (
     Sweep,
     Woke,
 )
-from goqueue.model.requests import Leased, Records, Reply
+from goqueue.model.requests import Reply
 from goqueue.sim.disk import SimulatedFileSystem
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.trace import Trace
@@ -221,22 +219,12 @@ class Process:
         (self._late if is_late else self._events).append(event)
 
     def _serve(self, effect: Serve) -> None:
-        reply = effect.reply
         try:
-            data = [tuple(self._read(wanted) for wanted in run) for run in effect.runs]
+            reply = fill(effect, self._read)
         except Refused as refused:
             self._tell(effect.request, refused)
-            return
-        if isinstance(reply, Leased):
-            parcels = tuple(
-                msgspec.structs.replace(parcel, data=read)
-                for parcel, read in zip(reply.parcels, data, strict=True)
-            )
-            reply = Leased(parcels=parcels)
         else:
-            assert isinstance(reply, Records)
-            reply = msgspec.structs.replace(reply, data=data[0])
-        self._tell(effect.request, reply)
+            self._tell(effect.request, reply)
 
     def _read(self, wanted: Slice) -> memoryview:
         try:

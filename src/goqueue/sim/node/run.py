@@ -11,17 +11,15 @@ from goqueue.broker import GROUPS_LOG, TOPICS_LOG
 from goqueue.model import MILLISECOND, SECOND, Instant, Left, LogId, Now, Refused, Timestamp
 from goqueue.model.requests import (
     DescribeNode,
-    GroupList,
-    ListGroups,
     Mode,
     NodeDescription,
     Reply,
     Start,
-    TopicDescription,
 )
 from goqueue.sim.disk import Crashed
-from goqueue.sim.node.clients import Delayers, Members, Movers, Publishers, Settlers
-from goqueue.sim.node.ending import Ending, EndingClients
+from goqueue.sim.node.crowd import Crowd
+from goqueue.sim.node.ending import Ending
+from goqueue.sim.node.stock import Stock
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.truth import GroupTruth
 from goqueue.sim.node.world import World
@@ -55,11 +53,12 @@ class NodeRun:
         *,
         jumps_clock: bool | None = None,
         is_plain: bool = False,
+        has_transactions: bool = True,
     ) -> None:
         """`jumps_clock` decides about jumps of the wall clock instead of the seed.
 
         Then nothing depends on it, so that the outcomes can be compared. A plain run has neither
-        delays nor priorities: it is what its seed meant before there were any.
+        delays, priorities nor transactions: it is what its seed meant before there were any.
         """
         self._steps = steps
         # Chance that can be repeated is the point; clocks have their own, so that they disturb
@@ -69,15 +68,14 @@ class NodeRun:
         swarm = NodeSwarm.draw(self._random)
         if not is_plain:
             swarm = swarm.with_late(Random(seed + 2))  # noqa: S311 - not for secrets
+        if not is_plain and has_transactions:
+            swarm = swarm.with_transactions(Random(seed + 3))  # noqa: S311 - not for secrets
         if jumps_clock is not None:
             swarm = swarm.with_clock(jumps=jumps_clock)
         self._swarm = swarm
         self._world = World(self._random, trace, swarm)
-        self._publishers = Publishers(self._world)
-        self._members = Members(self._world)
-        self._movers = Movers(self._world, self._members)
-        self._settlers = Settlers(self._world)
-        self._delayers = Delayers(self._world)
+        self._crowd = Crowd(self._world)
+        self._stock = Stock(self._world, self._crowd)
         self._is_serving = False
         self._starts = 0
         self._is_power_lost = False
@@ -86,6 +84,7 @@ class NodeRun:
             start = Start.LATEST if self._random.random() < 0.15 else Start.EARLIEST
             if swarm.streams or name != "streams":
                 self._world.groups[name] = GroupTruth(name, mode, start)
+        self._crowd.form_groups()
         self._begin()
 
     @property
@@ -100,13 +99,7 @@ class NodeRun:
             self._step(self._random.choice(actions) if self._is_serving else self._move_on)
         self._world.faults.calm()
         self._world.trace.note("heal", None)
-        clients = EndingClients(
-            publishers=self._publishers,
-            members=self._members,
-            settlers=self._settlers,
-            delayers=self._delayers,
-        )
-        Ending(self._world, clients, self).prove()
+        Ending(self._world, self._crowd, self).prove()
 
     def _step(self, action: _Action) -> None:
         self._world.trace.note("do", action.__name__)
@@ -123,8 +116,9 @@ class NodeRun:
             self._halted()
 
     def _actions(self) -> list[_Action]:
-        swarm, publishers, members = self._swarm, self._publishers, self._members
-        movers, settlers = self._movers, self._settlers
+        swarm, crowd = self._swarm, self._crowd
+        publishers, members = crowd.publishers, crowd.members
+        movers, settlers = crowd.movers, crowd.settlers
         actions: list[_Action] = [publishers.create] * 3 + [publishers.publish] * 8
         actions += [publishers.read] * 3 + [members.join_any] * 4 + [members.heartbeat] * 4
         actions += [members.poll_any] * 14 + [settlers.ack_any] * 8 + [settlers.nack] * 6
@@ -154,10 +148,11 @@ class NodeRun:
             (swarm.impatience, self._walk_away),
         ]
         if swarm.delays:
-            delayers = self._delayers
+            delayers = crowd.delayers
             actions += [delayers.cancel] * 4 + [delayers.find] * 2 + [delayers.list_any]
             squeezes = [self._change_space] * 2 + [delayers.cancel_on_a_full_disk]
             actions += squeezes if swarm.full_disk else []
+        actions += crowd.transactional_actions()
         return actions + [action for is_on, action in optional if is_on]
 
     # What moves by itself
@@ -347,53 +342,5 @@ class NodeRun:
         self._world.ask(DescribeNode(), replies.append)
         if replies and isinstance(replies[0], NodeDescription) and replies[0].not_ready is None:
             self._is_serving = True
-            self._take_stock(replies[0])
-
-    def _take_stock(self, described: NodeDescription) -> None:
-        """The node is back: what was in doubt is certain now."""
-        world = self._world
-        self._settle_topics({topic.name: topic for topic in described.topics})
-        self._is_power_lost = False
-        world.process.ends.clear()
-        for group in world.groups.values():
-            for member in (*group.members.values(), *group.past):
-                # Every session began anew.
-                member.spoke_at = max(member.spoke_at, world.now.instant)
-        replies: list[Reply | Refused | None] = []
-        world.ask(ListGroups(), replies.append)
-        if replies and isinstance(replies[0], GroupList):
-            self._settle_groups({group.group: None for group in replies[0].groups})
-
-    def _settle_topics(self, there: dict[str, TopicDescription]) -> None:
-        world, topics = self._world, self._world.ledger.topics
-        for name in list(world.topics_in_doubt):
-            known = topics.get(name)
-            # Dead letters may have been made again by the node itself.
-            if known is not None and (name not in there or known.holds_letters):
-                world.topic_gone(known)
-            elif known is not None:
-                known.is_leaving = False
-        world.topics_in_doubt.clear()
-        for name, topic in list(topics.items()):
-            if name not in there:
-                raise Violation("topic-lost", f"{name} #{topic.number}")
-        for name, description in there.items():
-            known = topics.get(name)
-            if known is None:
-                self._publishers.learn_topic(description)
-            elif known.is_loose and self._is_power_lost:
-                # By now the node may have made copies where others were lost.
-                logs = [LogId(name, number) for number in range(known.partitions)]
-                world.lost(known, [world.process.ends[log] for log in logs])
-
-    def _settle_groups(self, there: dict[str, None]) -> None:
-        world = self._world
-        for group in list(world.groups_in_doubt.values()):
-            group.is_leaving = False
-            if group.name in there:
-                del world.groups_in_doubt[group.name]
-            else:
-                self._members.group_gone(group)
-        for group in world.groups.values():
-            if group.is_known and group.name not in there:
-                raise Violation("group-lost", group.name)
+            self._stock.take(replies[0], is_power_lost=self._is_power_lost)
+            self._is_power_lost = False

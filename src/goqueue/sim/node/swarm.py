@@ -20,6 +20,14 @@ _SELDOM = (
 )
 # Drawn apart from the others, so that a world without them is still the one of its seed.
 _LATE = ("delays", "lanes")
+_TRANSACTIONAL = (
+    "idempotence",
+    "transactions",
+    "zombies",
+    "silence",
+    "group_commits",
+    "copying",
+)
 
 
 class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +65,19 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     point_rot: bool
     delays: bool = False
     lanes: bool = False
+    idempotence: bool = False
+    transactions: bool = False
+    # Several hold one transactional id at the same time, and none knows of the others.
+    zombies: bool = False
+    # Transactions have little time, and at times nobody ends them.
+    silence: bool = False
+    group_commits: bool = False
+    # Workers copy from topic to topic, each message in the transaction that settles it.
+    copying: bool = False
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":
-        names = [name for name in cls.__struct_fields__ if name not in _LATE]
+        names = [name for name in cls.__struct_fields__ if name not in _LATE + _TRANSACTIONAL]
         drawn = {name: random.random() < 0.5 for name in names}
         for name in _SELDOM:
             drawn[name] = random.random() < _RARE
@@ -71,6 +88,16 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
         drawn = {name: random.random() < 0.6 for name in _LATE}
         return msgspec.structs.replace(self, **drawn)
 
+    def with_transactions(self, random: Random) -> "NodeSwarm":
+        """The same world with producers that retry, and some that write in transactions."""
+        drawn = {name: random.random() < 0.6 for name in _TRANSACTIONAL}
+        return msgspec.structs.replace(self, **drawn)
+
     def with_clock(self, *, jumps: bool) -> "NodeSwarm":
-        """The same world with or without a jumping clock, in which nothing depends on it."""
-        return msgspec.structs.replace(self, clock_jumps=jumps, times=False, delays=False)
+        """The same world with or without a jumping clock, in which nothing depends on it.
+
+        After a restart the time that is left to a transaction is told by the wall clock.
+        """
+        return msgspec.structs.replace(
+            self, clock_jumps=jumps, times=False, delays=False, transactions=False
+        )

@@ -11,10 +11,11 @@ from goqueue.model import SECOND, Asked, Instant, Now, Refused, RequestId, Times
 from goqueue.model.requests import Acked, Command, Joined, Leased, Offsets, Published, Reply
 from goqueue.sim.disk import SimulatedFileSystem
 from goqueue.sim.faults import Faults
+from goqueue.sim.history import Gone, History, Lost
 from goqueue.sim.node.callers import Callers
 from goqueue.sim.node.process import Process
 from goqueue.sim.node.swarm import NodeSwarm
-from goqueue.sim.node.truth import GroupTruth, Ledger, Letters, TopicTruth
+from goqueue.sim.node.truth import GroupTruth, Ledger, Letters, TopicTruth, log_name
 from goqueue.sim.trace import Trace
 
 __all__ = ["Asker", "World"]
@@ -34,6 +35,9 @@ class World:
         self.ledger = Ledger()
         self.now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
         self.letters = Letters()
+        self.history = History()
+        # When the node was last seen to begin serving.
+        self.served_at = Instant(0)
         self.groups: dict[str, GroupTruth] = {}
         self.callers = Callers()
         self.process = Process(self.files, random, trace, self._told, swarm)
@@ -77,11 +81,15 @@ class World:
         """A topic was deleted; one that is made under its name is another."""
         self.ledger.topic_gone(topic)
         self.letters.topic_gone(topic.name)
+        for partition in range(topic.partitions):
+            self.history.note(Gone(log=log_name(topic, partition)))
 
     def lost(self, topic: TopicTruth, ends: list[int]) -> None:
         """The power took what a loose topic had from these offsets on."""
         self.ledger.lost(topic, ends)
         self.letters.lost(topic, ends)
+        for partition, end in enumerate(ends):
+            self.history.note(Lost(log=log_name(topic, partition), end=end))
         for group in self.groups.values():
             for partition, end in enumerate(ends):
                 group.queue(topic, partition).lost(end)

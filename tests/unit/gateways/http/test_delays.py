@@ -130,6 +130,8 @@ def test_a_message_that_is_due_already_is_an_ordinary_one(fields: dict[str, obje
         ({"delay": "1s", "priority": "urgent"}, "`priority` must be"),
         ({"delay": "1s", "priority": True}, "bool"),
         ({"delay": "1s", "headers": {"gq.deliver-at": "1"}}, "reserved"),
+        ({"delay": "1s", "encoding": ""}, "only `base64`"),
+        ({"delay": "1s", "key": "gq.k"}, "reserved"),
         ({"headers": {"gq.delayed-from": "1"}}, "reserved"),
     ],
 )
@@ -269,6 +271,19 @@ def test_a_body_with_a_time_that_cannot_be_meant_is_refused_as_a_whole(record: b
     assert details["reason"]
     assert isinstance(client.broker, RefusingBroker)
     assert not client.broker.asked
+
+
+def test_of_several_bad_records_the_first_is_named() -> None:
+    bad = [later(b"soon"), later(NOW + HOUR + 1), later(NOW + 1, ("gq.x", b""))]
+    for worst in (bad, bad[::-1]):
+        client = Client(limits=ApiLimits(delay_ns_max=HOUR))
+        body = PLAIN + later(NOW + MINUTE) + b"".join(worst)
+        details = read(client.send("POST", "/topics/t/records", body))["details"]
+        alone = read(client.send("POST", "/topics/t/records", worst[0]))["details"]
+        assert isinstance(details, dict)
+        assert isinstance(alone, dict)
+        assert details["position"] == len(PLAIN) + len(later(NOW + MINUTE))
+        assert details["reason"] == alone["reason"]
 
 
 # Asking about them

@@ -3,7 +3,7 @@
 import pytest
 
 from goqueue.model import Message, Record
-from goqueue.model.requests import Publish, Read
+from goqueue.model.requests import Author, Isolation, Publish, Read
 from goqueue.records import Codec, build, compress, encode, stamp
 from tests.unit.gateways.http.refusing_broker import Client, RefusingBroker, read
 
@@ -98,11 +98,52 @@ def test_a_batch_of_tombstones_is_taken() -> None:
     assert asked(encode(record) * 3, "?partition=0").targets == [0, 0, 0]
 
 
-@pytest.mark.parametrize("field", ["producer_id", "epoch", "sequence"])
-def test_an_idempotent_producer_is_told_that_it_would_not_be_one(field: str) -> None:
-    details = refused(bytes(GOOD), f"?partition=0&{field}=1")
-    assert details["field"] == field
-    assert "not available yet" in str(details["reason"])
+def test_records_without_an_author_are_nobodys() -> None:
+    assert asked(bytes(GOOD)).author is None
+
+
+@pytest.mark.parametrize(
+    ("query", "author"),
+    [
+        ("?producer_id=7&epoch=0", Author(producer_id=7, epoch=0)),
+        ("?producer_id=7&epoch=2&partition=1", Author(producer_id=7, epoch=2)),
+        (
+            "?producer_id=7&epoch=2&partition=1&sequence=0",
+            Author(producer_id=7, epoch=2, sequence=0),
+        ),
+        (
+            f"?producer_id={2**63 - 1}&epoch=32767&partition=1&sequence={2**31 - 1}",
+            Author(producer_id=2**63 - 1, epoch=32767, sequence=2**31 - 1),
+        ),
+    ],
+)
+def test_whoever_publishes_records_may_say_who_it_is(query: str, author: Author) -> None:
+    assert asked(bytes(GOOD), query).author == author
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("?producer_id=7", "epoch"),
+        ("?epoch=7", "producer_id"),
+        ("?sequence=0&partition=0", "producer_id"),
+        ("?sequence=0&partition=0&producer_id=7", "epoch"),
+        ("?sequence=0&producer_id=7&epoch=0", "partition"),
+        ("?producer_id=0&epoch=0", "producer_id"),
+        ("?producer_id=-1&epoch=0", "producer_id"),
+        (f"?producer_id={2**63}&epoch=0", "producer_id"),
+        ("?producer_id=7&epoch=-1", "epoch"),
+        ("?producer_id=7&epoch=40000", "epoch"),
+        ("?producer_id=7&epoch=true", "epoch"),
+        ("?producer_id=7&epoch=0&partition=0&sequence=-1", "sequence"),
+        (f"?producer_id=7&epoch=0&partition=0&sequence={2**31}", "sequence"),
+        ("?producer_id=7&epoch=0&partition=0&sequence=", "sequence"),
+    ],
+)
+def test_half_an_author_and_numbers_out_of_range_are_refused_by_their_field(
+    query: str, field: str
+) -> None:
+    assert refused(bytes(GOOD), query)["field"] == field
 
 
 def test_a_raw_read_asks_for_exactly_the_offset_given() -> None:
@@ -112,3 +153,38 @@ def test_a_raw_read_asks_for_exactly_the_offset_given() -> None:
     assert isinstance(command, Read)
     assert (command.partition, command.offset, command.bytes_max) == (1, 5, 100)
     assert (command.wait_ns, command.is_exact) == (9 * 10**9, True)
+
+
+@pytest.mark.parametrize("shown", ["messages", "records"])
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_a_read_asks_for_the_isolation_that_it_was_given(shown: str, isolation: Isolation) -> None:
+    client = Client()
+    client.get(f"/topics/t/partitions/1/{shown}?isolation={isolation}")
+    command = client.asked()
+    assert isinstance(command, Read)
+    assert command.isolation is isolation
+
+
+@pytest.mark.parametrize("shown", ["messages", "records"])
+def test_a_read_shows_what_was_committed_unless_it_is_told_otherwise(shown: str) -> None:
+    client = Client()
+    client.get(f"/topics/t/partitions/1/{shown}")
+    command = client.asked()
+    assert isinstance(command, Read)
+    assert command.isolation is Isolation.READ_COMMITTED
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/topics/t/partitions/1/messages",
+        "/topics/t/partitions/1/records",
+        "/groups/g/poll?member_id=m",
+    ],
+)
+def test_an_isolation_that_nobody_knows_is_refused(target: str) -> None:
+    client = Client()
+    response = client.get(f"{target}{'&' if '?' in target else '?'}isolation=serializable")
+    assert response.status == 400
+    assert isinstance(client.broker, RefusingBroker)
+    assert not client.broker.asked

@@ -41,7 +41,7 @@ class QueueConsumer:
         self._tasks = tasks
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
-        self._settling = Settling(transport)
+        self._settling = Settling(transport, subscription.group)
         self._ready: deque[Message] = deque()
         self._failure: GoQueueError | None = None
         self._has_more = asyncio.Event()

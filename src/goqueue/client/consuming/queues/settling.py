@@ -43,6 +43,10 @@ class Leased(msgspec.Struct, frozen=True, eq=False):
     settling: "Settling"
 
     @property
+    def group(self) -> str:
+        return self.settling.group
+
+    @property
     def deadline(self) -> int:
         """When the lease ends, in nanoseconds since 1970; few ask, so it is read when asked for."""
         return nanoseconds(self.until)
@@ -66,7 +70,8 @@ class Leased(msgspec.Struct, frozen=True, eq=False):
 class Settling:
     """Gathers acknowledgements of one consumer; `run` is its task."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, group: str) -> None:
+        self.group = group
         self._transport = transport
         self._waiting: deque[Waiting] = deque()
         self._is_waiting = asyncio.Event()

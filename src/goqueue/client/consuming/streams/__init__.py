@@ -5,6 +5,7 @@ from goqueue.client.consuming.streams.consumer import StreamConsumer
 from goqueue.client.consuming.streams.feed import Feed
 from goqueue.client.consuming.streams.places import Start
 from goqueue.client.consuming.streams.positions import Positions
+from goqueue.client.consuming.streams.progress import Progress, Reading
 from goqueue.client.consuming.streams.reader import Reader
 from goqueue.client.consuming.streams.replay import Replay
 
@@ -12,7 +13,9 @@ __all__ = [
     "Chunk",
     "Feed",
     "Positions",
+    "Progress",
     "Reader",
+    "Reading",
     "Replay",
     "Start",
     "StreamConsumer",

@@ -4,6 +4,9 @@ Owns what a reader of raw records has to drop: records below the wanted offset, 
 delayed ones, those of aborted transactions. Every sum is checked on the way.
 """
 
+import itertools
+from bisect import bisect_left, bisect_right
+
 import msgspec
 
 from goqueue.client.errors import GoQueueError
@@ -15,6 +18,7 @@ from goqueue.records import (
     Corrupt,
     Flag,
     decode,
+    decode_headers,
     decompress,
     encode_headers,
     walk,
@@ -22,8 +26,18 @@ from goqueue.records import (
 
 __all__ = ["Chunk", "decode_chunk", "read_ranges"]
 
+# How a record is treated, by its flags: left out, taken as it is, or unpacked.
+_LEFT_OUT, _TAKEN, _UNPACKED = range(3)
 _HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
-_UNUSUAL = int(Flag.COMPRESSED | Flag.TOMBSTONE) | _HIDDEN
+_PACKED = int(Flag.COMPRESSED | Flag.TOMBSTONE)
+_TREATMENTS = bytes(
+    _LEFT_OUT if flags & _HIDDEN else _UNPACKED if flags & _PACKED else _TAKEN
+    for flags in range(256)
+)
+# The first header of a batch that a known producer wrote, after the count of headers: the broker's
+# own note, which is nobody else's business.
+_NOTE = b"\x00\x08gq.batch"
+_COUNT_SIZE = 2
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -40,14 +54,24 @@ def decode_chunk(log: LogId, data: bytes, offset: int, aborted: Ranges = ()) -> 
     """The messages that a reader who wants `offset` and later is to see."""
     try:
         columns = walk(data)
-        flags = frozenset(columns.flags)
-        is_plain = not any(flag & _UNUSUAL for flag in flags) and not aborted
-        if is_plain and (not len(columns) or columns.offsets[0] >= offset):
+        treatments = _treatments(columns, offset, aborted)
+        if treatments.count(_TAKEN) == len(treatments):
             return _plain(log, data, columns)
-        return _picked(log, data, columns, offset, aborted)
+        return _picked(log, data, columns, treatments)
     except Corrupt as corrupt:
         words = f"{log}: {corrupt}"
         raise GoQueueError("records_damaged", words) from corrupt
+
+
+def _treatments(columns: Columns, offset: int, aborted: Ranges) -> bytearray:
+    """One byte per record; no work per record here."""
+    treatments = bytearray(bytes(columns.flags).translate(_TREATMENTS))
+    offsets = columns.offsets
+    for first, last in ((0, offset - 1), *aborted):
+        begin, end = bisect_left(offsets, first), bisect_right(offsets, last)
+        if begin < end:
+            treatments[begin:end] = bytes(end - begin)
+    return treatments
 
 
 def read_ranges(text: bytes) -> Ranges:
@@ -85,36 +109,76 @@ def _plain(log: LogId, data: bytes, columns: Columns) -> list[Message]:
                 priority,
                 data[start + HEADER_SIZE : value_at],
                 data[value_at:end],
-                data[end : end + headers_size] if headers_size else b"",
+                _headers(data[end : end + headers_size]) if headers_size else b"",
             )
         )
     return messages
 
 
-def _picked(
-    log: LogId, data: bytes, columns: Columns, offset: int, aborted: Ranges
-) -> list[Message]:
+def _headers(block: bytes) -> bytes:
+    """The headers of a record without the broker's note."""
+    if not block.startswith(_NOTE, _COUNT_SIZE):
+        return block
+    return encode_headers(decode_headers(block)[1:])
+
+
+def _picked(log: LogId, data: bytes, columns: Columns, treatments: bytearray) -> list[Message]:
+    """As above, with a look at what is to be done with each; those left out cost nothing."""
+    topic, partition = log.topic, log.partition
     messages: list[Message] = []
-    for position, found, flags in zip(
-        columns.positions, columns.offsets, columns.flags, strict=True
-    ):
-        if found < offset or flags & _HIDDEN:
+    append = messages.append
+    records = zip(
+        treatments,
+        columns.positions,
+        columns.offsets,
+        columns.timestamps,
+        columns.priorities,
+        columns.key_lengths,
+        columns.value_lengths,
+        columns.header_lengths,
+        strict=True,
+    )
+    for (
+        treatment,
+        start,
+        offset,
+        timestamp,
+        priority,
+        key_size,
+        value_size,
+        headers_size,
+    ) in itertools.compress(records, treatments):
+        if treatment == _UNPACKED:
+            append(_unpacked(log, data, start))
             continue
-        if any(first <= found <= last for first, last in aborted):
-            continue
-        record = decode(data, position)
-        if flags & Flag.COMPRESSED:
-            record = decompress(record)
-        messages.append(
+        value_at = start + HEADER_SIZE + key_size
+        end = value_at + value_size
+        append(
             Message(
-                log.topic,
-                log.partition,
-                record.offset,
-                record.timestamp,
-                record.priority,
-                record.key,
-                record.value,
-                encode_headers(record.headers),
+                topic,
+                partition,
+                offset,
+                timestamp,
+                priority,
+                data[start + HEADER_SIZE : value_at],
+                data[value_at:end],
+                _headers(data[end : end + headers_size]) if headers_size else b"",
             )
         )
     return messages
+
+
+def _unpacked(log: LogId, data: bytes, position: int) -> Message:
+    record = decode(data, position)
+    if record.flags & Flag.COMPRESSED:
+        record = decompress(record)
+    return Message(
+        log.topic,
+        log.partition,
+        record.offset,
+        record.timestamp,
+        record.priority,
+        record.key,
+        record.value,
+        _headers(encode_headers(record.headers)),
+    )

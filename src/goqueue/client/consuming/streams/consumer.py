@@ -8,16 +8,18 @@ of it since the last commit is read again by its new owner: at least once, never
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from goqueue.client.consuming.membership import Membership
 from goqueue.client.consuming.streams.feed import Feed
 from goqueue.client.consuming.streams.places import committed_offsets, find_start
 from goqueue.client.consuming.streams.positions import Positions
+from goqueue.client.consuming.streams.progress import Progress
 from goqueue.client.consuming.streams.reader import Reader
 from goqueue.client.consuming.subscription import Subscription
-from goqueue.client.errors import GoQueueError
+from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.message import Message
 from goqueue.client.once import Once
 from goqueue.client.tasks import Tasks
@@ -48,7 +50,13 @@ class StreamConsumer:
         self._readers: dict[LogId, tuple[Reader, asyncio.Task[None]]] = {}
         self._background: list[asyncio.Task[None]] = []
         self._committing = asyncio.Lock()
-        self._refreshing = asyncio.Lock()
+        self._beating = asyncio.Lock()
+        self._taking_up = asyncio.Lock()
+        # Where partitions that are to be read again stood, unless the broker knows better; and
+        # those of them that never went away.
+        self._resumed: dict[LogId, int] = {}
+        self._rewound: list[LogId] = []
+        self._has_lost_work = False
         self._is_closed = False
 
     async def __aenter__(self) -> "StreamConsumer":
@@ -90,6 +98,46 @@ class StreamConsumer:
         """
         await self._commit(is_done=True, except_last=except_last)
 
+    def check(self) -> None:
+        """Refuse to be part of a transaction while commits are automatic."""
+        if self._subscription.commit_interval_s is not None:
+            words = "commits are automatic: subscribe with commit_interval_s=None"
+            raise GoQueueError("request_invalid", words)
+
+    def progress(self, *, except_last: int = 0) -> Progress:
+        """What a transaction has to commit: everything handed out, the message in hand included."""
+        if self._has_lost_work:
+            words = "a partition whose messages were handed out went to another member"
+            raise refusal("generation_stale", words)
+        self._finish(is_done=True, except_last=except_last)
+        return Progress(
+            group=self._subscription.group,
+            offsets=self._positions.uncommitted(),
+            member_id=self._membership.member_id,
+            generation=self._membership.generation,
+        )
+
+    def note_committed(self, progress: Progress) -> None:
+        """A transaction took this progress along, and was committed."""
+        self._positions.note_committed(progress.offsets)
+
+    def rewind(self) -> None:
+        """Go back to what is committed: what was handed out since then comes again.
+
+        Nothing more is handed out until the broker has said where that is.
+        """
+        self._has_lost_work = False
+        self._finish(is_done=True)
+        for log, offset in self._positions.unsettled().items():
+            self._resumed[log] = offset
+            self._rewound.append(log)
+            self._positions.forget(log)
+            if log in self._readers:
+                self._stop(log)
+        if self._beginning.is_done and not self._is_closed:
+            with contextlib.suppress(Closed):
+                self._tasks.start(self._return())
+
     async def close(self, *, except_last: int | None = None) -> None:
         """Stop reading, commit what is finished if commits are automatic, leave the group.
 
@@ -117,36 +165,68 @@ class StreamConsumer:
         if self._is_closed:
             return
         await self._membership.join()
-        await self._adopt()
         if self.is_closed:
-            # Closed meanwhile, perhaps before there was a member that could have left.
-            for log in list(self._readers):
-                self._stop(log)
+            # Closed meanwhile, when there was no member yet that could have left.
             await self._membership.leave()
             return
-        self._background.append(self._tasks.start(self._keep_alive()))
+        # Before the first message: to learn where to begin may take longer than a session lasts.
+        if not self._background:
+            self._background.append(self._tasks.start(self._keep_alive()))
+        await self._take_up()
         interval_s = self._subscription.commit_interval_s
-        if interval_s is not None:
+        if interval_s is not None and not self.is_closed:
             self._background.append(self._tasks.start(self._keep_committed(interval_s)))
 
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._subscription.heartbeat_s)
             try:
-                await self._refresh()
+                await self._beat()
             except GoQueueError as error:
                 _log.warning("heartbeat of group %s: %s", self._subscription.group, error)
+            # Not only after a change: the last attempt may have failed halfway. And not here: the
+            # broker may hold the answer for longer than a session lasts.
+            if self._unread() and not self._taking_up.locked():
+                self._tasks.start(self._resume())
 
     async def _refresh(self) -> None:
         """A heartbeat, and whatever it brings."""
-        async with self._refreshing:
-            member_id = self._membership.member_id
-            await self._membership.beat()
-            if self._membership.member_id != member_id:
-                # The broker had forgotten us: others may have read on meanwhile.
-                self._revoke(list(self._readers))
-            # Not only after a change: the last attempt may have failed halfway.
-            await self._adopt()
+        await self._beat()
+        await self._take_up()
+
+    async def _beat(self) -> None:
+        """Say that we live; what is no longer ours is let go at once."""
+        async with self._beating:
+            membership = self._membership
+            member_id, generation = membership.member_id, membership.generation
+            await membership.beat()
+            # Whoever was forgotten, or has missed a generation, cannot tell whether others have
+            # read on meanwhile. Where every message counts once, it is not taken for granted.
+            has_missed = membership.generation > generation + 1
+            is_strict = self._subscription.commit_interval_s is None
+            is_away = membership.member_id != member_id or (has_missed and is_strict)
+            self._resumed |= self._positions.settled()
+            kept = () if is_away else membership.assigned
+            self._revoke([log for log in self._readers if log not in kept])
+            unread = self._unread()
+            self._resumed = {log: at for log, at in self._resumed.items() if log in unread}
+
+    def _unread(self) -> list[LogId]:
+        """What is ours and is not read yet."""
+        return [log for log in self._membership.assigned if log not in self._readers]
+
+    async def _resume(self) -> None:
+        try:
+            await self._take_up()
+        except GoQueueError as error:
+            # The next heartbeat tries it again.
+            _log.warning("reading for group %s: %s", self._subscription.group, error)
+
+    async def _return(self) -> None:
+        """After a rewind: what failed may have failed because the group has changed."""
+        with contextlib.suppress(GoQueueError):
+            await self._beat()
+        await self._resume()
 
     async def _keep_committed(self, interval_s: float) -> None:
         while True:
@@ -156,28 +236,42 @@ class StreamConsumer:
             except GoQueueError as error:
                 _log.warning("commit of group %s: %s", self._subscription.group, error)
 
-    async def _adopt(self) -> None:
-        """Make the readers those of the present assignment."""
-        wanted = self._membership.assigned
-        self._revoke([log for log in self._readers if log not in wanted])
-        new = [log for log in wanted if log not in self._readers]
-        if not new or self._is_closed:
-            return
-        subscription = self._subscription
-        committed = await committed_offsets(self._transport, subscription.group)
-        for log in new:
-            offset = committed.get(log)
-            if offset is None:
-                offset = await find_start(self._transport, log, subscription.start)
+    async def _take_up(self) -> None:
+        """Begin to read what is ours and is not read yet."""
+        async with self._taking_up:
+            while (new := self._unread()) and not self._is_closed:
+                generation = self._membership.generation
+                committed = await committed_offsets(self._transport, self._subscription.group)
+                starts = {log: await self._start(log, committed) for log in new}
+                if self._membership.generation == generation and not self._is_closed:
+                    self._adopt(starts, committed)
+
+    async def _start(self, log: LogId, committed: Mapping[LogId, int]) -> int:
+        offset = committed.get(log, self._resumed.get(log))
+        if offset is not None:
+            return offset
+        return await find_start(self._transport, log, self._subscription.start)
+
+    def _adopt(self, starts: Mapping[LogId, int], committed: Mapping[LogId, int]) -> None:
+        for log, offset in starts.items():
             self._positions.adopt(log, offset, is_committed=log in committed)
             self._read(log, offset)
-        if subscription.on_assigned is not None:
-            subscription.on_assigned(new)
+            self._resumed.pop(log, None)
+        came = [log for log in starts if log not in self._rewound]
+        self._rewound = [log for log in self._rewound if log not in starts]
+        if came and self._subscription.on_assigned is not None:
+            self._subscription.on_assigned(came)
 
     def _revoke(self, logs: Sequence[LogId]) -> None:
         if not logs:
             return
+        reached = self._feed.position(is_done=True)
+        if reached is not None and reached[0] in logs:
+            self._positions.finish(*reached)
+        unsettled = self._positions.unsettled()
         for log in logs:
+            # Told by the next transaction: it must not hold what another member does again.
+            self._has_lost_work = self._has_lost_work or log in unsettled
             self._stop(log)
             self._positions.forget(log)
         if self._subscription.on_revoked is not None:
@@ -191,6 +285,7 @@ class StreamConsumer:
             chunk_bytes=self._subscription.chunk_bytes_for(len(self._membership.assigned)),
             wait_s=self._subscription.wait_s,
             on_reading=self._feed.put,
+            isolation=self._subscription.isolation,
         )
         self._readers[log] = reader, self._tasks.start(reader.run())
 
@@ -201,9 +296,7 @@ class StreamConsumer:
 
     async def _commit(self, *, is_done: bool, except_last: int = 0) -> None:
         async with self._committing:
-            reached = self._feed.position(is_done=is_done, except_last=except_last)
-            if reached is not None:
-                self._positions.finish(*reached)
+            self._finish(is_done=is_done, except_last=except_last)
             offsets = self._positions.uncommitted()
             try:
                 await self._send(offsets)
@@ -214,8 +307,13 @@ class StreamConsumer:
                 await self._refresh()
                 kept = self._positions.uncommitted()
                 await self._send(kept)
-                if len(kept) < len(offsets):
+                if any(kept.get(log, -1) < offset for log, offset in offsets.items()):
                     raise
+
+    def _finish(self, *, is_done: bool, except_last: int = 0) -> None:
+        reached = self._feed.position(is_done=is_done, except_last=except_last)
+        if reached is not None:
+            self._positions.finish(*reached)
 
     async def _send(self, offsets: dict[LogId, int]) -> None:
         if offsets:

@@ -12,6 +12,9 @@ __all__ = ["Start", "committed_offsets", "find_start", "partition_count"]
 
 Start = str | int | dt.datetime
 
+# How long the broker holds an answer for a decision.
+_DECISION_S_MAX = 30.0
+
 
 class _Ends(msgspec.Struct, frozen=True):
     earliest: int
@@ -47,8 +50,12 @@ async def partition_count(transport: Transport, topic: str) -> int:
 
 
 async def committed_offsets(transport: Transport, group: str) -> dict[LogId, int]:
-    """The next offset of a group wherever it has one."""
-    answer = await transport.read(get("groups", group, "offsets"), _OFFSETS)
+    """The next offset of a group wherever it has one.
+
+    The broker holds the answer while a transaction of the group is undecided.
+    """
+    request = msgspec.structs.replace(get("groups", group, "offsets"), wait_s=_DECISION_S_MAX)
+    answer = await transport.read(request, _OFFSETS)
     return {
         LogId(topic, int(partition)): offset
         for topic, offsets in answer.offsets.items()

@@ -13,6 +13,7 @@ from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.transport import Request, Response, Transport, is_worth_retrying, target
 from goqueue.client.values import duration
 from goqueue.model import LogId
+from goqueue.model.requests import Isolation
 
 __all__ = ["Reader", "Reading"]
 
@@ -38,6 +39,7 @@ class Reader:
         chunk_bytes: int,
         wait_s: float,
         on_reading: Callable[["Reader", Reading], None],
+        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
         self.log = log
         self.is_stopped = False
@@ -45,6 +47,7 @@ class Reader:
         self._offset = offset
         self._chunk_bytes = chunk_bytes
         self._wait_s = wait_s
+        self._isolation = isolation
         self._on_reading = on_reading
         self._room = asyncio.Semaphore(_CHUNKS_AHEAD)
 
@@ -108,6 +111,7 @@ class Reader:
                     offset=self._offset,
                     max_bytes=self._chunk_bytes,
                     wait=duration(self._wait_s),
+                    isolation=self._isolation.value,
                 ),
                 is_repeatable=True,
                 wait_s=self._wait_s,

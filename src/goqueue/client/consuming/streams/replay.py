@@ -11,6 +11,7 @@ from goqueue.client.once import Once
 from goqueue.client.tasks import Tasks
 from goqueue.client.transport import Transport
 from goqueue.model import LogId
+from goqueue.model.requests import Isolation
 
 __all__ = ["Replay"]
 
@@ -29,12 +30,14 @@ class Replay:
         *,
         partition: int | None = None,
         start: Start = "earliest",
+        isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
         self._transport = transport
         self._tasks = tasks
         self._topic = topic
         self._partition = partition
         self._start = start
+        self._isolation = isolation
         self._beginning = Once(self._begin)
         self._feed = Feed(self._beginning.run, lambda _log, _offset: None)
         self._running: list[tuple[Reader, asyncio.Task[None]]] = []
@@ -82,6 +85,7 @@ class Replay:
                 chunk_bytes=CHUNK_BYTES,
                 wait_s=WAIT_S,
                 on_reading=self._feed.put,
+                isolation=self._isolation,
             )
             self._running.append((reader, self._tasks.start(reader.run())))
 

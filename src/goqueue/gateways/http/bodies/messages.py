@@ -13,10 +13,14 @@ from goqueue.gateways.http.bodies.scalars import (
 )
 
 __all__ = [
+    "DelayIn",
     "DelayedResult",
     "DeliveredMessage",
     "Delivery",
+    "EncodingIn",
+    "HeadersIn",
     "MessageBody",
+    "PriorityIn",
     "PriorityName",
     "PublishBody",
     "PublishOut",
@@ -26,6 +30,8 @@ __all__ = [
     "RawPublishOut",
     "ReadMessage",
     "ReadOut",
+    "Text",
+    "TimeIn",
 ]
 
 PriorityName = Literal["critical", "high", "normal", "low", "background"]
@@ -87,7 +93,7 @@ class PublishResult(msgspec.Struct, frozen=True):
     priority: PriorityName
 
 
-class DelayedResult(msgspec.Struct, frozen=True, kw_only=True):
+class DelayedResult(msgspec.Struct, frozen=True):
     """Where a delayed message waits; its place names it until it is due."""
 
     partition: int
@@ -167,13 +173,17 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RawPlaced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the records of one partition went; without an offset they were not taken."""
+    """Where the records of one partition went; without an offset they were not taken.
+
+    A duplicate was taken before, and is told where it went then.
+    """
 
     partition: int
     count: int
     base_offset: OffsetNumber | None = None
     error: str | None = None
     code: str | None = None
+    duplicate: bool = False
 
 
 class RawPublishOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ __all__ = [
     "GroupLag",
     "GroupOffsets",
     "LagOut",
+    "PositionsIn",
     "ResetBody",
     "ResetOut",
     "ResetPosition",
@@ -31,15 +32,16 @@ __all__ = [
 
 PartitionKey = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,3})$"})]
 Positions = dict[str, dict[str, OffsetNumber]]
+PositionsIn = Annotated[
+    dict[Name, Annotated[dict[PartitionKey, OffsetNumber], Meta(min_length=1)]],
+    Meta(min_length=1, max_length=1000, examples=[{"orders": {"0": 42}}]),
+]
 
 
 class CommitBody(msgspec.Struct, frozen=True, kw_only=True):
     """Positions to move forward: the next offset of each partition, by topic."""
 
-    offsets: Annotated[
-        dict[Name, Annotated[dict[PartitionKey, OffsetNumber], Meta(min_length=1)]],
-        Meta(min_length=1, max_length=1000, examples=[{"orders": {"0": 42}}]),
-    ]
+    offsets: PositionsIn
     member_id: MemberId | None = None
     generation: Generation | None = None
 

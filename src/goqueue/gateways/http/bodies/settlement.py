@@ -23,6 +23,7 @@ __all__ = [
     "DeadLetterCauses",
     "ExtendBody",
     "ExtendOut",
+    "Handle",
     "NackBody",
     "NackOut",
     "RedriveBody",

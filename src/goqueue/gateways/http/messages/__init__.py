@@ -1,8 +1,15 @@
 """Messages between JSON and records: publish requests in, results and stored messages out."""
 
+from goqueue.gateways.http.messages.aborted import AbortedRanges, Portion, portion_of
 from goqueue.gateways.http.messages.clock import TimeWriter
 from goqueue.gateways.http.messages.dues import DELIVER_HEADER, Horizon
-from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, Intake, item_error, take_in
+from goqueue.gateways.http.messages.incoming import (
+    PRIORITY_NAMES,
+    Intake,
+    item_error,
+    take_in,
+    take_in_one,
+)
 from goqueue.gateways.http.messages.outgoing import ANSWER_BYTES_MAX, Shown, deliver, show
 from goqueue.gateways.http.messages.results import encode_results
 
@@ -10,13 +17,17 @@ __all__ = [
     "ANSWER_BYTES_MAX",
     "DELIVER_HEADER",
     "PRIORITY_NAMES",
+    "AbortedRanges",
     "Horizon",
     "Intake",
+    "Portion",
     "Shown",
     "TimeWriter",
     "deliver",
     "encode_results",
     "item_error",
+    "portion_of",
     "show",
     "take_in",
+    "take_in_one",
 ]

@@ -8,8 +8,16 @@ import re
 
 import msgspec
 
-from goqueue.gateways.http.bodies import span_ns
-from goqueue.model import SECOND, Code, Refused, Timestamp, format_duration, parse_time
+from goqueue.gateways.http.bodies import INT64_MAX, span_ns
+from goqueue.model import (
+    SECOND,
+    Code,
+    Refused,
+    Timestamp,
+    format_duration,
+    parse_duration,
+    parse_time,
+)
 
 __all__ = ["DELIVER_HEADER", "Horizon"]
 
@@ -29,8 +37,21 @@ class Horizon(msgspec.Struct, frozen=True):
     now: Timestamp
     delay_ns_max: int
 
+    @property
+    def latest(self) -> int:
+        """The last moment at which a message may be due."""
+        return min(self.now + self.delay_ns_max, INT64_MAX)
+
     def of_fields(self, delay: str | float | None, deliver_at: str | None) -> int:
         """When a message with these fields is due; at most one of them is given."""
+        if deliver_at is None and type(delay) is str:
+            # What most people write, and there may be one in every message.
+            try:
+                delay_ns = parse_duration(delay)
+            except ValueError as error:
+                raise Refused(Code.MESSAGE_INVALID, reason=f"`delay`: {error}") from None
+            is_simple = 0 < delay_ns <= self.delay_ns_max
+            return self.now + delay_ns if is_simple else self.within(self.now + delay_ns)
         if delay is not None and deliver_at is not None:
             raise Refused(Code.MESSAGE_INVALID, reason="give `delay` or `deliverAt`, not both")
         if deliver_at is not None:

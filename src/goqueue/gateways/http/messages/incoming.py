@@ -9,6 +9,7 @@ Invariant: `batch` holds exactly the messages that are not in `refused`, in requ
 import base64
 import binascii
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Annotated
 
 import msgspec
@@ -26,11 +27,11 @@ from goqueue.gateways.http.bodies import (
     too_much,
 )
 from goqueue.gateways.http.errors import ItemError, describe
-from goqueue.gateways.http.messages.dues import DELIVER_HEADER, Horizon
-from goqueue.model import Code, Header, Message, Priority, Refused
+from goqueue.gateways.http.messages.dues import Horizon
+from goqueue.model import Code, Header, Priority, Refused
 from goqueue.records import Draft
 
-__all__ = ["PRIORITY_NAMES", "Intake", "item_error", "take_in"]
+__all__ = ["PRIORITY_NAMES", "Intake", "item_error", "take_in", "take_in_one"]
 
 PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
 _PRIORITIES: dict[str | int, int] = {name: number for number, name in enumerate(PRIORITY_NAMES)}
@@ -110,6 +111,29 @@ def take_in(body: bytes | bytearray, horizon: Horizon) -> Intake:
     return _drafted(messages, refused, horizon)
 
 
+def take_in_one(body: bytes | bytearray, horizon: Horizon) -> Intake:
+    """Read a request that is one message; what is wrong with it refuses the request."""
+    try:
+        message = _read(msgspec.Raw(body))
+        if message.partition is not None:
+            _check_partition(message.partition)
+        draft = Draft()
+        due = horizon.of_fields(message.delay, message.deliverAt)
+        priority = _add(draft, message, due)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(Code.MESSAGE_INVALID, **refusal_of(error).facts) from None
+    except Refused as refusal:
+        raise _reworded(refusal) from None
+    return Intake(
+        count=1,
+        batch=draft.take(),
+        targets=None if message.partition is None else [message.partition],
+        priorities=[priority],
+        refused={},
+        dues=[due] if due else None,
+    )
+
+
 def _one_by_one(body: bytes | bytearray, refused: dict[int, ItemError]) -> list[MessageBody | None]:
     """Read each message for itself; None stands for those that are wrong."""
     if nests_too_deep(body):
@@ -151,10 +175,10 @@ def _drafted(
     messages: Sequence[MessageBody | None], refused: dict[int, ItemError], horizon: Horizon
 ) -> Intake:
     draft = Draft()
-    add = draft.add
+    add, delay = draft.add, draft.delay
     targets: list[int] = []
     priorities: list[int] = []
-    delayed: dict[int, int] = {}
+    dues: list[int] = []
     for index, message in enumerate(messages):
         if message is None:
             continue
@@ -174,22 +198,31 @@ def _drafted(
                 add(key.encode() if key else b"", None if value is None else value.encode())
             else:
                 due = horizon.of_fields(message.delay, message.deliverAt)
-                priority = _add(draft, message, due)
+                is_text = message.encoding is None
+                if due and is_text and message.headers is None and message.priority is None:
+                    text = None if value is None else value.encode()
+                    delay(key.encode() if key else b"", text, due)
+                else:
+                    priority = _add(draft, message, due)
                 if due:
-                    delayed[len(targets)] = due
+                    if len(dues) < len(targets):
+                        dues += repeat(0, len(targets) - len(dues))
+                    dues.append(due)
         except Refused as refusal:
             refused[index] = _error_of(refusal)
             continue
         targets.append(-1 if partition is None else partition)
         priorities.append(priority)
     is_chosen = max(targets, default=-1) >= 0
+    if dues:
+        dues += repeat(0, len(targets) - len(dues))
     return Intake(
         count=len(messages),
         batch=draft.take(),
         targets=targets if is_chosen else None,
         priorities=priorities,
         refused=refused,
-        dues=[delayed.get(index, 0) for index in range(len(targets))] if delayed else None,
+        dues=dues or None,
     )
 
 
@@ -199,21 +232,24 @@ def _add(draft: Draft, message: MessageBody, due: int) -> int:
     headers = _headers(message.headers) if message.headers else ()
     priority = _NORMAL if message.priority is None else _priority(message.priority)
     if due:
-        headers = (*headers, (DELIVER_HEADER, b"%d" % due))
-        draft.put(
-            Message(value=value, key=key, headers=headers, priority=priority, is_delayed=True)
-        )
+        draft.delay(key, value, due, headers, priority)
     else:
         draft.add(key, value, headers, priority)
     return priority
 
 
 def _error_of(refusal: Refused) -> ItemError:
-    """The error of one message; the records room tells its reasons in words of its own."""
-    facts = refusal.facts
-    if refusal.code is Code.MESSAGE_INVALID and facts.get("part") == "key":
-        return item_error(refusal.code, reason="keys that begin with `gq.` are reserved")
-    return item_error(refusal.code, **facts)
+    """The error of one message."""
+    told = _reworded(refusal)
+    return item_error(told.code, **told.facts)
+
+
+def _reworded(refusal: Refused) -> Refused:
+    """The same refusal; the records room tells its reasons in words of its own."""
+    if refusal.code is Code.MESSAGE_INVALID and refusal.facts.get("part") == "key":
+        reason = "keys that begin with `gq.` are reserved"
+        return Refused(Code.MESSAGE_INVALID, reason=reason)
+    return refusal
 
 
 def _bytes(message: MessageBody) -> tuple[bytes, bytes | None]:

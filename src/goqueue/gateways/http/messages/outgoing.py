@@ -2,10 +2,11 @@
 
 Compressed values come out as they were before; one that cannot be unpacked, or that would make the
 answer boundless, is handed out as stored, with the header that names its codec. Control and delayed
-records are never shown.
+records are never shown, nor what was aborted, nor what the log notes about its writers.
 """
 
 import base64
+import itertools
 import re
 from collections.abc import Iterable
 from typing import Literal
@@ -13,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from goqueue.gateways.http.bodies import DeliveredMessage, Delivery, ReadMessage
+from goqueue.gateways.http.messages.aborted import AbortedRanges
 from goqueue.gateways.http.messages.clock import TimeWriter
 from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES
 from goqueue.model import Header, Record, format_time
@@ -25,6 +27,12 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 _HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
 _COMPRESSED = re.compile(rb"gq\.codec")
+
+# Who wrote a batch is for the log alone.
+_BOOKKEEPING = "gq.batch"
+# How many records more are looked at where some turned out to be aborted; twice as many each time,
+# or a reader that wants one would have a piece stepped through once for each that was.
+_AHEAD = 16
 
 Encoding = Literal["base64"] | None
 
@@ -50,10 +58,11 @@ class _Text(msgspec.Struct, frozen=True):
 def show(records: Records, count_max: int, bytes_max: int, times: TimeWriter) -> Shown:
     """The visible ones among the records that were read, within the limits; at least one."""
     topic, partition = records.log.topic, records.log.partition
+    aborted = AbortedRanges(records.aborted)
     messages: list[ReadMessage] = []
     size = 0
     for piece in records.data:
-        for record in _visible(piece, records.offset, count_max - len(messages)):
+        for record in _visible(piece, records.offset, count_max - len(messages), aborted):
             if messages and size >= bytes_max:
                 return Shown(messages, size, messages[-1].offset + 1)
             size += len(record.key) + len(record.value or b"")
@@ -138,16 +147,38 @@ def deliver(leased: Leased) -> Delivery:
     return Delivery(messages=messages)
 
 
-def _visible(piece: memoryview, from_offset: int, count_max: int) -> Iterable[Record]:
-    if _COMPRESSED.search(piece) is None:
+def _visible(
+    piece: memoryview, from_offset: int, count_max: int, aborted: AbortedRanges
+) -> Iterable[Record]:
+    if _COMPRESSED.search(piece) is not None:
+        return _unpacked(piece, from_offset, count_max, aborted)
+    if not aborted:
         return visible(piece, from_offset, count_max)
-    return _unpacked(piece, from_offset, count_max)
+    return _committed(piece, from_offset, count_max, aborted)
+
+
+def _committed(
+    piece: memoryview, from_offset: int, count_max: int, aborted: AbortedRanges
+) -> Iterable[Record]:
+    """The visible records of a piece that were not aborted."""
+    ahead = count_max
+    while count_max > 0:
+        wanted = max(count_max, ahead)
+        found = visible(piece, from_offset, wanted)
+        kept = aborted.drop(found)[:count_max]
+        yield from kept
+        if len(found) < wanted:
+            return
+        count_max -= len(kept)
+        from_offset = found[-1].offset + 1
+        ahead = max(_AHEAD, 2 * (wanted - len(kept)))
 
 
 def _picked(parcel: Parcel, room: int) -> Iterable[Record]:
+    offsets = sorted(parcel.offsets)
     for piece in parcel.data:
         if _COMPRESSED.search(piece) is None:
-            yield from pick(piece, parcel.offsets)
+            yield from pick(piece, offsets)
         else:
             wanted = frozenset(parcel.offsets)
             for record in _stored(piece, 0):
@@ -157,11 +188,12 @@ def _picked(parcel: Parcel, room: int) -> Iterable[Record]:
                     yield unpacked
 
 
-def _unpacked(piece: memoryview, from_offset: int, count_max: int) -> Iterable[Record]:
+def _unpacked(
+    piece: memoryview, from_offset: int, count_max: int, aborted: AbortedRanges
+) -> Iterable[Record]:
     """Visible records one at a time: whoever reads may stop before the next is unpacked."""
-    for count, record in enumerate(_stored(piece, from_offset)):
-        if count >= count_max:
-            return
+    kept = (record for record in _stored(piece, from_offset) if record.offset not in aborted)
+    for record in itertools.islice(kept, count_max):
         yield _unpack(record)
 
 
@@ -192,13 +224,15 @@ def _text(record: Record) -> _Text:
         key_text = base64.b64encode(record.key).decode()
         value_text = None if value is None else base64.b64encode(value).decode()
     headers, unreadable = _headers(record.headers) if record.headers else (None, None)
-    return _Text(key_text or None, value_text, encoding, headers, unreadable)
+    return _Text(key_text or None, value_text, encoding, headers or None, unreadable)
 
 
 def _headers(headers: tuple[Header, ...]) -> tuple[dict[str, str], list[str] | None]:
     texts: dict[str, str] = {}
     unreadable: list[str] = []
     for name, value in headers:
+        if name == _BOOKKEEPING:
+            continue
         try:
             texts[name] = value.decode()
         except UnicodeDecodeError:

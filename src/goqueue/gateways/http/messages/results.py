@@ -47,28 +47,19 @@ def _results(intake: Intake, published: Published) -> list[Result]:
         if placed.refused is not None
     }
     results: list[Result] = []
-    for target, priority in zip(published.targets, intake.priorities, strict=True):
+    dues = intake.dues or [0] * len(intake.priorities)
+    for target, priority, due in zip(published.targets, intake.priorities, dues, strict=True):
         if target < 0:
             results.append(_UNROUTABLE[Unroutable(target)])
-        elif failed and target in failed:
+            continue
+        if failed and target in failed:
             results.append(failed[target])
+            continue
+        offset = following[target]
+        following[target] = offset + 1
+        name = PRIORITY_NAMES[priority]
+        if due:
+            results.append(DelayedResult(target, offset, timestamp, name, True, format_time(due)))
         else:
-            offset = following[target]
-            following[target] = offset + 1
-            results.append(PublishResult(target, offset, timestamp, PRIORITY_NAMES[priority]))
-    if intake.dues is None:
-        return results
-    return [_with_due(*each) for each in zip(results, intake.dues, strict=True)]
-
-
-def _with_due(result: Result, due: int) -> Result:
-    if not due or not isinstance(result, PublishResult):
-        return result
-    return DelayedResult(
-        partition=result.partition,
-        offset=result.offset,
-        timestamp=result.timestamp,
-        priority=result.priority,
-        delayed=True,
-        deliverAt=format_time(due),
-    )
+            results.append(PublishResult(target, offset, timestamp, name))
+    return results

@@ -19,7 +19,7 @@ from goqueue.gateways.http.bodies import (
     MemberOut,
 )
 from goqueue.gateways.http.messages import deliver
-from goqueue.gateways.http.routes.waiting import ISOLATION, shortened
+from goqueue.gateways.http.routes.waiting import POLL_ISOLATION, shortened
 from goqueue.gateways.http.table import (
     GROUP,
     Call,
@@ -291,7 +291,7 @@ GROUP_ROUTES = (
             _TIMEOUT,
             _MAX_MESSAGES,
             _VISIBILITY,
-            ISOLATION,
+            POLL_ISOLATION,
         ),
         answer=Delivery,
         errors=(Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND, Code.GENERATION_STALE),

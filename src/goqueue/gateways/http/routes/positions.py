@@ -1,6 +1,7 @@
 """The offset routes: commit, read and reset positions, and tell how far a group is behind."""
 
 import re
+from collections.abc import Mapping
 
 from goqueue.gateways.http.bodies import (
     CommitBody,
@@ -25,7 +26,7 @@ from goqueue.model.requests import (
     Strategy,
 )
 
-__all__ = ["POSITION_ROUTES"]
+__all__ = ["POSITION_ROUTES", "wanted_offsets"]
 
 _SECTION = "Offsets and lag"
 # One spelling for each number, so that no body names a partition twice.
@@ -49,15 +50,10 @@ _TOPIC = name("topic", "only the positions in this topic")
 
 async def _commit(call: Call) -> Committed:
     body = call.body(CommitBody)
-    wanted = {}
-    for topic, positions in body.offsets.items():
-        check_name(topic, "offsets")
-        for partition, offset in positions.items():
-            wanted[LogId(topic, _number(partition))] = Offset(offset)
     offsets = await call.ask(
         CommitOffsets(
             group=call[GROUP],
-            offsets=wanted,
+            offsets=wanted_offsets(body.offsets),
             member_id=body.member_id,
             generation=body.generation,
         ),
@@ -129,6 +125,16 @@ async def _lag(call: Call) -> GroupLag:
     )
 
 
+def wanted_offsets(given: Mapping[str, Mapping[str, int]]) -> dict[LogId, Offset]:
+    """Positions as a body writes them, by topic and partition; refuses what cannot be one."""
+    wanted = {}
+    for topic, positions in given.items():
+        check_name(topic, "offsets")
+        for partition, offset in positions.items():
+            wanted[LogId(topic, _number(partition))] = Offset(offset)
+    return wanted
+
+
 def _number(partition: str) -> int:
     if not _PARTITION.fullmatch(partition):
         reason = "partitions are whole numbers in quotes"
@@ -173,11 +179,13 @@ POSITION_ROUTES = (
         method="GET",
         path="/groups/{group}/offsets",
         section=_SECTION,
-        summary="Read the positions of a group",
+        summary="Read the positions of a group, once no transaction holds them undecided",
         run=_read,
         parameters=(GROUP, _TOPIC),
         answer=GroupOffsets,
-        errors=(Code.GROUP_NOT_FOUND, Code.TOPIC_NOT_FOUND),
+        errors=(Code.GROUP_NOT_FOUND, Code.TOPIC_NOT_FOUND, Code.LOG_BUSY),
+        # The broker ends the wait for a transaction that holds positions, in a code of its own.
+        waits=True,
     ),
     Route(
         method="POST",

@@ -1,8 +1,7 @@
 """The publish routes: messages as JSON, and records in their stored bytes."""
 
-from bisect import bisect_right
-
 from goqueue.gateways.http.bodies import (
+    EPOCH_MAX,
     INT32_MAX,
     INT64_MAX,
     MessageBody,
@@ -16,8 +15,8 @@ from goqueue.gateways.http.messages import DELIVER_HEADER, Horizon, encode_resul
 from goqueue.gateways.http.table import RECORDS, SCHEMA_REF, TOPIC, Call, Route, integer, partition
 from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import Code, Refused, format_time
-from goqueue.model.requests import Placed, Publish, Published
-from goqueue.records import Columns, Corrupt, Flag, decode, walk
+from goqueue.model.requests import Author, Placed, Publish, Published
+from goqueue.records import Columns, Corrupt, Flag, decode, mark_delayed, walk
 
 __all__ = ["PUBLISH_ROUTES"]
 
@@ -25,13 +24,22 @@ _SECTION = "Publish"
 _TARGET = partition("partition", "where all records go; absent, each goes by its key", default=None)
 _PRODUCER = integer(
     "producer_id",
-    "not available yet",
+    "who publishes; together with `epoch`",
     default=None,
-    minimum=0,
+    minimum=1,
     maximum=INT64_MAX,
 )
-_EPOCH = integer("epoch", "not available yet", default=None, minimum=0, maximum=32_767)
-_SEQUENCE = integer("sequence", "not available yet", default=None, minimum=0, maximum=INT32_MAX)
+_EPOCH = integer(
+    "epoch", "the producer's, as given to it", default=None, minimum=0, maximum=EPOCH_MAX
+)
+_SEQUENCE = integer(
+    "sequence",
+    "number of the first record among all that the producer sent to the partition in this epoch; "
+    "needs `producer_id`, `epoch` and `partition`, and makes a retry known",
+    default=None,
+    minimum=0,
+    maximum=INT32_MAX,
+)
 _IDEMPOTENCE = (_PRODUCER, _EPOCH, _SEQUENCE)
 
 # A message that is wrong does not make the request wrong: any item is taken and has its result.
@@ -54,9 +62,6 @@ _PUBLISH_SCHEMA = {
 }
 
 _FORBIDDEN = int(Flag.CONTROL | Flag.COMMIT | Flag.DELAYED)
-_DELAYED = int(Flag.DELAYED)
-# Where the flags are in a record. The sum does not cover them.
-_FLAGS_BYTE = 3
 _RESERVED = "gq."
 _CODEC_HEADER = "gq.codec"
 
@@ -72,10 +77,7 @@ async def _publish(call: Call) -> HttpResponse:
 
 
 async def _publish_raw(call: Call) -> RawPublishOut:
-    if any(call.has(each) for each in _IDEMPOTENCE):
-        field = next(each.name for each in _IDEMPOTENCE if call.has(each))
-        reason = "idempotent producers are not available yet"
-        raise Refused(Code.REQUEST_INVALID, field=field, reason=reason)
+    author = _author(call)
     columns = _check(call.request.body)
     dues = _mark_delayed(call.request.body, columns, _horizon(call))
     target = call[_TARGET]
@@ -85,6 +87,7 @@ async def _publish_raw(call: Call) -> RawPublishOut:
         targets=None if target is None else [target] * len(columns),
         is_whole=True,
         dues=dues,
+        author=author,
     )
     published = await call.ask(command, Published)
     placed = published.placed
@@ -92,6 +95,21 @@ async def _publish_raw(call: Call) -> RawPublishOut:
         raise Refused(placed[0].refused or Code.INTERNAL_ERROR)
     results = [_placed(each) for each in placed]
     return RawPublishOut(results=results, timestamp=format_time(published.timestamp))
+
+
+def _author(call: Call) -> Author | None:
+    """Who publishes, if the caller says so; refuses half of what it takes to be known."""
+    producer_id, epoch, sequence = call[_PRODUCER], call[_EPOCH], call[_SEQUENCE]
+    if producer_id is None and epoch is None and sequence is None:
+        return None
+    if producer_id is None or epoch is None:
+        field = "producer_id" if producer_id is None else "epoch"
+        reason = "is missing: `producer_id` and `epoch` go together"
+        raise Refused(Code.REQUEST_INVALID, field=field, reason=reason)
+    if sequence is not None and call[_TARGET] is None:
+        reason = "is missing: a `sequence` counts the records of one partition"
+        raise Refused(Code.REQUEST_INVALID, field="partition", reason=reason)
+    return Author(producer_id=producer_id, epoch=epoch, sequence=sequence)
 
 
 def _horizon(call: Call) -> Horizon:
@@ -120,24 +138,20 @@ def _check(body: bytearray) -> Columns:
 def _mark_delayed(body: bytearray, columns: Columns, horizon: Horizon) -> list[int] | None:
     """Flag the records whose header says so, and tell when each is due; None if none is delayed.
 
-    Headers that are the broker's are refused. Looks only at records that hold `gq.` somewhere.
+    Headers that are the broker's are refused. A body without `gq.` is not looked into.
     """
-    found: dict[int, int] = {}
-    place = body.find(_RESERVED.encode())
-    while place >= 0:
-        index = bisect_right(columns.positions, place) - 1
-        due = _due(body, columns.positions[index], horizon) if columns.header_lengths[index] else 0
-        if due:
-            body[columns.positions[index] + _FLAGS_BYTE] |= _DELAYED
-            found[index] = due
-        if index + 1 == len(columns):
-            break
-        place = body.find(_RESERVED.encode(), columns.positions[index + 1])
-    return [found.get(index, 0) for index in range(len(columns))] if found else None
+    if _RESERVED.encode() not in body:
+        return None
+    dues = mark_delayed(body, horizon.now, horizon.latest).tolist()
+    for index, due in enumerate(dues) if min(dues) < 0 else ():
+        if due < 0:
+            _check_reserved(body, columns.positions[index], horizon)
+            dues[index] = 0
+    return dues if any(dues) else None
 
 
-def _due(body: bytearray, position: int, horizon: Horizon) -> int:
-    """When the record is due, 0 for at once."""
+def _check_reserved(body: bytearray, position: int, horizon: Horizon) -> None:
+    """Refuse a record for its reserved headers, unless they say no more than to deliver it now."""
     given = None
     for name, value in decode(body, position).headers:
         if name == DELIVER_HEADER:
@@ -147,9 +161,10 @@ def _due(body: bytearray, position: int, horizon: Horizon) -> int:
         elif name.startswith(_RESERVED) and name != _CODEC_HEADER:
             raise _refused(position, "header names that begin with `gq.` are reserved")
     try:
-        return 0 if given is None else horizon.of_header(given)
+        due = 0 if given is None else horizon.of_header(given)
     except Refused as refused:
         raise _refused(position, str(refused.facts["reason"])) from None
+    assert due == 0, "what is to be delivered later was marked"
 
 
 def _refused(position: int, reason: str) -> Refused:
@@ -160,7 +175,10 @@ def _placed(placed: Placed) -> RawPlaced:
     code = placed.refused
     if code is None:
         return RawPlaced(
-            partition=placed.partition, count=placed.count, base_offset=int(placed.first)
+            partition=placed.partition,
+            count=placed.count,
+            base_offset=int(placed.first),
+            duplicate=placed.is_duplicate,
         )
     return RawPlaced(
         partition=placed.partition, count=placed.count, error=describe(code, {}), code=code.value
@@ -203,6 +221,12 @@ PUBLISH_ROUTES = (
             Code.PARTITION_INVALID,
             Code.MESSAGE_TOO_LARGE,
             Code.MESSAGE_INVALID,
+            Code.PRODUCER_NOT_FOUND,
+            Code.PRODUCER_FENCED,
+            Code.TRANSACTION_STATE_INVALID,
+            Code.TRANSACTION_TIMEOUT,
+            Code.SEQUENCE_OUT_OF_ORDER,
+            Code.QUOTA_EXCEEDED,
         ),
         writes=True,
         is_publish=True,

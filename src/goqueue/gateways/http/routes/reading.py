@@ -1,7 +1,7 @@
 """The routes that read a partition by offset: as JSON messages, and as stored bytes."""
 
 from goqueue.gateways.http.bodies import INT64_MAX, ReadMessage, ReadOut
-from goqueue.gateways.http.messages import ANSWER_BYTES_MAX, TimeWriter, show
+from goqueue.gateways.http.messages import ANSWER_BYTES_MAX, TimeWriter, portion_of, show
 from goqueue.gateways.http.routes.waiting import ISOLATION, shortened
 from goqueue.gateways.http.table import (
     PARTITION,
@@ -15,8 +15,7 @@ from goqueue.gateways.http.table import (
 )
 from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import SECOND, Code, Offset, Refused
-from goqueue.model.requests import Read, Records
-from goqueue.records import last_offset
+from goqueue.model.requests import Isolation, Read, Records
 
 __all__ = ["READ_ROUTES"]
 
@@ -54,7 +53,7 @@ async def _messages(call: Call) -> ReadOut:
     deadline = call.desk.ticks() + wait_ns
     messages: list[ReadMessage] = []
     room = ANSWER_BYTES_MAX
-    offset, timestamp = call[_OFFSET], call[_TIMESTAMP]
+    offset, timestamp, isolation = call[_OFFSET], call[_TIMESTAMP], call[ISOLATION]
     bytes_max = min(room, max(_READ_BYTES_MIN, limit * _MESSAGE_BYTES))
     for _ in range(_HIDDEN_READS_MAX):
         records = await call.ask(
@@ -65,6 +64,7 @@ async def _messages(call: Call) -> ReadOut:
                 timestamp=timestamp,
                 bytes_max=bytes_max,
                 wait_ns=0 if messages else wait_ns,
+                isolation=isolation,
             ),
             Records,
         )
@@ -75,10 +75,16 @@ async def _messages(call: Call) -> ReadOut:
         wait_ns = max(0, deadline - call.desk.ticks())
         # Without data the wait is over, for whatever reason: the time, or the node stops.
         is_over = not records.data or len(messages) >= limit or room <= 0
-        is_end = offset >= records.high_watermark
+        is_end = offset >= _end(records, isolation)
         if is_over or (is_end and (messages or not wait_ns)):
             break
     return ReadOut(messages=messages, next_offset=offset)
+
+
+def _end(records: Records, isolation: Isolation) -> Offset:
+    """Where there is nothing more for this reader, for now."""
+    is_committed = isolation is Isolation.READ_COMMITTED
+    return records.stable if is_committed else records.high_watermark
 
 
 async def _records(call: Call) -> HttpResponse:
@@ -90,20 +96,20 @@ async def _records(call: Call) -> HttpResponse:
             bytes_max=call[_MAX_BYTES],
             wait_ns=shortened(call[_WAIT]),
             is_exact=True,
+            isolation=call[ISOLATION],
         ),
         Records,
     )
-    pieces = tuple(piece for piece in records.data if len(piece))
-    following = last_offset(pieces[-1]) + 1 if pieces else records.upto
+    portion = portion_of(records)
+    aborted = ",".join(f"{first}-{following - 1}" for first, following in portion.aborted)
     headers = (
-        (b"GoQueue-Next-Offset", b"%d" % following),
+        (b"GoQueue-Next-Offset", b"%d" % portion.next_offset),
         (b"GoQueue-High-Watermark", b"%d" % records.high_watermark),
         (b"GoQueue-Last-Stable-Offset", b"%d" % records.stable),
         (b"GoQueue-Log-Start", b"%d" % records.start),
-        # There are no transactions yet, so none was aborted.
-        (b"GoQueue-Aborted", b""),
+        (b"GoQueue-Aborted", aborted.encode()),
     )
-    return HttpResponse(200, pieces, RECORDS.encode(), headers)
+    return HttpResponse(200, portion.pieces, RECORDS.encode(), headers)
 
 
 READ_ROUTES = (

@@ -1,23 +1,20 @@
 """What the routes that read messages have in common: how long they wait, and what they show."""
 
-import enum
-
 from goqueue.gateways.http.table import choice
 from goqueue.model import SECOND
+from goqueue.model.requests import Isolation
 
-__all__ = ["ISOLATION", "Isolation", "shortened"]
-
-
-class Isolation(enum.StrEnum):
-    """Whether messages of open and aborted transactions are shown; today there are none."""
-
-    READ_COMMITTED = "read_committed"
-    READ_UNCOMMITTED = "read_uncommitted"
-
+__all__ = ["ISOLATION", "POLL_ISOLATION", "shortened"]
 
 ISOLATION = choice(
     "isolation",
-    "whether messages of open and aborted transactions are shown",
+    "whether messages of open and aborted transactions are shown, and those behind the first open",
+    default=Isolation.READ_COMMITTED,
+)
+# A lease on a message that may vanish would be no lease.
+POLL_ISOLATION = choice(
+    "isolation",
+    "taken as elsewhere, but a poll hands out committed messages only, whatever it says",
     default=Isolation.READ_COMMITTED,
 )
 

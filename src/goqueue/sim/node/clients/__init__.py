@@ -4,6 +4,7 @@ from goqueue.sim.node.clients.delayers import Delayers
 from goqueue.sim.node.clients.members import Members
 from goqueue.sim.node.clients.movers import Movers
 from goqueue.sim.node.clients.publishers import Publishers
+from goqueue.sim.node.clients.reading import Reading, is_aborted
 from goqueue.sim.node.clients.settlers import Settlers
 
-__all__ = ["Delayers", "Members", "Movers", "Publishers", "Settlers"]
+__all__ = ["Delayers", "Members", "Movers", "Publishers", "Reading", "Settlers", "is_aborted"]

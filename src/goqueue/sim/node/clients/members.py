@@ -17,7 +17,8 @@ from goqueue.model.requests import (
     Reply,
     Start,
 )
-from goqueue.sim.node.clients.publishers import records_in
+from goqueue.sim.history import Delivered
+from goqueue.sim.node.clients.reading import messages_in
 from goqueue.sim.node.truth import (
     Delivery,
     GroupTruth,
@@ -25,6 +26,8 @@ from goqueue.sim.node.truth import (
     MemberTruth,
     Origin,
     TopicTruth,
+    is_copy,
+    log_name,
 )
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -45,12 +48,17 @@ class Members:
 
     # Choosing
 
-    def choose_group(self) -> GroupTruth | None:
-        found = [group for group in self._world.groups.values() if not group.is_leaving]
+    def choose_group(self, *, is_free: bool = False) -> GroupTruth | None:
+        """Any group; a free one may also be moved by others than transactions."""
+        found = [
+            group
+            for group in self._world.groups.values()
+            if not group.is_leaving and not (is_free and group.is_copied)
+        ]
         return self._random.choice(found) if found else None
 
-    def choose(self) -> tuple[GroupTruth, MemberTruth] | None:
-        group = self.choose_group()
+    def choose(self, *, is_free: bool = False) -> tuple[GroupTruth, MemberTruth] | None:
+        group = self.choose_group(is_free=is_free)
         if group is None or not group.members:
             return None
         return group, self._random.choice(list(group.members.values()))
@@ -65,13 +73,17 @@ class Members:
         group, topics = self.choose_group(), self.topics()
         if group is None or not topics or len(group.members) >= 3:
             return
+        if group.is_copied:
+            topics = [topic for topic in topics if not topic.is_kept]
+            if not topics:
+                return
         random = self._random
         chosen = random.sample(topics, random.randint(1, len(topics)))
         member = None
         if group.members and random.random() < 0.2:
             member = random.choice(list(group.members.values()))
         mode: Mode | None = group.mode
-        if self._world.swarm.mode_changes and random.random() < 0.3:
+        if self._world.swarm.mode_changes and random.random() < 0.3 and not group.is_copied:
             mode = random.choice(list(Mode))
         self.join(group, tuple(topic.name for topic in chosen), member=member, mode=mode)
 
@@ -141,7 +153,9 @@ class Members:
         found = self.choose()
         if found is None:
             return
-        group, member = found
+        self.beat(*found)
+
+    def beat(self, group: GroupTruth, member: MemberTruth) -> None:
         at_least, asked_at = group.generation, self.speak(member)
         command = Heartbeat(
             group=group.name, member_id=member.member_id, generation=member.generation
@@ -197,7 +211,8 @@ class Members:
 
     def poll_any(self) -> None:
         found = self.choose()
-        if found is not None:
+        # Whoever copies a stream reads it.
+        if found is not None and not found[0].is_stream:
             wait_ns = self._random.choice([0, 0, SECOND, 3 * SECOND])
             self.poll(*found, wait_ns, self._random.choice([1, 2, 5, 100]))
 
@@ -231,16 +246,16 @@ class Members:
                 if topic is None or world.ledger.topics.get(parcel.log.topic) is not topic:
                     group.lost.count += 1
                     continue
-                handed = self._handed(topic, parcel)
+                handed = self._handed(group, topic, parcel)
                 if is_clear:
                     for each in handed:
                         self._deliver(group, member, each, asked_at, visibility_ns)
 
         world.ask(command, done, wait_ns)
 
-    def _handed(self, topic: TopicTruth, parcel: Parcel) -> list[Handed]:
+    def _handed(self, group: GroupTruth, topic: TopicTruth, parcel: Parcel) -> list[Handed]:
         """The messages of a parcel, each checked against what was published."""
-        records = {record.offset: record for record in records_in(parcel.data)}
+        records = {record.offset: record for record in messages_in(parcel.data)}
         found: list[Handed] = []
         columns = zip(parcel.offsets, parcel.attempts, parcel.receipts, strict=True)
         for offset, attempt, receipt in columns:
@@ -248,6 +263,14 @@ class Members:
             if record is None:
                 raise Violation("leased-without-bytes", f"{parcel.log}:{offset}")
             message = self._world.ledger.check_record(topic, parcel.log.partition, record)
+            if message.delay is None and not is_copy(record):
+                delivered = Delivered(
+                    group=group.name,
+                    log=log_name(topic, parcel.log.partition),
+                    offset=offset,
+                    value=message.serial,
+                )
+                self._world.history.note(delivered)
             handed = Handed(
                 topic=topic,
                 partition=parcel.log.partition,
@@ -291,7 +314,7 @@ class Members:
     # Ending
 
     def delete_group(self) -> None:
-        group = self.choose_group()
+        group = self.choose_group(is_free=True)
         if group is None or not group.is_known:
             return
         world = self._world

@@ -31,7 +31,7 @@ class Movers:
         self._members = members
 
     def commit(self) -> None:
-        found = self._members.choose()
+        found = self._members.choose(is_free=True)
         if found is None:
             return
         group, member = found
@@ -114,7 +114,7 @@ class Movers:
                 queue.told_committed(offset, at_least)
 
     def reset(self) -> None:
-        group, topics = self._members.choose_group(), self._members.topics()
+        group, topics = self._members.choose_group(is_free=True), self._members.topics()
         if group is None or not group.is_known or not topics:
             return
         random, world = self._random, self._world

@@ -1,7 +1,5 @@
 """Those who make topics, publish and read: what they ask, and what they conclude from answers."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from goqueue.model import (
@@ -10,7 +8,6 @@ from goqueue.model import (
     SECOND,
     Code,
     Flush,
-    Message,
     Offset,
     Record,
     Refused,
@@ -21,8 +18,8 @@ from goqueue.model.requests import (
     CreateTopic,
     DeleteTopic,
     Done,
+    Isolation,
     Publish,
-    Published,
     Read,
     Records,
     Redrive,
@@ -31,20 +28,15 @@ from goqueue.model.requests import (
     TopicConfig,
     TopicDescription,
 )
-from goqueue.records import Flag, build, decode, visible, walk
-from goqueue.sim.node.truth import (
-    DELIVER_AT,
-    Fate,
-    MessageTruth,
-    Place,
-    TopicTruth,
-    is_copy,
-    is_hidden,
-)
+from goqueue.records import Flag, build
+from goqueue.sim.history import Polled
+from goqueue.sim.node.clients.reading import Reading, is_aborted, records_in
+from goqueue.sim.node.clients.sending import Sender, Sending, built
+from goqueue.sim.node.truth import MessageTruth, TopicTruth, is_copy, is_hidden, log_name
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 
-__all__ = ["Publishers", "records_in"]
+__all__ = ["Publishers"]
 
 _NAMES = ("t0", "t1", "t2")
 _KEYS = 4
@@ -55,8 +47,6 @@ _LIMITS = (0, 2, 3, 5)
 _DELAYS_NS = (-5 * SECOND, 0, MILLISECOND, 300 * MILLISECOND, SECOND, 3 * SECOND, 20 * SECOND)
 _LONG_DELAYS_NS = (HOUR, 3 * HOUR, 72 * HOUR)
 _VISIBILITIES_NS = (SECOND, 2 * SECOND, 5 * SECOND)
-# Answers after which it is certain that nothing was taken.
-_SURE_REFUSALS = frozenset({Code.STORAGE_FULL, Code.LOG_BUSY})
 
 
 class Publishers:
@@ -65,6 +55,8 @@ class Publishers:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.random
+        self._sendings = 0
+        self._readings = 0
 
     # Topics
 
@@ -87,7 +79,16 @@ class Publishers:
             config = msgspec.structs.replace(
                 config, segment_bytes=_SEGMENT_BYTES, retention_bytes=_RETENTION_BYTES
             )
-        partitions = random.randint(1, 3)
+        self._create(name, random.randint(1, 3), config)
+
+    def create_kept(self, name: str) -> None:
+        """A topic that nobody deletes, and that keeps whatever it was told."""
+        if name in self._world.ledger.topics or name in self._world.topics_in_doubt:
+            return
+        self._create(name, 2, TopicConfig())
+
+    def _create(self, name: str, partitions: int, config: TopicConfig) -> None:
+        world = self._world
         world.topics_in_doubt[name] = partitions
 
         def done(reply: Reply | Refused | None) -> None:
@@ -105,6 +106,7 @@ class Publishers:
         topic = self._world.ledger.topic_made(
             described.name, len(described.offsets), holds_letters=holds_letters
         )
+        topic.is_kept = described.name not in _NAMES and not holds_letters
         topic.is_loose = described.config.flush_policy is Flush.INTERVAL
         topic.retires = described.config.retention_bytes > 0
         topic.limits[described.config.max_deliveries] = None
@@ -112,7 +114,7 @@ class Publishers:
         return topic
 
     def alter(self) -> None:
-        topic = self._topic()
+        topic = self.choose_topic()
         if topic is None:
             return
         random = self._random
@@ -124,8 +126,8 @@ class Publishers:
 
     def delete(self) -> None:
         world = self._world
-        topic = self._topic(with_letters=world.swarm.letters_deleted)
-        if topic is None or topic.name in world.topics_in_doubt:
+        topic = self.choose_topic(with_letters=world.swarm.letters_deleted)
+        if topic is None or topic.is_kept or topic.name in world.topics_in_doubt:
             return
         if topic.holds_letters:
             world.letters.is_strict = False
@@ -145,7 +147,7 @@ class Publishers:
     def redrive(self) -> None:
         """Mostly where somebody was told of dead letters; at times two do so at once."""
         world, random = self._world, self._random
-        topic = self._topic()
+        topic = self.choose_topic()
         dead = [each for each in world.letters.origins if each in world.ledger.topics]
         if topic is None:
             return
@@ -154,7 +156,7 @@ class Publishers:
             count = random.choice([1, 3, 1000])
             world.ask(Redrive(topic=name, messages_max=count), _ignore)
 
-    def _topic(self, *, with_letters: bool = False) -> TopicTruth | None:
+    def choose_topic(self, *, with_letters: bool = False) -> TopicTruth | None:
         found = [
             topic
             for topic in self._world.ledger.topics.values()
@@ -166,25 +168,23 @@ class Publishers:
 
     def publish(self) -> None:
         world, random = self._world, self._random
-        topic = self._topic()
+        topic = self.choose_topic()
         if topic is None:
             return
-        sent = [self._message(topic) for _ in range(random.randint(1, 4))]
+        sent = [self.message(topic) for _ in range(random.randint(1, 4))]
         dues = self._dues(sent)
-        batch = build([_built(each) for each in sent])
+        batch = build([built(each) for each in sent])
         targets = None
         if random.random() < 0.3:
             targets = [random.randint(-1, topic.partitions - 1) for _ in sent]
             if random.random() < 0.1:
                 targets[0] = 99
         waits = random.random() < 0.9
+        self._sendings += 1
+        sending = Sending(world, topic, sent, Sender(process=f"plain-{self._sendings}"))
 
         def done(reply: Reply | Refused | None) -> None:
-            if isinstance(reply, Refused):
-                for message in sent:
-                    message.fate = Fate.REFUSED
-            elif isinstance(reply, Published):
-                self._published(sent, reply, waits=waits)
+            sending.answered(reply, waits=waits)
 
         is_whole = random.random() < 0.2
         command = Publish(
@@ -197,7 +197,7 @@ class Publishers:
         )
         world.ask(command, done)
 
-    def _message(self, topic: TopicTruth) -> MessageTruth:
+    def message(self, topic: TopicTruth) -> MessageTruth:
         random = self._random
         is_large = self._world.swarm.large_values or self._world.swarm.retention
         sizes = (0, 3000, 20_000) if is_large else (0, 10, 100)
@@ -218,28 +218,11 @@ class Publishers:
                 world.ledger.delay(message, world.now.wall + random.choice(delays_ns))
         return [0 if each.delay is None else each.delay.due for each in sent]
 
-    def _published(self, sent: list[MessageTruth], reply: Published, *, waits: bool) -> None:
-        placed = {each.partition: each for each in reply.placed}
-        counts: dict[int, int] = {}
-        for message, target in zip(sent, reply.targets, strict=True):
-            if target < 0:
-                message.fate = Fate.REFUSED
-            elif target not in placed:
-                if waits:
-                    raise Violation("answer-without-place", f"{reply}")
-            elif placed[target].refused is not None:
-                if placed[target].refused in _SURE_REFUSALS:
-                    message.fate = Fate.REFUSED
-            else:
-                index = counts[target] = counts.get(target, -1) + 1
-                place = Place(target, placed[target].first + index)
-                self._world.ledger.taken(message, place)
-
     # Reading
 
     def read(self) -> None:
         random = self._random
-        topic = self._topic(with_letters=True)
+        topic = self.choose_topic(with_letters=True)
         if topic is None:
             return
         partition = random.randrange(topic.partitions)
@@ -258,66 +241,79 @@ class Publishers:
             bytes_max=random.choice([1, 200, 5000, 1 << 20]),
             wait_ns=wait_ns,
             is_exact=random.random() < 0.2,
+            isolation=self._isolation(),
         )
+        self._readings += 1
+        reading = Reading(reader=f"reader-{self._readings}", isolation=command.isolation)
 
         def done(reply: Reply | Refused | None) -> None:
             if isinstance(reply, Records):
-                self.check_records(topic, reply)
+                self.check_records(topic, reply, reading)
 
         # A read by time begins to wait when its offset is found.
         is_bounded = timestamp is None or not self._world.swarm.slow_reads
         self._world.ask(command, done, wait_ns if is_bounded else 0)
 
-    def check_records(self, topic: TopicTruth, reply: Records) -> list[Record]:
+    def _isolation(self) -> Isolation:
+        if self._world.swarm.transactions and self._random.random() < 0.3:
+            return Isolation.READ_UNCOMMITTED
+        return Isolation.READ_COMMITTED
+
+    def check_records(self, topic: TopicTruth, reply: Records, reading: Reading) -> list[Record]:
         """Judge what a reader got, hidden records, too; what it goes on with."""
         if self._world.ledger.topics.get(topic.name) is not topic:
             return []
-        records = _all_in(reply.data)
+        records = records_in(reply.data)
         expected = reply.offset
         for record in records:
             if record.offset != expected:
                 raise Violation("record-skipped", f"{record.offset} came instead of {expected}")
             if record.offset >= reply.high_watermark:
                 raise Violation("uncommitted-read", f"{reply.log}:{record.offset}")
-            if record.flags & Flag.CONTROL:
-                self._world.ledger.check_control(topic, reply.log.partition, record)
-            else:
-                self._world.ledger.check_record(topic, reply.log.partition, record)
-            if is_copy(record) and not is_hidden(record):
-                self._world.letters.seen(topic, reply.log.partition, record)
+            self._check_record(topic, reply, record, reading)
             expected = Offset(record.offset + 1)
+        self._note_polled(topic, reply, reading, expected, records)
         return records
 
+    def _check_record(
+        self, topic: TopicTruth, reply: Records, record: Record, reading: Reading
+    ) -> None:
+        ledger, partition = self._world.ledger, reply.log.partition
+        if record.flags & Flag.CONTROL:
+            ledger.check_control(topic, partition, record)
+            return
+        is_committed = reading.is_committed and not is_aborted(record, reply)
+        ledger.check_record(topic, partition, record, is_committed=is_committed)
+        if is_copy(record) and not is_hidden(record) and is_committed:
+            self._world.letters.seen(topic, partition, record)
 
-def records_in(data: Iterable[memoryview]) -> list[Record]:
-    """The messages in the bytes of an answer."""
-    found: list[Record] = []
-    for piece in data:
-        if len(piece):
-            found.extend(visible(piece, 0, len(piece)))
-    return found
-
-
-def _all_in(data: Iterable[memoryview]) -> list[Record]:
-    """The records in the bytes of an answer, also those that are no messages."""
-    found: list[Record] = []
-    for piece in data:
-        if len(piece):
-            found.extend(decode(piece, position) for position in walk(piece).positions)
-    return found
-
-
-def _built(message: MessageTruth) -> Message:
-    headers: tuple[tuple[str, bytes], ...] = ()
-    if message.delay is not None:
-        headers = ((DELIVER_AT, b"%d" % message.delay.due),)
-    return Message(
-        value=message.value,
-        key=message.key,
-        headers=headers,
-        priority=message.priority,
-        is_delayed=message.delay is not None,
-    )
+    def _note_polled(
+        self,
+        topic: TopicTruth,
+        reply: Records,
+        reading: Reading,
+        upto: int,
+        records: list[Record],
+    ) -> None:
+        """Keep what a reader makes of an answer: the messages that it takes for committed."""
+        shown = [each for each in records if not is_hidden(each) and not is_copy(each)]
+        messages = [
+            (each.offset, self._world.ledger.message_of(each))
+            for each in shown
+            if not (reading.is_committed and is_aborted(each, reply))
+        ]
+        polled = Polled(
+            reader=reading.reader,
+            log=log_name(topic, reply.log.partition),
+            first=reply.offset,
+            upto=upto,
+            values=tuple((at, each.serial) for at, each in messages if each.delay is None),
+            stable=reply.stable,
+            start=reply.start,
+            is_committed=reading.is_committed,
+            is_final=reading.is_final,
+        )
+        self._world.history.note(polled)
 
 
 def _ignore(_: Reply | Refused | None) -> None:

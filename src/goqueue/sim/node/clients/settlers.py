@@ -16,10 +16,10 @@ from goqueue.sim.node.truth import Death, Delivery, GroupTruth, QueueTruth
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 
-__all__ = ["Settlers"]
+__all__ = ["Settlers", "Use"]
 
 
-class _Use:
+class Use:
     """A receipt that is being used: what was known when it was."""
 
     def __init__(self, world: World, group: GroupTruth, delivery: Delivery) -> None:
@@ -56,7 +56,7 @@ class _Use:
         is_there = not (topic.is_leaving or topic.is_gone or self.group.is_leaving)
         return is_there and self.epoch is not None and self.epoch == self.group.epoch
 
-    def is_shared_in(self, uses: list["_Use"]) -> bool:
+    def is_shared_in(self, uses: list["Use"]) -> bool:
         """Whether another receipt of the same message is used at the same time."""
         places = [(use.queue, use.offset) for use in uses]
         return places.count((self.queue, self.offset)) > 1
@@ -80,7 +80,7 @@ class Settlers:
 
     # Choosing
 
-    def _choose(self) -> tuple[GroupTruth, Delivery] | None:
+    def choose(self) -> tuple[GroupTruth, Delivery] | None:
         """Mostly something that is held; sometimes what was used, is over, or somebody else's."""
         random = self._random
         groups = [group for group in self._world.groups.values() if not group.is_leaving]
@@ -97,19 +97,21 @@ class Settlers:
     # Acking
 
     def ack_any(self) -> None:
-        found = self._choose()
+        found = self.choose()
         if found is None:
             return
         group, delivery = found
+        if group.is_copied:
+            return
         deliveries = [delivery]
         if self._random.random() < 0.3:
-            more = [self._choose() for _ in range(3)]
+            more = [self.choose() for _ in range(3)]
             deliveries += [each[1] for each in more if each is not None and each[0] is group]
         self.ack(group, deliveries)
 
     def ack(self, group: GroupTruth, deliveries: list[Delivery]) -> None:
         unique = list({each.handed.receipt: each for each in deliveries}.values())
-        uses = [_Use(self._world, group, delivery) for delivery in unique]
+        uses = [Use(self._world, group, delivery) for delivery in unique]
         for use in uses:
             use.queue.asked(use.offset)
             # Two receipts of one message in one ack: what the one settles the other may name.
@@ -126,7 +128,7 @@ class Settlers:
         receipts = tuple(each.handed.receipt for each in unique)
         self._world.ask(Ack(receipts=receipts), done)
 
-    def _acked(self, use: _Use, settlement: Settlement) -> None:
+    def _acked(self, use: Use, settlement: Settlement) -> None:
         if settlement.refused is None and not use.is_clear:
             # It was settled before or after a reset: both are possible for ever.
             return
@@ -144,10 +146,10 @@ class Settlers:
     # The rest
 
     def nack(self) -> None:
-        found = self._choose()
+        found = self.choose()
         if found is None:
             return
-        use = _Use(self._world, *found)
+        use = Use(self._world, *found)
         limit = use.queue.topic.limit_min
         is_last = limit is not None and use.delivery.handed.attempt >= limit
         delay_ns = self._random.choice([None, 0, SECOND // 2, 2 * SECOND])
@@ -155,13 +157,13 @@ class Settlers:
         self._give_up(use, command, may_die=is_last)
 
     def reject(self) -> None:
-        found = self._choose()
+        found = self.choose()
         if found is not None:
-            use = _Use(self._world, *found)
+            use = Use(self._world, *found)
             command = Reject(receipt=use.delivery.handed.receipt, reason="rejected")
             self._give_up(use, command, may_die=True)
 
-    def _give_up(self, use: _Use, command: Nack | Reject, *, may_die: bool) -> None:
+    def _give_up(self, use: Use, command: Nack | Reject, *, may_die: bool) -> None:
         if may_die:
             use.queue.asked(use.offset)
 
@@ -177,7 +179,7 @@ class Settlers:
 
         self._world.ask(command, done)
 
-    def _died(self, use: _Use) -> None:
+    def _died(self, use: Use) -> None:
         handed, group = use.delivery.handed, use.group
         use.queue.dead[use.offset] = None
         death = Death(handed.topic.name, handed.partition, handed.offset, group.name, handed.serial)
@@ -186,12 +188,12 @@ class Settlers:
         )
 
     def extend(self) -> None:
-        found = self._choose()
+        found = self.choose()
         if found is None:
             return
         delivery = found[1]
         was_used, over_at = delivery.is_used, delivery.over_at
-        use = _Use(self._world, *found)
+        use = Use(self._world, *found)
         delivery.is_used = was_used
         timeout_ns = self._random.choice([SECOND // 2, 3 * SECOND, 10 * SECOND])
         until = Instant(use.asked_at + timeout_ns)

@@ -10,9 +10,11 @@ from goqueue.sim.node.truth.ledger import (
     TopicTruth,
     is_copy,
     is_hidden,
+    log_name,
 )
 from goqueue.sim.node.truth.letters import Death, Letters, Origin
 from goqueue.sim.node.truth.places import Place
+from goqueue.sim.node.truth.transactions import IdentityTruth, KeyTruth, TransactionTruth
 
 __all__ = [
     "DELIVER_AT",
@@ -22,6 +24,8 @@ __all__ = [
     "Fate",
     "GroupTruth",
     "Handed",
+    "IdentityTruth",
+    "KeyTruth",
     "Ledger",
     "Letters",
     "MemberTruth",
@@ -30,6 +34,8 @@ __all__ = [
     "Place",
     "QueueTruth",
     "TopicTruth",
+    "TransactionTruth",
     "is_copy",
     "is_hidden",
+    "log_name",
 ]

@@ -65,6 +65,8 @@ class QueueTruth:
         self.told = 0
         # A reset whose outcome is not known: what was settled or counted before may still be.
         self.is_vague = False
+        # How often the end of the log was lost.
+        self.losses = 0
 
     def loosen(self) -> None:
         """A reset was asked for: what is settled may come again, counts begin anew."""
@@ -112,6 +114,7 @@ class QueueTruth:
 
     def lost(self, end: int) -> None:
         """The log ends here now, and nothing from here on was ever settled or counted."""
+        self.losses += 1
         for known in (self.acked, self.maybe, self.dead, self.latest):
             for offset in [each for each in known if each >= end]:
                 del known[offset]

@@ -24,6 +24,8 @@ class MemberTruth:
         self.polls = 0
         self.has_left = False
         self.is_unsure = False
+        # Somebody copies for it, and it is not known how that ended.
+        self.is_busy = False
         self.deliveries: list[Delivery] = []
 
     @property
@@ -49,6 +51,9 @@ class GroupTruth:
         self.is_known = False
         self.is_leaving = False
         self.is_gone = False
+        # Only transactions settle for it, each together with copies; a stream is read, not polled.
+        self.is_copied = False
+        self.is_stream = False
         self.members: dict[str, MemberTruth] = {}
         self.past: list[MemberTruth] = []
         self.topics: dict[str, None] = {}

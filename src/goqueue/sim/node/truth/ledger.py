@@ -15,6 +15,7 @@ from goqueue.records import Flag
 from goqueue.sim.node.truth.delays import DELAYED_FROM, DELIVER_AT, DelayTruth, number_in
 from goqueue.sim.node.truth.peaks import Peaks
 from goqueue.sim.node.truth.places import Place
+from goqueue.sim.node.truth.transactions import TransactionTruth
 from goqueue.sim.oracle import Violation
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "TopicTruth",
     "is_copy",
     "is_hidden",
+    "log_name",
     "redriven_from",
 ]
 
@@ -53,6 +55,8 @@ class TopicTruth:
         self.retires = False
         self.is_leaving = False
         self.is_gone = False
+        # Nobody deletes it, and what is in it is copied no further.
+        self.is_kept = False
         # Every limit and visibility that it had or may have had; a limit of 0 is none.
         self.limits: dict[int, None] = {}
         self.visibilities_ns: dict[int, None] = {}
@@ -83,6 +87,9 @@ class MessageTruth:
         self.priority = int(Priority.NORMAL)
         self.delay: DelayTruth | None = None
         self.fate = Fate.UNKNOWN
+        # How often it was sent without its sender being sure that this was in vain.
+        self.doubts = 0
+        self.transaction: TransactionTruth | None = None
         # Where everybody can read it.
         self.place: Place | None = None
 
@@ -111,6 +118,10 @@ class Ledger:
             del self.topics[topic.name]
 
     # Messages
+
+    def message_of(self, record: Record) -> MessageTruth:
+        """The message that a record was, by its value."""
+        return self._messages[int((record.value or b"0").partition(b":")[0])]
 
     def publishing(self, value: bytes, key: bytes, topic: TopicTruth) -> MessageTruth:
         serial = len(self._messages) + 1
@@ -148,8 +159,13 @@ class Ledger:
         if message.key:
             topic.keys.setdefault((place.partition, message.key), []).append(place.offset)
 
-    def check_record(self, topic: TopicTruth, partition: int, record: Record) -> MessageTruth:
-        """Judge a message that somebody got; from now on it must stay where it is."""
+    def check_record(
+        self, topic: TopicTruth, partition: int, record: Record, *, is_committed: bool = True
+    ) -> MessageTruth:
+        """Judge a message that somebody got; from now on it must stay where it is.
+
+        One that is not committed may be shown to nobody in the end, but keeps its place.
+        """
         place = Place(partition, record.offset)
         serial = int((record.value or b"0").partition(b":")[0])
         message = self._messages.get(serial)
@@ -158,7 +174,7 @@ class Ledger:
         if message.priority != record.priority:
             raise Violation("priority-changed", f"{serial} at {topic.name} {place}")
         if is_copy(record):
-            self._check_copy(topic, place, message, record)
+            self._check_copy(topic, place, message, record, is_committed=is_committed)
             return message
         if message.topic is not topic:
             raise Violation(
@@ -259,14 +275,21 @@ class Ledger:
     # The whole of it
 
     def _check_copy(
-        self, topic: TopicTruth, place: Place, message: MessageTruth, record: Record
+        self,
+        topic: TopicTruth,
+        place: Place,
+        message: MessageTruth,
+        record: Record,
+        *,
+        is_committed: bool,
     ) -> None:
         if record.flags & Flag.DELAYED or number_in(record, DELAYED_FROM) is not None:
             raise Violation("delay-of-another-log", f"{topic.name} {place}: {record.headers}")
         known = topic.places.get(place)
         if known is None:
             topic.places[place] = message.serial
-            self._note_key(topic, place, message)
+            if is_committed:
+                self._note_key(topic, place, message)
         elif known != message.serial:
             raise Violation(
                 "two-values-at-one-offset", f"{topic.name} {place}: {known}, {message.serial}"
@@ -304,8 +327,22 @@ class Ledger:
             offsets[:] = [offset for offset in offsets if offset < ends[partition]]
 
     def before(self, topic: TopicTruth, partition: int, offset: int, key: bytes) -> list[int]:
-        """The known offsets before this one that hold the same key."""
-        return [each for each in topic.keys.get((partition, key), ()) if each < offset]
+        """The known offsets before this one that hold the same key, and count."""
+        return [
+            each
+            for each in topic.keys.get((partition, key), ())
+            if each < offset and self._is_promised(topic, Place(partition, each))
+        ]
+
+    def _is_promised(self, topic: TopicTruth, place: Place) -> bool:
+        """Whether what stands here is surely part of no transaction that may have been aborted."""
+        transaction = self._messages[topic.places[place]].transaction
+        return transaction is None or transaction.outcome is True
+
+
+def log_name(topic: TopicTruth, partition: int) -> str:
+    """How the history names a log: not as its namesake."""
+    return f"{topic.name}#{topic.number}-{partition}"
 
 
 def is_copy(record: Record) -> bool:

@@ -1,0 +1,60 @@
+"""How soon a broker is ready again after a million transactions, with ten thousand open."""
+
+import asyncio
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+
+from bench.broker.life import Life
+from bench.broker.wire import Wire
+from bench.log.figure import Detail, Figure, Target
+from bench.transactions.crowd import make_crowd
+
+__all__ = ["measure_restart"]
+
+_FINISHED = 1_000_000
+_OPEN = 10_000
+_TARGET = Target(below=5)
+
+
+def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
+    finished, still_open = max(100, int(_FINISHED * scale)), max(10, int(_OPEN * scale))
+    data = tempfile.mkdtemp(prefix="data-", dir=folder)
+    first = Life(data)
+    empty_s = first.ready_s()
+    first.end(signal.SIGTERM)
+    began = time.perf_counter()
+    make_crowd(data, finished, still_open)
+    made_s = time.perf_counter() - began
+    ended_s = 0.0
+    for name, end in (
+        ("ready_after_kill", signal.SIGTERM),
+        ("ready_after_stop", signal.SIGKILL),
+        ("ready_after_stop_and_kill", signal.SIGTERM),
+    ):
+        life = Life(data)
+        seconds = life.ready_s()
+        try:
+            details: dict[str, Detail] = {
+                "finished": finished,
+                "open": asyncio.run(_open(life.port, still_open)),
+                "cpu_s": round(life.usage.cpu_s, 2),
+                "rss_mib": life.usage.rss_mib,
+                "empty_s": round(empty_s, 2),
+                "end_before_s": round(ended_s, 2),
+                "made_per_s": round((finished + still_open) / made_s),
+            }
+        finally:
+            ended_s = life.end(end)
+        yield Figure(
+            figure=name, value=round(seconds, 2), unit="s", target=_TARGET, details=details
+        )
+
+
+async def _open(port: int, expected: int) -> int:
+    wire = await Wire.open(port)
+    found = int((await wire.ask("GET", "/transactions/stats"))["active_transactions"])
+    wire.close()
+    assert found == expected, f"{found} of {expected} transactions are open after a restart"
+    return found

@@ -1,0 +1,235 @@
+"""Leases: what a poll is handed of each partition, counted in the journal.
+
+First deliveries do not wait for their count: after a crash such a message may be delivered as the
+first again, and a count never falls. A redelivery is handed out only when its count is committed.
+
+Cost per partition: one pass over what is leased, one journal entry, one question to the log.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from goqueue.broker.alarms import ForQueue
+from goqueue.broker.consuming.delivering.spans import find_spans
+from goqueue.broker.journals import Delivered, Settled, fold
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.delivery import DeliveryQueue, Held
+from goqueue.groups import Group
+from goqueue.model import Instant, LogId, Now, RequestId, Serve, Slice, Timestamp
+from goqueue.model.requests import Leased, Parcel, Poll
+
+__all__ = ["Lease", "Leases", "settle"]
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What answers a poll, and whether it has to wait for the journal."""
+
+    serve: Serve
+    must_wait: bool
+
+
+class _Room(msgspec.Struct, frozen=True):
+    """What a poll may still be handed, and for how long."""
+
+    member: str
+    count: int
+    size: int
+    visibility_ns: int
+
+
+class _Share(msgspec.Struct, frozen=True):
+    """What a poll is handed of one partition."""
+
+    parcel: Parcel
+    slices: tuple[Slice, ...]
+    size: int
+    must_wait: bool
+
+
+class Leases:
+    """Hands out what is ready."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._turns: dict[int, int] = {}
+        self._next_serial = 1
+        self._exhausted: list[tuple[Group, LogId, Held]] = []
+
+    def lease(
+        self,
+        group: Group,
+        request: RequestId,
+        command: Poll,
+        ready: list[tuple[Partition, DeliveryQueue]],
+        now: Now,
+    ) -> Lease | None:
+        """Lease to one poll what these queues have; None if that is nothing."""
+        count_left, bytes_left = command.messages_max, command.bytes_max
+        shares: list[_Share] = []
+        # Each poll begins with another partition, so that none is always the last.
+        turn = self._turns[group.number] = self._turns.get(group.number, -1) + 1
+        start = turn % len(ready)
+        for partition, queue in ready[start:] + ready[:start]:
+            if count_left <= 0 or (shares and bytes_left <= 0):
+                break
+            visibility_ns = command.visibility_ns or self._visibility_of(partition.log_id)
+            room = _Room(command.member_id, count_left, bytes_left, visibility_ns)
+            share = self._share(group, partition, queue, room, now)
+            if share is not None:
+                shares.append(share)
+                count_left -= len(share.parcel.offsets)
+                bytes_left -= share.size
+        if not shares:
+            return None
+        serve = Serve(
+            request=request,
+            reply=Leased(parcels=tuple(share.parcel for share in shares)),
+            runs=tuple(share.slices for share in shares),
+        )
+        return Lease(serve, any(share.must_wait for share in shares))
+
+    def _share(
+        self, group: Group, partition: Partition, queue: DeliveryQueue, room: _Room, now: Now
+    ) -> _Share | None:
+        leased = self._take(group, partition.log_id, queue, room, now)
+        sizes = {held.known[0]: held.known[1] for held in leased}
+        offsets = sorted(sizes)
+        spans = find_spans(partition.log, offsets, sizes)
+        if spans.lost:
+            leased = self._settle_lost(group, partition, queue, leased, spans.lost)
+            offsets = sorted(held.known[0] for held in leased)
+        if not leased:
+            return None
+        must_wait = self._count(group, partition, leased, offsets)
+        alarm = ForQueue(group.number, partition.log_id)
+        self._state.alarms.bring_forward(alarm, leased[0].deadline)
+        return _Share(
+            self._parcel(group, partition, leased, Timestamp(now.wall + room.visibility_ns)),
+            spans.slices,
+            sum(sizes.values()),
+            must_wait,
+        )
+
+    def _take(
+        self, group: Group, log: LogId, queue: DeliveryQueue, room: _Room, now: Now
+    ) -> list[Held]:
+        """What the queue hands out and may be delivered."""
+        deadline = Instant(now.instant + room.visibility_ns)
+        leased: list[Held] = []
+        while not leased and queue.is_ready:
+            found = queue.lease(
+                room.member,
+                room.count,
+                room.size,
+                deadline,
+                self._next_serial,
+                now=now.instant,
+            )
+            if not found:
+                break
+            self._next_serial += len(found)
+            leased = self._set_exhausted_aside(group, log, queue, found)
+        return leased
+
+    def _set_exhausted_aside(
+        self, group: Group, log: LogId, queue: DeliveryQueue, leased: list[Held]
+    ) -> list[Held]:
+        """Those that may be delivered; the last delivery of the others ended with their holder.
+
+        Their holder left, or the node stopped, or the limit was lowered since.
+        """
+        limit = self._state.catalog.deliveries_max(log.topic)
+        if limit is None or all(held.attempt <= limit for held in leased):
+            return leased
+        for held in leased:
+            if held.attempt > limit:
+                queue.bury(held)
+                self._exhausted.append((group, log, held))
+        return [held for held in leased if held.attempt <= limit]
+
+    def take_exhausted(self) -> list[tuple[Group, LogId, Held]]:
+        """Messages that must go to the dead letters instead of to anybody."""
+        taken, self._exhausted = self._exhausted, []
+        return taken
+
+    def forget_group(self, number: int) -> None:
+        self._turns.pop(number, None)
+
+    def _visibility_of(self, log: LogId) -> int:
+        return self._state.catalog.find(log.topic).config.visibility_ns
+
+    def _parcel(
+        self, group: Group, partition: Partition, leased: list[Held], deadline: Timestamp
+    ) -> Parcel:
+        delivered = [(held.known[0], held.attempt, held.serial) for held in leased]
+        return Parcel(
+            log=partition.log_id,
+            offsets=[held.known[0] for held in leased],
+            receipts=self._state.receipts.write(partition.log_id, group.number, delivered),
+            attempts=[held.attempt for held in leased],
+            deadline=deadline,
+        )
+
+    def _settle_lost(
+        self,
+        group: Group,
+        partition: Partition,
+        queue: DeliveryQueue,
+        leased: list[Held],
+        lost: list[int],
+    ) -> list[Held]:
+        """What was found damaged since it was surveyed is done with; the others."""
+        gone = frozenset(lost)
+        offsets = queue.settle([held for held in leased if held.known[0] in gone])
+        settle(self._state, group, partition.log_id, offsets, at=0)
+        return [held for held in leased if held.known[0] not in gone]
+
+    def _count(
+        self, group: Group, partition: Partition, leased: list[Held], offsets: list[int]
+    ) -> bool:
+        """Journal the deliveries; True if they must not be handed out before."""
+        by_attempt = {held.attempt: offsets for held in leased}
+        if len(by_attempt) > 1:
+            by_attempt = {attempt: [] for attempt in by_attempt}
+            for held in sorted(leased, key=_offset_of):
+                by_attempt[held.attempt].append(held.known[0])
+        position = self._state.positions[group.number][partition.log_id]
+        topic = self._state.catalog.find(partition.log_id.topic)
+        for attempt, delivered_offsets in by_attempt.items():
+            position.count_delivery(attempt, delivered_offsets)
+            folded = fold(delivered_offsets)
+            delivered = Delivered(
+                group=group.number,
+                topic=topic.number,
+                partition=partition.log_id.partition,
+                attempt=attempt,
+                offsets=folded.ranges,
+                steps=folded.steps,
+            )
+            self._state.groups_journal.note([delivered])
+            if attempt > 1:
+                self._state.tally.redeliveries += len(delivered_offsets)
+        return max(by_attempt) > 1
+
+
+def _offset_of(held: Held) -> int:
+    return held.known[0]
+
+
+def settle(state: NodeState, group: Group, log: LogId, offsets: Sequence[int], *, at: int) -> None:
+    """Journal that messages, settled in the queue already, are done with; in order."""
+    topic = state.catalog.find(log.topic)
+    folded = fold(offsets)
+    floor = state.queues[group.number][log].floor
+    state.positions[group.number][log].settle(floor, offsets, at)
+    settled = Settled(
+        group=group.number,
+        topic=topic.number,
+        partition=log.partition,
+        floor=floor,
+        offsets=folded.ranges,
+        steps=folded.steps,
+    )
+    state.groups_journal.note([settled])

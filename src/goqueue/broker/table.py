@@ -1,0 +1,126 @@
+"""Which part takes which command."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from goqueue.broker.parts import Parts
+from goqueue.model import Now, RequestId
+from goqueue.model.requests import (
+    Ack,
+    AddOffsets,
+    AddPartition,
+    AlterTopic,
+    BeginTransaction,
+    CancelDelayed,
+    Command,
+    CommitGroup,
+    CommitOffsets,
+    CreateTopic,
+    DeleteGroup,
+    DescribeDelays,
+    DescribeGroup,
+    DescribeLag,
+    DescribeOffsets,
+    DescribePartitions,
+    DescribePriorities,
+    DescribeReliability,
+    DescribeTopic,
+    DescribeTransaction,
+    DescribeTransactions,
+    EndTransaction,
+    Extend,
+    FindDelayed,
+    Heartbeat,
+    HeartbeatProducer,
+    InitProducer,
+    Join,
+    Leave,
+    ListDelayed,
+    ListGroups,
+    ListTopics,
+    ListTransactions,
+    Nack,
+    Poll,
+    PrepareTransaction,
+    Publish,
+    Read,
+    Redrive,
+    Reject,
+    ResetOffsets,
+)
+
+__all__ = ["Take", "table_of"]
+
+C = TypeVar("C", bound=Command)
+Take = Callable[[RequestId, C, Now], None]
+
+
+class _Table:
+    """Takers by the type of their command."""
+
+    def __init__(self) -> None:
+        self.takes: dict[type, Take[Command]] = {}
+
+    def __call__(self, command: type[C], how: Take[C]) -> None:
+        self.takes[command] = how  # type: ignore[assignment]  # looked up by the same type
+
+
+def table_of(parts: Parts) -> dict[type, Take[Command]]:
+    """The taker of every command, but for those that concern the node as a whole."""
+    take = _Table()
+    _take_messages(take, parts)
+    _take_groups(take, parts)
+    _take_transactions(take, parts)
+    return take.takes
+
+
+def _take_messages(take: _Table, parts: Parts) -> None:
+    take(CreateTopic, parts.topics.create)
+    take(AlterTopic, lambda request, command, _: parts.topics.alter(request, command))
+    take(ListTopics, lambda request, _, __: parts.topics.list_all(request))
+    take(DescribeTopic, lambda request, asked, _: parts.topics.describe(request, asked))
+    take(
+        DescribePartitions,
+        lambda request, asked, _: parts.topics.describe_partitions(request, asked),
+    )
+    take(Publish, parts.publishing.publish)
+    take(Read, parts.reading.read)
+    take(ListDelayed, parts.delaying.list_pending)
+    take(FindDelayed, parts.delaying.find)
+    take(CancelDelayed, parts.delaying.cancel)
+    take(DescribeDelays, lambda request, asked, _: parts.delaying.describe(request, asked))
+
+
+def _take_groups(take: _Table, parts: Parts) -> None:
+    take(Join, parts.membership.join)
+    take(Heartbeat, parts.membership.heartbeat)
+    take(Leave, parts.membership.leave)
+    take(ListGroups, lambda request, _, __: parts.membership.list_all(request))
+    take(DescribeGroup, lambda request, asked, _: parts.membership.describe(request, asked))
+    take(DeleteGroup, lambda request, asked, _: parts.membership.delete(request, asked))
+    take(Poll, parts.delivering.poll)
+    take(CommitOffsets, parts.positions.commit)
+    take(DescribeOffsets, parts.progressing.describe)
+    take(ResetOffsets, parts.positions.reset)
+    take(DescribeLag, lambda request, asked, _: parts.positions.lag(request, asked))
+    take(Ack, parts.settling.ack)
+    take(Nack, parts.settling.nack)
+    take(Reject, parts.settling.reject)
+    take(Extend, parts.settling.extend)
+    take(Redrive, parts.redriving.redrive)
+    take(DescribeReliability, lambda request, _, __: parts.redriving.reliability(request))
+    take(DescribePriorities, lambda request, _, now: parts.counting.describe(request, now))
+
+
+def _take_transactions(take: _Table, parts: Parts) -> None:
+    take(InitProducer, parts.transacting.init)
+    take(HeartbeatProducer, parts.transacting.heartbeat)
+    take(BeginTransaction, parts.transacting.begin)
+    take(AddPartition, parts.transacting.add_partition)
+    take(AddOffsets, parts.progressing.add)
+    take(PrepareTransaction, parts.transacting.prepare)
+    take(EndTransaction, parts.transacting.end)
+    take(CommitGroup, parts.transacting.commit_group)
+    take(ListTransactions, lambda request, _, __: parts.transactions.list_all(request))
+    take(DescribeTransaction, lambda request, asked, _: parts.transactions.describe(request, asked))
+    take(DescribeTransactions, lambda request, _, now: parts.transactions.statistics(request, now))

@@ -1,0 +1,89 @@
+"""What can be asked about transactions."""
+
+from goqueue.broker.state import NodeState
+from goqueue.model import Code, LogId, Now, Refused, RequestId, Timestamp
+from goqueue.model.requests import (
+    DescribeTransaction,
+    TransactionDescription,
+    TransactionList,
+    TransactionState,
+    TransactionStatistics,
+)
+from goqueue.transactions import SILENCE_NS, Producer, Transaction, ended_state, transaction_id
+
+__all__ = ["Describing"]
+
+
+class Describing:
+    """Answers questions; changes nothing."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+
+    def list_all(self, request: RequestId) -> None:
+        transactions = self._state.transactions
+        found = [*transactions.finishing, *transactions.open]
+        shown = [self._described(each) for each in found if each.producer > 0]
+        shown.sort(key=lambda each: (each.started_at, each.producer_id))
+        self._state.outbox.answer(request, TransactionList(transactions=tuple(shown)))
+
+    def describe(self, request: RequestId, command: DescribeTransaction) -> None:
+        """One that has not ended, or the last of its producer."""
+        identity = command.transaction_id
+        for transaction in (*self._state.transactions.open, *self._state.transactions.finishing):
+            if transaction.id == identity and transaction.producer > 0:
+                self._state.outbox.answer(request, self._described(transaction))
+                return
+        for producer in self._state.transactions.producers:
+            if transaction_id(producer.id, producer.last) == identity and producer.outcome:
+                self._state.outbox.answer(request, _ended(producer))
+                return
+        raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])
+
+    def statistics(self, request: RequestId, now: Now) -> None:
+        tally = self._state.tally
+        ended = tally.transactions_committed + tally.transactions_aborted
+        producers = self._state.transactions.producers
+        reply = TransactionStatistics(
+            active=self._state.transactions.open_count,
+            committed=tally.transactions_committed,
+            aborted=tally.transactions_aborted,
+            average_duration_ns=tally.transaction_ns_sum // max(1, ended),
+            active_producers=sum(now.instant - each.heard_at <= SILENCE_NS for each in producers),
+        )
+        self._state.outbox.answer(request, reply)
+
+    def _described(self, transaction: Transaction) -> TransactionDescription:
+        producer = self._state.transactions.producers.get(transaction.producer)
+        logs = [
+            LogId(topic.name, partition)
+            for number, partition in transaction.partitions
+            for topic in [self._state.catalog.numbered(number)]
+            if topic is not None
+        ]
+        return TransactionDescription(
+            transaction_id=transaction.id,
+            transactional_id=(producer and producer.transactional_id) or "",
+            producer_id=transaction.producer,
+            epoch=transaction.epoch,
+            state=transaction.state,
+            started_at=transaction.began_at,
+            timeout_ns=0 if producer is None else producer.timeout_ns,
+            partitions=tuple(sorted(logs)),
+            is_prepared=transaction.is_prepared and transaction.state is TransactionState.ONGOING,
+        )
+
+
+def _ended(producer: Producer) -> TransactionDescription:
+    """The last transaction of a producer: where it wrote is no longer known."""
+    assert producer.outcome is not None
+    return TransactionDescription(
+        transaction_id=transaction_id(producer.id, producer.last),
+        transactional_id=producer.transactional_id or "",
+        producer_id=producer.id,
+        epoch=producer.epoch,
+        state=ended_state(producer.outcome),
+        started_at=Timestamp(producer.began_at),
+        timeout_ns=producer.timeout_ns,
+        partitions=(),
+    )

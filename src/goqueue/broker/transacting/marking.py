@@ -1,0 +1,182 @@
+"""Markers: what was decided about a transaction reaches every partition that it wrote to.
+
+Begins when the decision is committed, and may begin any number of times: a partition that has the
+marker has nothing left to end. A transaction is complete when readers see its end everywhere, and
+forgotten by the journal when no crash can take a marker back.
+"""
+
+from goqueue.broker.alarms import Errand
+from goqueue.broker.partitions import ForMarker, Partition, Publication
+from goqueue.broker.state import NodeState
+from goqueue.log import Marker
+from goqueue.model import SECOND, Code, Instant, LogId, Now, Offset, Refused
+from goqueue.transactions import Ended, Transaction
+
+__all__ = ["MARKING_ERRAND", "Marking"]
+
+MARKING_ERRAND = Errand("markers")
+_RETRY_NS = SECOND
+# Decided, and not to be waited for: after a restart the log may be well again.
+_UNREACHABLE = {Code.STORAGE_FAILED, Code.TOPIC_NOT_FOUND}
+
+
+class _Round:
+    """The markers of one transaction: which are not committed, which are not durable."""
+
+    __slots__ = ("fading", "is_told", "missing", "stalled", "transaction")
+
+    def __init__(self, transaction: Transaction, logs: list[LogId]) -> None:
+        self.transaction = transaction
+        self.missing = dict.fromkeys(logs)
+        # Those that must be told again: there was no space.
+        self.stalled: dict[LogId, None] = {}
+        # The offset behind each marker that a power cut could still take.
+        self.fading: dict[LogId, Offset] = {}
+        self.is_told = False
+
+
+class Marking:
+    """Appends markers and waits for them."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._rounds: dict[tuple[int, int], _Round] = {}
+        # Those with partitions that must be told again.
+        self._stalled: dict[tuple[int, int], None] = {}
+        # By log: which transactions wait for it to become durable.
+        self._fading: dict[LogId, dict[tuple[int, int], None]] = {}
+        self._completed: list[Transaction] = []
+
+    def take_completed(self) -> list[Transaction]:
+        """Those that readers see as ended since the last call."""
+        completed, self._completed = self._completed, []
+        return completed
+
+    # Appending
+
+    def begin(self, key: tuple[int, int], now: Now) -> None:
+        """The decision is committed: tell every partition."""
+        transaction = self._state.transactions.find(*key)
+        if transaction is None or key in self._rounds:
+            return
+        logs = [
+            LogId(topic.name, partition)
+            for number, partition in transaction.partitions
+            for topic in [self._state.catalog.numbered(number)]
+            if topic is not None
+        ]
+        current = self._rounds[key] = _Round(transaction, logs)
+        for log in logs:
+            self._mark(current, log, now)
+        self._look(current)
+
+    def _mark(self, current: _Round, log: LogId, now: Now) -> None:
+        partition = self._state.partitions.get(log)
+        transaction = current.transaction
+        if partition is None:
+            current.missing.pop(log, None)
+            return
+        assert transaction.outcome is not None
+        marker = Marker(
+            producer=transaction.producer,
+            epoch=transaction.epoch,
+            transaction=transaction.number,
+            is_commit=transaction.outcome.is_commit,
+        )
+        try:
+            appended = self._state.end_transaction(partition, marker, now)
+        except Refused as refused:
+            self._refused(current, log, refused.code, now)
+            return
+        if appended is None:
+            # It has the marker, or nothing to end; what it has may still be on its way.
+            self._arrived(current, partition, partition.log.end)
+            return
+        publication = Publication(None, [], 1, now.wall, purpose=ForMarker(transaction.key, log))
+        partition.expect(appended.first, appended.next, publication)
+
+    def _refused(self, current: _Round, log: LogId, code: Code, now: Now) -> None:
+        if code in _UNREACHABLE:
+            current.missing.pop(log, None)
+            if code is Code.STORAGE_FAILED:
+                # Never durable in this life: the next one finds the decision and tells again.
+                current.fading[log] = Offset(1 << 62)
+            return
+        current.stalled[log] = None
+        self._stalled[current.transaction.key] = None
+        self._state.alarms.bring_forward(MARKING_ERRAND, Instant(now.instant + _RETRY_NS))
+
+    def resume(self, now: Now) -> None:
+        """Try again where there was no space."""
+        stalled, self._stalled = self._stalled, {}
+        for key in stalled:
+            current = self._rounds.get(key)
+            if current is None:
+                continue
+            logs, current.stalled = current.stalled, {}
+            for log in logs:
+                self._mark(current, log, now)
+            self._look(current)
+
+    # What became of them
+
+    def marked(self, purpose: ForMarker, upto: Offset, refused: Code | None, now: Now) -> None:
+        """A marker is committed, or was taken back by the disk."""
+        current = self._rounds.get(purpose.transaction)
+        if current is None:
+            return
+        partition = self._state.partitions.get(purpose.log)
+        if refused is not None:
+            self._refused(current, purpose.log, refused, now)
+        elif partition is None:
+            current.missing.pop(purpose.log, None)
+        else:
+            self._arrived(current, partition, upto)
+        self._look(current)
+
+    def _arrived(self, current: _Round, partition: Partition, upto: Offset) -> None:
+        log = partition.log_id
+        current.missing.pop(log, None)
+        if partition.log.watermarks.durable < upto:
+            current.fading[log] = upto
+            self._fading.setdefault(log, {})[current.transaction.key] = None
+
+    def durable(self, partition: Partition) -> None:
+        """More of a log is durable."""
+        log = partition.log_id
+        waiting = self._fading.get(log)
+        if not waiting:
+            return
+        durable = partition.log.watermarks.durable
+        for key in list(waiting):
+            current = self._rounds.get(key)
+            if current is None:
+                del waiting[key]
+            elif current.fading.get(log, Offset(0)) <= durable:
+                del waiting[key]
+                current.fading.pop(log, None)
+                self._look(current)
+        if not waiting:
+            del self._fading[log]
+
+    def forget(self, log: LogId) -> None:
+        """The log is gone, and with it what it had to be told."""
+        self._fading.pop(log, None)
+        for current in list(self._rounds.values()):
+            if log in current.missing or log in current.fading:
+                current.missing.pop(log, None)
+                current.fading.pop(log, None)
+                self._look(current)
+
+    def _look(self, current: _Round) -> None:
+        """Go on when all markers are committed, and end when all are durable."""
+        transaction = current.transaction
+        if current.missing:
+            return
+        if not current.is_told:
+            current.is_told = True
+            self._completed.append(transaction)
+        if not current.fading and self._rounds.pop(transaction.key, None) is not None:
+            ended = Ended(producer=transaction.producer, number=transaction.number)
+            self._state.transactions.apply(ended)
+            self._state.groups_journal.note([ended])

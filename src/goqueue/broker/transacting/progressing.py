@@ -1,0 +1,274 @@
+"""What groups have done as part of a transaction: held until it ends, settled if it commits.
+
+Offsets and receipts are checked when they are added, with the member and generation of that moment;
+from then on the messages are pinned, so nothing that happens to the group in between can hand them
+to anybody else. The decision settles or frees them in the same record of the journal.
+"""
+
+from goqueue.broker.alarms import ForRequest
+from goqueue.broker.consuming import Delivering, Positions, Settling
+from goqueue.broker.journals import Settled
+from goqueue.broker.state import NodeState
+from goqueue.delivery import Held, Position, runs
+from goqueue.groups import Group
+from goqueue.model import (
+    SECOND,
+    Answer,
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Timestamp,
+)
+from goqueue.model.requests import AddOffsets, CommitOffsets, DescribeOffsets, Done
+from goqueue.transactions import Decided, ProgressAdded, Transaction, TransactionChange
+
+__all__ = ["Progressing"]
+
+_WAIT_NS = 30 * SECOND
+_PROGRESS_MAX = 100_000
+
+
+class Progressing:
+    """Takes the progress of groups into transactions."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        positions: Positions,
+        settling: Settling,
+        delivering: Delivering,
+    ) -> None:
+        self._state = state
+        self._positions = positions
+        self._settling = settling
+        self._delivering = delivering
+        # Who wants to know where a group stands while a transaction has not decided it.
+        self._asking: dict[RequestId, DescribeOffsets] = {}
+
+    # Adding
+
+    def add(self, request: RequestId, command: AddOffsets, now: Now) -> None:
+        state = self._state
+        state.groups_journal.check_room()
+        producer = state.transactions.producers.find_owner(command.owner, now)
+        transaction = state.transactions.writable(producer)
+        if not command.offsets and not command.receipts:
+            raise Refused(Code.REQUEST_INVALID, field="offsets", reason="nothing is given")
+        if transaction.progress_count >= _PROGRESS_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="progress", limit=_PROGRESS_MAX)
+        group = state.groups.get(command.group)
+        if command.receipts or not command.offsets:
+            group = state.groups.find(command.group)
+        if command.offsets:
+            self._positions.check(group, _plain(command))
+        held: dict[LogId, list[Held]] = {}
+        if group is not None and command.receipts:
+            receipts = dict.fromkeys(command.receipts)
+            held = self._settling.find_all(group, receipts, transaction.key)
+        # Nothing is refused from here on.
+        group = group or self._positions.form(command.group, now)
+        changes = [
+            *self._offsets(transaction, group, command),
+            *self._leases(transaction, group, held),
+        ]
+        for change in changes:
+            self.apply(change, now.wall)
+            self._withdraw(change)
+        if command.member_id is not None and group.has_member(command.member_id):
+            group.hear(command.member_id, now)
+        state.groups_journal.note(changes, [Answer(request=request, reply=Done())])
+
+    def _offsets(
+        self, transaction: Transaction, group: Group, command: AddOffsets
+    ) -> list[ProgressAdded]:
+        return [
+            ProgressAdded(
+                producer=transaction.producer,
+                number=transaction.number,
+                group=group.number,
+                topic=self._state.catalog.find(log.topic).number,
+                partition=log.partition,
+                floor=offset,
+            )
+            for log, offset in command.offsets.items()
+        ]
+
+    def _leases(
+        self, transaction: Transaction, group: Group, held: dict[LogId, list[Held]]
+    ) -> list[ProgressAdded]:
+        changes = []
+        for log, leases in held.items():
+            queue = self._state.queue(group.number, log)
+            assert queue is not None
+            queue.pin(leases)
+            changes.append(
+                ProgressAdded(
+                    producer=transaction.producer,
+                    number=transaction.number,
+                    group=group.number,
+                    topic=self._state.catalog.find(log.topic).number,
+                    partition=log.partition,
+                    offsets=runs(sorted(each.offset for each in leases)),
+                )
+            )
+        return changes
+
+    def _withdraw(self, added: ProgressAdded) -> None:
+        """What is held now and was ready is not handed out."""
+        log = self._log_of(added)
+        queue = None if log is None else self._state.queue(added.group, log)
+        if queue is not None and added.floor:
+            queue.withdraw(added.floor)
+
+    # Applying: the only mutators of durable state
+
+    def apply(self, change: TransactionChange, at: Timestamp) -> None:
+        """Become what the journal says, on the live path and when it is replayed."""
+        transaction = self._state.transactions.apply(change)
+        if transaction is None:
+            return
+        if isinstance(change, ProgressAdded):
+            position = self._position(change)
+            if position is not None:
+                below = [(int(position.floor), change.floor)]
+                position.pins.add(transaction.key, [*below, *change.offsets])
+        elif isinstance(change, Decided):
+            is_commit = transaction.outcome is not None and transaction.outcome.is_commit
+            for progress in transaction.progress:
+                position = self._position(progress)
+                if position is not None:
+                    position.pins.remove(transaction.key)
+                    if is_commit:
+                        position.settle(progress.floor, _offsets_of(progress), at)
+
+    def decide(self, decided: Decided, now: Now) -> list[Settled]:
+        """Apply a decision; what it settles is stated, too, with the floors that queues know."""
+        transaction = self._state.transactions.find(decided.producer, decided.number)
+        progress = [] if transaction is None else transaction.progress
+        self.apply(decided, now.wall)
+        transaction = self._state.transactions.find(decided.producer, decided.number)
+        assert transaction is not None
+        assert transaction.outcome is not None
+        settled = []
+        for each in progress:
+            log = self._log_of(each)
+            queue = None if log is None else self._state.queue(each.group, log)
+            if log is None or queue is None:
+                continue
+            if transaction.outcome.is_commit:
+                queue.settle_pinned(_offsets_of(each))
+                queue.pass_over(each.floor)
+                position = self._state.positions[each.group][log]
+                if queue.floor > position.floor:
+                    settled.append(self._raise_floor(each, queue.floor, now))
+            else:
+                queue.release_pinned()
+            self._delivering.arm(each.group, log, queue)
+        self._wake(progress, now)
+        return settled
+
+    def _raise_floor(self, progress: ProgressAdded, floor: Offset, now: Now) -> Settled:
+        change = Settled(
+            group=progress.group,
+            topic=progress.topic,
+            partition=progress.partition,
+            floor=floor,
+        )
+        self._positions.apply(change, now.wall)
+        return change
+
+    def _wake(self, progress: list[ProgressAdded], now: Now) -> None:
+        for number in dict.fromkeys(each.group for each in progress):
+            group = self._state.groups.numbered(number)
+            if group is not None:
+                self._delivering.wake_group(group, now)
+
+    def _log_of(self, progress: ProgressAdded) -> LogId | None:
+        topic = self._state.catalog.numbered(progress.topic)
+        return None if topic is None else LogId(topic.name, progress.partition)
+
+    def _position(self, progress: ProgressAdded) -> Position | None:
+        """The place that is meant; None if its topic or its group is gone."""
+        log = self._log_of(progress)
+        if log is None or self._state.groups.numbered(progress.group) is None:
+            return None
+        positions = self._state.positions.setdefault(progress.group, {})
+        return positions.setdefault(log, Position(0))
+
+    def is_lost(self, transaction: Transaction) -> bool:
+        """Whether a power cut took messages that a transaction holds: others will stand there.
+
+        What it wrote came of them, so it cannot go on.
+        """
+        for each in transaction.progress:
+            log = self._log_of(each)
+            partition = None if log is None else self._state.partitions.get(log)
+            upto = max(each.floor, *(following for _, following in each.offsets), 0)
+            if partition is not None and upto > partition.log.end:
+                return True
+        return False
+
+    # Asking where a group stands
+
+    def describe(self, request: RequestId, command: DescribeOffsets, now: Now) -> None:
+        """Answer with offsets that no open transaction is about to move."""
+        if self._is_undecided(command):
+            self._asking[request] = command
+            deadline = Instant(now.instant + _WAIT_NS)
+            self._state.alarms.set(ForRequest(request), deadline)
+        else:
+            self._positions.describe(request, command)
+
+    def answer_decided(self) -> None:
+        """Transactions were decided: answer those who waited for that."""
+        for request, command in list(self._asking.items()):
+            try:
+                if not self._is_undecided(command):
+                    self._positions.describe(request, command)
+                    self._forget(request)
+            except Refused as refused:
+                # The group is gone.
+                self._forget(request)
+                self._state.outbox.answer(request, refused)
+
+    def give_up(self, request: RequestId, *, is_gone: bool = False) -> bool:
+        """Somebody waited long enough, or is gone. False if it is not ours."""
+        if request not in self._asking:
+            return False
+        self._forget(request)
+        if not is_gone:
+            refusal = Refused(Code.LOG_BUSY, reason="a transaction holds offsets of the group")
+            self._state.outbox.answer(request, refusal)
+        return True
+
+    def _forget(self, request: RequestId) -> None:
+        del self._asking[request]
+        self._state.alarms.set(ForRequest(request), None)
+
+    def _is_undecided(self, command: DescribeOffsets) -> bool:
+        group = self._state.groups.find(command.group)
+        topic = None if command.topic is None else self._state.catalog.get(command.topic)
+        return any(
+            progress.group == group.number
+            and (command.topic is None or (topic is not None and progress.topic == topic.number))
+            for transaction in self._state.transactions.holding
+            for progress in transaction.progress
+        )
+
+
+def _plain(command: AddOffsets) -> CommitOffsets:
+    """The same without a transaction: it is allowed just if this is."""
+    return CommitOffsets(
+        group=command.group,
+        offsets=command.offsets,
+        member_id=command.member_id,
+        generation=command.generation,
+    )
+
+
+def _offsets_of(progress: ProgressAdded) -> list[int]:
+    return [offset for first, following in progress.offsets for offset in range(first, following)]

@@ -1,0 +1,89 @@
+"""Snapshots of what partitions know of their producers: they save a start the reading.
+
+A statement is made of the log as far as it goes, and kept once all of that is durable: what a crash
+could still take back must not be remembered.
+"""
+
+import msgspec
+
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.log import AuthorsStated
+from goqueue.model import LogId, Offset, Save
+
+__all__ = ["Remembering", "authors_snapshot", "decode_authors"]
+
+# A start reads about this much again, per partition, if the node was killed.
+_CHANGES_MAX = 20_000
+_RECORDS_MAX = 250_000
+_DECODER = msgspec.json.Decoder(AuthorsStated)
+
+
+def authors_snapshot(topic: int, partition: int) -> str:
+    """The name of the snapshot of a partition's producers: by number, since names may be long."""
+    return f"authors-{topic}-{partition}"
+
+
+def decode_authors(data: bytes) -> AuthorsStated | None:
+    try:
+        return _DECODER.decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+class Remembering:
+    """Keeps a snapshot of each partition that producers write to."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        # How far the last snapshot of each log reaches, and those that are not durable yet.
+        self._upto: dict[LogId, Offset] = {}
+        self._pending: dict[LogId, tuple[Offset, Save]] = {}
+
+    def recalled(self, log: LogId, upto: Offset) -> None:
+        """A start found a snapshot that reaches so far."""
+        self._upto[log] = upto
+
+    def save_if_due(self, partition: Partition) -> None:
+        """Keep a snapshot if much has happened since the last, or if there is none."""
+        log = partition.log
+        topic = self._state.catalog.get(partition.log_id.topic)
+        if topic is None or not topic.may_mark or log.failure is not None:
+            return
+        since = log.end - self._upto.get(partition.log_id, Offset(-_RECORDS_MAX))
+        if log.authors.changes >= _CHANGES_MAX or since >= _RECORDS_MAX:
+            self._save(partition, topic.number)
+
+    def save_all(self) -> None:
+        """The node stops: make the next start fast."""
+        for partition in self._state.partitions:
+            topic = self._state.catalog.get(partition.log_id.topic)
+            if topic is not None and topic.may_mark and partition.log.failure is None:
+                self._save(partition, topic.number)
+
+    def _save(self, partition: Partition, topic: int) -> None:
+        upto = partition.log.end
+        log = partition.log_id
+        if self._upto.get(log) == upto:
+            return
+        self._upto[log] = upto
+        stated = partition.log.authors.stated(topic, upto)
+        save = Save(name=authors_snapshot(topic, log.partition), data=msgspec.json.encode(stated))
+        self._pending[log] = (upto, save)
+        self.durable(partition)
+
+    def durable(self, partition: Partition) -> None:
+        """More of a log is durable: keep what was stated of it."""
+        pending = self._pending.get(partition.log_id)
+        if pending is not None and pending[0] <= partition.log.watermarks.durable:
+            del self._pending[partition.log_id]
+            self._state.outbox.append(pending[1])
+
+    def taken_back(self, log: LogId) -> None:
+        """The end of a log is not what it was: what was stated of it is not true."""
+        if self._pending.pop(log, None) is not None:
+            del self._upto[log]
+
+    def forget(self, log: LogId) -> None:
+        self._pending.pop(log, None)
+        self._upto.pop(log, None)

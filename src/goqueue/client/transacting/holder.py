@@ -1,0 +1,161 @@
+"""Who holds a transactional id on this connection: initialised once, one transaction at a time.
+
+Takes a new epoch where the old one is spent, after asking whether it is still the newest: an id
+that another process took over is never taken back. That happens at once, not with the next
+transaction: as long as one is undecided, nobody is told the positions that it would commit.
+
+Invariant: when a transaction begins, no request of an earlier one can still be taken for its own.
+"""
+
+import asyncio
+import contextlib
+
+from goqueue.client.errors import (
+    Closed,
+    GoQueueError,
+    ProducerFenced,
+    ProducerNotFound,
+    TransactionStateInvalid,
+)
+from goqueue.client.producing import Gathering
+from goqueue.client.tasks import Tasks
+from goqueue.client.transacting.coordinator import Coordinator
+from goqueue.client.transacting.tenure import Tenure
+from goqueue.client.transport import Transport, is_worth_retrying
+
+__all__ = ["Holder"]
+
+# As often as any request is tried.
+_BEGINNINGS_MAX = 8
+_PAUSE_S = 0.5
+
+
+class Holder:
+    """The transactional id `name`."""
+
+    def __init__(self, name: str, transport: Transport, tasks: Tasks, gathering: Gathering) -> None:
+        self.name = name
+        self.coordinator = Coordinator(transport)
+        self.tasks = tasks
+        self._transport = transport
+        self._gathering = gathering
+        self._tenure: Tenure | None = None
+        self._is_fenced = False
+        self._is_taken = False
+        self._renewing = asyncio.Lock()
+
+    async def take_over(self, timeout_s: float) -> None:
+        """Hold the id from now on, if that is not so already."""
+        if self._is_taken:
+            return
+        try:
+            await self._present(timeout_s)
+        except GoQueueError as error:
+            raise self.told(error) from error
+
+    async def begin(self, timeout_s: float) -> Tenure:
+        """Open a transaction; until `leave` there is no other."""
+        if self._is_taken:
+            words = f"a transaction of {self.name!r} is open on this connection: one at a time"
+            raise TransactionStateInvalid("transaction_state_invalid", words)
+        self._is_taken = True
+        try:
+            return await self._begin(timeout_s)
+        except GoQueueError as error:
+            told = self.told(error)
+            self.leave()
+            raise told from error
+        except BaseException:
+            if self._tenure is not None:
+                # Perhaps it is open, and nobody knows.
+                self._tenure.spend()
+            self.leave()
+            raise
+
+    def leave(self) -> None:
+        """The transaction has ended, as far as this side can tell."""
+        self._is_taken = False
+        tenure = self._tenure
+        if tenure is not None and tenure.is_spent and not self._is_fenced:
+            with contextlib.suppress(Closed):
+                self.tasks.start(self._recover(tenure))
+
+    def told(self, error: GoQueueError) -> GoQueueError:
+        """The error in words about this id; one that is fenced stays so."""
+        if not isinstance(error, ProducerFenced):
+            return error
+        self._is_fenced = True
+        return self._fence()
+
+    async def close(self) -> None:
+        """Send nothing more, and abort what is open, or it would hold up its readers."""
+        tenure = self._tenure
+        if tenure is None:
+            return
+        is_undecided = self._is_taken or tenure.is_spent
+        tenure.spend()
+        await tenure.give_up()
+        if is_undecided:
+            with contextlib.suppress(GoQueueError):
+                await self.coordinator.abort(tenure.owner)
+
+    async def _begin(self, timeout_s: float) -> Tenure:
+        attempt = 0
+        while True:
+            attempt += 1
+            tenure = await self._present(timeout_s)
+            try:
+                tenure.transaction_id = await self.coordinator.begin(tenure.owner)
+                return tenure
+            except GoQueueError as error:
+                if not (isinstance(error, ProducerNotFound) or error.is_outcome_unknown):
+                    raise
+                tenure.spend()
+                if attempt == _BEGINNINGS_MAX:
+                    raise
+
+    async def _recover(self, spent: Tenure) -> None:
+        """End what may have been left open, unless whoever begins the next one has done it."""
+        while not self._is_fenced:
+            try:
+                async with self._renewing:
+                    if self._tenure is spent and not self._is_fenced:
+                        await self._renew(spent.timeout_s)
+                return
+            except GoQueueError as error:
+                self.told(error)
+                if not is_worth_retrying(error, is_repeatable=True):
+                    return
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _present(self, timeout_s: float) -> Tenure:
+        """The epoch that is ours, a new one if need be."""
+        async with self._renewing:
+            if self._is_fenced:
+                raise self._fence()
+            tenure = self._tenure
+            if tenure is not None and not tenure.is_spent and tenure.timeout_s == timeout_s:
+                return tenure
+            return await self._renew(timeout_s)
+
+    async def _renew(self, timeout_s: float) -> Tenure:
+        if self._tenure is not None:
+            await self._check_newest(self._tenure)
+            await self._tenure.producer.end()
+        owner = await self.coordinator.init(self.name, timeout_s)
+        self._tenure = Tenure(self._transport, self.tasks, owner, self._gathering, timeout_s)
+        return self._tenure
+
+    async def _check_newest(self, tenure: Tenure) -> None:
+        """Raises if another took over; then nobody here tries to take the id back."""
+        try:
+            await self.coordinator.beat(tenure.owner)
+        except ProducerNotFound:
+            # Forgotten, so that nobody else can hold it either.
+            return
+        except ProducerFenced as error:
+            raise self.told(error) from error
+
+    def _fence(self) -> ProducerFenced:
+        words = f"another process took over the transactional id {self.name!r}"
+        return ProducerFenced("producer_fenced", words, status=409)

@@ -1,0 +1,317 @@
+"""One transaction: messages, acknowledgements and positions that hold together.
+
+Owns the way from `begin` to its end, whatever happens on it. Leaving the block commits; leaving it
+by an exception aborts, and the exception goes on. What one publish or acknowledgement fails of,
+the whole fails of.
+
+Invariant: a block that was left without an exception was committed.
+"""
+
+import asyncio
+import enum
+import logging
+from collections.abc import Awaitable, Mapping
+from types import TracebackType
+
+from goqueue.client.consuming import Message, Progress, Reading
+from goqueue.client.errors import (
+    Closed,
+    GoQueueError,
+    ProducerFenced,
+    TransactionAborted,
+    TransactionOutcomeUnknown,
+    TransactionStateInvalid,
+)
+from goqueue.client.producing import Due, Receipt
+from goqueue.client.transacting.acks import Acks
+from goqueue.client.transacting.decision import decide
+from goqueue.client.transacting.holder import Holder
+from goqueue.client.transacting.tenure import Tenure
+from goqueue.client.transport import is_worth_retrying
+from goqueue.client.values import Headers, Value
+from goqueue.model import LogId, Priority
+
+__all__ = ["Transaction"]
+
+_log = logging.getLogger("goqueue.client")
+
+_NORMAL = int(Priority.NORMAL)
+# The broker gives up a producer that is silent for 30 s.
+_BEAT_S = 5.0
+
+
+class _State(enum.Enum):
+    NEW = "has not begun: use `async with`"
+    OPEN = "is open"
+    ENDING = "is ending"
+    PREPARED = "is prepared"
+    ENDED = "has ended"
+
+
+class Transaction:
+    """`async with q.transaction("billing-1") as tx: ...`; for any number of tasks in the block."""
+
+    def __init__(
+        self,
+        holder: Holder,
+        reading: Reading | None = None,
+        *,
+        timeout_s: float = 60.0,
+        beat_s: float = _BEAT_S,
+    ) -> None:
+        self._holder = holder
+        self._reading = reading
+        self._timeout_s = timeout_s
+        self._beat_s = beat_s
+        self._state = _State.NEW
+        self._failure: GoQueueError | None = None
+        # Messages that are being taken in, and those who wait until none is.
+        self._publishing = 0
+        self._is_quiet = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+        self._tenure: Tenure
+        self._acks: Acks
+        # What names it to operators, once it has begun.
+        self.transaction_id = ""
+
+    async def __aenter__(self) -> "Transaction":
+        if self._state is not _State.NEW:
+            words = "a transaction is used once: ask the connection for another"
+            raise TransactionStateInvalid("transaction_state_invalid", words)
+        if self._reading is not None:
+            self._reading.check()
+        self._tenure = await self._holder.begin(self._timeout_s)
+        self._acks = Acks(self._holder.coordinator, self._tenure.owner)
+        self.transaction_id = self._tenure.transaction_id
+        self._state = _State.OPEN
+        self._beating = self._holder.tasks.start(self._keep_alive())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._state is _State.ENDED:
+            return
+        if error is not None:
+            await self._abandon()
+        elif self._state is _State.OPEN:
+            await self._commit()
+        else:
+            self._end()
+
+    async def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: str | bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        priority: int = _NORMAL,
+        due: Due | None = None,
+    ) -> Receipt:
+        """Take a message in; it is seen when the transaction is committed.
+
+        The receipt tells where it went, as that of a producer does, and need not be awaited.
+        """
+        self._check_open()
+        self._publishing += 1
+        try:
+            return await self._tenure.producer.send(
+                topic,
+                value,
+                key=key,
+                headers=headers,
+                partition=partition,
+                priority=priority,
+                due=due,
+            )
+        finally:
+            self._publishing -= 1
+            if not self._publishing:
+                self._is_quiet.set()
+
+    async def ack(self, message: Message) -> None:
+        """Acknowledge a leased message if the transaction is committed.
+
+        If it is aborted, the lease runs on to its deadline.
+        """
+        self._check_open()
+        await self._add(self._acks.add(message.group, message.receipt_handle))
+
+    async def send_offsets(
+        self,
+        group: str,
+        offsets: Mapping[LogId, int],
+        *,
+        member_id: str | None = None,
+        generation: int | None = None,
+    ) -> None:
+        """Commit positions of a group with the transaction: each the next offset to read.
+
+        For readers other than `q.subscribe`, whose consumer is handed to the transaction.
+        """
+        self._check_open()
+        progress = Progress(
+            group=group, offsets=dict(offsets), member_id=member_id, generation=generation
+        )
+        await self._add(self._holder.coordinator.add_offsets(self._tenure.owner, progress))
+
+    async def prepare(self) -> str:
+        """Take no more and wait for `q.commit_group`, for an hour at most; the transaction's id.
+
+        Leaving the block then decides nothing. Leaving it by an exception still aborts.
+        """
+        self._check_open()
+        if self._reading is not None:
+            words = "who commits the group cannot tell a consumer of it: use send_offsets"
+            raise TransactionStateInvalid("transaction_state_invalid", words)
+        self._state = _State.ENDING
+        try:
+            await self._complete()
+            transaction_id = await self._holder.coordinator.prepare(self._tenure.owner)
+        except GoQueueError as error:
+            await self._abandon()
+            raise self._aborted(error) from error
+        except BaseException:
+            await self._abandon()
+            raise
+        self._state = _State.PREPARED
+        return transaction_id
+
+    async def abort(self) -> None:
+        """Nothing of the transaction will be seen; the block may be left in peace."""
+        if self._state is _State.ENDED:
+            return
+        if self._state is _State.NEW:
+            self._check_open()
+        error = await self._abandon()
+        if error is not None:
+            raise self._holder.told(error) from error
+
+    def _check_open(self) -> None:
+        if self._state is not _State.OPEN:
+            words = f"the transaction {self._state.value}"
+            raise TransactionStateInvalid("transaction_state_invalid", words)
+        failure = self._failure or self._tenure.producer.failure
+        if failure is not None:
+            raise self._aborted(failure) from failure
+
+    async def _add(self, adding: Awaitable[None]) -> None:
+        """What cannot be added is missing from then on, whether the caller minds or not."""
+        try:
+            await adding
+        except GoQueueError as error:
+            self._failure = self._failure or error
+            raise self._holder.told(error) from error
+
+    async def _complete(self) -> None:
+        """Let everything that belongs to the transaction arrive; raises what did not."""
+        while self._publishing:
+            self._is_quiet.clear()
+            await self._is_quiet.wait()
+        await self._acks.flush()
+        await self._tenure.producer.drain()
+        failure = self._failure or self._tenure.producer.failure
+        if failure is not None:
+            raise failure
+
+    async def _commit(self) -> None:
+        progress: Progress | None = None
+        self._state = _State.ENDING
+        try:
+            await self._complete()
+            if self._reading is not None:
+                progress = self._reading.progress()
+                if progress.offsets:
+                    await self._holder.coordinator.add_offsets(self._tenure.owner, progress)
+        except GoQueueError as error:
+            await self._abandon()
+            raise self._aborted(error) from error
+        except BaseException:
+            await self._abandon()
+            raise
+        await self._decide(progress)
+
+    async def _decide(self, progress: Progress | None) -> None:
+        is_committed = False
+        try:
+            await decide(self._holder.coordinator, self._tenure.owner, self._timeout_s)
+            is_committed = True
+        except TransactionAborted:
+            raise
+        except TransactionOutcomeUnknown:
+            self._tenure.spend()
+            raise
+        except GoQueueError as error:
+            await self._abandon()
+            raise self._aborted(error) from error
+        except BaseException:
+            # Cancelled while the answer was on its way.
+            self._tenure.spend()
+            raise
+        finally:
+            if self._state is not _State.ENDED:
+                self._end()
+                self._settle(progress, is_committed=is_committed)
+
+    def _settle(self, progress: Progress | None, *, is_committed: bool) -> None:
+        if self._reading is None:
+            return
+        if is_committed and progress is not None:
+            self._reading.note_committed(progress)
+        else:
+            self._reading.rewind()
+
+    async def _abandon(self) -> GoQueueError | None:
+        """Abort, whatever it takes. What goes wrong with that is told, not raised."""
+        is_aborted = False
+        self._state = _State.ENDED
+        if self._publishing:
+            # Those who wait to be taken in must not be taken in by the next one.
+            self._tenure.spend()
+        try:
+            await self._tenure.give_up()
+            await self._holder.coordinator.abort(self._tenure.owner)
+            is_aborted = True
+        except GoQueueError as error:
+            told = self._holder.told(error)
+            if not isinstance(told, ProducerFenced):
+                _log.warning("aborting a transaction of %s: %s", self._holder.name, told)
+            return told
+        finally:
+            if not is_aborted:
+                # The next one takes a new epoch, which ends this one.
+                self._tenure.spend()
+            self._end()
+            self._settle(None, is_committed=False)
+        return None
+
+    def _end(self) -> None:
+        self._state = _State.ENDED
+        if self._beating is not None:
+            self._beating.cancel()
+        self._holder.leave()
+
+    def _aborted(self, cause: GoQueueError) -> GoQueueError:
+        """What a caller is told when the transaction was given up because of `cause`."""
+        told = self._holder.told(cause)
+        if isinstance(told, ProducerFenced | TransactionAborted | Closed):
+            return told
+        words = f"the transaction of {self._holder.name!r} was aborted: {cause}"
+        return TransactionAborted("transaction_aborted", words, details=cause.details)
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(self._beat_s)
+            try:
+                await self._acks.flush()
+                await self._holder.coordinator.beat(self._tenure.owner)
+            except GoQueueError as error:
+                if not is_worth_retrying(error, is_repeatable=True):
+                    self._failure = self._failure or error
+                    return
+                _log.warning("heartbeat of %s: %s", self._holder.name, error)

@@ -1,0 +1,100 @@
+"""The mark of a producer's batch: the header `gq.batch` on its first record.
+
+Says who wrote the batch and which transaction it belongs to, so that all which is known of
+producers follows from the log. The mark is the first header of its record: it is found without
+decoding, and nothing that a producer hands in can be taken for it.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from goqueue.records import HEADER_SIZE, Buffer, Columns, decode, encode
+
+__all__ = ["BATCH_HEADER", "BatchMark", "label", "marks_in", "parse_mark"]
+
+BATCH_HEADER = "gq.batch"
+_NAME = len(BATCH_HEADER).to_bytes(2, "big") + BATCH_HEADER.encode()
+_COUNT_SIZE = 2
+_LENGTH_SIZE = 2
+
+
+class BatchMark(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wrote a batch, when, and as part of what.
+
+    `sequence` is that of the first record, -1 for none; `transaction` is 0 for none. `at` is the
+    broker's wall time: stamps of records may be the producer's own.
+    """
+
+    producer: int
+    epoch: int
+    sequence: int
+    count: int
+    transaction: int
+    at: int
+
+    def encode(self) -> bytes:
+        return b"%d,%d,%d,%d,%d,%d" % (
+            self.producer,
+            self.epoch,
+            self.sequence,
+            self.count,
+            self.transaction,
+            self.at,
+        )
+
+
+def parse_mark(value: bytes) -> BatchMark | None:
+    """The mark that these bytes say, or None if they say none."""
+    fields = value.split(b",")
+    try:
+        producer, epoch, sequence, count, transaction, at = map(int, fields)
+    except ValueError:
+        return None
+    return BatchMark(
+        producer=producer,
+        epoch=epoch,
+        sequence=sequence,
+        count=count,
+        transaction=transaction,
+        at=at,
+    )
+
+
+def label(batch: bytearray, mark: BatchMark) -> bytearray:
+    """The batch with a mark on its first record; raises Refused when its headers leave no room."""
+    first = decode(batch)
+    end = len(encode(first))
+    headers = ((BATCH_HEADER, mark.encode()), *first.headers)
+    labelled = bytearray(encode(msgspec.structs.replace(first, headers=headers)))
+    labelled += memoryview(batch)[end:]
+    return labelled
+
+
+def marks_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, BatchMark]]:
+    """Each mark among stored records, with the index of its record."""
+    view = bytes(data)
+    place = view.find(_NAME)
+    if place < 0:
+        return
+    positions = columns.positions
+    index, last = 0, len(positions) - 1
+    while place >= 0:
+        while index < last and positions[index + 1] <= place:
+            index += 1
+        mark = _mark_at(view, columns, index, place)
+        if mark is not None:
+            yield index, mark
+        place = view.find(_NAME, place + 1)
+
+
+def _mark_at(view: bytes, columns: Columns, index: int, place: int) -> BatchMark | None:
+    """The mark at `place`, if that is where the headers of the record begin."""
+    if not columns.header_lengths[index]:
+        return None
+    body = columns.key_lengths[index] + columns.value_lengths[index]
+    if place != columns.positions[index] + HEADER_SIZE + body + _COUNT_SIZE:
+        return None
+    start = place + len(_NAME)
+    size = int.from_bytes(view[start : start + _LENGTH_SIZE], "big")
+    return parse_mark(view[start + _LENGTH_SIZE : start + _LENGTH_SIZE + size])

@@ -1,0 +1,230 @@
+"""Producers and transactions: what may be asked about them, and what is answered.
+
+A producer is known by an id that is never given twice and an epoch that rises with each
+initialisation of its transactional id; whoever comes with an older epoch is fenced. Transactions
+are numbered by the broker, within each producer.
+"""
+
+import enum
+
+import msgspec
+
+from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
+
+__all__ = [
+    "AddOffsets",
+    "AddPartition",
+    "Author",
+    "BeginTransaction",
+    "CommitGroup",
+    "DescribeTransaction",
+    "DescribeTransactions",
+    "EndTransaction",
+    "GroupCommitted",
+    "HeartbeatProducer",
+    "InitProducer",
+    "Isolation",
+    "ListTransactions",
+    "Owner",
+    "PrepareTransaction",
+    "ProducerGranted",
+    "TransactionBegan",
+    "TransactionDescription",
+    "TransactionEnded",
+    "TransactionList",
+    "TransactionPrepared",
+    "TransactionState",
+    "TransactionStatistics",
+]
+
+
+class Isolation(enum.StrEnum):
+    """What a reader is shown of transactions.
+
+    Committed: nothing of open or aborted ones, and nothing behind the first open one.
+    """
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class Author(msgspec.Struct, frozen=True, kw_only=True):
+    """Who publishes a batch, so that a retry is known and a zombie is refused.
+
+    `sequence` is the number of the first message of the batch among all that this producer and
+    epoch sent to the partition; without it nothing is deduplicated.
+    """
+
+    producer_id: int
+    epoch: int
+    sequence: int | None = None
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose transaction is meant."""
+
+    producer_id: int
+    epoch: int
+    transactional_id: str
+
+
+# Commands
+
+
+class InitProducer(msgspec.Struct, frozen=True, kw_only=True):
+    """Become a producer; answered by `ProducerGranted`.
+
+    With a transactional id the older holder of it is fenced, and its transaction ends first.
+    """
+
+    transactional_id: str | None = None
+    timeout_ns: int = 60 * SECOND
+
+
+class HeartbeatProducer(msgspec.Struct, frozen=True, kw_only=True):
+    """Say that the producer is still there; answered by `Done`."""
+
+    producer_id: int
+    epoch: int
+
+
+class BeginTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by `TransactionBegan`."""
+
+    owner: Owner
+
+
+class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """Say that the transaction will write to a partition; publishing does it, too.
+
+    Answered by `Done`.
+    """
+
+    owner: Owner
+    log: LogId
+
+
+class AddOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """Let a group's progress take effect with the transaction; answered by `Done`.
+
+    `offsets` are committed and `receipts` acknowledged when it commits, all or none of them.
+    """
+
+    owner: Owner
+    group: str
+    offsets: dict[LogId, Offset] = {}
+    receipts: tuple[str, ...] = ()
+    member_id: str | None = None
+    generation: int | None = None
+
+
+class PrepareTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Take no more, and wait for `CommitGroup`; answered by `TransactionPrepared`."""
+
+    owner: Owner
+
+
+class CommitGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Commit prepared transactions by one decision under a key; answered by `GroupCommitted`."""
+
+    key: str
+    transaction_ids: tuple[str, ...]
+
+
+class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Commit or abort; answered by `TransactionEnded`.
+
+    With a transaction id only that one is meant, whatever the producer has begun since.
+    """
+
+    owner: Owner
+    is_commit: bool
+    transaction_id: str | None = None
+
+
+class ListTransactions(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by `TransactionList`."""
+
+
+class DescribeTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """One that is open, or the last of a producer; answered by `TransactionDescription`."""
+
+    transaction_id: str
+
+
+class DescribeTransactions(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by `TransactionStatistics`."""
+
+
+# Replies
+
+
+class ProducerGranted(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the producer is from now on."""
+
+    producer_id: int
+    epoch: int
+
+
+class TransactionBegan(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction is open."""
+
+    transaction_id: str
+
+
+class TransactionPrepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction waits for the decision about it, over restarts, too."""
+
+    transaction_id: str
+
+
+class TransactionEnded(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a transaction: all readers see it so from now on."""
+
+    is_commit: bool
+
+
+class GroupCommitted(msgspec.Struct, frozen=True, kw_only=True):
+    """All were committed; with `is_repeat` the key was used before, and these were aborted."""
+
+    is_repeat: bool
+
+
+class TransactionState(enum.StrEnum):
+    """Where a transaction is on its way; the decision is durable from the second on."""
+
+    ONGOING = "ongoing"
+    PREPARING_COMMIT = "preparing_commit"
+    PREPARING_ABORT = "preparing_abort"
+    COMPLETED_COMMIT = "completed_commit"
+    COMPLETED_ABORT = "completed_abort"
+
+
+class TransactionDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """One transaction. `is_prepared` tells that it waits for the decision of a group."""
+
+    transaction_id: str
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: TransactionState
+    started_at: Timestamp
+    timeout_ns: int
+    partitions: tuple[LogId, ...]
+    is_prepared: bool = False
+
+
+class TransactionList(msgspec.Struct, frozen=True, kw_only=True):
+    """The transactions that have not ended, the oldest first."""
+
+    transactions: tuple[TransactionDescription, ...]
+
+
+class TransactionStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the process started, and what is open now."""
+
+    active: int
+    committed: int
+    aborted: int
+    average_duration_ns: int
+    active_producers: int

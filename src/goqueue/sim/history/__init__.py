@@ -1,0 +1,53 @@
+"""What clients of a node did and saw, and the checkers that judge it: one for each anomaly."""
+
+from goqueue.sim.history.events import (
+    Added,
+    Asked,
+    Began,
+    Copied,
+    Delivered,
+    Died,
+    Drained,
+    EndAsked,
+    Ended,
+    Event,
+    Failed,
+    Fenced,
+    Gone,
+    Grouped,
+    History,
+    Lost,
+    Polled,
+    Sent,
+    Stood,
+    Taken,
+)
+from goqueue.sim.history.evidence import Evidence, gather
+from goqueue.sim.history.verdict import CHECKERS, judge
+
+__all__ = [
+    "CHECKERS",
+    "Added",
+    "Asked",
+    "Began",
+    "Copied",
+    "Delivered",
+    "Died",
+    "Drained",
+    "EndAsked",
+    "Ended",
+    "Event",
+    "Evidence",
+    "Failed",
+    "Fenced",
+    "Gone",
+    "Grouped",
+    "History",
+    "Lost",
+    "Polled",
+    "Sent",
+    "Stood",
+    "Taken",
+    "gather",
+    "judge",
+]

@@ -1,0 +1,172 @@
+"""What one producer and epoch sends to one partition with sequences: in order, again, too late.
+
+Knows which answers a sequence must get. A lane is given up when its topic is.
+"""
+
+from collections.abc import Callable
+
+from goqueue.model import Code, Refused
+from goqueue.model.requests import Author, Publish, Published, Reply
+from goqueue.records import build
+from goqueue.sim.node.clients.sending import Sender, Sending, built
+from goqueue.sim.node.truth import MessageTruth, TopicTruth, TransactionTruth
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+
+__all__ = ["Batch", "Lane"]
+
+_WINDOW = 5
+After = Callable[[Reply | Refused | None], None]
+
+
+class Batch:
+    """Messages under one sequence, as their producer knows them."""
+
+    def __init__(
+        self, sequence: int, messages: list[MessageTruth], transaction: TransactionTruth | None
+    ) -> None:
+        self.sequence = sequence
+        self.messages = messages
+        self.transaction = transaction
+        self.is_taken = False
+        # Times that it is on its way.
+        self.pending = 0
+
+    @property
+    def following(self) -> int:
+        return self.sequence + len(self.messages)
+
+
+class Lane:
+    """One partition of one topic, for one producer and epoch."""
+
+    def __init__(
+        self, world: World, process: str, author: Author, topic: TopicTruth, partition: int
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._author = author
+        self.topic = topic
+        self.partition = partition
+        self.batches: list[Batch] = []
+        # It cannot be known any more what the next sequence is.
+        self.is_broken = False
+
+    @property
+    def is_usable(self) -> bool:
+        return not (self.is_broken or self.topic.is_gone or self.topic.is_leaving)
+
+    @property
+    def next_sequence(self) -> int:
+        return self.batches[-1].following if self.batches else 0
+
+    @property
+    def pending(self) -> int:
+        return sum(batch.pending for batch in self.batches)
+
+    @property
+    def missing(self) -> Batch | None:
+        """The first batch that is neither taken nor on its way: nothing goes on without it."""
+        untaken = (batch for batch in self.batches if not batch.is_taken and not batch.pending)
+        return next(untaken, None)
+
+    @property
+    def _is_certain(self) -> bool:
+        """Whether the node must know the same as the producer."""
+        return all(batch.is_taken for batch in self.batches) and self._keeps_all
+
+    @property
+    def _keeps_all(self) -> bool:
+        """Whether the log still says all that was told of it: else a restart may forget some."""
+        return not self.topic.is_loose and not self.topic.retires
+
+    # Sending
+
+    def send(
+        self, messages: list[MessageTruth], after: After, transaction: TransactionTruth | None
+    ) -> None:
+        """The next batch."""
+        is_certain = self._is_certain
+        batch = Batch(self.next_sequence, messages, transaction)
+        self.batches.append(batch)
+
+        def judge(reply: Published | Refused) -> None:
+            is_out = isinstance(reply, Refused) and reply.code is Code.SEQUENCE_OUT_OF_ORDER
+            if is_certain and is_out:
+                raise Violation("sequence-refused", f"{self._name(batch)}: {reply}")
+            if is_certain and isinstance(reply, Published) and reply.placed[0].is_duplicate:
+                raise Violation("new-batch-taken-for-old", f"{self._name(batch)}: {reply}")
+
+        self._send(batch, judge, after)
+
+    def send_again(
+        self, batch: Batch, after: After, current: TransactionTruth | None = None
+    ) -> None:
+        """A batch whose answer was lost, or which somebody sends again for no reason.
+
+        It is known again only as part of the transaction that it was sent in.
+        """
+        was_taken = batch.is_taken
+        later = len(self.batches) - 1 - self.batches.index(batch)
+        is_same = batch.transaction is current and self._keeps_all
+        is_known = was_taken and later < _WINDOW and is_same
+
+        def judge(reply: Published | Refused) -> None:
+            if isinstance(reply, Refused):
+                if is_known and reply.code is Code.SEQUENCE_OUT_OF_ORDER:
+                    raise Violation("retry-refused", f"{self._name(batch)}: {reply}")
+            elif reply.placed[0].refused is None and was_taken and self._keeps_all:
+                if not reply.placed[0].is_duplicate:
+                    raise Violation("retry-taken-again", f"{self._name(batch)}: {reply}")
+
+        self._send(batch, judge, after)
+
+    def send_with_gap(self, messages: list[MessageTruth]) -> None:
+        """A batch that leaves some out before it: it must not be taken."""
+        batch = Batch(self.next_sequence + 1, messages, None)
+
+        def judge(reply: Published | Refused) -> None:
+            is_taken = isinstance(reply, Published) and reply.placed[0].refused is None
+            if is_taken:
+                raise Violation("gap-taken", f"{self._name(batch)}: {reply}")
+
+        self._send(batch, judge, lambda _: None)
+
+    def _send(
+        self, batch: Batch, judge: Callable[[Published | Refused], None], after: After
+    ) -> None:
+        sender = Sender(
+            process=self._process,
+            transaction=batch.transaction,
+            sequence=batch.sequence,
+            partition=self.partition,
+        )
+        sending = Sending(self._world, self.topic, batch.messages, sender)
+        batch.pending += 1
+
+        def done(reply: Reply | Refused | None) -> None:
+            batch.pending -= 1
+            is_there = not self.topic.is_gone and not self.topic.is_leaving
+            if is_there and isinstance(reply, Published | Refused):
+                judge(reply)
+            sending.answered(reply)
+            if isinstance(reply, Published) and reply.placed[0].refused is None:
+                batch.is_taken = True
+            after(reply)
+
+        author = Author(
+            producer_id=self._author.producer_id,
+            epoch=self._author.epoch,
+            sequence=batch.sequence,
+        )
+        command = Publish(
+            topic=self.topic.name,
+            batch=build([built(each) for each in batch.messages]),
+            targets=[self.partition] * len(batch.messages),
+            author=author,
+        )
+        self._world.ask(command, done)
+
+    def _name(self, batch: Batch) -> str:
+        place = f"{self.topic.name}#{self.topic.number}-{self.partition}"
+        return f"{self._process} {place} sequence {batch.sequence}"

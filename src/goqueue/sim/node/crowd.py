@@ -1,0 +1,71 @@
+"""All who use the node in one run, and what those of them do who write in transactions."""
+
+from collections.abc import Callable
+
+from goqueue.model.requests import Mode
+from goqueue.sim.node.clients import Delayers, Members, Movers, Publishers, Settlers
+from goqueue.sim.node.clients.transacting import (
+    Committers,
+    Copiers,
+    Followers,
+    Holders,
+    Progressors,
+    Retriers,
+    Transactors,
+    copied_groups,
+)
+from goqueue.sim.node.world import World
+
+__all__ = ["Crowd"]
+
+_Action = Callable[[], None]
+
+
+class Crowd:
+    """The clients."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.publishers = Publishers(world)
+        self.members = Members(world)
+        self.movers = Movers(world, self.members)
+        self.settlers = Settlers(world)
+        self.delayers = Delayers(world)
+        self.holders = Holders(world)
+        self.retriers = Retriers(world, self.publishers, self.holders)
+        self.transactors = Transactors(world, self.publishers, self.holders)
+        self.followers = Followers(world, self.publishers)
+        progressors = Progressors(world, self.members, self.settlers)
+        self.committers = Committers(world, self.holders, self.transactors)
+        self.copiers = Copiers(world, self.publishers, self.members, self.transactors, progressors)
+        swarm = world.swarm
+        if swarm.transactions:
+            self.transactors.writes += [progressors.add_any]
+        if swarm.transactions and swarm.group_commits:
+            self.transactors.writes += [self.committers.prepare] * 2
+            self.transactors.waits += [self.committers.wait]
+        if swarm.transactions and swarm.copying:
+            self.transactors.writes += [self.copiers.copy_queue] * 3
+            self.transactors.writes += [self.copiers.copy_stream] * 2
+
+    def form_groups(self) -> None:
+        """Groups that only transactions move."""
+        if self._world.swarm.transactions and self._world.swarm.copying:
+            mode = self._world.random.choice([Mode.SHARED, Mode.KEY_ORDERED, Mode.PARTITIONED])
+            for group in copied_groups(mode):
+                self._world.groups[group.name] = group
+
+    def transactional_actions(self) -> list[_Action]:
+        """What is done by those who retry or write in transactions, as often as it is named."""
+        swarm = self._world.swarm
+        actions: list[_Action] = []
+        if swarm.idempotence:
+            actions += [self.retriers.step] * 12
+        if swarm.transactions:
+            actions += [self.transactors.step] * 50 + [self.transactors.init_any]
+            actions += [self.followers.step] * 4
+        if swarm.transactions and swarm.group_commits:
+            actions += [self.committers.commit_group] * 6
+        if swarm.transactions and swarm.copying:
+            actions += [self.copiers.create] * 2
+        return actions

@@ -1,0 +1,73 @@
+"""The node is back after a crash: what clients were in doubt about is certain now."""
+
+from goqueue.model import LogId, Refused
+from goqueue.model.requests import (
+    GroupList,
+    ListGroups,
+    NodeDescription,
+    Reply,
+    TopicDescription,
+)
+from goqueue.sim.node.crowd import Crowd
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+
+__all__ = ["Stock"]
+
+
+class Stock:
+    """Compares what is there with what should be."""
+
+    def __init__(self, world: World, crowd: Crowd) -> None:
+        self._world = world
+        self._crowd = crowd
+
+    def take(self, described: NodeDescription, *, is_power_lost: bool) -> None:
+        """The node is back: what was in doubt is certain now."""
+        world = self._world
+        world.served_at = world.now.instant
+        there = {topic.name: topic for topic in described.topics}
+        self._settle_topics(there, is_power_lost=is_power_lost)
+        world.process.ends.clear()
+        for group in world.groups.values():
+            for member in (*group.members.values(), *group.past):
+                # Every session began anew.
+                member.spoke_at = max(member.spoke_at, world.now.instant)
+        replies: list[Reply | Refused | None] = []
+        world.ask(ListGroups(), replies.append)
+        if replies and isinstance(replies[0], GroupList):
+            self._settle_groups({group.group: None for group in replies[0].groups})
+
+    def _settle_topics(self, there: dict[str, TopicDescription], *, is_power_lost: bool) -> None:
+        world, topics = self._world, self._world.ledger.topics
+        for name in list(world.topics_in_doubt):
+            known = topics.get(name)
+            # Dead letters may have been made again by the node itself.
+            if known is not None and (name not in there or known.holds_letters):
+                world.topic_gone(known)
+            elif known is not None:
+                known.is_leaving = False
+        world.topics_in_doubt.clear()
+        for name, topic in list(topics.items()):
+            if name not in there:
+                raise Violation("topic-lost", f"{name} #{topic.number}")
+        for name, description in there.items():
+            known = topics.get(name)
+            if known is None:
+                self._crowd.publishers.learn_topic(description)
+            elif known.is_loose and is_power_lost:
+                # By now the node may have made copies where others were lost.
+                logs = [LogId(name, number) for number in range(known.partitions)]
+                world.lost(known, [world.process.ends[log] for log in logs])
+
+    def _settle_groups(self, there: dict[str, None]) -> None:
+        world = self._world
+        for group in list(world.groups_in_doubt.values()):
+            group.is_leaving = False
+            if group.name in there:
+                del world.groups_in_doubt[group.name]
+            else:
+                self._crowd.members.group_gone(group)
+        for group in world.groups.values():
+            if group.is_known and group.name not in there:
+                raise Violation("group-lost", group.name)

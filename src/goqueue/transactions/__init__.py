@@ -1,0 +1,36 @@
+"""Producer ids, fencing, and the decision about every transaction."""
+
+from goqueue.transactions.admission import Admission
+from goqueue.transactions.changes import (
+    Begun,
+    Decided,
+    Ended,
+    KeyKept,
+    Prepared,
+    ProducerStated,
+    ProgressAdded,
+    TransactionChange,
+)
+from goqueue.transactions.producers import Producer, Producers
+from goqueue.transactions.transaction import Outcome, Transaction, ended_state, transaction_id
+from goqueue.transactions.transactions import SILENCE_NS, Transactions
+
+__all__ = [
+    "SILENCE_NS",
+    "Admission",
+    "Begun",
+    "Decided",
+    "Ended",
+    "KeyKept",
+    "Outcome",
+    "Prepared",
+    "Producer",
+    "ProducerStated",
+    "Producers",
+    "ProgressAdded",
+    "Transaction",
+    "TransactionChange",
+    "Transactions",
+    "ended_state",
+    "transaction_id",
+]

@@ -1,0 +1,97 @@
+"""What the journal holds of producers and transactions. Past tense, no clock.
+
+The shapes are stored: fields are only ever added, at the end, with a default. Topics and groups are
+named by numbers that are never used twice.
+"""
+
+import msgspec
+
+__all__ = [
+    "Begun",
+    "Decided",
+    "Ended",
+    "KeyKept",
+    "Prepared",
+    "ProducerStated",
+    "ProgressAdded",
+    "TransactionChange",
+]
+
+
+class ProducerStated(msgspec.Struct, frozen=True, kw_only=True, tag="producer", omit_defaults=True):
+    """A producer in full, after it was initialised; `last` is its newest transaction so far.
+
+    `outcome` says how that one ended: see `Decided`; empty if there was none or it is open. It was
+    begun with `ended_epoch`.
+    """
+
+    producer: int
+    epoch: int
+    transactional_id: str | None = None
+    timeout_ns: int = 0
+    last: int = 0
+    outcome: str = ""
+    began_at: int = 0
+    ended_epoch: int = 0
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
+    """A transaction is open."""
+
+    producer: int
+    number: int
+    at: int
+
+
+class ProgressAdded(msgspec.Struct, frozen=True, kw_only=True, tag="progress", omit_defaults=True):
+    """What a group has done with messages takes effect with the transaction, or not at all.
+
+    All below `floor`, and these ranges of offsets, are settled when it commits.
+    """
+
+    producer: int
+    number: int
+    group: int
+    topic: int
+    partition: int
+    floor: int = 0
+    offsets: list[tuple[int, int]] = []
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
+    """A transaction takes no more and waits for the decision of a group, until a wall time."""
+
+    producer: int
+    number: int
+    until: int
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True, tag="decided"):
+    """What becomes of a transaction: from now on nothing else can.
+
+    `outcome` is `committed`, or why it was aborted. `epoch` goes into the markers, which the
+    partitions get that are named by topic and number.
+    """
+
+    producer: int
+    number: int
+    epoch: int
+    outcome: str
+    partitions: list[tuple[int, int]]
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
+    """Every marker of a transaction is durable."""
+
+    producer: int
+    number: int
+
+
+class KeyKept(msgspec.Struct, frozen=True, kw_only=True, tag="key"):
+    """A group of transactions was committed under this key."""
+
+    key: str
+    at: int
+
+
+TransactionChange = ProducerStated | Begun | ProgressAdded | Prepared | Decided | Ended | KeyKept

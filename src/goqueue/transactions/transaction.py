@@ -1,0 +1,108 @@
+"""One transaction, from its begin until every marker of it is durable."""
+
+import enum
+
+from goqueue.model import Instant, Timestamp
+from goqueue.model.requests import TransactionState
+from goqueue.transactions.changes import ProgressAdded
+
+__all__ = ["Outcome", "Transaction", "ended_state", "transaction_id"]
+
+
+class Outcome(enum.StrEnum):
+    """How a transaction ended. The names are stored."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    TIMED_OUT = "timed_out"
+    FENCED = "fenced"
+    ORPHANED = "orphaned"
+
+    @property
+    def is_commit(self) -> bool:
+        return self is Outcome.COMMITTED
+
+
+def transaction_id(producer: int, number: int) -> str:
+    """How callers know a transaction."""
+    return f"{producer}-{number}"
+
+
+class Transaction:
+    """What is known of a transaction; changed by what the journal says, but for its deadlines."""
+
+    __slots__ = (
+        "_progress",
+        "began_at",
+        "began_instant",
+        "deadline",
+        "epoch",
+        "in_flight",
+        "is_closing",
+        "is_prepared",
+        "number",
+        "outcome",
+        "partitions",
+        "prepared_until",
+        "producer",
+    )
+
+    def __init__(self, producer: int, number: int, epoch: int, began_at: int) -> None:
+        self.producer = producer
+        self.number = number
+        self.epoch = epoch
+        self.began_at = Timestamp(began_at)
+        self.outcome: Outcome | None = None
+        self.is_prepared = False
+        self.prepared_until = Timestamp(0)
+        # Topic number and partition; which there are the logs know, too.
+        self.partitions: dict[tuple[int, int], None] = {}
+        self._progress: dict[tuple[int, ...], ProgressAdded] = {}
+        # For this life of the node only: publications on their way, and whether it waits for them
+        # and takes no more.
+        self.in_flight = 0
+        self.is_closing = False
+        self.deadline = Instant(0)
+        self.began_instant = Instant(0)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.producer, self.number
+
+    @property
+    def id(self) -> str:
+        return transaction_id(self.producer, self.number)
+
+    @property
+    def state(self) -> TransactionState:
+        if self.outcome is None:
+            return TransactionState.ONGOING
+        if self.outcome.is_commit:
+            return TransactionState.PREPARING_COMMIT
+        return TransactionState.PREPARING_ABORT
+
+    @property
+    def progress(self) -> list[ProgressAdded]:
+        """What groups have done as part of it."""
+        return list(self._progress.values())
+
+    @property
+    def progress_count(self) -> int:
+        return len(self._progress)
+
+    def note_progress(self, added: ProgressAdded) -> None:
+        """Take progress in; the same said again changes nothing."""
+        first = added.offsets[0] if added.offsets else ()
+        key = (added.group, added.topic, added.partition, added.floor, *first)
+        self._progress[key] = added
+
+    def touches(self, topic: int, partition: int) -> None:
+        """It has written, or will write, to a partition."""
+        self.partitions[topic, partition] = None
+
+
+def ended_state(outcome: Outcome) -> TransactionState:
+    """The state of a transaction whose markers are all written."""
+    if outcome.is_commit:
+        return TransactionState.COMPLETED_COMMIT
+    return TransactionState.COMPLETED_ABORT

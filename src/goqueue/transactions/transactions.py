@@ -1,0 +1,321 @@
+"""The coordinator of transactions: which are open, what was decided, which keys are used.
+
+Decides changes and applies them; the broker journals them, appends markers and settles what groups
+have done. Never touches a log.
+
+Invariants
+- A producer has at most one transaction that is not decided.
+- What was decided is never decided again, whatever is asked, and over any crash.
+- The number of a transaction is above those of all earlier ones of its producer.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, Timestamp
+from goqueue.model.requests import Author, TransactionState
+from goqueue.transactions.admission import Admission
+from goqueue.transactions.changes import (
+    Begun,
+    Decided,
+    Ended,
+    KeyKept,
+    Prepared,
+    ProducerStated,
+    ProgressAdded,
+    TransactionChange,
+)
+from goqueue.transactions.producers import Producer, Producers
+from goqueue.transactions.transaction import Outcome, Transaction, ended_state, transaction_id
+
+__all__ = ["SILENCE_NS", "Transactions"]
+
+SILENCE_NS = 30 * SECOND
+_PREPARED_NS = HOUR
+_OPEN_MAX = 100_000
+_KEYS_MAX = 1_000_000
+_KEY_NS = 7 * 24 * HOUR
+KEY_CHARACTERS_MAX = 249
+# So many partitions and ids fit into one record of the journal, which must not be split.
+_DECISIONS_MAX = 100_000
+
+
+class Transactions:
+    """Producers, their transactions, and the keys of group commits."""
+
+    def __init__(self) -> None:
+        self.producers = Producers()
+        # Not decided, and decided but not ended, by producer and number.
+        self._open: dict[tuple[int, int], Transaction] = {}
+        self._finishing: dict[tuple[int, int], Transaction] = {}
+        self._keys: dict[str, int] = {}
+        # Those that waited for their publications, and need not any longer.
+        self._landed: list[Transaction] = []
+
+    # Asking
+
+    @property
+    def open(self) -> Iterator[Transaction]:
+        """Those that are not decided, in the order of their begin."""
+        return iter(list(self._open.values()))
+
+    @property
+    def finishing(self) -> Iterator[Transaction]:
+        """Those whose markers are not all durable."""
+        return iter(list(self._finishing.values()))
+
+    @property
+    def holding(self) -> Iterator[Transaction]:
+        """Those that are not decided and hold the progress of groups."""
+        return (each for each in self._open.values() if each.progress_count)
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    def find(self, producer: int, number: int) -> Transaction | None:
+        """A transaction that has not ended."""
+        key = (producer, number)
+        return self._open.get(key) or self._finishing.get(key)
+
+    def find_prepared(self, identity: str) -> Transaction:
+        """The transaction of this id, which waits for the decision of a group."""
+        producer, number = _parse(identity)
+        found = self._open.get((producer, number))
+        if found is not None and found.is_prepared:
+            return found
+        if found is not None:
+            raise Refused(
+                Code.TRANSACTION_STATE_INVALID,
+                transaction_id=identity,
+                state=found.state,
+                reason="it is not prepared",
+            )
+        finishing = self._finishing.get((producer, number))
+        known = self.producers.get(producer)
+        if finishing is not None:
+            state: TransactionState = finishing.state
+        elif known is not None and known.last == number and known.outcome is not None:
+            state = ended_state(known.outcome)
+        else:
+            raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity)
+        raise Refused(Code.TRANSACTION_STATE_INVALID, transaction_id=identity, state=state)
+
+    def has_key(self, key: str) -> bool:
+        return key in self._keys
+
+    # Deciding
+
+    def begin(self, producer: Producer, now: Now) -> Begun:
+        """The next transaction of a producer that has none."""
+        if producer.current is not None:
+            raise Refused(Code.TRANSACTION_STATE_INVALID, state=producer.current.state)
+        if len(self._open) >= _OPEN_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="transactions", limit=_OPEN_MAX)
+        return Begun(producer=producer.id, number=producer.last + 1, at=now.wall)
+
+    def writable(self, producer: Producer) -> Transaction:
+        """The open transaction of a producer, if it takes more."""
+        current = producer.current
+        if current is None:
+            outcome = producer.outcome
+            state = "none" if outcome is None else ended_state(outcome)
+            raise Refused(Code.TRANSACTION_STATE_INVALID, state=state)
+        if current.is_prepared or current.is_closing:
+            reason = "it is prepared" if current.is_prepared else "it is ending"
+            raise Refused(Code.TRANSACTION_STATE_INVALID, state=current.state, reason=reason)
+        return current
+
+    # Publishing
+
+    def admit(self, author: Author, now: Now) -> Admission:
+        """Refuse a zombie, and whoever has no transaction to write to."""
+        producer = self.producers.find(author.producer_id, author.epoch, now)
+        if author.sequence is not None and author.sequence < 0:
+            raise Refused(Code.REQUEST_INVALID, field="sequence", minimum=0)
+        is_named = producer.transactional_id is not None
+        transaction = self.writable(producer) if is_named else None
+        return Admission(producer.id, author.epoch, author.sequence, transaction)
+
+    def landed(self, producer: int, number: int) -> None:
+        """A publication of a transaction is committed, or was refused: its caller knows."""
+        transaction = self.find(producer, number)
+        if transaction is not None:
+            transaction.in_flight -= 1
+            if not transaction.in_flight and transaction.is_closing:
+                self._landed.append(transaction)
+
+    def take_landed(self) -> list[Transaction]:
+        """Those that were to end when their publications are through, and now may."""
+        landed, self._landed = self._landed, []
+        return landed
+
+    def prepare(self, transaction: Transaction, now: Now) -> Prepared:
+        return Prepared(
+            producer=transaction.producer,
+            number=transaction.number,
+            until=now.wall + _PREPARED_NS,
+        )
+
+    def decide(self, transaction: Transaction, outcome: Outcome) -> Decided:
+        """What becomes of a transaction; a newer epoch of its producer goes into the markers."""
+        producer = self.producers.get(transaction.producer)
+        epoch = transaction.epoch if producer is None else max(transaction.epoch, producer.epoch)
+        return Decided(
+            producer=transaction.producer,
+            number=transaction.number,
+            epoch=epoch,
+            outcome=outcome,
+            partitions=list(transaction.partitions),
+        )
+
+    def check_group(self, key: str, identities: Iterable[str]) -> list[Transaction]:
+        """The transactions of a group commit, each once; refuses a key that cannot be one."""
+        if not 1 <= len(key) <= KEY_CHARACTERS_MAX:
+            raise Refused(Code.REQUEST_INVALID, field="key", minimum=1, maximum=KEY_CHARACTERS_MAX)
+        found = [self.find_prepared(each) for each in dict.fromkeys(identities)]
+        if sum(1 + len(each.partitions) for each in found) > _DECISIONS_MAX:
+            raise Refused(Code.REQUEST_INVALID, field="transaction_ids", reason="too many at once")
+        return found
+
+    def keep(self, key: str, now: Now) -> KeyKept:
+        if len(self._keys) >= _KEYS_MAX:
+            self._forget_keys(now)
+            if len(self._keys) >= _KEYS_MAX:
+                raise Refused(Code.QUOTA_EXCEEDED, quota="keys", limit=_KEYS_MAX)
+        return KeyKept(key=key, at=now.wall)
+
+    def _forget_keys(self, now: Now) -> None:
+        """Nothing is journaled: after a crash they are there again, and old."""
+        self._keys = {key: at for key, at in self._keys.items() if now.wall - at <= _KEY_NS}
+
+    # Applying
+
+    def apply(self, change: TransactionChange) -> Transaction | None:
+        """The only mutator of what is durable: the transaction that was meant, if it is known."""
+        match change:
+            case ProducerStated():
+                self.producers.apply(change)
+                return None
+            case KeyKept():
+                self._keys[change.key] = change.at
+                return None
+            case Begun():
+                return self._begun(change)
+            case _:
+                return self._changed(change)
+
+    def _begun(self, change: Begun) -> Transaction | None:
+        producer = self.producers.get(change.producer)
+        if producer is None or change.number <= producer.last:
+            # Said again behind a statement of everything.
+            return self._open.get((change.producer, change.number))
+        begun = Transaction(producer.id, change.number, producer.epoch, change.at)
+        producer.last = change.number
+        producer.began_at = change.at
+        producer.outcome = None
+        producer.current = begun
+        self._open[begun.key] = begun
+        return begun
+
+    def _changed(self, change: ProgressAdded | Prepared | Decided | Ended) -> Transaction | None:
+        key = (change.producer, change.number)
+        if isinstance(change, Ended):
+            return self._finishing.pop(key, None)
+        transaction = self._open.get(key)
+        match change:
+            case ProgressAdded():
+                if transaction is not None:
+                    transaction.note_progress(change)
+            case Prepared():
+                if transaction is not None:
+                    transaction.is_prepared = True
+                    transaction.prepared_until = Timestamp(change.until)
+            case Decided():
+                transaction = self._decided(change)
+        return transaction
+
+    def _decided(self, change: Decided) -> Transaction:
+        key = (change.producer, change.number)
+        transaction = self._open.pop(key, None)
+        if transaction is None:
+            # Stated again, or one that is the broker's own.
+            transaction = Transaction(*key, change.epoch, 0)
+        begun_epoch = transaction.epoch
+        transaction.outcome = Outcome(change.outcome)
+        transaction.epoch = change.epoch
+        for topic, partition in change.partitions:
+            transaction.touches(topic, partition)
+        self._finishing[key] = transaction
+        producer = self.producers.get(change.producer)
+        if producer is not None:
+            if producer.current is transaction:
+                producer.current = None
+            if change.number >= producer.last:
+                # Above: its begin was never committed, but a log had something of it.
+                producer.last = change.number
+                producer.outcome = transaction.outcome
+                producer.ended_epoch = begun_epoch
+        return transaction
+
+    # Time
+
+    def deadline_of(self, transaction: Transaction) -> Instant:
+        """When a transaction is aborted unless something is heard; to be asked again then."""
+        producer = self.producers.get(transaction.producer)
+        if transaction.is_prepared or producer is None:
+            return transaction.deadline
+        return min(transaction.deadline, Instant(producer.heard_at + SILENCE_NS))
+
+    def set_deadline(self, transaction: Transaction, now: Now) -> None:
+        """Count from the wall time of the begin: an open transaction survives a restart.
+
+        A wall clock that jumped gives it no more time than it would have had from now on.
+        """
+        producer = self.producers.get(transaction.producer)
+        if transaction.is_prepared:
+            limit, until = _PREPARED_NS, int(transaction.prepared_until)
+        else:
+            limit = 0 if producer is None else producer.timeout_ns
+            until = transaction.began_at + limit
+        left = min(max(0, until - now.wall), limit)
+        transaction.deadline = Instant(now.instant + left)
+        transaction.began_instant = now.instant
+
+    # Stating
+
+    def state(self) -> Iterator[TransactionChange]:
+        """All that the journal says of this; producers first, since the rest names them."""
+        for producer in self.producers:
+            yield producer.stated
+        for transaction in self._finishing.values():
+            assert transaction.outcome is not None
+            yield Decided(
+                producer=transaction.producer,
+                number=transaction.number,
+                epoch=transaction.epoch,
+                outcome=transaction.outcome,
+                partitions=list(transaction.partitions),
+            )
+        for transaction in self._open.values():
+            yield Begun(
+                producer=transaction.producer,
+                number=transaction.number,
+                at=transaction.began_at,
+            )
+            yield from transaction.progress
+            if transaction.is_prepared:
+                yield Prepared(
+                    producer=transaction.producer,
+                    number=transaction.number,
+                    until=transaction.prepared_until,
+                )
+        for key, at in self._keys.items():
+            yield KeyKept(key=key, at=at)
+
+
+def _parse(identity: str) -> tuple[int, int]:
+    producer, _, number = identity.partition("-")
+    is_ours = producer.isdecimal() and number.isdecimal() and len(identity) <= 40
+    if not is_ours or transaction_id(int(producer), int(number)) != identity:
+        raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])
+    return int(producer), int(number)

@@ -1,0 +1,630 @@
+"""The SDK's producers and transactions against a real node, over a road that breaks."""
+
+import asyncio
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+import goqueue
+from goqueue.client import (
+    GoQueueError,
+    ProducerFenced,
+    ReceiptStale,
+    TransactionAborted,
+    TransactionNotFound,
+    TransactionStateInvalid,
+    TransactionTimedOut,
+)
+from goqueue.client.connection import Connection
+from goqueue.client.consuming import Message, StreamConsumer
+from goqueue.client.producing import Gathering
+from goqueue.client.transport import Retries
+from goqueue.model import LogId
+from tests.integration.cutting_proxy import Proxy, cutting
+from tests.integration.server_process import ServerProcess
+
+SECONDS_MAX = 100
+PATIENT = Retries(attempts_max=100, total_s=60.0, first_wait_s=0.001, wait_s_max=0.02)
+
+Name = Callable[[], str]
+
+
+def play(node: ServerProcess, scene: Callable[[Connection], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(SECONDS_MAX), goqueue.connect(node.url) as q:
+            await scene(q)
+
+    asyncio.run(run())
+
+
+def play_cut(node: ServerProcess, scene: Callable[[Connection, Proxy], Awaitable[None]]) -> None:
+    """With a connection whose road a test may break, and much patience."""
+
+    async def run() -> None:
+        async with (
+            asyncio.timeout(SECONDS_MAX),
+            cutting(node.url) as proxy,
+            goqueue.connect(proxy.url, retries=PATIENT) as q,
+        ):
+            await scene(q, proxy)
+
+    asyncio.run(run())
+
+
+async def messages(
+    q: Connection, topic: str, isolation: str = "read_committed"
+) -> AsyncIterator[Message]:
+    """All that is there now, up to a last message that this writes into each partition."""
+    count = (await q.topics.describe(topic)).partitions
+    ends = [await q.publish(topic, b"", partition=number) for number in range(count)]
+    left = {(end.partition, end.offset) for end in ends}
+    async with q.stream(topic, isolation=isolation) as stream:
+        async for message in stream:
+            left.discard((message.partition, message.offset))
+            if message.value:
+                yield message
+            if not left:
+                return
+
+
+async def texts(q: Connection, topic: str, isolation: str = "read_committed") -> list[str]:
+    return sorted([message.text async for message in messages(q, topic, isolation)])
+
+
+def stumble() -> None:
+    raise LookupError("what goes wrong in the middle of the work")
+
+
+# ---- idempotence ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_message_sent_over_a_breaking_road_is_there_once_and_in_order(
+    node: ServerProcess, name: Name, seed: int
+) -> None:
+    count = 5000
+
+    async def scene(q: Connection, proxy: Proxy) -> None:
+        chance = random.Random(seed)
+        topic = name()
+        await q.topics.create(topic, partitions=3)
+        proxy.cuts_answer = lambda line: "/records?" in line and chance.random() < 0.2
+        proxy.cuts_request = lambda line: "/records?" in line and chance.random() < 0.1
+        async with q.producer(Gathering(messages=20, messages_max=40, idempotent=True)) as producer:
+            receipts = [
+                await producer.send(topic, f"{number}", key=f"k-{number % 50}")
+                for number in range(count)
+            ]
+            places = [(await receipt) for receipt in receipts]
+        assert proxy.cut > 20
+        proxy.cuts_answer = proxy.cuts_request = lambda _: False
+
+        seen: dict[bytes, list[int]] = {}
+        found = {}
+        async for message in messages(q, topic):
+            seen.setdefault(message.key, []).append(int(message.text))
+            found[message.partition, message.offset] = int(message.text)
+        assert sum(map(len, seen.values())) == count
+        assert all(numbers == sorted(set(numbers)) for numbers in seen.values())
+        # A repeat is told where it went the first time.
+        assert [found[place.partition, place.offset] for place in places] == list(range(count))
+
+    play_cut(node, scene)
+
+
+def test_single_publishes_over_a_breaking_road_are_there_once(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection, proxy: Proxy) -> None:
+        topic = name()
+        await q.topics.create(topic, partitions=1)
+        answers = Counter[str]()
+
+        def every_third(line: str) -> bool:
+            answers[line[:10]] += 1
+            return "/records?" in line and answers[line[:10]] % 3 == 0
+
+        proxy.cuts_answer = every_third
+        for number in range(200):
+            await q.publish(topic, f"{number}", due=0 if number % 2 else None)
+        proxy.cuts_answer = lambda _: False
+        assert [int(message.text) async for message in messages(q, topic)] == list(range(200))
+
+    play_cut(node, scene)
+
+
+def test_a_delayed_message_whose_answer_was_lost_is_delivered_once(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection, proxy: Proxy) -> None:
+        topic = name()
+        await q.topics.create(topic, partitions=1)
+        cuts = iter([True, True, False])
+        proxy.cuts_answer = lambda line: "/records?" in line and next(cuts, False)
+        first = await q.publish(topic, "later", due=0.2)
+        assert proxy.cut == 2
+        message = await anext(q.stream(topic))
+        assert message.headers["gq.delayed-from"] == str(first.offset).encode()
+        assert [each.text async for each in messages(q, topic)] == ["later"]
+
+    play_cut(node, scene)
+
+
+def test_a_delay_that_is_too_long_fails_alone(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection) -> None:
+        topic = name()
+        await q.topics.create(topic, partitions=1)
+        producer = q.producer(Gathering(linger_s=60.0, idempotent=True))
+        good = await producer.send(topic, "good", due=0.01)
+        bad = await producer.send(topic, "bad", due=1e8)
+        last = await producer.send(topic, "last")
+        with pytest.raises(GoQueueError, match="delay_too_long"):
+            await producer.flush()
+        with pytest.raises(GoQueueError, match="delay_too_long"):
+            await bad
+        assert ((await good).offset, (await last).offset) == (0, 1)
+
+    play(node, scene)
+
+
+def test_a_topic_that_was_made_anew_takes_messages_of_the_same_producer(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic = name()
+        async with q.producer(Gathering(linger_s=0.0, idempotent=True)) as producer:
+            for _ in range(2):
+                await q.topics.create(topic, partitions=1)
+                for number in range(3):
+                    assert (await (await producer.send(topic, b"x"))).offset == number
+                await q.topics.delete(topic)
+
+    play(node, scene)
+
+
+def test_a_producer_goes_on_after_the_node_was_killed(mortal: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection) -> None:
+        topic = name()
+        await q.topics.create(topic, partitions=3)
+        async with q.producer(Gathering(messages=10, messages_max=10)) as producer:
+            restarting: asyncio.Future[None] | None = None
+            for number in range(2000):
+                await producer.send(topic, f"{number}", key=f"k-{number % 10}")
+                if number == 500:
+                    restarting = asyncio.ensure_future(asyncio.to_thread(mortal.restart))
+            assert restarting is not None
+            await restarting
+        seen: dict[bytes, list[int]] = {}
+        async for message in messages(q, topic):
+            seen.setdefault(message.key, []).append(int(message.text))
+        assert sum(map(len, seen.values())) == 2000
+        assert all(numbers == sorted(set(numbers)) for numbers in seen.values())
+
+    async def run() -> None:
+        retries = Retries(attempts_max=1000, total_s=60.0)
+        async with (
+            asyncio.timeout(SECONDS_MAX),
+            goqueue.connect(mortal.url, retries=retries) as q,
+        ):
+            await scene(q)
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_is_sent_again_while_the_first_is_still_on_its_way_is_taken_once(
+    mortal: ServerProcess, name: Name
+) -> None:
+    async def run() -> None:
+        retries = Retries(attempts_max=1000, total_s=60.0, first_wait_s=0.01, wait_s_max=0.1)
+        async with (
+            asyncio.timeout(SECONDS_MAX),
+            goqueue.connect(mortal.url, retries=retries) as patient,
+            goqueue.connect(mortal.url, retries=retries, timeout_s=0.2) as hasty,
+        ):
+            topic = name()
+            await patient.topics.create(topic, partitions=1)
+            async with hasty.producer(Gathering(linger_s=0.0, messages_max=5)) as producer:
+                await (await producer.send(topic, "0"))
+                for number in range(1, 41):
+                    await producer.send(topic, f"{number}")
+                    if number % 10 == 0:
+                        # Requests arrive and wait, until the client gives them up and sends more.
+                        mortal.signal(signal.SIGSTOP)
+                        await asyncio.sleep(0.7)
+                        mortal.signal(signal.SIGCONT)
+            found = [int(message.text) async for message in messages(patient, topic)]
+            assert found == list(range(41))
+
+    asyncio.run(run())
+
+
+# ---- transactions --------------------------------------------------------------------------
+
+
+def test_all_of_a_transaction_is_seen_or_nothing(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection) -> None:
+        topic, other, worker = name(), name(), name()
+        for each in (topic, other):
+            await q.topics.create(each, partitions=3)
+        async with q.transaction(worker) as tx:
+            for number in range(10):
+                await tx.publish(topic, f"{number}", key=f"{number}")
+                await tx.publish(other, f"{number}")
+
+        async def fail() -> None:
+            async with q.transaction(worker) as tx:
+                for number in range(10):
+                    await (await tx.publish(topic, f"never {number}"))
+                raise LookupError
+
+        with pytest.raises(LookupError):
+            await fail()
+        expected = sorted(str(number) for number in range(10))
+        assert await texts(q, topic) == expected
+        assert await texts(q, other) == expected
+        assert len(await texts(q, topic, "read_uncommitted")) == 20
+
+    play(node, scene)
+
+
+def test_an_open_transaction_is_shown_only_to_those_who_ask(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic = name()
+        await q.topics.create(topic, partitions=1)
+        async with q.transaction(name()) as tx:
+            await (await tx.publish(topic, "open", headers={"a": "b"}))
+            message = await anext(q.stream(topic, isolation="read_uncommitted"))
+            assert message.text == "open"
+            assert message.headers == {"a": b"b"}
+            reading = asyncio.ensure_future(anext(q.stream(topic)))
+            behind = await q.publish(topic, "behind")
+            assert not reading.done()
+        assert (await reading).text == "open"
+        assert behind.offset == 1
+
+    play(node, scene)
+
+
+def test_a_transaction_over_a_breaking_road_is_committed_exactly_once(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection, proxy: Proxy) -> None:
+        chance = random.Random(7)
+        topic, worker = name(), name()
+        await q.topics.create(topic, partitions=3)
+        roads = ("/records?", "/transactions/", "/producers/")
+
+        def is_unlucky(line: str) -> bool:
+            return any(road in line for road in roads) and chance.random() < 0.25
+
+        proxy.cuts_answer = is_unlucky
+        for number in range(50):
+            async with q.transaction(worker) as tx:
+                for copy in range(5):
+                    await tx.publish(topic, f"{number}.{copy}")
+        assert proxy.cut > 20
+        proxy.cuts_answer = lambda _: False
+        expected = sorted(f"{number}.{copy}" for number in range(50) for copy in range(5))
+        assert await texts(q, topic) == expected
+
+    play_cut(node, scene)
+
+
+def test_a_commit_whose_answer_is_cut_is_committed_once(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection, proxy: Proxy) -> None:
+        topic = name()
+        await q.topics.create(topic, partitions=1)
+        cuts = iter([True, True, True])
+        proxy.cuts_answer = lambda line: "/transactions/commit" in line and next(cuts, False)
+        async with q.transaction(name()) as tx:
+            await tx.publish(topic, "once")
+        assert proxy.cut == 3
+        assert await texts(q, topic) == ["once"]
+
+    play_cut(node, scene)
+
+
+def test_a_zombie_is_fenced_and_leaves_no_trace(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection) -> None:
+        topic, worker = name(), name()
+        await q.topics.create(topic, partitions=1)
+
+        async def be_taken_over() -> None:
+            async with q.transaction(worker) as tx:
+                await (await tx.publish(topic, "of the zombie"))
+                async with (
+                    goqueue.connect(node.url) as other,
+                    other.transaction(worker) as newer,
+                ):
+                    await newer.publish(topic, "of the successor")
+                await tx.publish(topic, "too late")
+
+        with pytest.raises(ProducerFenced, match="took over the transactional id"):
+            await be_taken_over()
+        with pytest.raises(ProducerFenced):
+            await q.transaction(worker).__aenter__()
+        assert await texts(q, topic) == ["of the successor"]
+
+    play(node, scene)
+
+
+def test_a_worker_that_starts_again_ends_what_its_last_life_left_open(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic, worker, group = name(), name(), name()
+        await q.topics.create(topic, partitions=1)
+        await q.publish(topic, "source")
+        async with goqueue.connect(node.url) as earlier:
+            left = await earlier.transaction(worker).__aenter__()
+            await (await left.publish(topic, "of the last life"))
+            await left.send_offsets(group, {LogId(topic, 0): 1})
+            await q.take_over(worker)
+            async with q.subscribe(topic, group=group, commit_interval_s=None) as consumer:
+                assert (await anext(consumer)).text == "source"
+            with pytest.raises(ProducerFenced):
+                await left.__aexit__(None, None, None)
+        assert await texts(q, topic) == ["source"]
+
+    play(node, scene)
+
+
+def test_leased_messages_are_acknowledged_with_the_transaction(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        source, target, worker, group = name(), name(), name(), name()
+        for each in (source, target):
+            await q.topics.create(each, partitions=3)
+        async with q.producer() as producer:
+            for number in range(100):
+                await producer.send(source, f"{number}")
+        async with q.consume(source, group=group, mode="shared", visibility_s=1.0) as consumer:
+            done = 0
+            stumbles = [lambda: None] * 100 + [stumble]
+            while done < 100:
+                taken = await consumer.take(10)
+                try:
+                    async with q.transaction(worker) as tx:
+                        for message in taken:
+                            await tx.publish(target, message.text)
+                            await tx.ack(message)
+                        stumbles.pop()()
+                    done += len(taken)
+                except LookupError:
+                    for message in taken:
+                        await message.nack(delay_s=0)
+        assert (await q.groups.lag(group)).total_lag == 0
+        assert await texts(q, target) == sorted(str(number) for number in range(100))
+
+    play(node, scene)
+
+
+def test_a_queue_is_copied_exactly_once_over_a_breaking_road(
+    node: ServerProcess, name: Name
+) -> None:
+    count = 1000
+
+    async def scene(q: Connection, proxy: Proxy) -> None:
+        chance = random.Random(11)
+        source, target, worker, group = name(), name(), name(), name()
+        for each in (source, target):
+            await q.topics.create(each, partitions=3)
+        async with q.producer() as producer:
+            for number in range(count):
+                await producer.send(source, f"{number}")
+        roads = ("/records?", "/transactions/", "/producers/")
+        proxy.cuts_answer = lambda line: (
+            any(road in line for road in roads) and chance.random() < 0.2
+        )
+        copied = 0
+        async with q.consume(source, group=group, mode="shared") as consumer:
+            while copied < count:
+                taken = await consumer.take(50)
+                async with q.transaction(worker) as tx:
+                    for message in taken:
+                        await tx.publish(target, message.value)
+                        await tx.ack(message)
+                copied += len(taken)
+        proxy.cuts_answer = lambda _: False
+        assert (await q.groups.lag(group)).total_lag == 0
+        assert await texts(q, target) == sorted(str(number) for number in range(count))
+
+    play_cut(node, scene)
+
+
+def test_a_lease_that_is_over_aborts_the_transaction(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection) -> None:
+        source, target = name(), name()
+        for each in (source, target):
+            await q.topics.create(each, partitions=1)
+        await q.publish(source, "x")
+        async with q.consume(source, group=name()) as consumer:
+            message = await anext(consumer)
+            await message.nack(delay_s=60)
+
+            async def acknowledge() -> None:
+                async with q.transaction(name()) as tx:
+                    await tx.publish(target, "of a lease that is over")
+                    await tx.ack(message)
+
+            with pytest.raises(TransactionAborted) as aborted:
+                await acknowledge()
+        assert isinstance(aborted.value.__cause__, ReceiptStale)
+        assert await texts(q, target) == []
+
+    play(node, scene)
+
+
+def test_a_stream_is_copied_exactly_once_over_a_breaking_road(
+    node: ServerProcess, name: Name
+) -> None:
+    count = 2000
+
+    async def scene(q: Connection, proxy: Proxy) -> None:
+        chance = random.Random(3)
+        source, target, group = name(), name(), name()
+        for each in (source, target):
+            await q.topics.create(each, partitions=3)
+        async with q.producer() as producer:
+            for number in range(count):
+                await producer.send(source, f"{number}", key=f"{number % 10}")
+        proxy.cuts_answer = lambda line: "POST" in line and chance.random() < 0.05
+
+        async def copy(worker: str) -> None:
+            async with q.subscribe(source, group=group, commit_interval_s=None) as consumer:
+                while (await q.groups.lag(group)).total_lag:
+                    await copy_some(worker, consumer)
+
+        async def copy_some(worker: str, consumer: StreamConsumer) -> None:
+            try:
+                async with asyncio.timeout(1.0):
+                    taken = await consumer.take(75)
+            except TimeoutError:
+                return
+            try:
+                async with q.transaction(worker, consumer=consumer) as tx:
+                    for message in taken:
+                        await tx.publish(target, message.value, key=message.key)
+                    if chance.random() < 0.1:
+                        stumble()
+            except (LookupError, TransactionAborted):
+                return
+
+        await asyncio.gather(copy(name()), copy(name()))
+        proxy.cuts_answer = lambda _: False
+        assert await texts(q, target) == sorted(str(number) for number in range(count))
+
+    play_cut(node, scene)
+
+
+def test_offsets_of_a_member_that_is_none_are_refused(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection) -> None:
+        topic, group = name(), name()
+        await q.topics.create(topic, partitions=1)
+        await q.publish(topic, "x")
+        async with q.subscribe(topic, group=group, commit_interval_s=None):
+
+            async def send() -> None:
+                async with q.transaction(name()) as tx:
+                    await tx.send_offsets(group, {LogId(topic, 0): 1}, member_id="nobody")
+
+            with pytest.raises(GoQueueError, match="member_not_found"):
+                await send()
+
+    play(node, scene)
+
+
+def test_prepared_transactions_are_committed_together_under_a_key(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic, key = name(), name()
+        await q.topics.create(topic, partitions=3)
+
+        async def prepare(value: str) -> str:
+            async with q.transaction(name()) as tx:
+                for _ in range(3):
+                    await tx.publish(topic, value)
+                return await tx.prepare()
+
+        first = [await prepare("first") for _ in range(3)]
+        assert await q.commit_group(key, first)
+        second = [await prepare("second")]
+        assert not await q.commit_group(key, second)
+        with pytest.raises(TransactionNotFound):
+            await q.commit_group(name(), ["999999-1"])
+        assert await texts(q, topic) == ["first"] * 9
+
+    play(node, scene)
+
+
+def test_a_group_whose_answers_are_cut_is_committed_once(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection, proxy: Proxy) -> None:
+        topic, key = name(), name()
+        await q.topics.create(topic, partitions=3)
+        cut: Counter[str] = Counter()
+
+        def is_first(line: str) -> bool:
+            cut[line] += "/transactions/prepare" in line or "/commit-group" in line
+            return cut[line] % 2 == 1
+
+        proxy.cuts_answer = is_first
+        prepared = []
+        for number in range(3):
+            async with q.transaction(name()) as tx:
+                await tx.publish(topic, f"{number}")
+                prepared.append(await tx.prepare())
+        # Committed by the first attempt, so that the second finds the key used.
+        assert not await q.commit_group(key, prepared)
+        assert proxy.cut == 4
+        assert await texts(q, topic) == ["0", "1", "2"]
+
+    play_cut(node, scene)
+
+
+def test_a_transaction_that_runs_past_its_time_says_so(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection) -> None:
+        topic = name()
+        await q.topics.create(topic, partitions=1)
+
+        async def dawdle() -> None:
+            async with q.transaction(name(), timeout_s=1.0) as tx:
+                await (await tx.publish(topic, "late"))
+                # Ends when the broker has let go: what is behind it is shown then.
+                await q.publish(topic, "behind")
+                assert (await anext(q.stream(topic))).text == "behind"
+
+        with pytest.raises(TransactionTimedOut):
+            await dawdle()
+        assert await texts(q, topic) == ["behind"]
+
+    play(node, scene)
+
+
+def test_what_an_operator_aborted_cannot_be_committed(node: ServerProcess, name: Name) -> None:
+    async def scene(q: Connection) -> None:
+        topic, worker = name(), name()
+        await q.topics.create(topic, partitions=1)
+
+        async def be_aborted() -> None:
+            async with q.transaction(worker) as tx:
+                await (await tx.publish(topic, "x"))
+                await q.transactions.abort(tx.transaction_id)
+
+        with pytest.raises((TransactionAborted, ProducerFenced)):
+            await be_aborted()
+        assert await texts(q, topic) == []
+
+    play(node, scene)
+
+
+def test_threads_have_transactions_too(node: ServerProcess, name: Name) -> None:
+    topic, worker = name(), name()
+    with goqueue.connect_sync(node.url) as q:
+        q.topics.create(topic, partitions=1)
+        with q.transaction(worker) as tx:
+            receipt = tx.publish(topic, "x")
+        assert receipt.wait().offset == 0
+
+        def fail() -> None:
+            with q.transaction(worker) as tx:
+                tx.publish(topic, "never")
+                raise LookupError
+
+        with pytest.raises(LookupError):
+            fail()
+        with q.consume(topic, group=name()) as consumer:
+            message = next(consumer)
+            assert message.text == "x"
+            with q.transaction(worker) as tx:
+                tx.publish(topic, "y")
+                tx.ack(message)
+            assert next(consumer).text == "y"
+        with q.transaction(worker) as tx, pytest.raises(TransactionStateInvalid):
+            q.transaction(worker).__enter__()

@@ -1,0 +1,343 @@
+"""Faults planted into producers and transactions, one at a time, for the simulator to find.
+
+Each is a mistake that a change could really make. The patches reach into the rooms by name on
+purpose: that is where such a mistake would be made.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from goqueue.log import Log
+from goqueue.log.authors import Authors, Ending, Repeat, Spans, Writer
+from goqueue.model.requests import CommitGroup
+from goqueue.transactions import Outcome, Transactions
+from tests.simulation.planted_in_node import Plant
+
+__all__ = ["PLANTED_IN_TRANSACTIONS"]
+
+_JOURNAL = "goqueue.broker.journals.journal.Journal"
+_TRANSACTING = "goqueue.broker.transacting.transacting.Transacting"
+_PROGRESSING = "goqueue.broker.transacting.progressing.Progressing"
+_MARKING = "goqueue.broker.transacting.marking.Marking"
+_PUBLISHING = "goqueue.broker.messages.publishing.Publishing"
+
+
+def _does_nothing(*_: object, **__: object) -> None:
+    """Stands in for a step that a careless change would leave out."""
+
+
+def _attribute(name: str) -> Any:
+    """What stands under this dotted name of a method of a class in a module."""
+    module, class_name, method = name.rsplit(".", 2)
+    return getattr(getattr(__import__(module, fromlist=[class_name]), class_name), method)
+
+
+def _forgets(patch: pytest.MonkeyPatch, *kinds: str) -> None:
+    """Let the journal leave out changes of these kinds."""
+    note = _attribute(f"{_JOURNAL}.note")
+
+    def forgetful(journal: Any, changes: Any, then: Any = ()) -> None:
+        note(journal, [each for each in changes if type(each).__name__ not in kinds], then)
+
+    patch.setattr(f"{_JOURNAL}.note", forgetful)
+
+
+# Decisions
+
+
+def writes_markers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> None:
+    note, flush = _attribute(f"{_JOURNAL}.note"), _attribute(f"{_JOURNAL}.flush")
+
+    def hasty_note(journal: Any, changes: Any, then: Any = ()) -> None:
+        then = list(then)
+        early = [each for each in then if type(each).__name__ == "WriteMarkers"]
+        journal.__dict__.setdefault("early", []).extend(early)
+        note(journal, changes, [each for each in then if each not in early])
+
+    def hasty_flush(journal: Any, now: Any) -> Any:
+        return flush(journal, now) + journal.__dict__.pop("early", [])
+
+    patch.setattr(f"{_JOURNAL}.note", hasty_note)
+    patch.setattr(f"{_JOURNAL}.flush", hasty_flush)
+
+
+def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
+    _forgets(patch, "Decided")
+
+
+def forgets_that_transactions_began(patch: pytest.MonkeyPatch) -> None:
+    _forgets(patch, "Begun")
+
+
+def commits_without_what_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
+    end = _attribute(f"{_TRANSACTING}.end")
+
+    def hasty(transacting: Any, request: Any, command: Any, now: Any) -> None:
+        producer = transacting._state.transactions.producers.get(command.owner.producer_id)
+        current = None if producer is None else producer.current
+        if current is None:
+            end(transacting, request, command, now)
+            return
+        in_flight, current.in_flight = current.in_flight, 0
+        try:
+            end(transacting, request, command, now)
+        finally:
+            current.in_flight = in_flight
+
+    patch.setattr(f"{_TRANSACTING}.end", hasty)
+
+
+def commits_what_timed_out(patch: pytest.MonkeyPatch) -> None:
+    decide = _attribute(f"{_TRANSACTING}._decide")
+
+    def lenient(transacting: Any, transaction: Any, outcome: Outcome, now: Any) -> None:
+        is_late = outcome is Outcome.TIMED_OUT
+        decide(transacting, transaction, Outcome.COMMITTED if is_late else outcome, now)
+
+    patch.setattr(f"{_TRANSACTING}._decide", lenient)
+
+
+def lets_transactions_run_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_TRANSACTING}.expire", _does_nothing)
+
+
+def forgets_decisions_whose_markers_may_be_lost(patch: pytest.MonkeyPatch) -> None:
+    def trusting(_: Any, current: Any, partition: Any, __: Any) -> None:
+        current.missing.pop(partition.log_id, None)
+
+    patch.setattr(f"{_MARKING}._arrived", trusting)
+
+
+def marks_only_the_first_partition(patch: pytest.MonkeyPatch) -> None:
+    mark = _attribute(f"{_MARKING}._mark")
+
+    def lazy(marking: Any, current: Any, log: Any, now: Any) -> None:
+        if log == next(iter(current.missing)):
+            mark(marking, current, log, now)
+        else:
+            current.missing.pop(log, None)
+
+    patch.setattr(f"{_MARKING}._mark", lazy)
+
+
+# Groups of transactions
+
+
+def commits_a_group_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    commit, go_on = _attribute(f"{_TRANSACTING}.commit_group"), _attribute(f"{_TRANSACTING}.go_on")
+
+    def first(transacting: Any, request: Any, command: CommitGroup, now: Any) -> None:
+        ids = command.transaction_ids
+        for identity in ids:
+            if not transacting._state.transactions.has_key(command.key):
+                transacting._state.transactions.find_prepared(identity)
+        one = msgspec.structs.replace(command, transaction_ids=ids[:1])
+        commit(transacting, request, one, now)
+        transacting.__dict__["rest"] = list(ids[1:])
+
+    def then(transacting: Any, now: Any) -> None:
+        go_on(transacting, now)
+        rest = transacting.__dict__.get("rest", [])
+        if rest and transacting._state.groups_journal.is_quiet:
+            transaction = transacting._state.transactions.find_prepared(rest.pop(0))
+            transacting._decide(transaction, Outcome.COMMITTED, now)
+
+    patch.setattr(f"{_TRANSACTING}.commit_group", first)
+    patch.setattr(f"{_TRANSACTING}.go_on", then)
+
+
+def forgets_keys(patch: pytest.MonkeyPatch) -> None:
+    _forgets(patch, "KeyKept")
+
+
+def commits_newcomers_under_an_old_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_TRANSACTING}._abort_newcomers", lambda *_: [])
+
+
+# Zombies
+
+
+def publishes_for_whoever_was_fenced(patch: pytest.MonkeyPatch) -> None:
+    admit = Transactions.admit
+
+    def trusting(transactions: Transactions, author: Any, *rest: Any) -> Any:
+        producer = transactions.producers.get(author.producer_id)
+        if producer is not None:
+            author = msgspec.structs.replace(author, epoch=producer.epoch)
+        return admit(transactions, author, *rest)
+
+    patch.setattr(Transactions, "admit", trusting)
+
+
+def gives_an_epoch_twice(patch: pytest.MonkeyPatch) -> None:
+    _forgets(patch, "ProducerStated")
+
+
+def leaves_the_transaction_of_the_fenced_open(patch: pytest.MonkeyPatch) -> None:
+    decide = _attribute(f"{_TRANSACTING}._decide")
+
+    def lenient(transacting: Any, transaction: Any, outcome: Outcome, now: Any) -> None:
+        if outcome is not Outcome.FENCED:
+            decide(transacting, transaction, outcome, now)
+
+    patch.setattr(f"{_TRANSACTING}._decide", lenient)
+
+
+def lets_a_late_message_join_the_next_transaction(patch: pytest.MonkeyPatch) -> None:
+    announced = _attribute(f"{_PUBLISHING}.publish_announced")
+
+    def joining(publishing: Any, later: Any, now: Any) -> None:
+        admission = later.admission
+        transaction = None if admission is None else admission.transaction
+        if transaction is not None and transaction.outcome is not None:
+            producer = publishing._state.transactions.producers.get(admission.producer)
+            if producer is not None and producer.current is not None:
+                producer.current.in_flight += 1
+                other = msgspec.structs.replace(admission, transaction=producer.current)
+                later = msgspec.structs.replace(later, admission=other)
+        announced(publishing, later, now)
+
+    patch.setattr(f"{_PUBLISHING}.publish_announced", joining)
+
+
+# Sequences
+
+
+def forgets_the_window_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    replay = Log.replay_authors
+
+    def forgetful(log: Any, *arguments: Any) -> None:
+        replay(log, *arguments)
+        for writer in log.authors._writers.values():
+            writer.batches.clear()
+
+    patch.setattr(Log, "replay_authors", forgetful)
+
+
+def forgets_producers_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Log, "replay_authors", _does_nothing)
+
+
+def answers_a_repeat_with_another_offset(patch: pytest.MonkeyPatch) -> None:
+    check = Writer.check
+
+    def vague(writer: Writer, mark: Any) -> Any:
+        repeat = check(writer, mark)
+        if repeat is None:
+            return None
+        first, following, *_ = writer.batches[-1][2], writer.batches[-1][2] + mark.count
+        return Repeat(first, following)  # type: ignore[arg-type]  # plain numbers do
+
+    patch.setattr(Writer, "check", vague)
+
+
+def takes_whatever_sequence_comes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Writer, "check", lambda *_: None)
+
+
+def keeps_sequences_of_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Writer, "take_back", _does_nothing)
+
+
+# What readers see
+
+
+def forgets_what_was_aborted_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    replay = Log.replay_authors
+
+    def forgetful(log: Any, *arguments: Any) -> None:
+        replay(log, *arguments)
+        log.authors._aborted = Spans()
+
+    patch.setattr(Log, "replay_authors", forgetful)
+
+
+def passes_transactions_that_a_restart_found_open(patch: pytest.MonkeyPatch) -> None:
+    replay = Log.replay_authors
+
+    def blind(log: Any, *arguments: Any) -> None:
+        replay(log, *arguments)
+        log.authors._open.clear()
+        log._watermarks.hold_stable_at(None)
+
+    patch.setattr(Log, "replay_authors", blind)
+
+
+def shows_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Authors, "unstable_from", property(lambda _: None))
+
+
+def delivers_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
+    def careless(ending: Ending, hidden: Spans, _: Spans) -> None:
+        hidden.add(ending.marker, ending.marker + 1)
+
+    patch.setattr(Ending, "hide", careless)
+
+
+# Progress
+
+
+def settles_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    apply = _attribute(f"{_PROGRESSING}.apply")
+
+    def hasty(progressing: Any, change: Any, at: Any) -> None:
+        apply(progressing, change, at)
+        position = None
+        if type(change).__name__ == "ProgressAdded":
+            position = progressing._position(change)
+        if position is not None:
+            offsets = [at for first, end in change.offsets for at in range(first, end)]
+            position.settle(change.floor, offsets, at)
+
+    patch.setattr(f"{_PROGRESSING}.apply", hasty)
+
+
+def forgets_progress_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    _forgets(patch, "ProgressAdded")
+
+
+def settles_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Outcome, "is_commit", property(lambda outcome: outcome != "orphaned"))
+
+
+def tells_offsets_that_a_transaction_is_about_to_move(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(f"{_PROGRESSING}._is_undecided", lambda *_: False)
+
+
+def hands_out_what_a_transaction_holds(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("goqueue.delivery.queue.DeliveryQueue.pin", _does_nothing)
+
+
+PLANTED_IN_TRANSACTIONS: tuple[Plant, ...] = (
+    writes_markers_before_the_decision_is_durable,
+    forgets_decisions,
+    forgets_that_transactions_began,
+    commits_without_what_is_on_its_way,
+    commits_what_timed_out,
+    lets_transactions_run_for_ever,
+    forgets_decisions_whose_markers_may_be_lost,
+    marks_only_the_first_partition,
+    commits_a_group_one_by_one,
+    forgets_keys,
+    commits_newcomers_under_an_old_key,
+    publishes_for_whoever_was_fenced,
+    gives_an_epoch_twice,
+    leaves_the_transaction_of_the_fenced_open,
+    lets_a_late_message_join_the_next_transaction,
+    forgets_the_window_at_a_restart,
+    forgets_producers_at_a_restart,
+    answers_a_repeat_with_another_offset,
+    takes_whatever_sequence_comes,
+    keeps_sequences_of_what_a_full_disk_took_back,
+    forgets_what_was_aborted_at_a_restart,
+    passes_transactions_that_a_restart_found_open,
+    shows_what_is_not_stable,
+    delivers_what_was_aborted,
+    settles_before_the_commit,
+    forgets_progress_at_a_restart,
+    settles_what_was_aborted,
+    tells_offsets_that_a_transaction_is_about_to_move,
+    hands_out_what_a_transaction_holds,
+)
