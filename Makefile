@@ -106,7 +106,7 @@ soak: setup ## kill a node under load for SECONDS=600, and check that nothing is
 	@$(venv) -m soak --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600) --kill-every 20
 
 soak-transactions: setup ## copy 100,000 messages in transactions while broker and workers are killed
-	@$(venv) -m soak.copies --mode stream --blow-every 3
+	@$(venv) -m soak.copies --mode stream --blow-every 1.5
 	@$(venv) -m soak.copies --mode queue
 
 bench-delivery: setup ## measure the wheel of delays, lanes and backlogs

@@ -185,6 +185,28 @@ def test_a_topic_that_was_made_anew_takes_messages_of_the_same_producer(
     play(node, scene)
 
 
+def test_a_topic_that_was_made_anew_takes_transactions_of_the_same_worker(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic, worker = name(), name()
+
+        async def publish() -> None:
+            async with q.transaction(worker) as tx:
+                await tx.publish(topic, "x")
+
+        await q.topics.create(topic, partitions=1)
+        await publish()
+        await q.topics.delete(topic)
+        await q.topics.create(topic, partitions=1)
+        with pytest.raises(TransactionAborted, match="sequence_out_of_order"):
+            await publish()
+        await publish()
+        assert await texts(q, topic) == ["x"]
+
+    play(node, scene)
+
+
 def test_a_producer_goes_on_after_the_node_was_killed(mortal: ServerProcess, name: Name) -> None:
     async def scene(q: Connection) -> None:
         topic = name()

@@ -11,6 +11,7 @@ import pytest
 
 from goqueue.log import Log
 from goqueue.log.authors import Authors, Ending, Repeat, Spans, Writer
+from goqueue.model import Code, Refused
 from goqueue.model.requests import CommitGroup
 from goqueue.transactions import Outcome, Transactions
 from tests.simulation.planted_in_node import Plant
@@ -21,7 +22,6 @@ _JOURNAL = "goqueue.broker.journals.journal.Journal"
 _TRANSACTING = "goqueue.broker.transacting.transacting.Transacting"
 _PROGRESSING = "goqueue.broker.transacting.progressing.Progressing"
 _MARKING = "goqueue.broker.transacting.marking.Marking"
-_PUBLISHING = "goqueue.broker.messages.publishing.Publishing"
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -152,7 +152,7 @@ def forgets_keys(patch: pytest.MonkeyPatch) -> None:
     _forgets(patch, "KeyKept")
 
 
-def commits_newcomers_under_an_old_key(patch: pytest.MonkeyPatch) -> None:
+def leaves_newcomers_under_an_old_key_prepared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_TRANSACTING}._abort_newcomers", lambda *_: [])
 
 
@@ -185,21 +185,13 @@ def leaves_the_transaction_of_the_fenced_open(patch: pytest.MonkeyPatch) -> None
     patch.setattr(f"{_TRANSACTING}._decide", lenient)
 
 
-def lets_a_late_message_join_the_next_transaction(patch: pytest.MonkeyPatch) -> None:
-    announced = _attribute(f"{_PUBLISHING}.publish_announced")
+def takes_messages_into_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
+    def generous(_: Transactions, producer: Any) -> Any:
+        if producer.current is None:
+            raise Refused(Code.TRANSACTION_STATE_INVALID)
+        return producer.current
 
-    def joining(publishing: Any, later: Any, now: Any) -> None:
-        admission = later.admission
-        transaction = None if admission is None else admission.transaction
-        if transaction is not None and transaction.outcome is not None:
-            producer = publishing._state.transactions.producers.get(admission.producer)
-            if producer is not None and producer.current is not None:
-                producer.current.in_flight += 1
-                other = msgspec.structs.replace(admission, transaction=producer.current)
-                later = msgspec.structs.replace(later, admission=other)
-        announced(publishing, later, now)
-
-    patch.setattr(f"{_PUBLISHING}.publish_announced", joining)
+    patch.setattr(Transactions, "writable", generous)
 
 
 # Sequences
@@ -321,11 +313,11 @@ PLANTED_IN_TRANSACTIONS: tuple[Plant, ...] = (
     marks_only_the_first_partition,
     commits_a_group_one_by_one,
     forgets_keys,
-    commits_newcomers_under_an_old_key,
+    leaves_newcomers_under_an_old_key_prepared,
     publishes_for_whoever_was_fenced,
     gives_an_epoch_twice,
     leaves_the_transaction_of_the_fenced_open,
-    lets_a_late_message_join_the_next_transaction,
+    takes_messages_into_what_is_prepared,
     forgets_the_window_at_a_restart,
     forgets_producers_at_a_restart,
     answers_a_repeat_with_another_offset,

@@ -212,6 +212,7 @@ class Node:
                 for publication, published in partition.taken_back(Offset(0), Code.TOPIC_NOT_FOUND):
                     self._published(publication, published, now)
         self._parts.positions.forget_topic(logs)
+        self._parts.progressing.look_again()
         self._parts.membership.rebalance(command.name, now)
 
     def _describe(self, request: RequestId, _: DescribeNode, __: Now) -> None:
@@ -265,6 +266,7 @@ class Node:
             outcomes = list(partition.committed())
             self._parts.delaying.committed(partition, now)
             for ending in partition.log.take_ended():
+                self._state.hide_ending(event.log, ending)
                 self._parts.delaying.ended(partition, ending, now)
             self._parts.marking.durable(partition)
             self._parts.remembering.durable(partition)

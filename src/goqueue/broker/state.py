@@ -15,7 +15,7 @@ from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Groups
-from goqueue.log import Appended, BatchMark, Marker
+from goqueue.log import Appended, BatchMark, Ending, Marker
 from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
 from goqueue.transactions import Transactions
 
@@ -142,6 +142,12 @@ class NodeState:
             queue = queues.get(log)
             if queue is not None:
                 queue.hide(first, count)
+
+    def hide_ending(self, log: LogId, ending: Ending) -> None:
+        """A marker was committed, and with it what is no message from now on."""
+        self.hide(log, ending.marker)
+        for first, following in () if ending.is_commit else ending.ranges:
+            self.hide(log, first, following - first)
 
     def hidden_within(self, log: LogId, first: Offset, end: Offset) -> int:
         """How many offsets of [first, end) are no messages."""

@@ -91,13 +91,18 @@ def _take_messages(take: _Table, parts: Parts) -> None:
     take(DescribeDelays, lambda request, asked, _: parts.delaying.describe(request, asked))
 
 
+def _delete_group(parts: Parts, request: RequestId, command: DeleteGroup) -> None:
+    parts.membership.delete(request, command)
+    parts.progressing.look_again()
+
+
 def _take_groups(take: _Table, parts: Parts) -> None:
     take(Join, parts.membership.join)
     take(Heartbeat, parts.membership.heartbeat)
     take(Leave, parts.membership.leave)
     take(ListGroups, lambda request, _, __: parts.membership.list_all(request))
     take(DescribeGroup, lambda request, asked, _: parts.membership.describe(request, asked))
-    take(DeleteGroup, lambda request, asked, _: parts.membership.delete(request, asked))
+    take(DeleteGroup, lambda request, asked, _: _delete_group(parts, request, asked))
     take(Poll, parts.delivering.poll)
     take(CommitOffsets, parts.positions.commit)
     take(DescribeOffsets, parts.progressing.describe)

@@ -8,6 +8,7 @@ Invariant: every failure that a caller can see is a `GoQueueError`.
 """
 
 from collections.abc import Mapping
+from typing import NoReturn
 
 __all__ = [
     "AlreadyDelivered",
@@ -29,6 +30,7 @@ __all__ = [
     "TransactionOutcomeUnknown",
     "TransactionStateInvalid",
     "TransactionTimedOut",
+    "raise_for",
     "refusal",
 ]
 
@@ -190,3 +192,10 @@ def refusal(
         retry_after_s=retry_after_s,
         is_outcome_unknown=code in _UNDECIDED,
     )
+
+
+def raise_for(error: GoQueueError, cause: GoQueueError) -> NoReturn:
+    """Raise an error because of another, or as it is if that is the same."""
+    if error is cause:
+        raise error
+    raise error from cause

@@ -33,4 +33,6 @@ cdef class Plan:
     @cython.locals(into=list, copy=Cursor, position=Py_ssize_t, target=int64_t, reason=int)
     cdef int _fill(self, Cursor cursor, dict parts) except -1
 
+cdef bint is_marked(Cursor cursor)
+
 cpdef murmur3(data)

@@ -37,6 +37,8 @@ _NO_PARTITION = int(Unroutable.NO_PARTITION)
 _BAD_PARTITION = int(Unroutable.BAD_PARTITION)
 _RESERVED = int(Unroutable.RESERVED)
 
+# Length and name of the header `gq.batch`.
+_MARK = b"\x00\x08gq.batch"
 LANES = 5
 # Name and value of the header `gq.deliver-at`.
 _DELIVERY_BYTES = 13 + 19
@@ -79,6 +81,11 @@ def route(
     if targets is not None and len(targets) != cursor.count:
         raise IndexError(f"{len(targets)} targets for {cursor.count} records")
     return Routed(plan.part(cursor, batch), plan.placed, turn + plan.turned, plan.lanes)
+
+
+def is_marked(cursor: Cursor) -> bool:
+    """Whether a record begins its headers with the mark of a batch, which only the log sets."""
+    return cursor.headers_length > 0 and cursor.headers()[2:12] == _MARK
 
 
 class Plan:
@@ -126,7 +133,7 @@ class Plan:
             if cursor.flags & IS_DELAYED:
                 # The header that makes it a delayed message was not given by the caller.
                 given_bytes -= _DELIVERY_BYTES
-            if cursor.flags & self._forbidden:
+            if cursor.flags & self._forbidden or is_marked(cursor):
                 target = _RESERVED
             elif given_bytes > self._body_bytes_max:
                 target = _TOO_LARGE

@@ -66,7 +66,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
     until: int
 
 
-class Decided(msgspec.Struct, frozen=True, kw_only=True, tag="decided"):
+class Decided(msgspec.Struct, frozen=True, kw_only=True, tag="decided", omit_defaults=True):
     """What becomes of a transaction: from now on nothing else can.
 
     `outcome` is `committed`, or why it was aborted. `epoch` goes into the markers, which the
@@ -78,6 +78,7 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True, tag="decided"):
     epoch: int
     outcome: str
     partitions: list[tuple[int, int]]
+    began_at: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):

@@ -35,8 +35,9 @@ _OPEN_MAX = 100_000
 _KEYS_MAX = 1_000_000
 _KEY_NS = 7 * 24 * HOUR
 KEY_CHARACTERS_MAX = 249
-# So many partitions and ids fit into one record of the journal, which must not be split.
-_DECISIONS_MAX = 100_000
+# So many ids, partitions and places of groups fit into one record of the journal, which must not be
+# split.
+_DECISIONS_MAX = 20_000
 
 
 class Transactions:
@@ -76,6 +77,18 @@ class Transactions:
         """A transaction that has not ended."""
         key = (producer, number)
         return self._open.get(key) or self._finishing.get(key)
+
+    def find_named(self, identity: str) -> tuple[Producer, Transaction | None]:
+        """The producer whose transaction this is, and the transaction unless it has ended.
+
+        Of those that have ended only the last of each producer is known.
+        """
+        producer_id, number = _parse(identity)
+        producer = self.producers.get(producer_id)
+        found = self.find(producer_id, number)
+        if producer is None or (found is None and producer.last != number):
+            raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])
+        return producer, found
 
     def find_prepared(self, identity: str) -> Transaction:
         """The transaction of this id, which waits for the decision of a group."""
@@ -166,14 +179,28 @@ class Transactions:
             epoch=epoch,
             outcome=outcome,
             partitions=list(transaction.partitions),
+            began_at=transaction.began_at,
         )
+
+    def judge(self, producer: int, number: int, *, is_damaged: bool) -> Outcome:
+        """What becomes of a transaction that a log holds open and the journal does not know.
+
+        One that was followed by others had ended, and its marker is lost: readers were shown most
+        such, so it counts. Where nothing is damaged, nothing was lost.
+        """
+        known = self.producers.get(producer)
+        if known is not None and number == known.last and known.outcome is not None:
+            return known.outcome
+        was_decided = is_damaged if known is None else number < known.last
+        return Outcome.COMMITTED if was_decided else Outcome.ORPHANED
 
     def check_group(self, key: str, identities: Iterable[str]) -> list[Transaction]:
         """The transactions of a group commit, each once; refuses a key that cannot be one."""
         if not 1 <= len(key) <= KEY_CHARACTERS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="key", minimum=1, maximum=KEY_CHARACTERS_MAX)
         found = [self.find_prepared(each) for each in dict.fromkeys(identities)]
-        if sum(1 + len(each.partitions) for each in found) > _DECISIONS_MAX:
+        size = sum(1 + len(each.partitions) + each.progress_count for each in found)
+        if size > _DECISIONS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="transaction_ids", reason="too many at once")
         return found
 
@@ -239,7 +266,7 @@ class Transactions:
         transaction = self._open.pop(key, None)
         if transaction is None:
             # Stated again, or one that is the broker's own.
-            transaction = Transaction(*key, change.epoch, 0)
+            transaction = Transaction(*key, change.epoch, change.began_at)
         begun_epoch = transaction.epoch
         transaction.outcome = Outcome(change.outcome)
         transaction.epoch = change.epoch
@@ -295,6 +322,7 @@ class Transactions:
                 epoch=transaction.epoch,
                 outcome=transaction.outcome,
                 partitions=list(transaction.partitions),
+                began_at=transaction.began_at,
             )
         for transaction in self._open.values():
             yield Begun(

@@ -19,8 +19,22 @@ NAMES = (None, "billing", "mailing")
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["init", "begin", "begin", "progress", "progress", "touch", "prepare", "commit"]
-            + ["abort", "timeout", "end", "end", "key", "group"]
+            [
+                "init",
+                "begin",
+                "begin",
+                "progress",
+                "progress",
+                "touch",
+                "prepare",
+                "commit",
+                "abort",
+                "timeout",
+                "end",
+                "end",
+                "key",
+                "group",
+            ]
         ),
         st.integers(0, 5),
         st.integers(0, 3),

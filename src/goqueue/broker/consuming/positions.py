@@ -273,7 +273,8 @@ class Positions:
         """A group that starts with the latest: its place is where these logs end now."""
         for name in sorted(set(topics)):
             for log in self._state.catalog.find(name).logs:
-                if self._state.position(group.number, log) is None:
+                position = self._state.position(group.number, log)
+                if position is None or not position.says_something:
                     self._put(group, log, self._state.partitions[log].log.watermarks.stable, now)
 
     def forget_topic(self, logs: list[LogId]) -> None:

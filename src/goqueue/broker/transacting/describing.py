@@ -1,7 +1,7 @@
 """What can be asked about transactions."""
 
 from goqueue.broker.state import NodeState
-from goqueue.model import Code, LogId, Now, Refused, RequestId, Timestamp
+from goqueue.model import LogId, Now, RequestId, Timestamp
 from goqueue.model.requests import (
     DescribeTransaction,
     TransactionDescription,
@@ -29,16 +29,9 @@ class Describing:
 
     def describe(self, request: RequestId, command: DescribeTransaction) -> None:
         """One that has not ended, or the last of its producer."""
-        identity = command.transaction_id
-        for transaction in (*self._state.transactions.open, *self._state.transactions.finishing):
-            if transaction.id == identity and transaction.producer > 0:
-                self._state.outbox.answer(request, self._described(transaction))
-                return
-        for producer in self._state.transactions.producers:
-            if transaction_id(producer.id, producer.last) == identity and producer.outcome:
-                self._state.outbox.answer(request, _ended(producer))
-                return
-        raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])
+        producer, found = self._state.transactions.find_named(command.transaction_id)
+        described = _ended(producer) if found is None else self._described(found)
+        self._state.outbox.answer(request, described)
 
     def statistics(self, request: RequestId, now: Now) -> None:
         tally = self._state.tally

@@ -48,6 +48,7 @@ class Progressing:
         self._delivering = delivering
         # Who wants to know where a group stands while a transaction has not decided it.
         self._asking: dict[RequestId, DescribeOffsets] = {}
+        self._has_news = False
 
     # Adding
 
@@ -147,6 +148,7 @@ class Progressing:
 
     def decide(self, decided: Decided, now: Now) -> list[Settled]:
         """Apply a decision; what it settles is stated, too, with the floors that queues know."""
+        self._has_news = True
         transaction = self._state.transactions.find(decided.producer, decided.number)
         progress = [] if transaction is None else transaction.progress
         self.apply(decided, now.wall)
@@ -223,8 +225,15 @@ class Progressing:
         else:
             self._positions.describe(request, command)
 
+    def look_again(self) -> None:
+        """A group or a topic is gone: nothing of it is undecided any longer."""
+        self._has_news = True
+
     def answer_decided(self) -> None:
         """Transactions were decided: answer those who waited for that."""
+        if not self._has_news:
+            return
+        self._has_news = False
         for request, command in list(self._asking.items()):
             try:
                 if not self._is_undecided(command):

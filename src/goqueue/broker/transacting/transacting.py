@@ -208,8 +208,10 @@ class Transacting:
     def commit_group(self, request: RequestId, command: CommitGroup, now: Now) -> None:
         state = self._state
         state.groups_journal.check_room()
+        named = dict.fromkeys(command.transaction_ids)
         if state.transactions.has_key(command.key):
-            keys = self._abort_newcomers(command, now)
+            self._abort_newcomers(command, now)
+            keys = [key for key in self._unfinished if transaction_id(*key) in named]
             self._answer_when_all_ended(keys, request, GroupCommitted(is_repeat=True))
             return
         members = state.transactions.check_group(command.key, command.transaction_ids)
@@ -221,8 +223,7 @@ class Transacting:
         keys = [each.key for each in members]
         self._answer_when_all_ended(keys, request, GroupCommitted(is_repeat=False))
 
-    def _abort_newcomers(self, command: CommitGroup, now: Now) -> list[Key]:
-        aborted: list[Key] = []
+    def _abort_newcomers(self, command: CommitGroup, now: Now) -> None:
         for identity in dict.fromkeys(command.transaction_ids):
             try:
                 newcomer = self._state.transactions.find_prepared(identity)
@@ -230,8 +231,6 @@ class Transacting:
                 # One of those that were committed under the key, or long gone.
                 continue
             self._decide(newcomer, Outcome.ABORTED, now)
-            aborted.append(newcomer.key)
-        return aborted
 
     # Answering
 
@@ -284,10 +283,11 @@ class Transacting:
         """Join what the logs say of open transactions to what the journal says.
 
         The journal knows every transaction that may still commit; one that it does not know was
-        never decided, or is the broker's own and was cut short.
+        never decided, or is the broker's own and was cut short, or has lost its marker to damage.
         """
         state = self._state
         orphans: dict[Key, list[tuple[int, int]]] = {}
+        damaged: dict[Key, None] = {}
         for partition in state.partitions:
             topic = state.catalog.get(partition.log_id.topic)
             if topic is None:
@@ -297,6 +297,8 @@ class Transacting:
                 transaction = state.transactions.find(*key)
                 if transaction is None:
                     orphans.setdefault(key, []).append(place)
+                    if partition.log.damaged:
+                        damaged[key] = None
                 else:
                     transaction.touches(*place)
         for (producer, number), places in orphans.items():
@@ -304,7 +306,9 @@ class Transacting:
                 producer=producer,
                 number=number,
                 epoch=0,
-                outcome=Outcome.ORPHANED,
+                outcome=state.transactions.judge(
+                    producer, number, is_damaged=(producer, number) in damaged
+                ),
                 partitions=places,
             )
             self._note_decision(orphan, now)

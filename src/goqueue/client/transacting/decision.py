@@ -13,6 +13,7 @@ from goqueue.client.errors import (
     TransactionAborted,
     TransactionOutcomeUnknown,
     TransactionStateInvalid,
+    raise_for,
 )
 from goqueue.client.transacting.coordinator import Coordinator
 from goqueue.client.transport import is_worth_retrying
@@ -43,7 +44,7 @@ async def decide(coordinator: Coordinator, owner: Owner, patience_s: float) -> N
             elif isinstance(error, TransactionAborted):
                 raise
             elif not is_worth_retrying(error, is_repeatable=True) or clock() >= deadline:
-                raise _undecided(owner, error, is_unknown) from error
+                raise_for(_undecided(owner, error, is_unknown), error)
         await asyncio.sleep(_PAUSE_S)
 
 

@@ -16,6 +16,7 @@ from goqueue.client.errors import (
     ProducerFenced,
     ProducerNotFound,
     TransactionStateInvalid,
+    raise_for,
 )
 from goqueue.client.producing import Gathering
 from goqueue.client.tasks import Tasks
@@ -35,23 +36,25 @@ class Holder:
 
     def __init__(self, name: str, transport: Transport, tasks: Tasks, gathering: Gathering) -> None:
         self.name = name
-        self.coordinator = Coordinator(transport)
+        self.coordinator = Coordinator(transport, self._note_doubt)
         self.tasks = tasks
         self._transport = transport
         self._gathering = gathering
         self._tenure: Tenure | None = None
         self._is_fenced = False
         self._is_taken = False
+        # Left to the decision of a group: not ours to end by a new epoch.
+        self._is_prepared = False
         self._renewing = asyncio.Lock()
 
     async def take_over(self, timeout_s: float) -> None:
         """Hold the id from now on, if that is not so already."""
-        if self._is_taken:
+        if self._is_taken or self._is_prepared:
             return
         try:
             await self._present(timeout_s)
         except GoQueueError as error:
-            raise self.told(error) from error
+            raise_for(self.told(error), error)
 
     async def begin(self, timeout_s: float) -> Tenure:
         """Open a transaction; until `leave` there is no other."""
@@ -64,19 +67,18 @@ class Holder:
         except GoQueueError as error:
             told = self.told(error)
             self.leave()
-            raise told from error
+            raise_for(told, error)
         except BaseException:
-            if self._tenure is not None:
-                # Perhaps it is open, and nobody knows.
-                self._tenure.spend()
             self.leave()
             raise
 
-    def leave(self) -> None:
-        """The transaction has ended, as far as this side can tell."""
+    def leave(self, *, is_prepared: bool = False) -> None:
+        """The transaction has ended, as far as this side can tell, or waits for its group."""
         self._is_taken = False
+        self._is_prepared = self._is_prepared or is_prepared
         tenure = self._tenure
-        if tenure is not None and tenure.is_spent and not self._is_fenced:
+        is_free = not self._is_fenced and not self._is_prepared
+        if tenure is not None and tenure.is_spent and is_free:
             with contextlib.suppress(Closed):
                 self.tasks.start(self._recover(tenure))
 
@@ -92,7 +94,7 @@ class Holder:
         tenure = self._tenure
         if tenure is None:
             return
-        is_undecided = self._is_taken or tenure.is_spent
+        is_undecided = self._is_taken or (tenure.is_spent and not self._is_prepared)
         tenure.spend()
         await tenure.give_up()
         if is_undecided:
@@ -100,6 +102,8 @@ class Holder:
                 await self.coordinator.abort(tenure.owner)
 
     async def _begin(self, timeout_s: float) -> Tenure:
+        if self._is_prepared:
+            await self._check_decided()
         attempt = 0
         while True:
             attempt += 1
@@ -108,11 +112,22 @@ class Holder:
                 tenure.transaction_id = await self.coordinator.begin(tenure.owner)
                 return tenure
             except GoQueueError as error:
-                if not (isinstance(error, ProducerNotFound) or error.is_outcome_unknown):
+                is_forgotten = isinstance(error, ProducerNotFound)
+                if not (is_forgotten or error.is_outcome_unknown) or attempt == _BEGINNINGS_MAX:
                     raise
                 tenure.spend()
-                if attempt == _BEGINNINGS_MAX:
-                    raise
+
+    async def _check_decided(self) -> None:
+        """Raises as long as what was prepared waits for its group."""
+        assert self._tenure is not None, "prepared without an epoch"
+        await self.coordinator.begin(self._tenure.owner)
+        await self.coordinator.abort(self._tenure.owner)
+        self._is_prepared = False
+
+    def _note_doubt(self) -> None:
+        """A call may arrive late: the next transaction is another epoch's, which refuses it."""
+        if self._tenure is not None:
+            self._tenure.spend()
 
     async def _recover(self, spent: Tenure) -> None:
         """End what may have been left open, unless whoever begins the next one has done it."""
@@ -154,7 +169,7 @@ class Holder:
             # Forgotten, so that nobody else can hold it either.
             return
         except ProducerFenced as error:
-            raise self.told(error) from error
+            raise_for(self.told(error), error)
 
     def _fence(self) -> ProducerFenced:
         words = f"another process took over the transactional id {self.name!r}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from goqueue.client.consuming import Reading
 from goqueue.client.producing import Gathering
 from goqueue.client.tasks import Tasks
-from goqueue.client.transacting.coordinator import Coordinator
+from goqueue.client.transacting.coordinator import commit_group
 from goqueue.client.transacting.holder import Holder
 from goqueue.client.transacting.transaction import Transaction
 from goqueue.client.transport import Transport
@@ -19,7 +19,6 @@ class Transacting:
     def __init__(self, transport: Transport, tasks: Tasks) -> None:
         self._transport = transport
         self._tasks = tasks
-        self._coordinator = Coordinator(transport)
         self._holders: dict[str, Holder] = {}
 
     def transaction(
@@ -31,7 +30,7 @@ class Transacting:
         await self._holder(transactional_id).take_over(timeout_s)
 
     async def commit_group(self, key: str, transaction_ids: Sequence[str]) -> bool:
-        return await self._coordinator.commit_group(key, transaction_ids)
+        return await commit_group(self._transport, key, transaction_ids)
 
     async def close(self) -> None:
         """Abort what is open."""

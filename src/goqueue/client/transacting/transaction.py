@@ -21,6 +21,7 @@ from goqueue.client.errors import (
     TransactionAborted,
     TransactionOutcomeUnknown,
     TransactionStateInvalid,
+    raise_for,
 )
 from goqueue.client.producing import Due, Receipt
 from goqueue.client.transacting.acks import Acks
@@ -65,8 +66,8 @@ class Transaction:
         self._beat_s = beat_s
         self._state = _State.NEW
         self._failure: GoQueueError | None = None
-        # Messages that are being taken in, and those who wait until none is.
-        self._publishing = 0
+        # Calls of the block that are under way, and who waits until none is.
+        self._busy = 0
         self._is_quiet = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._tenure: Tenure
@@ -118,7 +119,7 @@ class Transaction:
         The receipt tells where it went, as that of a producer does, and need not be awaited.
         """
         self._check_open()
-        self._publishing += 1
+        self._busy += 1
         try:
             return await self._tenure.producer.send(
                 topic,
@@ -130,9 +131,7 @@ class Transaction:
                 due=due,
             )
         finally:
-            self._publishing -= 1
-            if not self._publishing:
-                self._is_quiet.set()
+            self._rest()
 
     async def ack(self, message: Message) -> None:
         """Acknowledge a leased message if the transaction is committed.
@@ -175,7 +174,7 @@ class Transaction:
             transaction_id = await self._holder.coordinator.prepare(self._tenure.owner)
         except GoQueueError as error:
             await self._abandon()
-            raise self._aborted(error) from error
+            raise_for(self._aborted(error), error)
         except BaseException:
             await self._abandon()
             raise
@@ -190,7 +189,7 @@ class Transaction:
             self._check_open()
         error = await self._abandon()
         if error is not None:
-            raise self._holder.told(error) from error
+            raise_for(self._holder.told(error), error)
 
     def _check_open(self) -> None:
         if self._state is not _State.OPEN:
@@ -198,19 +197,27 @@ class Transaction:
             raise TransactionStateInvalid("transaction_state_invalid", words)
         failure = self._failure or self._tenure.producer.failure
         if failure is not None:
-            raise self._aborted(failure) from failure
+            raise_for(self._aborted(failure), failure)
 
     async def _add(self, adding: Awaitable[None]) -> None:
         """What cannot be added is missing from then on, whether the caller minds or not."""
+        self._busy += 1
         try:
             await adding
         except GoQueueError as error:
             self._failure = self._failure or error
-            raise self._holder.told(error) from error
+            raise_for(self._holder.told(error), error)
+        finally:
+            self._rest()
+
+    def _rest(self) -> None:
+        self._busy -= 1
+        if not self._busy:
+            self._is_quiet.set()
 
     async def _complete(self) -> None:
         """Let everything that belongs to the transaction arrive; raises what did not."""
-        while self._publishing:
+        while self._busy:
             self._is_quiet.clear()
             await self._is_quiet.wait()
         await self._acks.flush()
@@ -230,7 +237,7 @@ class Transaction:
                     await self._holder.coordinator.add_offsets(self._tenure.owner, progress)
         except GoQueueError as error:
             await self._abandon()
-            raise self._aborted(error) from error
+            raise_for(self._aborted(error), error)
         except BaseException:
             await self._abandon()
             raise
@@ -241,18 +248,11 @@ class Transaction:
         try:
             await decide(self._holder.coordinator, self._tenure.owner, self._timeout_s)
             is_committed = True
-        except TransactionAborted:
-            raise
-        except TransactionOutcomeUnknown:
-            self._tenure.spend()
+        except (TransactionAborted, TransactionOutcomeUnknown):
             raise
         except GoQueueError as error:
             await self._abandon()
-            raise self._aborted(error) from error
-        except BaseException:
-            # Cancelled while the answer was on its way.
-            self._tenure.spend()
-            raise
+            raise_for(self._aborted(error), error)
         finally:
             if self._state is not _State.ENDED:
                 self._end()
@@ -270,10 +270,11 @@ class Transaction:
         """Abort, whatever it takes. What goes wrong with that is told, not raised."""
         is_aborted = False
         self._state = _State.ENDED
-        if self._publishing:
-            # Those who wait to be taken in must not be taken in by the next one.
+        if self._busy:
+            # What the block still has under way must not end up in the next one.
             self._tenure.spend()
         try:
+            await self._stop_beating()
             await self._tenure.give_up()
             await self._holder.coordinator.abort(self._tenure.owner)
             is_aborted = True
@@ -291,10 +292,17 @@ class Transaction:
         return None
 
     def _end(self) -> None:
+        is_prepared = self._state is _State.PREPARED
         self._state = _State.ENDED
         if self._beating is not None:
             self._beating.cancel()
-        self._holder.leave()
+        self._holder.leave(is_prepared=is_prepared)
+
+    async def _stop_beating(self) -> None:
+        """Wait for its end, too: it may be about to add something."""
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
 
     def _aborted(self, cause: GoQueueError) -> GoQueueError:
         """What a caller is told when the transaction was given up because of `cause`."""

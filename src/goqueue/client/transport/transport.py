@@ -6,6 +6,7 @@ Owns the pools. Never follows a redirect, never shows the key, never decides wha
 import asyncio
 import random
 import ssl
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -36,8 +37,12 @@ class Transport:
         self._chance = random.SystemRandom()
         self._is_closed = False
 
-    async def ask(self, request: Request) -> Response:
-        """The answer, if it is a success; tried again as far as that is allowed and sensible."""
+    async def ask(self, request: Request, on_doubt: Callable[[], None] | None = None) -> Response:
+        """The answer, if it is a success; tried again as far as that is allowed and sensible.
+
+        `on_doubt` is told of every attempt whose outcome is unknown: the server may get to it at
+        any later time, whatever becomes of the next attempt.
+        """
         clock = asyncio.get_running_loop().time
         started = clock()
         attempt = 0
@@ -48,6 +53,8 @@ class Transport:
                 return await self._ask_once(request)
             except GoQueueError as error:
                 is_outcome_unknown = is_outcome_unknown or error.is_outcome_unknown
+                if error.is_outcome_unknown and on_doubt is not None:
+                    on_doubt()
                 wait = self._settings.retries.wait_s(
                     error,
                     attempt=attempt,
@@ -59,11 +66,20 @@ class Transport:
                     # What an earlier attempt left open, the last one does not close.
                     error.is_outcome_unknown = is_outcome_unknown
                     raise
+            except BaseException:
+                if on_doubt is not None:
+                    on_doubt()
+                raise
             await asyncio.sleep(wait)
 
-    async def read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
+    async def read(
+        self,
+        request: Request,
+        decoder: msgspec.json.Decoder[T],
+        on_doubt: Callable[[], None] | None = None,
+    ) -> T:
         """Ask, and read the answer."""
-        return read_answer(await self.ask(request), decoder)
+        return read_answer(await self.ask(request, on_doubt), decoder)
 
     def close(self) -> None:
         self._is_closed = True

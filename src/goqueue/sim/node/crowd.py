@@ -45,8 +45,8 @@ class Crowd:
             self.transactors.writes += [self.committers.prepare] * 2
             self.transactors.waits += [self.committers.wait]
         if swarm.transactions and swarm.copying:
-            self.transactors.writes += [self.copiers.copy_queue] * 3
-            self.transactors.writes += [self.copiers.copy_stream] * 2
+            self.transactors.writes += [self.copiers.copy_queue] * 4
+            self.transactors.writes += [self.copiers.copy_stream] * 4
 
     def form_groups(self) -> None:
         """Groups that only transactions move."""
@@ -67,5 +67,5 @@ class Crowd:
         if swarm.transactions and swarm.group_commits:
             actions += [self.committers.commit_group] * 6
         if swarm.transactions and swarm.copying:
-            actions += [self.copiers.create] * 2
+            actions += [self.copiers.create] * 2 + [self.copiers.stir] * 10
         return actions

@@ -1,7 +1,7 @@
 """The process ends before any piece of work, and in any file operation: all or nothing, for ever.
 
-A worker reads orders, writes to three partitions and acknowledges, in transactions that end in every
-way there is. Its life is cut off before each piece of work; after the restart each transaction is
+A worker reads orders, writes to three partitions and acknowledges, in transactions that end in
+every way there is. Its life is cut off before each piece of work; after the restart each transaction is
 seen whole or not at all, as was promised, and a group's progress holds exactly with it.
 """
 
@@ -147,7 +147,7 @@ def assert_whole(life: Life, *, finishes: bool) -> None:
 
 
 def may_commit(node: DrivenNode, name: str, owner: Owner) -> bool:
-    """What was all written may commit after a restart, unless its time was over or it is prepared."""
+    """What was written may commit after a restart, unless its time was over or it is prepared."""
     is_prepared = any(each.is_prepared for each in transactions(node).values())
     try:
         commit(node, owner)

@@ -9,12 +9,14 @@ from goqueue.model.requests import (
     DeleteTopic,
     DescribeOffsets,
     Done,
+    Leave,
     Offsets,
     Owner,
+    Start,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.transacting.words import abort, add, begin, commit, init
-from tests.unit.broker.users import ORDERS, committed, create, publish
+from tests.unit.broker.users import ORDERS, committed, create, join, poll, publish
 
 
 def holding(timeout_ns: int = 600 * SECOND) -> tuple[DrivenNode, Owner]:
@@ -125,3 +127,20 @@ def test_a_topic_that_is_deleted_meanwhile_is_waited_for_by_nobody() -> None:
 
     assert node.is_answered(asking) or commit(node, owner).is_commit
     assert node.reply(asking, Offsets).offsets == {}
+
+
+def test_progress_that_was_aborted_leaves_no_place_behind() -> None:
+    node = DrivenNode()
+    create(node)
+    create(node, "others")
+    publish(node, *"abcd", topic="others")
+    join(node)
+    node.ask(Leave(group="shop", member_id="c1-c100"), Done)
+    owner = init(node)
+    begin(node, owner)
+    add(node, owner, offsets={LogId("others", 0): 2})
+    abort(node, owner)
+
+    join(node, topics=("others",), start=Start.LATEST)
+
+    assert poll(node) == [], "whoever begins at the end begins at the end"

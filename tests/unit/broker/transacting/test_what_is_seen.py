@@ -324,8 +324,19 @@ def test_lanes_hold_what_a_transaction_holds() -> None:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["begin", "write", "write", "plain", "commit", "abort", "take", "take", "give"]
-            + ["crash", "stop", "wait"]
+            [
+                "begin",
+                "write",
+                "write",
+                "plain",
+                "commit",
+                "abort",
+                "take",
+                "take",
+                "crash",
+                "stop",
+                "wait",
+            ]
         ),
         st.integers(0, 1),
         st.integers(0, 3),

@@ -114,7 +114,9 @@ class Posting:
         try:
             placed = await self._post(self._target + stamp, body, count)
         except GoQueueError as error:
-            if error.is_outcome_unknown:
+            # Who cannot become another producer goes on only when somebody gives it a new epoch.
+            is_stuck = error.code in _ESTRANGED and not sequence.is_renewable
+            if error.is_outcome_unknown or is_stuck:
                 sequence.lose()
             raise
         sequence.advance(count)
@@ -139,7 +141,7 @@ class Posting:
 def _culprit(error: GoQueueError, body: bytearray) -> int | None:
     """Which of the records the broker will not have, if that is all that it says."""
     position = error.details.get("position")
-    if not isinstance(position, int):
+    if error.code != "request_invalid" or not isinstance(position, int):
         return None
     positions = records.walk(body).positions
     return max(bisect_right(positions, position) - 1, 0)

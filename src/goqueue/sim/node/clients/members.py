@@ -192,9 +192,11 @@ class Members:
 
     def leave(self) -> None:
         found = self.choose()
-        if found is None:
-            return
-        group, member = found
+        if found is not None:
+            self.leave_as(*found)
+
+    def leave_as(self, group: GroupTruth, member: MemberTruth) -> None:
+        """One member leaves."""
         member.is_unsure = True
         self.speak(member)
         group.retire(member)

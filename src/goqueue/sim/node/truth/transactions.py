@@ -28,8 +28,9 @@ class TransactionTruth:
         # Commits that were asked for and not refused: each may have been granted.
         self.commits = 0
         self.outcome: bool | None = None
-        # Somebody wants it to wait for the decision of a group.
+        # Somebody wants it to wait for the decision of a group, and was told that it does.
         self.is_prepared = False
+        self.is_closed = False
         # It must be whole to be of use; part of it failed or is in doubt: then it is not committed.
         self.is_strict = False
         self.is_spoiled = False

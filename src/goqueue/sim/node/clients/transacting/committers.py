@@ -44,6 +44,7 @@ class Committers:
             if isinstance(reply, TransactionPrepared):
                 if current.transaction_id not in {None, reply.transaction_id}:
                     raise Violation("prepared-another", f"{current.transaction_id}: {reply}")
+                current.is_closed = True
                 if current not in self._prepared:
                     self._prepared.append(current)
 

@@ -82,6 +82,24 @@ class Copiers:
         """The topic for the copies."""
         self._publishers.create_kept(COPIES)
 
+    def stir(self) -> None:
+        """Members come, go and stay; whoever copies a queue is handed messages."""
+        random = self._random
+        group = self._world.groups[random.choice([_QUEUE, _STREAM])]
+        members = list(group.members.values())
+        chance = random.random()
+        if len(members) < 1 + (chance < 0.3):
+            names = [each.name for each in self._members.topics() if not each.is_kept]
+            if names:
+                self._members.join(group, tuple(names), mode=group.mode)
+        elif chance < 0.35:
+            self._members.leave_as(group, random.choice(members))
+        elif group.is_stream:
+            for member in members:
+                self._members.beat(group, member)
+        else:
+            self._members.poll(group, random.choice(members), 0, random.choice([1, 3]))
+
     # Queues
 
     def copy_queue(self, holder: Holder, current: TransactionTruth) -> None:

@@ -188,7 +188,7 @@ class Transactors:
         """Messages without a sequence; `after` is told whether all of them were taken."""
         current = holder.current
         question = holder.speak()
-        was_over = current is None or current.outcome is not None
+        was_over = current is None or current.outcome is not None or current.is_closed
         sender = Sender(process=holder.process, transaction=current)
         sending = Sending(self._world, topic, messages, sender)
         if current is not None:
