@@ -21,7 +21,7 @@ __all__ = ["measure_isolation"]
 _COMMITTED = bytes(build([Message(value=VALUE.encode())] * 990))
 _ABORTED = bytes(build([Message(value=b"aborted".ljust(100, b"x"))] * 10))
 _TARGET = Target(ratio_at_least=0.9)
-_PASSES = 4
+_PASSES = 2
 
 Reader = Callable[[Wire, int, str], Awaitable[int]]
 

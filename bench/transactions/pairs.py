@@ -9,7 +9,7 @@ from bench.log.figure import Figure, Target, rounded
 
 __all__ = ["ROUNDS", "Work", "compare"]
 
-ROUNDS = 7
+ROUNDS = 15
 
 Work = Callable[[], Awaitable[Round]]
 
@@ -37,7 +37,7 @@ async def compare(name: str, ours: Work, plain: Work, usage: Usage, target: Targ
         ratio=round(statistics.median(ratios), 3),
         target=target,
         details={
-            "ratios": rounded(ratios, 2),
+            "ratios": rounded(sorted(ratios), 2),
             "broker_cpu_s_per_million": round(ours_cpu, 2),
             "plain_cpu_s_per_million": round(plain_cpu, 2),
             "cpu_ratio": round(plain_cpu / max(ours_cpu, 1e-3), 3),

@@ -153,7 +153,7 @@ def forgets_the_floor_of_a_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_stale_serial(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DeliveryQueue, "held", lambda queue, offset, _: queue._held.get(offset))
+    patch.setattr(DeliveryQueue, "held", lambda queue, offset, _: queue._leases._held.get(offset))
 
 
 def takes_receipts_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:

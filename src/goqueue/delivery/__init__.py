@@ -3,9 +3,9 @@
 from goqueue.delivery.census import Census
 from goqueue.delivery.delays import Delayed, Delays, DelaysStated
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
-from goqueue.delivery.position import Position, PositionStated
-from goqueue.delivery.queue import DeliveryQueue, Held, rest_ns
-from goqueue.delivery.ranges import Range, Ranges, Stretch, runs
+from goqueue.delivery.leases import Held
+from goqueue.delivery.progress import Pins, Position, PositionStated, Range, Ranges, Stretch, runs
+from goqueue.delivery.queue import DeliveryQueue, rest_ns
 from goqueue.delivery.receipts import Receipt, Receipts
 from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
@@ -20,6 +20,7 @@ __all__ = [
     "Held",
     "LaneFacts",
     "Lanes",
+    "Pins",
     "Position",
     "PositionStated",
     "Range",

@@ -1,11 +1,12 @@
 """Messages of one partition on their way through one group: known, ready, held, resting.
 
-Owns every lease. Nothing here survives a crash: a new queue starts from the position, and what was
-held is ready again. Never reads the log or a clock: the broker brings what it surveyed and the
-time. What is settled here is journaled by the caller in the same step.
+Decides what becomes of each. Nothing here survives a crash: a new queue starts from the position,
+and what was held is ready again. Never reads the log or a clock: the broker brings what it surveyed
+and the time. What is settled here is journaled by the caller in the same step.
 
 Invariant: a message below the cursor of its lane that is not done is in exactly one place: ready
-in its lane, held by one member, resting, dying, or waiting for an earlier one of its key.
+in its lane, held by one member or by a transaction, resting, dying, or waiting for an earlier one of
+its key.
 """
 
 from collections.abc import Sequence
@@ -14,11 +15,12 @@ from heapq import heappop, heappush
 from goqueue.delivery.census import Census
 from goqueue.delivery.key_order import KeyOrder, Known
 from goqueue.delivery.lanes import LANES, Lanes
-from goqueue.delivery.position import Position
+from goqueue.delivery.leases import Held, Leases
+from goqueue.delivery.progress import Position
 from goqueue.model import SECOND, Instant, Offset
 from goqueue.model.requests import LaneSettings
 
-__all__ = ["IN_FLIGHT_MAX", "DeliveryQueue", "Held", "rest_ns"]
+__all__ = ["IN_FLIGHT_MAX", "DeliveryQueue", "rest_ns"]
 
 IN_FLIGHT_MAX = 1000
 # Enough for the largest poll, so that a poll finds all that it may take.
@@ -26,8 +28,6 @@ _READY_MIN = 1000
 # What is surveyed for one lane is learned by others in passing, beyond what they need, until there
 # are so many (some 3 MB): else each would have the same records surveyed again for itself.
 _READY_MAX = 24_000
-# Deadlines of leases that are over are dropped when there are so many more of them than leases.
-_DEADLINES_MIN = 10_000
 # A key that is stuck holds up others of its partition only behind this many messages of its own.
 _WAITING_MAX = 100_000
 _REST_NS_MAX = 60 * SECOND
@@ -40,27 +40,6 @@ _NEVER = 1 << 63
 def rest_ns(attempt: int) -> int:
     """How long a message rests that was given back: a second, then twice as long, at most 60 s."""
     return min(_REST_NS_MAX, SECOND << min(attempt - 1, _DOUBLINGS_MAX))
-
-
-class Held:
-    """One message in the hands of one member."""
-
-    __slots__ = ("attempt", "deadline", "known", "member", "serial")
-
-    # `member` is an id, `serial` the number of the lease in this life of the broker.
-
-    def __init__(
-        self, known: Known, attempt: int, member: str, serial: int, deadline: Instant
-    ) -> None:
-        self.known = known
-        self.attempt = attempt
-        self.member = member
-        self.serial = serial
-        self.deadline = deadline
-
-    @property
-    def offset(self) -> Offset:
-        return Offset(self.known[0])
 
 
 class DeliveryQueue:
@@ -78,12 +57,10 @@ class DeliveryQueue:
         self._cursors = [int(position.floor)] * LANES
         self._lanes = Lanes(lanes)
         self._resting: list[tuple[int, Known]] = []
-        self._held: dict[int, Held] = {}
+        self._leases = Leases()
         self._dying: dict[int, Known] = {}
         # Held by transactions; with the lease that ran when it was taken, if one did.
         self._pinned: dict[int, tuple[Known, Held | None]] = {}
-        self._deadlines: list[tuple[int, int, int]] = []
-        self._loads: dict[str, int] = {}
         # Known before `relearn`, and not to be learned twice.
         self._elsewhere: dict[int, None] = {}
         self._order = KeyOrder() if keeps_key_order else None
@@ -119,18 +96,18 @@ class DeliveryQueue:
 
     @property
     def in_flight(self) -> int:
-        return len(self._held)
+        return len(self._leases)
 
     def held_by_lane(self) -> list[int]:
         """How many messages of each lane are held."""
         counts = [0] * LANES
-        for held in self._held.values():
+        for held in self._leases:
             counts[held.known[2]] += 1
         return counts
 
     def load_of(self, member: str) -> int:
         """How many messages a member holds."""
-        return self._loads.get(member, 0)
+        return self._leases.load_of(member)
 
     def done_within(self, first: int, end: int) -> int:
         """How many offsets of [first, end) are done."""
@@ -235,7 +212,7 @@ class DeliveryQueue:
         lowest = min(message[0] for message in ready)
         self._unseen_from = max(self._unseen_from, *self._cursors)
         self._cursors = [min(cursor, lowest) for cursor in self._cursors]
-        elsewhere = [held.known for held in self._held.values()]
+        elsewhere = [held.known for held in self._leases]
         elsewhere.extend(self._dying.values())
         elsewhere.extend(message for message, _ in self._pinned.values())
         elsewhere.extend(message for _, message in self._resting)
@@ -251,8 +228,8 @@ class DeliveryQueue:
             return
         self._done.raise_floor(offset)
         retired = self._lanes.keep_from(offset)
-        for held in [held for place, held in self._held.items() if place < offset]:
-            self._let_go(held)
+        for held in self._leases.below(offset):
+            self._leases.let_go(held)
             retired.append(held.known)
         retired.extend(self._dying.pop(place) for place in list(self._dying) if place < offset)
         retired.extend(self._pinned.pop(place)[0] for place in list(self._pinned) if place < offset)
@@ -277,39 +254,24 @@ class DeliveryQueue:
 
         Without the time no lane is served for having waited long.
         """
-        load = self._loads.get(member, 0)
-        room = min(count_max, IN_FLIGHT_MAX - load)
-        self._tidy_deadlines()
-        leased: list[Held] = []
+        room = min(count_max, IN_FLIGHT_MAX - self._leases.load_of(member))
         if room <= 0:
-            return leased
-        attempts_of, deadlines = self._position.attempts_of, self._deadlines
-        for known in self._lanes.take(room, bytes_max, now):
-            offset = known[0]
-            held = Held(known, attempts_of(offset) + 1, member, serial, deadline)
-            self._held[offset] = held
-            heappush(deadlines, (deadline, serial, offset))
-            leased.append(held)
-            serial += 1
-        if leased:
-            self._loads[member] = load + len(leased)
-        return leased
+            return []
+        taken = self._lanes.take(room, bytes_max, now)
+        return self._leases.add(taken, self._position.attempts_of, member, serial, deadline)
 
     def held(self, offset: int, serial: int) -> Held | None:
         """The lease that a receipt names, if it is not over."""
-        held = self._held.get(offset)
-        return held if held is not None and held.serial == serial else None
+        return self._leases.get(offset, serial)
 
     def extend(self, held: Held, deadline: Instant) -> None:
         """Hold a message until `deadline`, which may also be earlier than before."""
-        held.deadline = deadline
-        heappush(self._deadlines, (deadline, held.serial, held.known[0]))
-        self._tidy_deadlines()
+        self._leases.extend(held, deadline)
 
     def settle(self, settled: Sequence[Held]) -> list[int]:
         """These messages are done with; their offsets in order."""
         for held in settled:
-            self._let_go(held)
+            self._leases.let_go(held)
         offsets = sorted([held.known[0] for held in settled])
         self._done.add_all(offsets)
         if self._order is not None:
@@ -319,7 +281,7 @@ class DeliveryQueue:
 
     def give_back(self, held: Held, visible_at: Instant | None = None) -> None:
         """The message will be delivered again, to anyone: now, or when it has rested."""
-        self._let_go(held)
+        self._leases.let_go(held)
         if visible_at is None:
             self._offer(held.known)
         else:
@@ -330,7 +292,7 @@ class DeliveryQueue:
     def pin(self, leases: Sequence[Held]) -> None:
         """A transaction takes these leases: they neither run out nor are settled by anyone else."""
         for held in leases:
-            self._let_go(held)
+            self._leases.let_go(held)
             self._pinned[held.known[0]] = (held.known, held)
 
     def withdraw(self, floor: int) -> None:
@@ -354,9 +316,7 @@ class DeliveryQueue:
             if held is None:
                 self._lanes.put_back(known)
             else:
-                self._held[offset] = held
-                self._loads[held.member] = self._loads.get(held.member, 0) + 1
-                heappush(self._deadlines, (held.deadline, held.serial, offset))
+                self._leases.put_back(held)
 
     def _offer(self, message: Known) -> None:
         """Make a message ready, unless a transaction holds it."""
@@ -369,7 +329,7 @@ class DeliveryQueue:
 
     def bury(self, held: Held) -> None:
         """The message leaves for the dead letters; `finish` tells that it has arrived."""
-        self._let_go(held)
+        self._leases.let_go(held)
         self._dying[held.known[0]] = held.known
 
     def finish(self, offset: int) -> None:
@@ -381,9 +341,9 @@ class DeliveryQueue:
 
     def free(self, member: str) -> int:
         """A member is gone: all that it held is ready again. How many there were."""
-        if not self._loads.get(member):
+        if not self._leases.load_of(member):
             return 0
-        freed = [held for held in self._held.values() if held.member == member]
+        freed = self._leases.of_member(member)
         for held in freed:
             self.give_back(held)
         return len(freed)
@@ -392,11 +352,10 @@ class DeliveryQueue:
 
     def next_deadline(self) -> Instant | None:
         """When `expire` wants to be called."""
-        while self._deadlines and not self._is_current(self._deadlines[0]):
-            # Settled leases stay in the heap until they surface: removing them on every ack
-            # would make the common path slow.
-            heappop(self._deadlines)
-        candidates = [heap[0][0] for heap in (self._deadlines, self._resting) if heap]
+        first = self._leases.next_deadline()
+        candidates = [] if first is None else [first]
+        if self._resting:
+            candidates.append(self._resting[0][0])
         return Instant(min(candidates)) if candidates else None
 
     def expire(self, now: Instant) -> list[Held]:
@@ -406,31 +365,7 @@ class DeliveryQueue:
         """
         while self._resting and self._resting[0][0] <= now:
             self._offer(heappop(self._resting)[1])
-        # A lease that was extended to a deadline which it had before is in the heap twice.
-        expired: dict[int, Held] = {}
-        while self._deadlines and self._deadlines[0][0] <= now:
-            entry = heappop(self._deadlines)
-            if self._is_current(entry):
-                expired[entry[2]] = self._held[entry[2]]
-        return list(expired.values())
-
-    def _tidy_deadlines(self) -> None:
-        """Drop the deadlines of leases that ended before them: they could be hours away."""
-        if len(self._deadlines) > _DEADLINES_MIN + 2 * len(self._held):
-            self._deadlines = sorted(entry for entry in self._deadlines if self._is_current(entry))
-
-    def _is_current(self, entry: tuple[int, int, int]) -> bool:
-        deadline, serial, offset = entry
-        held = self._held.get(offset)
-        return held is not None and held.serial == serial and held.deadline == deadline
-
-    def _let_go(self, held: Held) -> None:
-        del self._held[held.known[0]]
-        load = self._loads[held.member] - 1
-        if load:
-            self._loads[held.member] = load
-        else:
-            del self._loads[held.member]
+        return self._leases.expired(now)
 
     def _retire(self, known: Known) -> None:
         """Let the next message of the same key through, past those that are done by themselves."""

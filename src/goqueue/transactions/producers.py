@@ -6,7 +6,7 @@ with the newest epoch is ever heard.
 
 from collections.abc import Iterator
 
-from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, check_name
+from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, check_name, is_internal
 from goqueue.model.requests import InitProducer, Owner
 from goqueue.transactions.changes import ProducerStated
 from goqueue.transactions.transaction import Outcome, Transaction
@@ -140,6 +140,8 @@ class Producers:
         name = command.transactional_id
         if name is not None:
             check_name(name, "transactional_id")
+            if is_internal(name):
+                raise Refused(Code.NAME_INVALID, field="transactional_id", reason="it is reserved")
         if not _TIMEOUT_NS_MIN <= command.timeout_ns <= _TIMEOUT_NS_MAX:
             raise Refused(
                 Code.REQUEST_INVALID, field="transaction_timeout_ms", minimum=1000, maximum=900_000

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from goqueue.delivery import DeliveryQueue, Position
 from goqueue.delivery.key_order import Known
-from goqueue.delivery.pins import Pins
+from goqueue.delivery.progress import Pins
 from goqueue.model import Instant
 from goqueue.model.requests import LaneSettings
 

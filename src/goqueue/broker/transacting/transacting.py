@@ -258,6 +258,9 @@ class Transacting:
                     self.begin(request, what, now)
                 except Refused as refused:
                     self._state.outbox.answer(request, refused)
+            elif isinstance(what, TransactionEnded | GroupCommitted):
+                # The decision, and all that was noted before it, was committed before its markers.
+                self._state.outbox.answer(request, what)
             else:
                 self._answer_committed(request, what)
 

@@ -34,8 +34,9 @@ class TransactionTruth:
         # It must be whole to be of use; part of it failed or is in doubt: then it is not committed.
         self.is_strict = False
         self.is_spoiled = False
-        # What is on its way and must be answered before an honest commit.
+        # What is on its way and must be answered before an honest commit, and the messages of it.
         self.pending = 0
+        self.sending = 0
         self._endings: list[Callable[[bool], None]] = []
         self._receipts: dict[str, None] = {}
 

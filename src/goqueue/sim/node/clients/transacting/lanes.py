@@ -143,9 +143,13 @@ class Lane:
         )
         sending = Sending(self._world, self.topic, batch.messages, sender)
         batch.pending += 1
+        if batch.transaction is not None:
+            batch.transaction.sending += 1
 
         def done(reply: Reply | Refused | None) -> None:
             batch.pending -= 1
+            if batch.transaction is not None:
+                batch.transaction.sending -= 1
             is_there = not self.topic.is_gone and not self.topic.is_leaving
             if is_there and isinstance(reply, Published | Refused):
                 judge(reply)

@@ -193,6 +193,7 @@ class Transactors:
         sending = Sending(self._world, topic, messages, sender)
         if current is not None:
             current.pending += 1
+            current.sending += 1
         targets = None
         if self._random.random() < 0.5:
             targets = [self._random.randrange(topic.partitions) for _ in messages]
@@ -201,6 +202,7 @@ class Transactors:
             question.judge(reply)
             if current is not None:
                 current.pending -= 1
+                current.sending -= 1
                 current.is_spoiled |= not _is_whole(reply)
             if was_over and _is_whole(reply):
                 raise Violation("written-outside", f"{holder.process}: {reply}")
@@ -268,6 +270,8 @@ class Transactors:
                     raise Violation("committed-too-late", f"{holder.process} {current.number}")
                 if reply.is_commit != is_commit:
                     raise Violation("ended-otherwise", f"{holder.process}: {reply}")
+                if is_commit and current.sending:
+                    raise Violation("committed-before-its-messages", f"{holder.process}: {reply}")
                 self._holders.end(current, is_commit=is_commit)
             elif isinstance(reply, Refused):
                 current.commits -= is_commit

@@ -6,7 +6,7 @@ Survives every crash, because the journal says what a transaction holds.
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from goqueue.delivery.ranges import Range
+from goqueue.delivery.progress.ranges import Range
 
 __all__ = ["Pins"]
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
-from goqueue.delivery.pins import Pins
-from goqueue.delivery.ranges import Range, Ranges, Stretch
+from goqueue.delivery.progress.pins import Pins
+from goqueue.delivery.progress.ranges import Range, Ranges, Stretch
 from goqueue.model import Offset, Timestamp
 
 __all__ = ["Position", "PositionStated"]

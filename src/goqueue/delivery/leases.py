@@ -1,0 +1,145 @@
+"""Who holds which messages of one partition, and until when.
+
+Owns the leases of one group. Knows nothing of why one ends: the queue does. Never reads a clock.
+
+Invariant: a message has at most one lease; a member's load is the number of leases that it has.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappop, heappush
+
+from goqueue.delivery.key_order import Known
+from goqueue.model import Instant, Offset
+
+__all__ = ["Held", "Leases"]
+
+# Deadlines of leases that are over are dropped when there are so many more of them than leases.
+_DEADLINES_MIN = 10_000
+
+
+class Held:
+    """One message in the hands of one member."""
+
+    __slots__ = ("attempt", "deadline", "known", "member", "serial")
+
+    # `member` is an id, `serial` the number of the lease in this life of the broker.
+
+    def __init__(
+        self, known: Known, attempt: int, member: str, serial: int, deadline: Instant
+    ) -> None:
+        self.known = known
+        self.attempt = attempt
+        self.member = member
+        self.serial = serial
+        self.deadline = deadline
+
+    @property
+    def offset(self) -> Offset:
+        return Offset(self.known[0])
+
+
+class Leases:
+    """Leases by offset."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Held] = {}
+        # Deadline, serial and offset. Those of leases that are over stay until they surface:
+        # removing them on every ack would make the common path slow.
+        self._deadlines: list[tuple[int, int, int]] = []
+        self._loads: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._held.values())
+
+    def load_of(self, member: str) -> int:
+        """How many messages a member holds."""
+        return self._loads.get(member, 0)
+
+    def get(self, offset: int, serial: int) -> Held | None:
+        """The lease with this number, if it is not over."""
+        held = self._held.get(offset)
+        return held if held is not None and held.serial == serial else None
+
+    def below(self, offset: int) -> list[Held]:
+        """The leases of everything below an offset."""
+        return [held for place, held in self._held.items() if place < offset]
+
+    def of_member(self, member: str) -> list[Held]:
+        return [held for held in self._held.values() if held.member == member]
+
+    # Changing
+
+    def add(
+        self,
+        messages: Sequence[Known],
+        attempts_of: Callable[[int], int],
+        member: str,
+        serial: int,
+        deadline: Instant,
+    ) -> list[Held]:
+        """Lease messages to a member, with serials from this one on."""
+        self._tidy()
+        added: list[Held] = []
+        deadlines = self._deadlines
+        for known in messages:
+            offset = known[0]
+            held = Held(known, attempts_of(offset) + 1, member, serial, deadline)
+            self._held[offset] = held
+            heappush(deadlines, (deadline, serial, offset))
+            added.append(held)
+            serial += 1
+        if added:
+            self._loads[member] = self._loads.get(member, 0) + len(added)
+        return added
+
+    def put_back(self, held: Held) -> None:
+        """A lease that was let go runs on to its deadline."""
+        self._held[held.known[0]] = held
+        self._loads[held.member] = self._loads.get(held.member, 0) + 1
+        heappush(self._deadlines, (held.deadline, held.serial, held.known[0]))
+
+    def extend(self, held: Held, deadline: Instant) -> None:
+        """Hold a message until `deadline`, which may also be earlier than before."""
+        held.deadline = deadline
+        heappush(self._deadlines, (deadline, held.serial, held.known[0]))
+        self._tidy()
+
+    def let_go(self, held: Held) -> None:
+        """A lease is over."""
+        del self._held[held.known[0]]
+        load = self._loads[held.member] - 1
+        if load:
+            self._loads[held.member] = load
+        else:
+            del self._loads[held.member]
+
+    # Time
+
+    def next_deadline(self) -> int | None:
+        """When the first lease runs out."""
+        while self._deadlines and not self._is_current(self._deadlines[0]):
+            heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expired(self, now: Instant) -> list[Held]:
+        """Leases that ran out, earliest deadline first; each is still held until let go."""
+        # A lease that was extended to a deadline which it had before is in the heap twice.
+        expired: dict[int, Held] = {}
+        while self._deadlines and self._deadlines[0][0] <= now:
+            entry = heappop(self._deadlines)
+            if self._is_current(entry):
+                expired[entry[2]] = self._held[entry[2]]
+        return list(expired.values())
+
+    def _tidy(self) -> None:
+        """Drop the deadlines of leases that ended before them: they could be hours away."""
+        if len(self._deadlines) > _DEADLINES_MIN + 2 * len(self._held):
+            self._deadlines = sorted(entry for entry in self._deadlines if self._is_current(entry))
+
+    def _is_current(self, entry: tuple[int, int, int]) -> bool:
+        deadline, serial, offset = entry
+        held = self._held.get(offset)
+        return held is not None and held.serial == serial and held.deadline == deadline
