@@ -5,8 +5,8 @@ and what was held is ready again. Never reads the log or a clock: the broker bri
 and the time. What is settled here is journaled by the caller in the same step.
 
 Invariant: a message below the cursor of its lane that is not done is in exactly one place: ready
-in its lane, held by one member or by a transaction, resting, dying, or waiting for an earlier one of
-its key.
+in its lane, held by one member or by a transaction, resting, dying, or waiting for an earlier one
+of its key.
 """
 
 from collections.abc import Sequence

@@ -50,8 +50,11 @@ class Remembering:
         topic = self._state.catalog.get(partition.log_id.topic)
         if topic is None or not topic.may_mark or log.failure is not None:
             return
-        since = log.end - self._upto.get(partition.log_id, Offset(-_RECORDS_MAX))
-        if log.authors.changes >= _CHANGES_MAX or since >= _RECORDS_MAX:
+        # What is stated grows with what was hidden, so it is stated less often then.
+        known = len(log.authors.hidden)
+        since = log.end - self._upto.get(partition.log_id, Offset(-1 << 62))
+        has_changed = log.authors.changes >= max(_CHANGES_MAX, known // 2)
+        if has_changed or since >= max(_RECORDS_MAX, 2 * known):
             self._save(partition, topic.number)
 
     def save_all(self) -> None:

@@ -113,13 +113,19 @@ class TopicChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     max_message_bytes: int | None = None
     dead_letter_topic: str | None = None
     schema_validation: bool | None = None
-    lanes: LaneSettings | None = None
+    lane_weights: tuple[int, ...] | None = None
+    lane_boost_ns: int | None = None
 
     def applied_to(self, config: TopicConfig) -> TopicConfig:
         """The settings after the change, checked."""
         wanted = msgspec.structs.asdict(self)
+        weights, boost_ns = wanted.pop("lane_weights"), wanted.pop("lane_boost_ns")
         changed = {name: value for name, value in wanted.items() if value is not None}
-        config = msgspec.structs.replace(config, **changed)
+        lanes = LaneSettings(
+            weights=config.lanes.weights if weights is None else weights,
+            boost_ns=config.lanes.boost_ns if boost_ns is None else boost_ns,
+        )
+        config = msgspec.structs.replace(config, lanes=lanes, **changed)
         config.check()
         return config
 

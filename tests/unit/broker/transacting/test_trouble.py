@@ -24,6 +24,7 @@ from goqueue.model.requests import (
     TransactionBegan,
     TransactionEnded,
     TransactionPrepared,
+    TransactionState,
 )
 from goqueue.records import build
 from tests.unit.broker.driven_node import DrivenNode
@@ -87,6 +88,22 @@ def test_a_commit_waits_for_messages_that_are_on_their_way() -> None:
     assert node.reply(publishing, Published).placed[0].refused is None
     assert node.reply(ending, TransactionEnded).is_commit
     assert shown(node, ORDERS, SECOND_ORDERS) == ["warm", "x", "warm", "y"]
+
+
+def test_nothing_is_decided_before_all_that_was_written_is_safe() -> None:
+    node = warm()
+    owner = init(node)
+    begin(node, owner)
+    node.slow_down(ORDERS)
+    node.begin(writing(owner, "x", "y", targets=[0, 1]))
+    begin_commit(node, owner)
+
+    twin = node.twin()
+
+    assert shown(twin, ORDERS, SECOND_ORDERS) == ["warm", "warm"]
+    (found,) = transactions(twin).values()
+    assert found.state is TransactionState.ONGOING
+    abort(twin, owner)
 
 
 def test_two_commits_that_wait_for_the_same_messages_are_answered_alike() -> None:

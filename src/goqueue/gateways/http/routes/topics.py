@@ -63,7 +63,7 @@ async def _create(call: Call) -> Created:
     body = call.body(CreateTopicBody)
     check_name(body.name, "name")
     settings = _settings(call, body)
-    settings["lanes"] = _lanes(body, LaneSettings())
+    settings["lanes"] = _lanes(body)
     if body.replication_factor is not None:
         settings["replication_factor"] = body.replication_factor
     made = await call.ask(
@@ -93,10 +93,8 @@ async def _alter(call: Call) -> Topic:
         if getattr(body, field) is not None:
             raise Refused(Code.REQUEST_INVALID, field=field, reason="cannot be changed here")
     settings = _settings(call, body)
-    if body.priority_weights is not None or body.priority_boost is not None:
-        # They are one setting in the core: the one that is not named stays as it is.
-        before = await call.ask(DescribeTopic(name=call[TOPIC]), TopicDescription)
-        settings["lanes"] = _lanes(body, before.config.lanes)
+    settings["lane_weights"] = body.priority_weights
+    settings["lane_boost_ns"] = None if body.priority_boost is None else body.priority_boost.ns
     changes = msgspec.convert(settings, TopicChanges)
     altered = AlterTopic(name=call[TOPIC], changes=changes)
     return _topic(await call.ask(altered, TopicDescription))
@@ -144,8 +142,9 @@ def _settings(call: Call, body: CreateTopicBody | AlterTopicBody) -> dict[str, o
     return settings
 
 
-def _lanes(body: CreateTopicBody | AlterTopicBody, lanes: LaneSettings) -> LaneSettings:
-    """How the priorities share; what is not given is as in `lanes`."""
+def _lanes(body: CreateTopicBody) -> LaneSettings:
+    """How the priorities share."""
+    lanes = LaneSettings()
     weights, boost = body.priority_weights, body.priority_boost
     return LaneSettings(
         weights=lanes.weights if weights is None else weights,

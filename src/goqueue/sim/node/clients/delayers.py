@@ -41,6 +41,9 @@ class _Known:
         self.first: Place = message.delay.first
         self.was_cancelled = message.delay.is_cancelled
         self.was_delivered = message.place is not None
+        transaction = message.transaction
+        # What is not committed need not be known of.
+        self.is_promised = transaction is None or transaction.outcome is True
 
     @property
     def is_clear(self) -> bool:
@@ -51,11 +54,13 @@ class _Known:
     @property
     def is_surely_pending(self) -> bool:
         is_untouched = not self.delay.cancels and not self._world.ledger.may_be_shown(self.message)
-        return is_untouched and self.delay.first is not None
+        return is_untouched and self.delay.first is not None and self.is_promised
 
     def check_missing(self) -> None:
         """The node knows nothing of it: only retention takes it away, once it has ended."""
-        if self.is_clear and (self.is_surely_pending or not self.message.topic.retires):
+        if not self.is_clear or not self.is_promised:
+            return
+        if self.is_surely_pending or not self.message.topic.retires:
             raise Violation("delayed-message-unknown", self.name)
 
     def check(self, described: DelayedDescription) -> None:

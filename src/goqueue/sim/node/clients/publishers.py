@@ -172,7 +172,7 @@ class Publishers:
         if topic is None:
             return
         sent = [self.message(topic) for _ in range(random.randint(1, 4))]
-        dues = self._dues(sent)
+        dues = self.dues(sent)
         batch = build([built(each) for each in sent])
         targets = None
         if random.random() < 0.3:
@@ -207,7 +207,7 @@ class Publishers:
             message.priority = random.randrange(5)
         return message
 
-    def _dues(self, sent: list[MessageTruth]) -> list[int] | None:
+    def dues(self, sent: list[MessageTruth]) -> list[int] | None:
         """Let some of a batch wait, or none."""
         world, random = self._world, self._random
         if not world.swarm.delays or random.random() < 0.4:

@@ -17,7 +17,7 @@ from goqueue.sim.node.truth import (
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 
-__all__ = ["Sender", "Sending", "built"]
+__all__ = ["Sender", "Sending", "built", "dues_of"]
 
 # Answers after which it is certain that nothing was taken.
 _SURE_REFUSALS = frozenset(
@@ -117,6 +117,12 @@ class Sending:
                 is_duplicate=is_duplicate,
             )
             self._world.history.note(taken)
+
+
+def dues_of(messages: list[MessageTruth]) -> list[int] | None:
+    """When each of some messages is due, 0 for at once; None if none of them waits."""
+    dues = [0 if each.delay is None else each.delay.due for each in messages]
+    return dues if any(dues) else None
 
 
 def built(message: MessageTruth) -> Message:

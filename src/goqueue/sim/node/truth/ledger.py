@@ -223,8 +223,13 @@ class Ledger:
         self._put(message.topic, Place(delay.first.partition, offset), message)
 
     def may_be_shown(self, message: MessageTruth) -> bool:
-        """Whether a delayed message may have been delivered: the clock was late enough once."""
-        delay = message.delay
+        """Whether a delayed message may have been delivered: the clock was late enough once.
+
+        One of a transaction waits for its commit, too.
+        """
+        delay, transaction = message.delay, message.transaction
+        if transaction is not None and not transaction.may_commit:
+            return False
         return delay is None or self.peaks.highest_since(delay.moment) >= delay.due
 
     def _hold(self, message: MessageTruth, delay: DelayTruth, place: Place) -> None:
@@ -254,6 +259,9 @@ class Ledger:
     def _check_fired(self, message: MessageTruth, delay: DelayTruth) -> None:
         if delay.is_cancelled:
             raise Violation("cancelled-message-delivered", f"{message.serial} of {delay.first}")
+        transaction = message.transaction
+        if transaction is not None and not transaction.may_commit:
+            raise Violation("delivered-without-commit", f"{message.serial} of {delay.first}")
         if not self.may_be_shown(message):
             peak = self.peaks.highest_since(delay.moment)
             raise Violation("delivered-early", f"{message.serial}: {delay.due} at {peak}")
@@ -269,7 +277,8 @@ class Ledger:
                 or delay.first.offset < starts[delay.first.partition]
             ):
                 continue
-            if message.place is None and not delay.is_cancelled:
+            is_promised = message.transaction is None or message.transaction.outcome is True
+            if message.place is None and not delay.is_cancelled and is_promised:
                 raise Violation("delayed-message-lost", f"{serial} of {topic.name} {delay.first}")
 
     # The whole of it

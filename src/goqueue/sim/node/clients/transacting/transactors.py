@@ -22,7 +22,7 @@ from goqueue.model.requests import (
 from goqueue.records import build
 from goqueue.sim.history import EndAsked
 from goqueue.sim.node.clients.publishers import Publishers
-from goqueue.sim.node.clients.sending import Sender, Sending, built
+from goqueue.sim.node.clients.sending import Sender, Sending, built, dues_of
 from goqueue.sim.node.clients.transacting.holder import Holder, Holders
 from goqueue.sim.node.truth import MessageTruth, TopicTruth, TransactionTruth
 from goqueue.sim.node.world import World
@@ -176,7 +176,9 @@ class Transactors:
         if self._random.random() < 0.1:
             self._add_partition(holder, topic)
         count = self._random.randint(1, 3)
-        self.send(holder, topic, [self._publishers.message(topic) for _ in range(count)])
+        messages = [self._publishers.message(topic) for _ in range(count)]
+        self._publishers.dues(messages)
+        self.send(holder, topic, messages)
 
     def send(
         self,
@@ -214,6 +216,7 @@ class Transactors:
             topic=topic.name,
             batch=build([built(each) for each in messages]),
             targets=targets,
+            dues=dues_of(messages),
             author=holder.author,
         )
         self._world.ask(command, done)
