@@ -27,7 +27,7 @@ _RECORDS = bytes(build([Message(value=VALUE.encode())] * BATCH))
 
 
 def measure_idempotence(folder: str, scale: float) -> Iterator[Figure]:
-    count = max(_WRITERS, int(800 * scale))
+    count = max(_WRITERS, int(300 * scale))
     with BrokerProcess(folder) as broker:
         yield asyncio.run(_over_http(broker, count))
     yield uvloop.run(_in_process(folder, count))

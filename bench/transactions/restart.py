@@ -1,6 +1,7 @@
 """How soon a broker is ready again after a million transactions, with ten thousand open."""
 
 import asyncio
+import resource
 import signal
 import tempfile
 import time
@@ -27,6 +28,7 @@ def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
     began = time.perf_counter()
     make_crowd(data, finished, still_open)
     made_s = time.perf_counter() - began
+    made_mib = round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024, 1)
     ended_s = 0.0
     for name, end in (
         ("ready_after_kill", signal.SIGTERM),
@@ -44,6 +46,7 @@ def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
                 "empty_s": round(empty_s, 2),
                 "end_before_s": round(ended_s, 2),
                 "made_per_s": round((finished + still_open) / made_s),
+                "made_rss_mib": made_mib,
             }
         finally:
             ended_s = life.end(end)

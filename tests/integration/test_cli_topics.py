@@ -232,7 +232,8 @@ def test_only_yes_on_a_terminal_deletes(
 
 
 def test_a_group_is_shown_moved_and_deleted(program: Program, topic: str) -> None:
-    program.do("produce", topic, typed=b"a\nb\nc\nd\n")
+    lines = [b'{"value": "%d", "partition": %d}\n' % (number, number % 2) for number in range(4)]
+    program.do("produce", topic, typed=b"".join(lines))
     assert len(program.do("consume", topic, "-g", topic, "-n", "3").lines) == 3
     assert topic in program.do("group", "list").text
     assert "no members" in program.do("group", "describe", topic).text

@@ -165,7 +165,9 @@ class Log:
         repeat = self._authors.check(mark)
         if repeat is not None:
             return Appended(first=repeat.first, next=repeat.next, effects=(), is_repeat=True)
-        appended = self._append(label(batch, mark), now)
+        self._check_writable(now)
+        label(batch, mark)
+        appended = self._append(batch, now)
         self._authors.append(mark, appended.first)
         self._hold_stable()
         return appended

@@ -90,7 +90,9 @@ class Publishing:
             partition = self._state.partition(topic, number)
             mark = None
             if admission is not None and admission.is_marked:
-                mark = _mark(admission, routed.targets.count(number), now)
+                is_all = len(routed.parts) == 1 and (command.is_whole or admission.sequence)
+                count = len(routed.targets) if is_all else routed.targets.count(number)
+                mark = _mark(admission, count, now)
                 if transaction is not None:
                     transaction.touches(topic.number, number)
             first = self._append(partition, batch, mark, publication, now)

@@ -61,14 +61,14 @@ def parse_mark(value: bytes) -> BatchMark | None:
     )
 
 
-def label(batch: bytearray, mark: BatchMark) -> bytearray:
-    """The batch with a mark on its first record; raises Refused when its headers leave no room."""
+def label(batch: bytearray, mark: BatchMark) -> None:
+    """Put a mark on the first record of a batch, in place: a second buffer would cost as much as
+    all the rest. Raises Refused, before any change, when its headers leave no room.
+    """
     first = decode(batch)
     end = len(encode(first))
     headers = ((BATCH_HEADER, mark.encode()), *first.headers)
-    labelled = bytearray(encode(msgspec.structs.replace(first, headers=headers)))
-    labelled += memoryview(batch)[end:]
-    return labelled
+    batch[:end] = encode(msgspec.structs.replace(first, headers=headers))
 
 
 def marks_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, BatchMark]]:

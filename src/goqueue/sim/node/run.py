@@ -105,8 +105,10 @@ class NodeRun:
         self._world.trace.note("do", action.__name__)
         try:
             action()
+            self._world.catch_up()
             if not self._swarm.slow_disk or self._random.random() < 0.5:
                 self._move_on()
+                self._world.catch_up()
             if not self._is_serving:
                 self._look_whether_serving()
         except Crashed as crash:

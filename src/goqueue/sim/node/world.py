@@ -4,6 +4,7 @@ Passes questions to the node and answers back to whoever asked. Decides nothing 
 """
 
 import hashlib
+from collections import deque
 from collections.abc import Callable
 from random import Random
 
@@ -44,6 +45,7 @@ class World:
         # Topics and groups of which it is not known whether they are there, and why.
         self.topics_in_doubt: dict[str, int | None] = {}
         self.groups_in_doubt: dict[str, GroupTruth] = {}
+        self._later: deque[Callable[[], None]] = deque()
         self._outcomes = hashlib.blake2b(digest_size=16)
 
     @property
@@ -69,6 +71,18 @@ class World:
         self.trace.note("ask", f"{call.request} {command}")
         self.process.take(Asked(request=call.request, command=command), self.now)
         return call.request
+
+    def later(self, step: Callable[[], None]) -> None:
+        """Do something once the node has said all that it has to say: asking it again, above all.
+
+        Whoever is told something is told in the middle of a turn.
+        """
+        self._later.append(step)
+
+    def catch_up(self) -> None:
+        """Do what was put off."""
+        while self._later:
+            self._later.popleft()()
 
     def ask_now(self, command: Command) -> Reply | Refused | None:
         """Ask, and let everything come to rest: the answer, if the node gives one by then."""

@@ -246,6 +246,42 @@ def test_a_producer_whose_tail_was_lost_is_told_what_to_send_again() -> None:
     assert shown(again) == list("abcd")
 
 
+def test_a_snapshot_of_a_lost_tail_is_not_believed_when_the_log_has_grown_again() -> None:
+    node = DrivenNode()
+    config = TopicConfig(flush_policy=Flush.INTERVAL, flush_interval_ms=60_000)
+    create(node, config=config)
+    owner, other = producer(node), producer(node)
+    send(node, owner, 0, "a")
+    before = node.files.copy()
+    send(node, owner, 1, "b", "c")
+    send(node, other, 0, "d")
+    node.stop()
+    # A power loss: what was not flushed is gone, a snapshot that was kept is not.
+    after = node.files.copy()
+    content = before | {path: data for path, data in after.items() if "authors" in path}
+    again = DrivenNode(type(node.files)(content), now_ns=node.now_ns)
+    publish(again, *"vwxyz")
+    again.restart()
+
+    assert not send(again, owner, 1, "b", "c").is_duplicate
+    assert not send(again, other, 0, "d").is_duplicate
+    assert shown(again) == ["a", *"vwxyz", "b", "c", "d"]
+
+
+def test_a_snapshot_that_is_damaged_is_not_believed() -> None:
+    node, owner = store()
+    send(node, owner, 0, "a")
+    node.stop()
+    content = node.files.copy()
+    names = [path for path in content if "authors" in path]
+    assert names
+
+    for damaged in (b"", b"{", b"[]", b'{"topic": 1}', content[names[0]][:-20]):
+        again = DrivenNode(type(node.files)(content | dict.fromkeys(names, damaged)))
+        assert send(again, owner, 0, "a").is_duplicate
+        assert not send(again, owner, 1, "b").is_duplicate
+
+
 def test_a_producer_is_known_although_retention_took_all_that_it_wrote() -> None:
     node = DrivenNode()
     create(node, config=TopicConfig(retention_hours=1))

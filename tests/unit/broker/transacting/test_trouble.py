@@ -490,6 +490,29 @@ def test_a_marker_that_a_power_cut_took_is_written_again(is_commit: bool) -> Non
     assert shown(again)[-1] == "z"
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_marker_that_a_power_cut_took_is_written_again_although_others_ended_since(
+    is_commit: bool,
+) -> None:
+    node = DrivenNode()
+    create(node, config=INTERVAL)
+    create(node, "others")
+    owner = init(node)
+    begin(node, owner)
+    write(node, owner, "x")
+    before = node.files.copy()
+    (commit if is_commit else abort)(node, owner)
+    for _ in range(3):
+        begin(node, owner)
+        write(node, owner, "y", topic="others")
+        (abort if is_commit else commit)(node, owner)
+
+    again = after_power_loss(node, before, "orders")
+
+    assert shown(again) == (["x"] if is_commit else [])
+    assert shown_uncommitted(again) == ["x"]
+
+
 def test_a_transaction_whose_messages_a_power_cut_took_ends_and_holds_up_nobody() -> None:
     node = DrivenNode()
     create(node, config=INTERVAL)

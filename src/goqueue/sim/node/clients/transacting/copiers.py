@@ -4,7 +4,7 @@ Two groups are moved by them alone: one leases messages, one reads a stream from
 Whatever happens, each message has one committed copy in the end.
 """
 
-from goqueue.model import LogId, Offset, Refused
+from goqueue.model import LogId, Offset, Record, Refused
 from goqueue.model.requests import DescribeOffsets, Mode, Offsets, Read, Records, Reply, Start
 from goqueue.sim.history import Copied, Drained, Stood
 from goqueue.sim.node.clients.members import Members
@@ -32,6 +32,8 @@ COPIES = "copies"
 _QUEUE = "copied-queue"
 _STREAM = "copied-stream"
 _LONG_NS = 600_000_000_000
+# To ask where a group stands, to read, to copy, and to be answered.
+_STEPS = 4
 
 
 def copied_groups(mode: Mode) -> list[GroupTruth]:
@@ -178,11 +180,14 @@ class Copiers:
             if not topic.retires:
                 stood = Stood(group=group.name, log=log_name(topic, log.partition), floor=offset)
                 self._world.history.note(stood)
-            self._read(holder, chain, offset)
+            self._world.later(lambda: self._read(holder, chain, offset))
 
         self._world.ask(DescribeOffsets(group=group.name, topic=topic.name), done)
 
     def _read(self, holder: Holder, chain: _Chain, offset: int) -> None:
+        if chain.topic.is_gone:
+            chain.member.is_busy = False
+            return
         current = holder.current
         self._readings += 1
         reading = Reading(reader=f"copier-{self._readings}")
@@ -191,7 +196,9 @@ class Copiers:
             is_open = current is not None and holder.takes_more(current)
             is_there = not chain.topic.is_gone and not chain.topic.is_leaving
             if isinstance(reply, Records) and is_open and is_there:
-                self._copy_records(holder, chain, reply, reading)
+                records = self._publishers.check_records(chain.topic, reply, reading)
+                sources = _sources(self._world, chain, records, reply)
+                self._world.later(lambda: self._copy_records(holder, chain, records, sources))
             else:
                 chain.member.is_busy = False
 
@@ -204,20 +211,15 @@ class Copiers:
         self._world.ask(command, done)
 
     def _copy_records(
-        self, holder: Holder, chain: _Chain, reply: Records, reading: Reading
+        self, holder: Holder, chain: _Chain, records: list[Record], sources: list[str]
     ) -> None:
-        records = self._publishers.check_records(chain.topic, reply, reading)
-        is_current = chain.generation == chain.member.generation
-        if not records or not is_current or self._target is None:
+        current = holder.current
+        is_open = current is not None and holder.takes_more(current)
+        is_current = chain.generation == chain.member.generation and is_open
+        is_there = not chain.topic.is_gone and not chain.topic.is_leaving
+        if not records or not is_current or not is_there or self._target is None:
             chain.member.is_busy = False
             return
-        name = log_name(chain.topic, chain.log.partition)
-        sources = [
-            f"{name}:{each.offset}={self._world.ledger.message_of(each).serial}"
-            for each in records
-            if not is_hidden(each) and not is_aborted(each, reply)
-        ]
-        current = holder.current
         assert current is not None
         holder.busy.append((chain.group, chain.member))
         current.when_ended(lambda _: self._released(chain))
@@ -294,4 +296,16 @@ class Copiers:
             raise Violation("cannot-end", f"{holder.process} {current.number}")
 
     def _settle(self) -> None:
-        self._world.process.settle(self._world.now)
+        for _ in range(_STEPS):
+            self._world.process.settle(self._world.now)
+            self._world.catch_up()
+
+
+def _sources(world: World, chain: _Chain, records: list[Record], reply: Records) -> list[str]:
+    """The messages among some records: where each stands, and what it is."""
+    name = log_name(chain.topic, chain.log.partition)
+    return [
+        f"{name}:{each.offset}={world.ledger.message_of(each).serial}"
+        for each in records
+        if not is_hidden(each) and not is_aborted(each, reply)
+    ]

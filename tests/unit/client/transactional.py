@@ -1,0 +1,45 @@
+"""Scenes with transactions of the SDK and a ledger at the other end of a socket."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from goqueue.client import connect
+from goqueue.client.connection import Connection
+from goqueue.client.consuming.queues.settling import Leased, Settling
+from goqueue.client.message import Message
+from goqueue.client.transport import Retries, Settings, Transport
+from tests.unit.client.ledger import Ledger
+from tests.unit.client.peer import peer
+
+__all__ = ["NAME", "leased", "play", "publish_one"]
+
+NAME = "billing-1"
+
+SETTLING = {
+    group: Settling(Transport(Settings(server="http://127.0.0.1:1")), group) for group in "gh"
+}
+
+
+def leased(number: int, group: str = "g") -> Message:
+    lease = Leased(f"r-{number}", 1, "2030-01-31T12:00:00Z", SETTLING[group])
+    return Message("orders", 0, number, 0, 2, b"", b"", b"", lease)
+
+
+def play(
+    ledger: Ledger, scene: Callable[[Connection], Awaitable[None]], *, attempts: int = 4
+) -> None:
+    async def run() -> None:
+        retries = Retries(attempts_max=attempts, first_wait_s=0.001)
+        async with (
+            asyncio.timeout(20),
+            peer(ledger) as server,
+            connect(server, retries=retries) as q,
+        ):
+            await scene(q)
+
+    asyncio.run(run())
+
+
+async def publish_one(q: Connection, value: bytes = b"x") -> None:
+    async with q.transaction(NAME) as tx:
+        await tx.publish("orders", value)
