@@ -111,8 +111,8 @@ class Producer:
             sequence = self._sequences[partition]
             query = {**self._author, "partition": partition, "sequence": sequence}
             path = f"/topics/{self._topic}/records?{urlencode(query)}"
-            self._asking.until_answered("POST", path, bytes(build(part)))
-            self._sequences[partition] += len(part)
+            answer = self._asking.until_answered("POST", path, bytes(build(part)))
+            self._taken(partition, len(part), is_repeat=answer["results"][0].get("duplicate"))
 
     def _copy_one(self, message: Json) -> None:
         partition = self._place(message)
@@ -125,8 +125,13 @@ class Producer:
             "partition": partition,
             "sequence": self._sequences[partition],
         }
-        self._asking.until_answered("POST", "/transactions/publish", body)
-        self._sequences[partition] += 1
+        answer = self._asking.until_answered("POST", "/transactions/publish", body)
+        self._taken(partition, 1, is_repeat=answer["duplicate"])
+
+    def _taken(self, partition: int, count: int, *, is_repeat: bool | None) -> None:
+        self._sequences[partition] += count
+        if is_repeat:
+            note("repeat known", self.attempt, count)
 
     def _place(self, message: Json) -> int:
         return murmur3(message["key"].encode()) % self._partitions

@@ -9,7 +9,6 @@ from goqueue.log.authors import (
     Spans,
     statements_in,
 )
-from goqueue.log.compaction import KeptRange, Leftover, NewestOffsets, plan_compaction
 from goqueue.log.control import (
     ControlKind,
     Marker,
@@ -33,6 +32,7 @@ from goqueue.log.recovery import (
     is_sealed,
     tail_to_scan,
 )
+from goqueue.log.removal import KeptRange, Leftover, NewestOffsets, plan_compaction
 from goqueue.log.segments import DamagedRange, Segments
 from goqueue.log.watermarks import Watermarks
 

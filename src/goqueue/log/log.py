@@ -18,11 +18,11 @@ in this module.
 import msgspec
 
 from goqueue.log.authors import Authors, AuthorsStated, BatchMark, Ending, label, replay
-from goqueue.log.compaction import plan_compaction
+from goqueue.log.condition import Condition
 from goqueue.log.control import Marker, epoch_start, marker_of
 from goqueue.log.epochs import Epochs
 from goqueue.log.recovery import LogState
-from goqueue.log.retention import is_outlived, retained_from
+from goqueue.log.removal import Cleaning, is_outlived, retained_from
 from goqueue.log.segments import DamagedRange, Segments
 from goqueue.log.watermarks import Watermarks
 from goqueue.model import (
@@ -86,12 +86,8 @@ class Log:
         self._end = state.end
         self._watermarks = Watermarks(state.end)
         self._flush_at: Instant | None = None
-        self._cleaned_upto = Offset(0)
-        self._is_compacting = False
-        self._truncating_to: Offset | None = None
-        self._full_until: Instant | None = None
-        self._failure: str | None = None
-        self._damage: Damaged | None = None
+        self._cleaning = Cleaning()
+        self._condition = Condition()
         self._authors = Authors()
         self._ended: list[Ending] = []
 
@@ -142,7 +138,7 @@ class Log:
     @property
     def failure(self) -> str | None:
         """Why this log takes no more writes, if so."""
-        return self._failure
+        return self._condition.failure
 
     @property
     def epochs(self) -> Epochs:
@@ -227,19 +223,8 @@ class Log:
         return msgspec.structs.replace(appended, effects=(save, *appended.effects))
 
     def _check_writable(self, now: Now) -> None:
-        if self._failure is not None:
-            raise Refused(Code.STORAGE_FAILED, reason=self._failure)
-        if self._full_until is not None:
-            if now.instant < self._full_until:
-                raise Refused(Code.STORAGE_FULL)
-            # Try again: only a write tells whether the space is really back.
-            self._full_until = None
-        if self._truncating_to is not None:
-            raise Refused(Code.LOG_BUSY, reason="truncation")
-        if self._damage is not None:
-            raise Refused(Code.LOG_BUSY, reason="damage")
-        if self._segments.in_flight >= self._settings.batches_in_flight_max:
-            raise Refused(Code.LOG_BUSY, reason="in flight")
+        in_flight_max = self._settings.batches_in_flight_max
+        self._condition.check_writable(now, self._segments.in_flight, in_flight_max)
 
     def _sync_after_write(self, now: Now) -> Sync:
         is_durable = self._settings.flush is Flush.COMMIT
@@ -256,7 +241,7 @@ class Log:
         if self._flush_at is None or now.instant < self._flush_at:
             return []
         self._flush_at = None
-        if self._failure is not None:
+        if self._condition.failure is not None:
             return []
         return [Sync(log=self._log, upto=self._end)]
 
@@ -291,7 +276,7 @@ class Log:
                 self._synced(event)
                 return self._set_aside_when_quiet()
             case Failed():
-                self._failure = self._failure or event.reason
+                self._condition.failure = self._condition.failure or event.reason
                 self._segments.confirm_all()
             case Filled():
                 return self._filled(event, now)
@@ -300,12 +285,16 @@ class Log:
             case Damaged():
                 return self._damaged(event)
             case Compacted():
-                self._compacted(event)
+                self._cleaning.compacted(event, self._segments)
         return []
 
     def _synced(self, event: Synced) -> None:
-        upto = event.upto if self._truncating_to is None else min(event.upto, self._truncating_to)
-        if self._failure is not None:
+        upto = (
+            event.upto
+            if self._condition.truncating_to is None
+            else min(event.upto, self._condition.truncating_to)
+        )
+        if self._condition.failure is not None:
             return
         self._segments.confirm(upto)
         self._watermarks.advance(upto, is_durable=event.is_durable)
@@ -315,26 +304,26 @@ class Log:
             self._hold_stable()
 
     def _filled(self, event: Filled, now: Now) -> list[Effect]:
-        if self._truncating_to is not None:
+        if self._condition.truncating_to is not None:
             # The truncation that is under way ends below what was not written, or takes its place.
             return []
         self._segments.take_back(event.offset, event.segment)
         self._end = event.offset
         self._authors.take_back(event.offset)
         self._hold_stable()
-        self._full_until = Instant(now.instant + self._settings.full_retry_ns)
+        self._condition.full_until = Instant(now.instant + self._settings.full_retry_ns)
         if self._watermarks.durable < self._end and self._settings.flush is Flush.INTERVAL:
             # A flush that was on its way may have met the full disk.
-            self._flush_at = self._flush_at or self._full_until
+            self._flush_at = self._flush_at or self._condition.full_until
         rewind = self._reshape(Rewind(event.offset))
         return [rewind, *self._take_back_epochs(), *self._set_aside_when_quiet()]
 
     def _damaged(self, event: Damaged) -> list[Effect]:
         is_active = event.segment == self._segments.active.base
-        if is_active and (self._truncating_to is not None or self._failure is not None):
+        if is_active and not self._condition.is_sound:
             # The next read meets it again.
             return []
-        self._damage = event
+        self._condition.damage = event
         return self._set_aside_when_quiet()
 
     def _set_aside_when_quiet(self) -> list[Effect]:
@@ -342,13 +331,13 @@ class Log:
 
         What was on its way would be acknowledged after it was refused.
         """
-        if self._damage is None:
+        if self._condition.damage is None:
             return []
-        damaged = self._segments.known(self._damage.segment)
-        may_be_acknowledged = self._failure is None
+        damaged = self._segments.known(self._condition.damage.segment)
+        may_be_acknowledged = self._condition.failure is None
         if damaged is not None and may_be_acknowledged and damaged.end > self.high_watermark:
             return []
-        damage, self._damage = self._damage, None
+        damage, self._condition.damage = self._condition.damage, None
         if damaged is None:
             return []
         effects: list[Effect] = []
@@ -387,25 +376,18 @@ class Log:
 
     def maintain(self, now: Now, floor: Offset | None = None) -> list[Effect]:
         """Retention, then compaction; nothing at or above `floor` is touched."""
-        if self._failure is not None or self._truncating_to is not None:
+        if not self._condition.is_sound:
             return []
         stable = self._watermarks.stable
         limit = stable if floor is None else min(floor, stable)
         effects: list[Effect] = []
         if self._settings.cleanup.deletes:
             effects.extend(self._retire(now, limit))
-        if self._settings.cleanup.compacts and not self._is_compacting:
-            plan = plan_compaction(
-                self._segments.sealed,
-                self._cleaned_upto,
-                limit,
-                self._settings,
-                now.wall,
-                aborted=self._authors.aborted,
-            )
-            if plan is not None:
-                self._is_compacting = True
-                effects.append(self._reshape(plan))
+        plan = self._cleaning.plan(
+            self._segments, limit, self._settings, now.wall, self._authors.aborted
+        )
+        if plan is not None:
+            effects.append(self._reshape(plan))
         return effects
 
     def _retire(self, now: Now, limit: Offset) -> list[Effect]:
@@ -438,7 +420,7 @@ class Log:
         For logs whose records are stated again, which retention cannot know.
         """
         ends = [sealed.end for sealed in self._segments.sealed if sealed.end <= offset]
-        if not ends or self._failure is not None or self._truncating_to is not None:
+        if not ends or not self._condition.is_sound:
             return []
         return self._drop(Offset(max(ends)))
 
@@ -446,22 +428,13 @@ class Log:
         """Keep the log differently from now on."""
         self._settings = settings
 
-    def _compacted(self, event: Compacted) -> None:
-        if event.is_last:
-            self._is_compacting = False
-        if event.segment is None or not self._segments.replace(event.replaced, event.segment):
-            return
-        self._cleaned_upto = max(self._cleaned_upto, event.cleaned_upto)
-
     def truncate(self, offset: Offset) -> list[Effect]:
         """Remove every record from `offset` on. Appends are refused until it is done."""
         self._check_in_range(offset)
-        if self._failure is not None:
-            raise Refused(Code.STORAGE_FAILED, reason=self._failure)
-        if self._truncating_to is not None:
-            raise Refused(Code.LOG_BUSY, reason="truncation")
-        self._truncating_to = offset
-        self._damage = None
+        self._condition.check_not_failed()
+        self._condition.check_not_truncating()
+        self._condition.truncating_to = offset
+        self._condition.damage = None
         self._segments.confirm_all()
         self._watermarks.lower_to(offset)
         return [self._reshape(Truncate(offset))]
@@ -471,8 +444,8 @@ class Log:
         self._end = event.active.end
         self._authors.take_back(self._end)
         self._hold_stable()
-        self._truncating_to = None
-        self._cleaned_upto = min(self._cleaned_upto, self._end)
+        self._condition.truncating_to = None
+        self._cleaning.truncate(self._end)
         return [*self._take_back_epochs(), *self._set_aside_when_quiet()]
 
     def _take_back_epochs(self) -> list[Effect]:

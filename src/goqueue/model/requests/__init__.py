@@ -3,13 +3,11 @@
 from goqueue.model.requests.commands import (
     Ack,
     AlterTopic,
-    CancelDelayed,
     Command,
     CommitOffsets,
     CreateTopic,
     DeleteGroup,
     DeleteTopic,
-    DescribeDelays,
     DescribeGroup,
     DescribeLag,
     DescribeNode,
@@ -19,11 +17,9 @@ from goqueue.model.requests.commands import (
     DescribeReliability,
     DescribeTopic,
     Extend,
-    FindDelayed,
     Heartbeat,
     Join,
     Leave,
-    ListDelayed,
     ListGroups,
     ListTopics,
     Nack,
@@ -33,6 +29,16 @@ from goqueue.model.requests.commands import (
     Redrive,
     Reject,
     ResetOffsets,
+)
+from goqueue.model.requests.delays import (
+    CancelDelayed,
+    DelayedDescription,
+    DelayedList,
+    DelayState,
+    DelayStatistics,
+    DescribeDelays,
+    FindDelayed,
+    ListDelayed,
 )
 from goqueue.model.requests.groups import (
     Assignor,
@@ -44,10 +50,6 @@ from goqueue.model.requests.groups import (
 from goqueue.model.requests.replies import (
     Acked,
     Beat,
-    DelayedDescription,
-    DelayedList,
-    DelayState,
-    DelayStatistics,
     Done,
     Extended,
     GroupDescription,

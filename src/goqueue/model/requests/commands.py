@@ -7,6 +7,7 @@ Durations are nanoseconds. Every command names the reply that answers it.
 import msgspec
 
 from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
+from goqueue.model.requests.delays import CancelDelayed, DescribeDelays, FindDelayed, ListDelayed
 from goqueue.model.requests.groups import Assignor, Mode, Start, Strategy
 from goqueue.model.requests.topics import TopicChanges, TopicConfig
 from goqueue.model.requests.transactions import (
@@ -28,13 +29,11 @@ from goqueue.model.requests.transactions import (
 __all__ = [
     "Ack",
     "AlterTopic",
-    "CancelDelayed",
     "Command",
     "CommitOffsets",
     "CreateTopic",
     "DeleteGroup",
     "DeleteTopic",
-    "DescribeDelays",
     "DescribeGroup",
     "DescribeLag",
     "DescribeNode",
@@ -44,11 +43,9 @@ __all__ = [
     "DescribeReliability",
     "DescribeTopic",
     "Extend",
-    "FindDelayed",
     "Heartbeat",
     "Join",
     "Leave",
-    "ListDelayed",
     "ListGroups",
     "ListTopics",
     "Nack",
@@ -138,37 +135,6 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     wait_ns: int = 0
     is_exact: bool = False
     isolation: Isolation = Isolation.READ_COMMITTED
-
-
-# Delayed messages
-
-
-class ListDelayed(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages that wait, by due time; answered by `DelayedList`."""
-
-    topic: str
-    limit: int = 100
-    skip: int = 0
-
-
-class FindDelayed(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by `DelayedDescription`; without a partition the first that has such a message."""
-
-    topic: str
-    offset: Offset
-    partition: int | None = None
-
-
-class CancelDelayed(msgspec.Struct, frozen=True, kw_only=True):
-    """Never deliver a message that waits; answered by `Done`."""
-
-    topic: str
-    partition: int
-    offset: Offset
-
-
-class DescribeDelays(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by `DelayStatistics`."""
 
 
 # Groups

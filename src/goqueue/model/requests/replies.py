@@ -4,12 +4,11 @@ Where log bytes are part of an answer the node names slices, and whoever carries
 hands over the bytes with the reply: `data` is empty until then.
 """
 
-import enum
-
 import msgspec
 
 from goqueue.model.errors import Code
 from goqueue.model.ids import LogId, Offset, Timestamp
+from goqueue.model.requests.delays import DelayedDescription, DelayedList, DelayStatistics
 from goqueue.model.requests.groups import Assignor, GroupState, Mode
 from goqueue.model.requests.topics import TopicConfig
 from goqueue.model.requests.transactions import (
@@ -26,10 +25,6 @@ from goqueue.model.requests.transactions import (
 __all__ = [
     "Acked",
     "Beat",
-    "DelayState",
-    "DelayStatistics",
-    "DelayedDescription",
-    "DelayedList",
     "Done",
     "Extended",
     "GroupDescription",
@@ -150,49 +145,6 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     upto: Offset
     aborted: tuple[tuple[int, int], ...] = ()
     data: tuple[memoryview, ...] = ()
-
-
-# Delayed messages
-
-
-class DelayState(enum.StrEnum):
-    """What became of a delayed message. Expired: its record was lost before it was due."""
-
-    PENDING = "pending"
-    DELIVERED = "delivered"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-
-
-class DelayedDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One delayed message; `offset` is that of its first record, which names it."""
-
-    log: LogId
-    offset: Offset
-    due: Timestamp
-    time_remaining_ns: int
-    priority: int
-    state: DelayState
-    delivered_offset: Offset | None = None
-
-
-class DelayedList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the messages that wait in a topic, by due time."""
-
-    topic: str
-    messages: tuple[DelayedDescription, ...]
-    total: int
-
-
-class DelayStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Delayed messages of the node; the average is over those published in this life."""
-
-    pending: int
-    delivered: int
-    cancelled: int
-    average_delay_ns: int
-    by_topic: dict[str, int]
-    next_due: Timestamp | None = None
 
 
 # Groups

@@ -42,7 +42,7 @@ class Crowd:
         if swarm.transactions:
             self.transactors.writes += [progressors.add_any]
         if swarm.transactions and swarm.group_commits:
-            self.transactors.writes += [self.committers.prepare] * 2
+            self.transactors.writes += [self.committers.prepare] * 4
             self.transactors.waits += [self.committers.wait]
         if swarm.transactions and swarm.copying:
             self.transactors.writes += [self.copiers.copy_queue] * 4

@@ -4,6 +4,8 @@ Nothing here waits for an answer: what was answered is a promise, what was not m
 but never both, and never in part.
 """
 
+from typing import TypeVar
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from goqueue.model.requests import (
     ProducerGranted,
     Publish,
     Published,
+    Reply,
     TransactionEnded,
 )
 from goqueue.records import build
@@ -31,6 +34,7 @@ from tests.unit.broker.transacting.words import (
 )
 from tests.unit.broker.users import create, join, lag, messages, poll, values
 
+R = TypeVar("R", bound=Reply)
 LOGS = [LogId("orders", 0), LogId("orders", 1)]
 SLOW = [*LOGS, GROUPS, TOPICS]
 STEPS = st.lists(
@@ -85,19 +89,21 @@ class Model:
         self.past: list[Attempt] = []
         self.plain: dict[str, RequestId] = {}
         # What was said before a crash; who was not answered by then never is.
-        self.said: dict[RequestId, object] = {}
+        self.said: dict[RequestId, Reply | Refused] = {}
         self.count = 0
         for who in (0, 1):
             self.step("init", who, 0)
 
-    def answer(self, request: RequestId) -> object:
+    def answer(self, request: RequestId, expected: type[R]) -> R | Refused | None:
         """What was said, if something was."""
         if request not in self.said and self.node.is_answered(request):
             try:
-                self.said[request] = self.node.reply(request, object)  # type: ignore[type-var]  # any
+                self.said[request] = self.node.reply(request, expected)
             except Refused as refused:
                 self.said[request] = refused
-        return self.said.get(request)
+        found = self.said.get(request)
+        assert found is None or isinstance(found, Refused | expected)
+        return found
 
     def step(self, kind: str, who: int, number: int) -> None:
         node = self.node
@@ -148,7 +154,7 @@ class Model:
     def _owner(self, who: int) -> Owner | None:
         request = self.inits[who]
         if self.owners[who] is None and request is not None:
-            granted = self.answer(request)
+            granted = self.answer(request, ProducerGranted)
             if isinstance(granted, ProducerGranted):
                 self.owners[who] = owned(granted, f"p{who}")
         return self.owners[who]
@@ -163,15 +169,14 @@ class Model:
         self.count += 1
         return f"m{self.count}"
 
-    def _requests(self) -> list[RequestId]:
-        attempts = [*self.past, *(each for each in self.current if each is not None)]
-        found = [request for each in attempts for request in each.writes.values()]
-        found += [request for each in attempts for _, request in each.ends]
-        return [*found, *self.plain.values()]
-
     def _crash(self, *, without_snapshots: bool) -> None:
-        for request in self._requests():
-            self.answer(request)
+        for attempt in [*self.past, *(each for each in self.current if each is not None)]:
+            for request in attempt.writes.values():
+                self.answer(request, Published)
+            for _, request in attempt.ends:
+                self.answer(request, TransactionEnded)
+        for request in self.plain.values():
+            self.answer(request, Published)
         for who in (0, 1):
             self._owner(who)
         self.node.restart(without_snapshots=without_snapshots)
@@ -197,16 +202,16 @@ class Model:
         assert visible <= everything
 
     def _was_written(self, request: RequestId) -> bool:
-        answer = self.answer(request)
+        answer = self.answer(request, Published)
         return isinstance(answer, Published) and answer.placed[0].refused is None
 
     def _check_attempt(self, attempt: Attempt, visible: set[str]) -> None:
         written = {name for name, each in attempt.writes.items() if self._was_written(each)}
-        answers = [self.answer(request) for _, request in attempt.ends]
+        answers = [self.answer(request, TransactionEnded) for _, request in attempt.ends]
         refused = {
             name
             for name, each in attempt.writes.items()
-            if self.answer(each) is not None and not self._was_written(each)
+            if self.answer(each, Published) is not None and not self._was_written(each)
         }
         seen = visible & set(attempt.writes)
         assert not seen & refused, f"refused and seen: {seen & refused}"
@@ -234,7 +239,8 @@ def test_any_trouble_leaves_every_transaction_whole(steps: list[tuple[str, int, 
         model.step("init", who, 0)
     model.heal()
     for request in [each for each in model.inits if each is not None]:
-        assert isinstance(model.answer(request), ProducerGranted), "nobody waits for ever"
+        granted = model.answer(request, ProducerGranted)
+        assert isinstance(granted, ProducerGranted), "nobody waits for ever"
     model.node.advance(61 * SECOND)
     assert not transactions(model.node)
     model.check()

@@ -30,10 +30,11 @@ from goqueue.model.requests import (
 )
 from goqueue.records import build, visible
 from tests.unit.broker.driven_node import DrivenNode, Work
-from tests.unit.broker.users import ORDERS, Delivery, messages
+from tests.unit.broker.users import ORDERS, Delivery, create, messages
 
 GROUPS = LogId("__groups", 0)
 TOPICS = LogId("__topics", 0)
+SECOND_ORDERS = LogId("orders", 1)
 
 
 def init(node: DrivenNode, name: str = "billing", timeout_ns: int | None = None) -> Owner:
@@ -195,3 +196,14 @@ def cut_off(number: int) -> Callable[[Work], bool]:
         return left[0] < 0
 
     return is_it
+
+
+def warm(partitions: int = 2) -> DrivenNode:
+    """A topic to which a producer has written before."""
+    node = DrivenNode()
+    create(node, partitions=partitions)
+    owner = init(node, "warm")
+    begin(node, owner)
+    write(node, owner, *(["warm"] * partitions), targets=list(range(partitions)))
+    commit(node, owner)
+    return node

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.log.authors import Authors, AuthorsStated, BatchMark, Repeat
-from goqueue.model import HOUR, SECOND, Code, Refused
+from goqueue.model import HOUR, SECOND, Code, Offset, Refused
 from tests.unit.log.authors.plain_fold import PlainFold, PlayedLog, spelled
 from tests.unit.log.authors.test_any_history import STEPS, History
 
@@ -72,7 +72,7 @@ def test_each_of_the_last_five_batches_is_known_again_and_the_sixth_is_not() -> 
 
     for number in range(2, 7):
         found = authors.check(mark(sequence=10 * number, count=10))
-        assert found == Repeat(10 * number, 10 * number + 10)  # type: ignore[arg-type]  # offsets
+        assert found == Repeat(Offset(10 * number), Offset(10 * number + 10))
     for number in (0, 1):
         refused = refusal(authors, mark(sequence=10 * number, count=10))
         assert refused.code is Code.SEQUENCE_OUT_OF_ORDER

@@ -41,9 +41,11 @@ class _Known:
         self.first: Place = message.delay.first
         self.was_cancelled = message.delay.is_cancelled
         self.was_delivered = message.place is not None
-        transaction = message.transaction
-        # What is not committed need not be known of.
-        self.is_promised = transaction is None or transaction.outcome is True
+        transaction, swarm = message.transaction, world.swarm
+        # What is not committed need not be known of, nor what a log that failed was not told of.
+        may_fail = swarm.sync_errors or swarm.write_errors or swarm.name_errors
+        is_committed = transaction is not None and transaction.outcome is True
+        self.is_promised = transaction is None or (is_committed and not may_fail)
 
     @property
     def is_clear(self) -> bool:

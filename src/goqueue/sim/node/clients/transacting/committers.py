@@ -55,9 +55,9 @@ class Committers:
         chance = self._random.random()
         if chance < 0.2:
             self.prepare(holder, current)
-        elif chance < 0.3:
+        elif chance < 0.23:
             self._transactors.end(holder, current, is_commit=False)
-        elif chance < 0.4 and current in self._prepared:
+        elif chance < 0.35 and current in self._prepared:
             self._write_late(holder, current)
 
     def _write_late(self, holder: Holder, current: TransactionTruth) -> None:
@@ -70,7 +70,7 @@ class Committers:
         random = self._random
         self._prepared = [each for each in self._prepared if each.outcome is None]
         ready = [each for each in self._prepared if each.transaction_id is not None]
-        if not ready:
+        if not ready or (len(ready) == 1 and random.random() < 0.7):
             return
         group = random.sample(ready, min(len(ready), random.randint(1, _TOGETHER_MAX)))
         if self._keys and random.random() < 0.4:

@@ -1,0 +1,45 @@
+"""How far the compaction of a log has come, and whether a pass is under way.
+
+Invariant: at most one pass at a time; what was cleaned once is dirty again only after a truncation.
+"""
+
+from goqueue.log.authors import Spans
+from goqueue.log.removal.compaction import plan_compaction
+from goqueue.log.segments import Segments
+from goqueue.model import Compact, Compacted, LogSettings, Offset, Timestamp
+
+__all__ = ["Cleaning"]
+
+
+class Cleaning:
+    """Plans passes, and learns what they did."""
+
+    def __init__(self) -> None:
+        self._upto = Offset(0)
+        self._is_under_way = False
+
+    def plan(
+        self,
+        segments: Segments,
+        limit: Offset,
+        settings: LogSettings,
+        wall: Timestamp,
+        aborted: Spans,
+    ) -> Compact | None:
+        """The next pass below `limit`, if one is worth it and none is under way."""
+        if not settings.cleanup.compacts or self._is_under_way:
+            return None
+        plan = plan_compaction(segments.sealed, self._upto, limit, settings, wall, aborted=aborted)
+        self._is_under_way = plan is not None
+        return plan
+
+    def compacted(self, event: Compacted, segments: Segments) -> None:
+        """A group of segments was rewritten, or the pass was given up."""
+        if event.is_last:
+            self._is_under_way = False
+        if event.segment is not None and segments.replace(event.replaced, event.segment):
+            self._upto = max(self._upto, event.cleaned_upto)
+
+    def truncate(self, end: Offset) -> None:
+        """What is written there from now on is dirty."""
+        self._upto = min(self._upto, end)
