@@ -5,7 +5,9 @@ with a single batch that the broker spreads.
 """
 
 import asyncio
+import os
 import statistics
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -23,7 +25,8 @@ _PRODUCERS = 16
 _MESSAGES = 100
 _TARGET = Target(at_least=400)
 _MESSAGES_ASKED = 40_000
-_P99_MS_ASKED = 50
+_P99_TARGET = Target(below=50)
+_SYNCS = 50
 _SHARES = [_MESSAGES // PARTITIONS + (number < _MESSAGES % PARTITIONS) for number in range(3)]
 _PARTS = [bytes(build([Message(value=VALUE.encode())] * share)) for share in _SHARES]
 _WHOLE = bytes(build([Message(value=VALUE.encode())] * _MESSAGES))
@@ -33,10 +36,25 @@ Fill = Callable[[Writer], Awaitable[None]]
 
 def measure_commits(folder: str, scale: float) -> Iterator[Figure]:
     count = max(_PRODUCERS, int(4000 * scale))
-    with BrokerProcess(folder) as broker:
-        yield asyncio.run(_measure(broker, "transactions_numbered", _numbered, count))
-    with BrokerProcess(folder) as broker:
-        yield asyncio.run(_measure(broker, "transactions_spread", _spread, count))
+    for name, fill in (("transactions_numbered", _numbered), ("transactions_spread", _spread)):
+        sync_ms = _sync_ms(folder)
+        with BrokerProcess(folder) as broker:
+            figures = asyncio.run(_measure(broker, name, fill, count))
+        # A commit is two rounds of syncs: what one of them takes at this time belongs to it.
+        figures[-1].details["plain_sync_ms"] = sync_ms
+        yield from figures
+
+
+def _sync_ms(folder: str) -> float:
+    """What a small write and its sync take on this disk now, at the median."""
+    seconds = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(_SYNCS):
+            os.write(file.fileno(), bytes(4096))
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            seconds.append(time.perf_counter() - began)
+    return round(statistics.median(seconds) * 1000, 2)
 
 
 async def _numbered(writer: Writer) -> None:
@@ -52,7 +70,7 @@ async def _spread(writer: Writer) -> None:
     await writer.publish_spread(_WHOLE)
 
 
-async def _measure(broker: BrokerProcess, name: str, fill: Fill, count: int) -> Figure:
+async def _measure(broker: BrokerProcess, name: str, fill: Fill, count: int) -> list[Figure]:
     (await prepare(broker, TOPIC, PARTITIONS)).close()
     writers = [
         await Writer.init(broker.port, TOPIC, f"bench-{number}") for number in range(_PRODUCERS)
@@ -67,16 +85,19 @@ async def _measure(broker: BrokerProcess, name: str, fill: Fill, count: int) -> 
         rounds.append(Round(count=count, seconds=seconds, cpu_s=usage.cpu_s))
     figure = summarise(name, "transactions/s", rounds, broker.usage, _TARGET)
     quantiles = statistics.quantiles(latencies, n=100)
-    figure.details.update(
-        msg_s=round(figure.value * _MESSAGES),
-        msg_s_asked=_MESSAGES_ASKED,
-        commit_p50_ms=round(quantiles[49] * 1000, 2),
-        commit_p99_ms=round(quantiles[98] * 1000, 2),
-        commit_p99_ms_asked=_P99_MS_ASKED,
-    )
+    figure.details.update(msg_s=round(figure.value * _MESSAGES), msg_s_asked=_MESSAGES_ASKED)
     for writer in writers:
         writer.close()
-    return figure
+    p50, p90, p99 = (round(quantiles[share - 1] * 1000, 2) for share in (50, 90, 99))
+    slowest = round(max(latencies) * 1000, 2)
+    commit = Figure(
+        figure=f"{name}_commit_p99",
+        value=p99,
+        unit="ms",
+        target=_P99_TARGET,
+        details={"p50_ms": p50, "p90_ms": p90, "max_ms": slowest},
+    )
+    return [figure, commit]
 
 
 async def _transact(writers: list[Writer], fill: Fill, count: int, latencies: list[float]) -> None:

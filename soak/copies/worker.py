@@ -8,7 +8,6 @@ Ends by itself only when another has taken its transactional id.
 import random
 import sys
 import time
-from abc import abstractmethod
 from typing import Protocol
 
 from soak.copies.attempts import PAUSE_S, Asking, Broken, Declined, Producer
@@ -27,24 +26,31 @@ SESSION = "2s"
 STEP_S_MAX = 0.06
 FENCED = "producer_fenced"
 EVICTED = "member_not_found"
+# What may be said to somebody who was dead, frozen or too slow. Anything else is a fault.
+EXPECTED = {
+    FENCED,
+    EVICTED,
+    "generation_stale",
+    "partition_not_assigned",
+    "receipt_stale",
+    "topic_busy",
+    "transaction_state_invalid",
+    "transaction_timeout",
+}
 
 
 class Taking(Protocol):
     """How messages come to the worker."""
 
-    @abstractmethod
     def resume(self) -> None:
         """What was copied and what not is decided now: find out where to go on."""
 
-    @abstractmethod
     def take(self) -> list[Json]:
         """The next messages to copy; none if there are none now."""
 
-    @abstractmethod
     def progress(self, messages: list[Json]) -> Json:
         """What the group has done when these are copied."""
 
-    @abstractmethod
     def copied(self, messages: list[Json]) -> None:
         """They are, for good."""
 
@@ -153,6 +159,8 @@ def work(url: str, name: str, mode: str, seed: int) -> None:
             time.sleep(PAUSE_S)
         except Declined as declined:
             note(f"declined {declined.code}")
+            if declined.code not in EXPECTED:
+                raise
             if declined.code == FENCED:
                 return
             if declined.code == EVICTED:
@@ -169,8 +177,7 @@ def _copy(producer: Producer, taking: Taking) -> None:
         try:
             producer.copy(messages)
             producer.add(GROUP, taking.progress(messages))
-        except Declined as declined:
-            note(f"declined {declined.code}")
+        except Declined:
             producer.abort()
             raise
         if producer.end(len(messages)):

@@ -148,9 +148,25 @@ def test_the_delivery_bench_prints_its_figures_and_leaves_no_file(
     ("only", "figures"),
     [
         ("idempotence", {"idempotent_publish_http", "idempotent_publish_in_process"}),
-        ("commits", {"transactions_numbered", "transactions_spread"}),
+        (
+            "commits",
+            {
+                "transactions_numbered",
+                "transactions_numbered_commit_p99",
+                "transactions_spread",
+                "transactions_spread_commit_p99",
+            },
+        ),
         ("isolation", {"read_committed_raw", "read_committed_json"}),
-        ("restart", {"ready_after_kill", "ready_after_stop", "ready_after_stop_and_kill"}),
+        (
+            "restart",
+            {
+                "ready_after_kill",
+                "ready_after_stop",
+                "ready_after_stop_and_kill",
+                "ready_without_snapshots",
+            },
+        ),
     ],
 )
 def test_the_transactions_bench_prints_its_figures_and_leaves_no_file(

@@ -78,8 +78,10 @@ class Publishing:
         routed = self._route(command, topic, admission)
         topic.turn = routed.turn
         self._note_lanes(topic, routed)
-        waiting = request if command.waits else None
         transaction = None if admission is None else admission.transaction
+        # What belongs to a transaction is never answered before it cannot be taken back any more.
+        waits = command.waits or transaction is not None
+        waiting = request if waits else None
         purpose = None if transaction is None else InTransaction(transaction.key)
         publication = Publication(
             waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose
@@ -100,7 +102,7 @@ class Publishing:
                 # The records say themselves when they are due.
                 holder = None if transaction is None else transaction.key
                 self._delaying.expect(partition, find_delayed(batch, first), now, holder)
-        if not routed.parts or not command.waits:
+        if not routed.parts or not waits:
             self._state.outbox.answer(request, publication.published())
 
     def _route(self, command: Publish, topic: Topic, admission: Admission | None) -> Routed:

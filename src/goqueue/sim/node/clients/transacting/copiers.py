@@ -75,6 +75,8 @@ class Copiers:
         self._transactors = transactors
         self._progressors = progressors
         self._readings = 0
+        # Logs in which the group is about to be moved, and by how many transactions.
+        self._moving: dict[LogId, int] = {}
 
     @property
     def _target(self) -> TopicTruth | None:
@@ -159,8 +161,11 @@ class Copiers:
         idle = [each for each in group.members.values() if each.assigned and not each.is_busy]
         if not idle or self._target is None or current is not holder.current:
             return
-        member = self._random.choice(idle)
-        self._follow(holder, group, member, self._random.choice(member.assigned))
+        # Where a transaction is under way another owner is about to find out.
+        found = [(each, log) for each in idle for log in each.assigned]
+        held = [each for each in found if each[1] in self._moving]
+        member, log = self._random.choice(held if held else found)
+        self._follow(holder, group, member, log)
 
     def _follow(self, holder: Holder, group: GroupTruth, member: MemberTruth, log: LogId) -> None:
         """Ask where the group stands, and go on from there."""
@@ -222,6 +227,7 @@ class Copiers:
             return
         assert current is not None
         holder.busy.append((chain.group, chain.member))
+        self._moving[chain.log] = self._moving.get(chain.log, 0) + 1
         current.when_ended(lambda _: self._released(chain))
         current.is_strict = True
         if sources:
@@ -232,6 +238,9 @@ class Copiers:
 
     def _released(self, chain: _Chain) -> None:
         chain.member.is_busy = False
+        self._moving[chain.log] -= 1
+        if not self._moving[chain.log]:
+            del self._moving[chain.log]
 
     # The end
 

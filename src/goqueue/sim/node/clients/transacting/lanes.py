@@ -29,6 +29,7 @@ class Batch:
         self.messages = messages
         self.transaction = transaction
         self.is_taken = False
+        self.is_repeated = False
         # Times that it is on its way.
         self.pending = 0
 
@@ -94,7 +95,8 @@ class Lane:
             is_out = isinstance(reply, Refused) and reply.code is Code.SEQUENCE_OUT_OF_ORDER
             if is_certain and is_out:
                 raise Violation("sequence-refused", f"{self._name(batch)}: {reply}")
-            if is_certain and isinstance(reply, Published) and reply.placed[0].is_duplicate:
+            is_alone = is_certain and not batch.is_repeated
+            if is_alone and isinstance(reply, Published) and reply.placed[0].is_duplicate:
                 raise Violation("new-batch-taken-for-old", f"{self._name(batch)}: {reply}")
 
         self._send(batch, judge, after)
@@ -107,6 +109,7 @@ class Lane:
         It is known again only as part of the transaction that it was sent in.
         """
         was_taken = batch.is_taken
+        batch.is_repeated = True
         later = len(self.batches) - 1 - self.batches.index(batch)
         is_same = batch.transaction is current and self._keeps_all
         is_known = was_taken and later < _WINDOW and is_same

@@ -125,6 +125,10 @@ class Transactors:
             random.choice(self.waits)(holder, current)
         elif chance < 0.75 and not current.commits:
             random.choice(self.writes)(holder, current)
+            is_loose = not current.is_strict and not current.is_prepared
+            if is_loose and current.transaction_id is not None and random.random() < 0.15:
+                # What is on its way belongs to it.
+                self.end(holder, current, is_commit=True)
         elif chance < 0.95 and current.transaction_id is not None:
             is_honest = not current.is_strict or holder.knows_whole(current)
             is_commit = is_honest and (current.commits > 0 or random.random() < 0.8)
