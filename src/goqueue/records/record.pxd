@@ -23,8 +23,9 @@ cpdef list pick(data, offsets)
 
 @cython.locals(
     cursor=Cursor, shown=list, count=int64_t, position=Py_ssize_t, previous=int64_t, reason=int,
+    index=Py_ssize_t, first=int64_t, following=int64_t, is_left_out=bint,
 )
-cpdef list visible(data, int64_t from_offset, int64_t count_max)
+cpdef list visible(data, int64_t from_offset, int64_t count_max, without=*)
 
 cdef object _show(Cursor cursor)
 

@@ -102,23 +102,40 @@ def pick(data: Buffer, offsets: Sequence[int]) -> list[Record]:
     return picked
 
 
-def visible(data: Buffer, from_offset: int, count_max: int) -> list[Record]:
+def visible(
+    data: Buffer,
+    from_offset: int,
+    count_max: int,
+    without: Sequence[tuple[int, int]] = (),
+) -> list[Record]:
     """The first records from an offset on that readers may see, as pick() gives them.
 
-    Control records are never seen, delayed ones not until their time.
+    Control records are never seen, delayed ones not until their time, and nothing of the ranges
+    `without`, each from its first offset to the one after its last, in order.
     """
     cursor = Cursor(data)
     shown: list[Record] = []
     count = 0
     position = 0
     previous = -1
+    # The range that is not passed yet.
+    index = 0
+    first = following = OFFSET_MAX
+    if index < len(without):
+        first, following = without[index]
     while position < cursor.size and count < count_max:
         reason = cursor.rise(position, previous)
         if reason != OK:
             raise cursor.corrupt(reason)
         previous = cursor.offset
         position = cursor.end
-        if previous >= from_offset and not cursor.flags & (IS_CONTROL | IS_DELAYED):
+        while previous >= following:
+            index += 1
+            first = following = OFFSET_MAX
+            if index < len(without):
+                first, following = without[index]
+        is_left_out = previous < from_offset or previous >= first
+        if not is_left_out and not cursor.flags & (IS_CONTROL | IS_DELAYED):
             shown.append(_show(cursor))
             count += 1
     return shown

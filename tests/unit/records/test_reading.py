@@ -70,6 +70,26 @@ def test_the_visible_records_are_those_that_decoding_gives(
     assert visible(data, from_offset, count_max) == shown[: max(count_max, 0)]
 
 
+@given(
+    uncompressed,
+    st.integers(0, 15),
+    st.integers(0, 6),
+    st.lists(st.integers(0, 20), max_size=6, unique=True).map(sorted),
+)
+def test_nothing_of_the_ranges_that_are_left_out_is_visible(
+    batch: list[Message], from_offset: int, count_max: int, bounds: list[int]
+) -> None:
+    data = stamped(batch, 3)
+    left_out = list(zip(bounds[::2], bounds[1::2], strict=False))
+
+    expected = [
+        record
+        for record in visible(data, from_offset, FAR)
+        if not any(first <= record.offset < following for first, following in left_out)
+    ]
+    assert visible(data, from_offset, count_max, left_out) == expected[:count_max]
+
+
 @pytest.mark.parametrize(
     ("offsets", "found"),
     [

@@ -91,6 +91,9 @@ for round in range(300):
     note(partial(survey, with_keys=chance.random() < 0.5), data, chance.randrange(5))
     note(pick, data, [chance.randrange(9) for _ in range(3)])
     note(visible, data, chance.randrange(5), chance.randrange(4))
+    first = chance.randrange(9)
+    left_out = ((first, first + chance.randrange(1, 4)), (first + 5, first + 6))
+    note(visible, data, chance.randrange(5), chance.randrange(9), left_out)
     note(rehead, data, 0, ((chance.choice(spoken), b"new"),))
     wishes = [chance.randrange(-3, 6) for _ in batch] if chance.random() < 0.5 else None
     limits = {"body_bytes_max": chance.choice([100, 2000]), "needs_key": chance.random() < 0.3}

@@ -254,6 +254,16 @@ def test_one_committed_copy_among_several_attempts_is_right() -> None:
     assert not list(copied_twice(told.evidence))
 
 
+def test_what_was_lost_and_came_again_may_be_copied_again() -> None:
+    told = Told()
+    told.copied(_SOURCE, 5)
+    told.note(Lost(log=LOG, end=0))
+    told.copied(_SOURCE, 6)
+    told.polled((0, 5), (1, 6), log="out#1-0")
+
+    assert not list(copied_twice(told.evidence))
+
+
 def test_a_message_without_a_copy_is_found_when_its_group_is_done() -> None:
     told = Told()
     told.note(Drained(group="g", log=LOG))

@@ -263,14 +263,17 @@ class Moving:
             queue = self._state.queue(move.group, source.log_id)
             if queue is not None:
                 queue.finish(move.offset)
+            position.settle(0, (move.offset,), now.wall)
+            # Markers are nobody's to settle: what follows from the log is passed over.
+            floor = self._state.skip_hidden(source, position.floor)
             change = Settled(
                 group=move.group,
                 topic=move.topic,
                 partition=move.partition,
-                floor=0 if queue is None else queue.floor,
+                floor=floor if queue is None else max(floor, queue.floor),
                 offsets=[(move.offset, move.offset + 1)],
             )
-            position.settle(change.floor, (move.offset,), now.wall)
+            position.settle(change.floor, (), now.wall)
             settled.append(change)
         later = [WriteMarkers((each.producer, each.number)) for each in decided]
         self._state.groups_journal.note([*decided, *settled], later)

@@ -156,6 +156,9 @@ def uncopied(evidence: Evidence) -> Iterator[str]:
             if log != drained.log:
                 continue
             for offset, value in contents.items():
+                if offset >= evidence.shaken.get(log, offset + 1):
+                    # It may have come, or come again, after the workers were done.
+                    continue
                 key = (drained.group, f"{log}:{offset}={value}")
                 copies = evidence.copies.get(key, ())
                 is_copied = any(each in evidence.committed for each in copies)

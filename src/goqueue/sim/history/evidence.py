@@ -234,6 +234,15 @@ class Evidence:
                 send = self.sends.get(value)
                 if send is not None and send.taken == place:
                     send.taken = send.taken_at = None
+        # The same may come again to the same place, and be copied again.
+        for key in [each for each in self.copies if _is_behind(each[1], event)]:
+            del self.copies[key]
+
+
+def _is_behind(source: str, lost: Lost) -> bool:
+    """Whether the place that was copied from is one of those that were lost."""
+    log, _, rest = source.rpartition(":")
+    return log == lost.log and int(rest.partition("=")[0]) >= lost.end
 
 
 def gather(events: Iterable[Event]) -> Evidence:

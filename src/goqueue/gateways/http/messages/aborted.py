@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.model import Record
 from goqueue.model.requests import Records
 from goqueue.records import last_offset, walk
 
@@ -42,20 +41,10 @@ class AbortedRanges:
         index = bisect_right(self._firsts, offset) - 1
         return index >= 0 and offset < self._followings[index]
 
-    def drop(self, records: list[Record]) -> list[Record]:
-        """Those records, in offset order, that are in no range."""
-        ranges = self.within(records[0].offset, records[-1].offset + 1) if records else []
-        if not ranges:
-            return records
-        offsets = [record.offset for record in records]
-        kept: list[Record] = []
-        begin = 0
-        for first, following in ranges:
-            end = bisect_left(offsets, first, begin)
-            kept += records[begin:end]
-            begin = bisect_left(offsets, following, end)
-        kept += records[begin:]
-        return kept
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """All of them, in order."""
+        return list(zip(self._firsts, self._followings, strict=True))
 
     def within(self, start: int, end: int) -> list[tuple[int, int]]:
         """The ranges that have offsets from `start` on and before `end`."""

@@ -30,9 +30,6 @@ _COMPRESSED = re.compile(rb"gq\.codec")
 
 # Who wrote a batch is for the log alone.
 _BOOKKEEPING = "gq.batch"
-# How many records more are looked at where some turned out to be aborted; twice as many each time,
-# or a reader that wants one would have a piece stepped through once for each that was.
-_AHEAD = 16
 
 Encoding = Literal["base64"] | None
 
@@ -152,26 +149,7 @@ def _visible(
 ) -> Iterable[Record]:
     if _COMPRESSED.search(piece) is not None:
         return _unpacked(piece, from_offset, count_max, aborted)
-    if not aborted:
-        return visible(piece, from_offset, count_max)
-    return _committed(piece, from_offset, count_max, aborted)
-
-
-def _committed(
-    piece: memoryview, from_offset: int, count_max: int, aborted: AbortedRanges
-) -> Iterable[Record]:
-    """The visible records of a piece that were not aborted."""
-    ahead = count_max
-    while count_max > 0:
-        wanted = max(count_max, ahead)
-        found = visible(piece, from_offset, wanted)
-        kept = aborted.drop(found)[:count_max]
-        yield from kept
-        if len(found) < wanted:
-            return
-        count_max -= len(kept)
-        from_offset = found[-1].offset + 1
-        ahead = max(_AHEAD, 2 * (wanted - len(kept)))
+    return visible(piece, from_offset, count_max, aborted.ranges)
 
 
 def _picked(parcel: Parcel, room: int) -> Iterable[Record]:

@@ -92,12 +92,14 @@ class Copiers:
         group = self._world.groups[random.choice([_QUEUE, _STREAM])]
         members = list(group.members.values())
         chance = random.random()
-        if len(members) < 1 + (chance < 0.3):
+        busy = [each for each in members if each.is_busy]
+        if len(members) < 1 + (chance < 0.3) + group.is_stream:
             names = [each.name for each in self._members.topics() if not each.is_kept]
             if names:
                 self._members.join(group, tuple(names), mode=group.mode)
-        elif chance < 0.35:
-            self._members.leave_as(group, random.choice(members))
+        elif chance < 0.35 or (busy and chance < 0.6):
+            # Above all one in whose name a transaction is under way.
+            self._members.leave_as(group, random.choice(busy or members))
         elif group.is_stream:
             for member in members:
                 self._members.beat(group, member)
@@ -164,7 +166,7 @@ class Copiers:
         # Where a transaction is under way another owner is about to find out.
         found = [(each, log) for each in idle for log in each.assigned]
         held = [each for each in found if each[1] in self._moving]
-        member, log = self._random.choice(held if held else found)
+        member, log = self._random.choice(held or found)
         self._follow(holder, group, member, log)
 
     def _follow(self, holder: Holder, group: GroupTruth, member: MemberTruth, log: LogId) -> None:
@@ -271,7 +273,9 @@ class Copiers:
         return current.is_strict
 
     def drained(self, group: GroupTruth) -> None:
-        """Nothing is left to do for a group."""
+        """Nothing is left to do for a group; what died is among the letters, if those are there."""
+        if not self._world.letters.is_strict:
+            return
         for topic in self._world.ledger.topics.values():
             if topic.name in group.topics and not topic.retires:
                 for partition in range(topic.partitions):

@@ -129,6 +129,9 @@ class Transactors:
             if is_loose and current.transaction_id is not None and random.random() < 0.15:
                 # What is on its way belongs to it.
                 self.end(holder, current, is_commit=True)
+        elif current.is_strict and random.random() < 0.5:
+            # It takes its time: others may come by.
+            return
         elif chance < 0.95 and current.transaction_id is not None:
             is_honest = not current.is_strict or holder.knows_whole(current)
             is_commit = is_honest and (current.commits > 0 or random.random() < 0.8)
