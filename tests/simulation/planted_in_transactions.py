@@ -296,10 +296,6 @@ def settles_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outcome, "is_commit", property(lambda outcome: outcome != "orphaned"))
 
 
-def tells_offsets_that_a_transaction_is_about_to_move(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_PROGRESSING}._is_undecided", lambda *_: False)
-
-
 def hands_out_what_a_transaction_holds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("goqueue.delivery.queue.DeliveryQueue.pin", _does_nothing)
 
@@ -332,12 +328,11 @@ PLANTED_IN_TRANSACTIONS: tuple[Plant, ...] = (
     settles_before_the_commit,
     forgets_progress_at_a_restart,
     settles_what_was_aborted,
-    tells_offsets_that_a_transaction_is_about_to_move,
     hands_out_what_a_transaction_holds,
 )
 
 # What needs several rare things at once is left to the long bench.
-_RARE = (tells_offsets_that_a_transaction_is_about_to_move,)
+_RARE = (forgets_decisions_whose_markers_may_be_lost,)
 FOUND_SOON: tuple[Plant, ...] = tuple(
     plant for plant in PLANTED_IN_TRANSACTIONS if plant not in _RARE
 )

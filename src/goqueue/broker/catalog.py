@@ -31,6 +31,8 @@ class Topic:
         self.may_delay = False
         # Whether it is committed that producers with sequences or transactions write here.
         self.may_mark = False
+        # How many publishes wait for one of the two to be committed: others must not overtake them.
+        self.announcing = 0
         # Whose turn it is among the partitions, for messages without a key.
         self.turn = 0
 

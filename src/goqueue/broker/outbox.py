@@ -29,7 +29,7 @@ class CarryOver(msgspec.Struct, frozen=True):
     """That a topic may hold copies which do not count is committed: bring a message there."""
 
     move: int
-    topic: str
+    topic: int
 
 
 class Prune(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +40,17 @@ class Prune(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublishAnnounced(msgspec.Struct, frozen=True):
-    """That the topic has delayed messages, or producers, is committed: publish the first of it."""
+    """That the topic has delayed messages, or producers, is committed: publish the first of it.
+
+    `topic` is its number: another of the same name may be there by then.
+    """
 
     request: RequestId
     command: Publish
-    admission: Admission | None = None
+    admission: Admission | None
+    topic: int
+    has_delays: bool
+    has_producers: bool
 
 
 class WriteMarkers(msgspec.Struct, frozen=True):

@@ -341,6 +341,10 @@ class DeliveryQueue:
 
     def free(self, member: str) -> int:
         """A member is gone: all that it held is ready again. How many there were."""
+        for offset, (known, pinned) in self._pinned.items():
+            if pinned is not None and pinned.member == member:
+                # What a transaction holds it goes on holding, but the lease is over.
+                self._pinned[offset] = (known, None)
         if not self._leases.load_of(member):
             return 0
         freed = self._leases.of_member(member)

@@ -189,6 +189,17 @@ class DrivenNode:
         self._work, self._kept = [*self._kept, *self._work], []
         self._run()
 
+    def let_pass(self, log: LogId, syncs: int) -> None:
+        """So many syncs of a slow log are carried out, with what is before them; it stays slow."""
+        kept, self._kept = self._kept, []
+        for each in kept:
+            is_meant = isinstance(each, Write | Sync | Reshape) and each.log == log and syncs > 0
+            (self._work if is_meant else self._kept).append(each)
+            syncs -= is_meant and isinstance(each, Sync)
+        slow, self._slow = self._slow, {}
+        self._run()
+        self._slow = slow
+
     def finish_reads(self) -> None:
         """Late reads arrive."""
         self.reads_are_late = False

@@ -63,3 +63,12 @@ def test_a_sweep_that_is_refused_raises_and_loses_nothing() -> None:
     with pytest.raises(OSError, match="planted"):
         Storage(files).sweep(["orders"])
     assert files.copy() == CONTENT
+
+
+@pytest.mark.parametrize("directory", ["unclaimed/1", "logs"])
+def test_a_move_that_may_not_be_durable_does_not_free_the_name(directory: str) -> None:
+    files = MemoryFiles(CONTENT)
+    files.faults.broken["sync_directory", directory] = errno.EIO
+    with pytest.raises(OSError, match="planted"):
+        Storage(files).sweep(["orders"])
+    assert files.copy() == CONTENT

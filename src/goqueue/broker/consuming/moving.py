@@ -177,13 +177,13 @@ class Moving:
         stated = msgspec.structs.replace(topic.stated, has_producers=True)
         changes = [] if stated == topic.stated else [stated]
         self._state.catalog.apply(stated)
-        self._state.topics_journal.note(changes, [CarryOver(number, topic.name)])
+        self._state.topics_journal.note(changes, [CarryOver(number, topic.number)])
 
     def announced(self, later: CarryOver, now: Now) -> None:
         """That the target has such copies is committed: go on."""
-        topic = self._state.catalog.get(later.topic)
+        topic = self._state.catalog.numbered(later.topic)
         if topic is not None:
-            topic.may_mark = topic.stated.has_producers
+            topic.may_mark = True
         self.carry(later.move, now)
 
     def _fetch(self, move: Move, source: Partition, now: Now) -> None:

@@ -12,7 +12,7 @@ from goqueue.broker.consuming.ends import Cause
 from goqueue.broker.consuming.moving import REASON_CHARACTERS_MAX, Death, Moving
 from goqueue.broker.journals import GivenBack
 from goqueue.broker.state import NodeState
-from goqueue.delivery import DeliveryQueue, Held, Receipt, rest_ns
+from goqueue.delivery import DeliveryQueue, Held, Position, Receipt, rest_ns
 from goqueue.groups import Group
 from goqueue.model import (
     HOUR,
@@ -134,7 +134,7 @@ class Settling:
             if receipt.group != group.number:
                 raise Refused(Code.RECEIPT_INVALID, group=group.name)
             position = self._state.position(receipt.group, receipt.log)
-            if position is None or not position.pins.has(holder, receipt.offset):
+            if position is None or not _is_repeat(position, receipt, holder):
                 held = self._find(handle)[-1]
                 found.setdefault(receipt.log, []).append(held)
         return found
@@ -243,3 +243,9 @@ class Settling:
         )
         self._state.positions[receipt.group][receipt.log].excuse(change.offset, change.reason)
         self._state.groups_journal.note([change])
+
+
+def _is_repeat(position: Position, receipt: Receipt, holder: tuple[int, int]) -> bool:
+    """Whether a transaction holds the message by this very delivery: it was the last one."""
+    is_last = position.attempts_of(receipt.offset) == receipt.attempt
+    return is_last and position.pins.has(holder, receipt.offset)

@@ -41,7 +41,8 @@ class Publishing:
         if command.author is not None:
             admission = self._state.transactions.admit(command.author, now)
         is_marked = admission is not None and admission.is_marked
-        if (command.dues and not topic.may_delay) or (is_marked and not topic.may_mark):
+        is_new = (command.dues and not topic.may_delay) or (is_marked and not topic.may_mark)
+        if is_new or (is_marked and topic.announcing):
             self._announce(request, command, topic, admission)
         else:
             self._publish(request, command, topic, admission, now)
@@ -50,22 +51,27 @@ class Publishing:
         """That the topic has delays or producers is committed: go on with the first of it."""
         admission = announced.admission
         transaction = None if admission is None else admission.transaction
+        topic = self._state.catalog.numbered(announced.topic)
+        if topic is not None:
+            topic.announcing -= 1
+            topic.may_delay |= announced.has_delays
+            topic.may_mark |= announced.has_producers
         try:
-            if transaction is None or transaction.outcome is None:
-                self._go_on(announced, now)
-            else:
-                refused = Refused(Code.TRANSACTION_STATE_INVALID, state=transaction.state)
-                self._state.outbox.answer(announced.request, refused)
+            self._go_on(announced, topic, now)
         except Refused as refused:
             self._state.outbox.answer(announced.request, refused)
         if transaction is not None:
             self._state.transactions.landed(*transaction.key)
 
-    def _go_on(self, announced: PublishAnnounced, now: Now) -> None:
-        topic = self._state.catalog.find_for_writing(announced.command.topic)
-        topic.may_delay = topic.stated.has_delays
-        topic.may_mark = topic.stated.has_producers
-        self._publish(announced.request, announced.command, topic, announced.admission, now)
+    def _go_on(self, announced: PublishAnnounced, topic: Topic | None, now: Now) -> None:
+        name = announced.command.topic
+        if topic is None or not topic.is_open:
+            raise Refused(Code.TOPIC_NOT_FOUND, topic=name)
+        admission = announced.admission
+        transaction = None if admission is None else admission.transaction
+        if transaction is not None and transaction.outcome is not None:
+            raise Refused(Code.TRANSACTION_STATE_INVALID, state=transaction.state)
+        self._publish(announced.request, announced.command, topic, admission, now)
 
     def _publish(
         self,
@@ -186,7 +192,10 @@ class Publishing:
             changes.append(stated)
         if admission is not None and admission.transaction is not None:
             admission.transaction.in_flight += 1
-        announced = PublishAnnounced(request, command, admission)
+        topic.announcing += 1
+        announced = PublishAnnounced(
+            request, command, admission, topic.number, stated.has_delays, stated.has_producers
+        )
         self._state.topics_journal.note(changes, [announced])
 
 

@@ -89,8 +89,8 @@ class Marking:
             self._refused(current, log, refused.code, now)
             return
         if appended is None:
-            # It has the marker, or nothing to end; what it has may still be on its way.
-            self._arrived(current, partition, partition.log.end)
+            # It has the marker, or nothing to end.
+            self._arrived(current, partition, partition.log.high_watermark)
             return
         publication = Publication(None, [], 1, now.wall, purpose=ForMarker(transaction.key, log))
         partition.expect(appended.first, appended.next, publication)

@@ -8,6 +8,7 @@ Crash points: each topic is moved by one rename, and lies in one place or in the
 """
 
 from collections.abc import Collection
+from contextlib import suppress
 
 import msgspec
 
@@ -38,12 +39,26 @@ def move_unclaimed(files: FileSystem, topics: Collection[str]) -> tuple[Moved, .
         return ()
     place = _make_place(files)
     moves = tuple(Moved(old=f"{LOGS}/{name}", new=f"{place}/{name}") for name in names)
-    for move in moves:
-        files.rename(move.old, move.new)
-    # The new place first: if one of the two is lost, it should be the old one.
-    files.sync_directory(place)
-    files.sync_directory(LOGS)
+    try:
+        for move in moves:
+            files.rename(move.old, move.new)
+        # The new place first: if one of the two is lost, it should be the old one.
+        files.sync_directory(place)
+        files.sync_directory(LOGS)
+    except OSError:
+        _take_back(files, moves)
+        raise
     return moves
+
+
+def _take_back(files: FileSystem, moves: tuple[Moved, ...]) -> None:
+    """A move that may not be durable never was: its name must not look free.
+
+    A new topic of that name would else be made where, after a power cut, the old one lies.
+    """
+    for move in moves:
+        with suppress(OSError):
+            files.rename(move.new, move.old)
 
 
 def _make_place(files: FileSystem) -> str:

@@ -10,10 +10,12 @@ from goqueue.model.requests import (
     Done,
     Leave,
     Mode,
+    Nack,
     Offsets,
     Owner,
     PositionsReset,
     ResetOffsets,
+    Returned,
     Strategy,
 )
 from tests.unit.broker.driven_node import DrivenNode
@@ -213,3 +215,29 @@ def test_offsets_added_twice_take_the_higher() -> None:
     commit(node, owner)
 
     assert committed(node) == 3
+
+
+def test_the_lease_of_a_member_who_left_is_over_when_the_transaction_aborts() -> None:
+    node, owner = shop("a")
+    (first,) = poll(node)
+    add(node, owner, first)
+    node.ask(Leave(group="shop", member_id=MEMBER), Done)
+    abort(node, owner)
+
+    (again,) = poll(node, client="c2")
+    assert again.attempt == 2
+    assert ack(node, first)[0].refused is Code.RECEIPT_STALE
+
+
+def test_a_transaction_that_holds_a_message_does_not_take_a_receipt_of_an_earlier_delivery() -> (
+    None
+):
+    node, owner = shop("a")
+    (first,) = poll(node)
+    node.ask(Nack(receipt=first.receipt, delay_ns=0), Returned)
+    (second,) = poll(node)
+    add(node, owner, second)
+
+    stale = AddOffsets(owner=owner, group="shop", receipts=(first.receipt,))
+    assert refused_code(node, stale) is Code.RECEIPT_STALE
+    node.ask(AddOffsets(owner=owner, group="shop", receipts=(second.receipt,)), Done)
