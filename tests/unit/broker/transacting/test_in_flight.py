@@ -4,6 +4,7 @@ import pytest
 
 from goqueue.model import SECOND, Code, LogId, Message, Refused
 from goqueue.model.requests import (
+    AddPartition,
     BeginTransaction,
     DeleteTopic,
     Done,
@@ -37,7 +38,7 @@ from tests.unit.broker.transacting.words import (
     write,
     writing,
 )
-from tests.unit.broker.users import ORDERS, create, publish
+from tests.unit.broker.users import ORDERS, create, messages, publish
 
 # Messages on their way
 
@@ -316,3 +317,21 @@ def test_a_header_like_the_mark_of_a_batch_is_not_taken_for_one() -> None:
 
     assert shown(node) == before
     assert "after" in before
+
+
+def test_a_transaction_that_wrote_nothing_ends_though_what_others_wrote_is_taken_back() -> None:
+    node = DrivenNode()
+    create(node)
+    owner = init(node)
+    begin(node, owner)
+    node.ask(AddPartition(owner=owner, log=ORDERS), Done)
+    node.slow_down(ORDERS)
+    other = node.begin(Publish(topic="orders", batch=build(messages("taken back"))))
+    abort(node, owner)
+    node.files.faults.room = 0
+    node.speed_up()
+    node.files.faults.room = None
+    node.advance(5 * SECOND)
+
+    assert node.reply(other, Published).placed[0].refused is Code.STORAGE_FULL
+    assert transactions(node) == {}
