@@ -52,7 +52,9 @@ def draw_transaction(transaction: TransactionDescription) -> None:
     ]
     console().print(table(("FIELD", "VALUE"), facts))
     rows = [(each.topic, each.partition) for each in transaction.partitions]
-    draw(("TOPIC", "PARTITION"), rows, empty="it has written nothing yet")
+    has_ended = transaction.state.startswith("completed")
+    empty = "it has ended: where it wrote is not kept" if has_ended else "it has written nothing yet"
+    draw(("TOPIC", "PARTITION"), rows, empty=empty)
 
 
 def draw_ended(transaction: str, ended: Ended) -> None:
