@@ -53,8 +53,8 @@ def draw_transaction(transaction: TransactionDescription) -> None:
     console().print(table(("FIELD", "VALUE"), facts))
     rows = [(each.topic, each.partition) for each in transaction.partitions]
     has_ended = transaction.state.startswith("completed")
-    empty = "it has ended: where it wrote is not kept" if has_ended else "it has written nothing yet"
-    draw(("TOPIC", "PARTITION"), rows, empty=empty)
+    nothing = "it has ended: where it wrote is not kept" if has_ended else "nothing written yet"
+    draw(("TOPIC", "PARTITION"), rows, empty=nothing)
 
 
 def draw_ended(transaction: str, ended: Ended) -> None:
