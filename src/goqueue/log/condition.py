@@ -11,6 +11,8 @@ __all__ = ["Condition"]
 class Condition:
     """What keeps a log from being written to."""
 
+    __slots__ = ("damage", "failure", "full_until", "truncating_to")
+
     def __init__(self) -> None:
         self.failure: str | None = None
         # The disk is asked again then: only a write tells whether there is space.

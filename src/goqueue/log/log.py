@@ -77,6 +77,22 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
 class Log:
     """The log of one partition on one node."""
 
+    # There may be ten thousand of them, and most are quiet.
+    __slots__ = (
+        "_authors",
+        "_cleaning",
+        "_condition",
+        "_end",
+        "_ended",
+        "_epochs",
+        "_flush_at",
+        "_log",
+        "_segments",
+        "_settings",
+        "_start",
+        "_watermarks",
+    )
+
     def __init__(self, log: LogId, settings: LogSettings, state: LogState) -> None:
         self._log = log
         self._settings = settings

@@ -35,21 +35,25 @@ class _Before(msgspec.Struct, frozen=True):
 class Segments:
     """Sealed segments, the active one, and the holes between them."""
 
+    __slots__ = ("_bases", "_damaged", "_facts", "_unconfirmed")
+
     def __init__(self, facts: Sequence[SegmentFacts], damaged: Iterable[DamagedRange] = ()) -> None:
         assert facts, "a log has at least its active segment"
         self._facts = list(facts)
         self._bases = [segment.base for segment in facts]
         self._damaged = list(damaged)
-        self._unconfirmed: deque[_Before] = deque()
+        # What the disk has not confirmed; made for the first, since an empty deque is 760 bytes.
+        self._unconfirmed: deque[_Before] | None = None
 
     @property
     def in_flight(self) -> int:
         """How many batches the disk has not confirmed."""
-        return len(self._unconfirmed) - self._has_only_rolled()
+        return len(self._unconfirmed or ()) - self._has_only_rolled()
 
     def _has_only_rolled(self) -> bool:
         """Whether the last change was a roll, and no batch followed it yet."""
-        return bool(self._unconfirmed) and self._unconfirmed[-1].offset == self.active.end
+        last = self._unconfirmed[-1] if self._unconfirmed else None
+        return last is not None and last.offset == self.active.end
 
     @property
     def active(self) -> SegmentFacts:
@@ -133,7 +137,7 @@ class Segments:
         """The active segment took `size` more bytes, up to offset `end`."""
         active = self._facts[-1]
         if not self._has_only_rolled():
-            self._unconfirmed.append(_Before(active.end, active))
+            self._note(_Before(active.end, active))
         self._facts[-1] = SegmentFacts(
             base=active.base,
             end=end,
@@ -145,11 +149,17 @@ class Segments:
         """Seal the active segment and go on in an empty one."""
         assert base >= self._facts[-1].end
         if not self._has_only_rolled():
-            self._unconfirmed.append(_Before(base, self._facts[-1]))
+            self._note(_Before(base, self._facts[-1]))
         self._facts.append(
             SegmentFacts(base=base, end=base, size=0, max_timestamp=self._facts[-1].max_timestamp)
         )
         self._bases.append(base)
+
+    def _note(self, before: _Before) -> None:
+        """Remember what there was, in case the disk has no space for what is changed now."""
+        if self._unconfirmed is None:
+            self._unconfirmed = deque()
+        self._unconfirmed.append(before)
 
     def confirm(self, upto: Offset) -> None:
         """The disk has every record below `upto`: these are not taken back any more."""
@@ -158,11 +168,11 @@ class Segments:
 
     def confirm_all(self) -> None:
         """Nothing is taken back any more: the log has failed, or a truncation takes its place."""
-        self._unconfirmed.clear()
+        self._unconfirmed = None
 
     def take_back(self, offset: Offset, active: Offset) -> None:
         """The disk has nothing from `offset` on, and its active segment begins at `active`."""
-        before = next(change for change in self._unconfirmed if change.offset == offset)
+        before = next(change for change in self._unconfirmed or () if change.offset == offset)
         while self._unconfirmed and self._unconfirmed[-1].offset >= offset:
             self._unconfirmed.pop()
         facts = before.active

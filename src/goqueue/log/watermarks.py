@@ -11,6 +11,8 @@ __all__ = ["Watermarks"]
 class Watermarks:
     """Three offsets; everything below each has its property."""
 
+    __slots__ = ("_committed", "_durable", "_unstable_from")
+
     def __init__(self, end: Offset) -> None:
         self._durable = end
         self._committed = end

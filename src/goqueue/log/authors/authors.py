@@ -12,7 +12,6 @@ Invariants
 Cost per batch: one look-up; per marker one, and one entry per aborted range.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
@@ -64,9 +63,21 @@ class AuthorsStated(msgspec.Struct, frozen=True, kw_only=True):
 class Authors:
     """Producers by their ids, the one that was silent longest first."""
 
+    # Every partition has one, and most have no producers: an empty one must be small.
+    __slots__ = (
+        "_aborted",
+        "_committed",
+        "_endings",
+        "_hidden",
+        "_open",
+        "_order",
+        "_writers",
+        "changes",
+    )
+
     def __init__(self) -> None:
         self._writers: dict[int, Writer] = {}
-        self._endings: deque[Ending] = deque()
+        self._endings: list[Ending] = []
         # First offset of each open transaction by producer, and the same in order; what was closed
         # since stays in the heap until it surfaces.
         self._open: dict[int, Offset] = {}
@@ -172,13 +183,14 @@ class Authors:
     def commit(self, upto: int) -> list[Ending]:
         """Everything below `upto` is committed: these transactions have ended for every reader."""
         self._committed = max(self._committed, upto)
-        ended: list[Ending] = []
-        while self._endings and self._endings[0].marker < upto:
-            ending = self._endings.popleft()
+        if not self._endings:
+            return []
+        ended = [each for each in self._endings if each.marker < upto]
+        self._endings = self._endings[len(ended) :]
+        for ending in ended:
             ending.hide(self._hidden, self._aborted)
             if ending.ranges:
                 self._close(ending)
-            ended.append(ending)
         return ended
 
     def _close(self, ending: Ending) -> None:

@@ -15,6 +15,8 @@ __all__ = ["Spans"]
 class Spans:
     """A set of offsets, kept as ranges [first, following)."""
 
+    __slots__ = ("_firsts", "_followings")
+
     def __init__(self) -> None:
         self._firsts = array("q")
         self._followings = array("q")

@@ -14,6 +14,8 @@ __all__ = ["Cleaning"]
 class Cleaning:
     """Plans passes, and learns what they did."""
 
+    __slots__ = ("_is_under_way", "_upto")
+
     def __init__(self) -> None:
         self._upto = Offset(0)
         self._is_under_way = False
