@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from goqueue.records.cursor cimport Cursor
-from goqueue.records.layout cimport BAD_LENGTH, HEADER_SIZE, IS_CONTROL, IS_DELAYED, OK, TRUNCATED
+from goqueue.records.layout cimport BAD_LENGTH, HEADER_SIZE, IS_COMPRESSED, IS_CONTROL, IS_DELAYED, OK, TRUNCATED
 
 @cython.locals(cursor=Cursor, position=Py_ssize_t, start=Py_ssize_t, previous=int64_t, next_offset=int64_t, reached=bint, reason=int)
 cpdef span(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
@@ -21,6 +21,9 @@ cpdef find_delayed(data, int64_t first=*)
 
 @cython.locals(room=Py_ssize_t, seen=Py_ssize_t, count=Py_ssize_t, position=Py_ssize_t, previous=int64_t, reason=int)
 cdef Py_ssize_t _wait(Cursor cursor, int64_t first, int64_t[::1] offsets, int64_t[::1] dues, uint8_t[::1] priorities) except -1
+
+@cython.locals(cursor=Cursor, position=Py_ssize_t, reason=int)
+cpdef bint has_compressed(data) except -1
 
 @cython.locals(cursor=Cursor, position=Py_ssize_t, previous=int64_t, reason=int)
 cpdef last_offset(data)

@@ -19,6 +19,7 @@ if not cython.compiled:
     from goqueue.records.layout import (
         BAD_LENGTH,
         HEADER_SIZE,
+        IS_COMPRESSED,
         IS_CONTROL,
         IS_DELAYED,
         OK,
@@ -148,6 +149,20 @@ def mark(data: Buffer, position: int, last: int, interval: int) -> Marks:
         count=count,
         next_offset=previous + 1,
     )
+
+
+def has_compressed(data: Buffer) -> bool:
+    """Whether one of these records has a compressed value; a search for its header costs more."""
+    cursor = Cursor(data)
+    position = 0
+    while position < cursor.size:
+        reason = cursor.skim(position)
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        if cursor.flags & IS_COMPRESSED:
+            return True
+        position = cursor.end
+    return False
 
 
 def survey(data: Buffer, from_offset: int, *, with_keys: bool) -> Survey:

@@ -90,6 +90,7 @@ for round in range(300):
     note(mark_delayed, bytearray(data), 3, 10**18)
     note(partial(survey, with_keys=chance.random() < 0.5), data, chance.randrange(5))
     note(pick, data, [chance.randrange(9) for _ in range(3)])
+    note(has_compressed, data)
     note(visible, data, chance.randrange(5), chance.randrange(4))
     first = chance.randrange(9)
     left_out = ((first, first + chance.randrange(1, 4)), (first + 5, first + 6))

@@ -7,7 +7,6 @@ records are never shown, nor what was aborted, nor what the log notes about its 
 
 import base64
 import itertools
-import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -19,14 +18,23 @@ from goqueue.gateways.http.messages.clock import TimeWriter
 from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES
 from goqueue.model import Header, Record, format_time
 from goqueue.model.requests import Leased, Parcel, Records
-from goqueue.records import Corrupt, Flag, decode, decompress, last_offset, pick, visible, walk
+from goqueue.records import (
+    Corrupt,
+    Flag,
+    decode,
+    decompress,
+    has_compressed,
+    last_offset,
+    pick,
+    visible,
+    walk,
+)
 
 __all__ = ["ANSWER_BYTES_MAX", "Shown", "deliver", "show"]
 
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 _HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
-_COMPRESSED = re.compile(rb"gq\.codec")
 
 # Who wrote a batch is for the log alone.
 _BOOKKEEPING = "gq.batch"
@@ -147,7 +155,7 @@ def deliver(leased: Leased) -> Delivery:
 def _visible(
     piece: memoryview, from_offset: int, count_max: int, aborted: AbortedRanges
 ) -> Iterable[Record]:
-    if _COMPRESSED.search(piece) is not None:
+    if has_compressed(piece):
         return _unpacked(piece, from_offset, count_max, aborted)
     return visible(piece, from_offset, count_max, aborted.ranges)
 
@@ -155,7 +163,7 @@ def _visible(
 def _picked(parcel: Parcel, room: int) -> Iterable[Record]:
     offsets = sorted(parcel.offsets)
     for piece in parcel.data:
-        if _COMPRESSED.search(piece) is None:
+        if not has_compressed(piece):
             yield from pick(piece, offsets)
         else:
             wanted = frozenset(parcel.offsets)
