@@ -15,6 +15,7 @@ from goqueue.delivery import DeliveryQueue, Position
 from goqueue.groups import Group, Groups
 from goqueue.log import Log
 from goqueue.model import Code
+from goqueue.transactions import Transactions
 
 __all__ = ["PLANTED_IN_NODE", "Plant"]
 
@@ -77,10 +78,6 @@ def forgets_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "Delivered"))
 
 
-def forgets_that_a_move_began(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "MoveBegun"))
-
-
 def forgets_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "GroupStated"))
 
@@ -125,7 +122,7 @@ def acknowledges_what_is_only_appended(patch: pytest.MonkeyPatch) -> None:
         publish(publishing, request, command, now)
         state = publishing._state
         for partition in state.partitions:
-            for pending in [each for each in partition._pending if each.publication.request]:
+            for pending in [each for each in partition._pending or () if each.publication.request]:
                 partition._pending.remove(pending)
                 count = pending.next - pending.first
                 number = partition.log_id.partition
@@ -165,7 +162,7 @@ def takes_receipts_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_what_a_member_held(patch: pytest.MonkeyPatch) -> None:
     def stuck(queue: Any, held: Any, *_: object) -> None:
-        queue._let_go(held)
+        queue._leases.let_go(held)
 
     patch.setattr(DeliveryQueue, "give_back", stuck)
 
@@ -209,36 +206,23 @@ def wakes_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def buries_twice_after_a_crash(patch: pytest.MonkeyPatch) -> None:
-    def blind(moving: Any, now: Any) -> None:
-        for number in list(moving._state.moves):
-            moving.carry(number, now)
+    judge = Transactions.judge
 
-    patch.setattr(f"{_MOVING}.verify_all", blind)
+    def generous(transactions: Any, producer: int, number: int, *, is_damaged: bool) -> Any:
+        return judge(transactions, producer, number, is_damaged=is_damaged or producer < 0)
 
-
-def settles_before_the_letter_is_there(patch: pytest.MonkeyPatch) -> None:
-    carried = _attribute(f"{_MOVING}.carried")
-
-    def hasty(moving: Any, purpose: Any, data: Any, now: Any) -> None:
-        carried(moving, purpose, data, now)
-        if purpose.move in moving._state.moves:
-            moving._arrived(purpose.move)
-
-    patch.setattr(f"{_MOVING}.carried", hasty)
+    patch.setattr(Transactions, "judge", generous)
 
 
 def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
-    apply = _attribute(f"{_MOVING}.apply")
+    settle = _attribute(f"{_MOVING}._settle")
 
-    def forgetful(moving: Any, change: Any) -> None:
-        begun = moving._state.moves.get(change.number)
-        if type(change).__name__ == "MoveEnded" and begun is not None and not begun.group:
-            moving._state.moves.pop(change.number)
-            moving._ends.position(begun).end_dying(begun.offset)
-        else:
-            apply(moving, change)
+    def forgetful(moving: Any, move: Any, decided: Any, now: Any) -> None:
+        if not move.group:
+            moving._ends.position(move).end_dying(move.offset)
+        settle(moving, move, decided, now)
 
-    patch.setattr(f"{_MOVING}.apply", forgetful)
+    patch.setattr(f"{_MOVING}._settle", forgetful)
 
 
 class _Unaware:
@@ -340,7 +324,6 @@ PLANTED_IN_NODE: tuple[Plant, ...] = (
     replies_before_the_commit,
     forgets_acks,
     forgets_counts,
-    forgets_that_a_move_began,
     forgets_members,
     forgets_what_a_full_disk_took_back,
     hands_redeliveries_out_before_their_count,
@@ -357,7 +340,6 @@ PLANTED_IN_NODE: tuple[Plant, ...] = (
     delivers_beyond_the_limit,
     wakes_nobody,
     buries_twice_after_a_crash,
-    settles_before_the_letter_is_there,
     redrives_a_letter_again,
     redrives_what_another_redrive_took,
     keeps_places_beyond_a_lost_tail,

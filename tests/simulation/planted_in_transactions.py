@@ -23,6 +23,7 @@ _JOURNAL = "goqueue.broker.journals.journal.Journal"
 _TRANSACTING = "goqueue.broker.transacting.transacting.Transacting"
 _PROGRESSING = "goqueue.broker.transacting.progressing.Progressing"
 _MARKING = "goqueue.broker.transacting.marking.Marking"
+_MOVING = "goqueue.broker.consuming.moving.Moving"
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -300,6 +301,29 @@ def hands_out_what_a_transaction_holds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("goqueue.delivery.queue.DeliveryQueue.pin", _does_nothing)
 
 
+# Dead letters
+
+
+def forgets_that_a_letter_counts(patch: pytest.MonkeyPatch) -> None:
+    note = _attribute(f"{_JOURNAL}.note")
+
+    def forgetful(journal: Any, changes: Any, then: Any = ()) -> None:
+        kept = [each for each in changes if getattr(each, "producer", 1) > 0]
+        note(journal, kept, then)
+
+    patch.setattr(f"{_JOURNAL}.note", forgetful)
+
+
+def settles_before_the_letter_is_there(patch: pytest.MonkeyPatch) -> None:
+    begin = _attribute(f"{_MOVING}._begin")
+
+    def hasty(moving: Any, move: Any, now: Any) -> None:
+        begin(moving, move, now)
+        moving._settle(move, [], now)
+
+    patch.setattr(f"{_MOVING}._begin", hasty)
+
+
 PLANTED_IN_TRANSACTIONS: tuple[Plant, ...] = (
     writes_markers_before_the_decision_is_durable,
     forgets_decisions,
@@ -329,6 +353,8 @@ PLANTED_IN_TRANSACTIONS: tuple[Plant, ...] = (
     forgets_progress_at_a_restart,
     settles_what_was_aborted,
     hands_out_what_a_transaction_holds,
+    forgets_that_a_letter_counts,
+    settles_before_the_letter_is_there,
 )
 
 # What needs several rare things at once is left to the long bench.
