@@ -175,7 +175,7 @@ def _drafted(
     messages: Sequence[MessageBody | None], refused: dict[int, ItemError], horizon: Horizon
 ) -> Intake:
     draft = Draft()
-    add, delay = draft.add, draft.delay
+    add, delay, of_fields = draft.add, draft.delay, horizon.of_fields
     targets: list[int] = []
     priorities: list[int] = []
     dues: list[int] = []
@@ -183,23 +183,18 @@ def _drafted(
         if message is None:
             continue
         key, value, partition = message.key, message.value, message.partition
+        span, moment = message.delay, message.deliverAt
+        is_plain = message.headers is None and message.priority is None and message.encoding is None
         priority = _NORMAL
         try:
             if partition is not None:
                 _check_partition(partition)
-            if (
-                message.headers is None
-                and message.priority is None
-                and message.encoding is None
-                and message.delay is None
-                and message.deliverAt is None
-            ):
+            if is_plain and span is None and moment is None:
                 # The most common message by far, spared every further question.
                 add(key.encode() if key else b"", None if value is None else value.encode())
             else:
-                due = horizon.of_fields(message.delay, message.deliverAt)
-                is_text = message.encoding is None
-                if due and is_text and message.headers is None and message.priority is None:
+                due = of_fields(span, moment)
+                if due and is_plain:
                     text = None if value is None else value.encode()
                     delay(key.encode() if key else b"", text, due)
                 else:

@@ -47,6 +47,7 @@ def _results(intake: Intake, published: Published) -> list[Result]:
         if placed.refused is not None
     }
     results: list[Result] = []
+    add = results.append
     dues = intake.dues or [0] * len(intake.priorities)
     for target, priority, due in zip(published.targets, intake.priorities, dues, strict=True):
         if target < 0:
@@ -59,7 +60,7 @@ def _results(intake: Intake, published: Published) -> list[Result]:
         following[target] = offset + 1
         name = PRIORITY_NAMES[priority]
         if due:
-            results.append(DelayedResult(target, offset, timestamp, name, True, format_time(due)))
+            add(DelayedResult(target, offset, timestamp, name, True, format_time(due)))
         else:
-            results.append(PublishResult(target, offset, timestamp, name))
+            add(PublishResult(target, offset, timestamp, name))
     return results
