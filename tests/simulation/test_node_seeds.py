@@ -16,8 +16,8 @@ _TESTS = 8
 # and since then with limits that short runs meet.
 _KEPT = (259, 1498, 1883, 4972, 20128, 20444, 20671)
 _KEPT_TIGHT = (56,)
-# With transactions: leases that outlived their member, a sweep that was not durable, delays that were
-# announced by somebody else's announcement.
+# With transactions: leases that outlived their member, a sweep that was not durable, delays that
+# were announced by somebody else's announcement.
 _KEPT_WHOLE = (229, 1029, 2058, 3052)
 
 
