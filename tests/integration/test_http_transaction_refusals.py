@@ -300,3 +300,17 @@ def test_a_group_of_transactions_that_are_unknown_or_not_prepared(stage: Stage, 
 def test_a_transaction_that_is_not_there(api: Api, transaction_id: str) -> None:
     refusal = api.refusal("GET", f"/transactions/{transaction_id}")
     assert refusal == (404, "transaction_not_found")
+
+
+@pytest.mark.parametrize("step", ["commit", "abort"])
+def test_an_end_that_names_its_transaction_never_means_the_next(
+    api: Api, name: Name, step: str
+) -> None:
+    producer = Producer(api, name())
+    first = producer.begin()
+    producer.commit()
+    second = producer.begin()
+    assert producer.refusal(step, transaction_id=first) == (404, "transaction_not_found")
+    assert api.get(f"/transactions/{second}")["state"] == "ongoing"
+    ended = api.post(f"/transactions/{step}", {**producer.p, "transaction_id": second})
+    assert ended == {"status": "committed" if step == "commit" else "aborted"}

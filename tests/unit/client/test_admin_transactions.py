@@ -83,7 +83,8 @@ def test_transactions_are_listed_described_counted_and_aborted() -> None:
 
     asyncio.run(scene())
     aborts = [asked for asked in server.asked if asked.method == "POST"]
-    assert [msgspec.json.decode(asked.body) for asked in aborts] == [OWNER]
+    named = {**OWNER, "transaction_id": "7-3"}
+    assert [msgspec.json.decode(asked.body) for asked in aborts] == [named]
 
 
 def test_threads_see_them_too() -> None:

@@ -42,6 +42,8 @@ class Transactions:
             "producer_id": found.producer_id,
             "epoch": found.epoch,
             "transactional_id": found.transactional_id,
+            # Its producer may have ended it and begun another meanwhile.
+            "transaction_id": transaction_id,
         }
         await self._transport.ask(post("transactions", "abort", fields=fields, is_repeatable=True))
         return found

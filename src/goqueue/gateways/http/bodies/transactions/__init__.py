@@ -3,6 +3,7 @@
 from goqueue.gateways.http.bodies.transactions.lifecycle import (
     BegunOut,
     CommitGroupBody,
+    EndBody,
     OwnerBody,
     PreparedOut,
     StatusOut,
@@ -40,6 +41,7 @@ __all__ = [
     "AuthoredOut",
     "BegunOut",
     "CommitGroupBody",
+    "EndBody",
     "Epoch",
     "OwnerBody",
     "PreparedOut",

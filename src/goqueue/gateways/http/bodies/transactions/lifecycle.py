@@ -12,7 +12,7 @@ from msgspec import Meta
 from goqueue.gateways.http.bodies.scalars import Name
 from goqueue.gateways.http.bodies.transactions.scalars import Epoch, ProducerId, TransactionId
 
-__all__ = ["BegunOut", "CommitGroupBody", "OwnerBody", "PreparedOut", "StatusOut"]
+__all__ = ["BegunOut", "CommitGroupBody", "EndBody", "OwnerBody", "PreparedOut", "StatusOut"]
 
 Status = Literal["added", "prepared", "committed", "already_committed", "aborted"]
 
@@ -23,6 +23,15 @@ class OwnerBody(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: ProducerId
     epoch: Epoch
     transactional_id: Name
+
+
+class EndBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose transaction ends; with its id only that one, whatever was begun since."""
+
+    producer_id: ProducerId
+    epoch: Epoch
+    transactional_id: Name
+    transaction_id: TransactionId | None = None
 
 
 class BegunOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from goqueue.gateways.http.bodies import (
     AddPartitionBody,
     BegunOut,
     CommitGroupBody,
+    EndBody,
     OwnerBody,
     PreparedOut,
     StatusOut,
@@ -98,7 +99,10 @@ async def _abort(call: Call) -> StatusOut:
 
 
 async def _end(call: Call, *, is_commit: bool) -> StatusOut:
-    command = EndTransaction(owner=_owner_of(call), is_commit=is_commit)
+    body = call.body(EndBody)
+    command = EndTransaction(
+        owner=_owner(body), is_commit=is_commit, transaction_id=body.transaction_id
+    )
     ended = await call.ask(command, TransactionEnded)
     return StatusOut(status="committed" if ended.is_commit else "aborted")
 
@@ -107,7 +111,7 @@ def _owner_of(call: Call) -> Owner:
     return _owner(call.body(OwnerBody))
 
 
-def _owner(body: OwnerBody | AddPartitionBody | AddOffsetsBody) -> Owner:
+def _owner(body: OwnerBody | EndBody | AddPartitionBody | AddOffsetsBody) -> Owner:
     return Owner(
         producer_id=body.producer_id,
         epoch=body.epoch,
@@ -206,9 +210,9 @@ STEP_ROUTES = (
         section=_SECTION,
         summary="Commit: from now on every reader sees all of it",
         run=_commit,
-        body=OwnerBody,
+        body=EndBody,
         answer=StatusOut,
-        errors=OF_TRANSACTIONS,
+        errors=(*OF_TRANSACTIONS, Code.TRANSACTION_NOT_FOUND),
         writes=True,
         example=_OWNER,
     ),
@@ -218,9 +222,9 @@ STEP_ROUTES = (
         section=_SECTION,
         summary="Abort: no reader of committed messages ever sees any of it",
         run=_abort,
-        body=OwnerBody,
+        body=EndBody,
         answer=StatusOut,
-        errors=OF_TRANSACTIONS,
+        errors=(*OF_TRANSACTIONS, Code.TRANSACTION_NOT_FOUND),
         writes=True,
         example=_OWNER,
     ),
