@@ -124,7 +124,9 @@ def test_the_same_name_is_the_same_producer_with_the_next_epoch() -> None:
     assert refused.value.facts["current"] == 1
 
 
-@pytest.mark.parametrize("name", ["", "a" * 250, "white space", "sla/sh", "gr\u00fcn"])
+@pytest.mark.parametrize(
+    "name", ["__reserved", "", "a" * 250, "white space", "sla/sh", "gr\u00fcn"]
+)
 def test_a_name_that_is_none_is_refused(name: str) -> None:
     machine = Transactions()
 
