@@ -83,7 +83,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         family = families.pop()
         _commit(self._options, family, f"{family}:{batchId}", messages)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - the names are Spark's
         _abort(self._options, messages)
 
 
