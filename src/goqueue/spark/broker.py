@@ -7,6 +7,7 @@ because Spark uses its workers again. Never crosses a pickle: whoever does asks 
 import asyncio
 import datetime as dt
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -284,8 +285,8 @@ class Broker:
         """Commit them by one decision; False if the key was committed before, and they are gone."""
         return self._loop.call(commit_group(self._transport, key, transaction_ids))
 
-    def open_owners(self, prefix: str) -> list[Owner]:
-        """Who has a transaction open under an id that begins so."""
+    def open_owners(self, pattern: re.Pattern[str]) -> list[Owner]:
+        """Who has a transaction open under an id of this form."""
         listed = self._loop.call(self._transactions.list())
         return [
             Owner(
@@ -294,7 +295,7 @@ class Broker:
                 transactional_id=each.transactional_id,
             )
             for each in listed
-            if each.transactional_id.startswith(prefix)
+            if pattern.fullmatch(each.transactional_id)
         ]
 
 

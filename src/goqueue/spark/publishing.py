@@ -170,7 +170,7 @@ class Posting:
     def _press_of(self, topic: str) -> Press:
         if topic not in self._presses:
             try:
-                view = self._link.view(topic)
+                view = self._link.view(topic, "read_uncommitted")
             except TopicNotFound as error:
                 raise OptionInvalid("topic", f"there is no topic {topic!r}") from error
             self._presses[topic] = Press(len(view.edges), view.message_bytes_max)

@@ -9,6 +9,7 @@ Invariant: only transactions that a commit names are ever seen.
 """
 
 import logging
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 
@@ -116,7 +117,7 @@ def _commit(
         _LOG.warning("%s was committed before: these rows are there already", key)
     # Attempts whose message Spark dropped: each would hold up the readers until it times out.
     try:
-        for owner in link.open_owners(f"{family}."):
+        for owner in link.open_owners(re.compile(rf"{re.escape(family)}\.\d+\.\d+")):
             link.abort(owner)
     except GoQueueError as error:
         # The decision stands, and so does the next one: a task that has the id ends it, too.

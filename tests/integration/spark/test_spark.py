@@ -305,8 +305,13 @@ def test_a_topic_made_anew_is_told_from_the_old_one(
 
 @pytest.mark.parametrize("death", ["before", "after"])
 def test_a_driver_killed_around_its_commit_leaves_each_row_once(
-    node: ServerProcess, api: Api, name: Callable[[], str], tmp_path: Path, death: str
+    node: ServerProcess,
+    connect: Callable[[ServerProcess], Api],
+    name: Callable[[], str],
+    tmp_path: Path,
+    death: str,
 ) -> None:
+    api = connect(node)
     source, sink = api.create(name(), 3), api.create(name(), 3)
     api.publish(source, *numbered(1000))
     command = [sys.executable, "-m", "tests.integration.spark.faults"]
@@ -326,6 +331,8 @@ def test_a_driver_killed_around_its_commit_leaves_each_row_once(
         command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=CHILD_S_MAX
     )
 
+    # Another connection: the node hangs up on one that was silent for so long.
+    api = connect(node)
     found = everything(api, sink)
     assert Counter(message["value"] for message in found) == Counter(
         f"v{number}" for number in range(1000)
