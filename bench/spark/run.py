@@ -18,7 +18,7 @@ from bench.broker.broker import BrokerProcess
 from bench.spark.ready import ReadySource
 
 ROUNDS = 3
-BUFFER = "1m"
+BUFFER = str(1 << 20)
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "3g",
