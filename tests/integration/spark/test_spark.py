@@ -18,6 +18,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.integration.spark import faults
 
@@ -225,12 +226,12 @@ def test_a_column_that_cannot_be_written_is_named(
     assert everything(api, topic) == []
 
 
-def copy(
+def start_copy(
     spark: SparkSession, node: ServerProcess, source: str, sink: str, checkpoint: Path
-) -> None:
-    """Copy what there is, and stop."""
+) -> StreamingQuery:
+    """Begin to copy what there is."""
     rows = spark.readStream.format("goqueue").option("goqueue.servers", node.url)
-    query = (
+    return (
         rows.option("subscribe", source)
         .option("startingOffsets", "earliest")
         .option("maxRecordsPerTrigger", "300")
@@ -243,7 +244,13 @@ def copy(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+
+
+def copy(
+    spark: SparkSession, node: ServerProcess, source: str, sink: str, checkpoint: Path
+) -> None:
+    """Copy what there is, and stop."""
+    start_copy(spark, node, source, sink, checkpoint).awaitTermination()
 
 
 def test_a_stream_goes_on_from_its_checkpoint(
@@ -341,3 +348,27 @@ def test_a_driver_killed_around_its_commit_leaves_each_row_once(
         of_key = [int(each["value"][1:]) for each in found if each["key"] == f"k{key}"]
         assert of_key == sorted(of_key)
     assert api.get("/transactions")["count"] == 0
+
+
+def test_a_stream_outlives_a_broker_that_is_killed_again_and_again(
+    spark: SparkSession,
+    mortal: ServerProcess,
+    connect: Callable[[ServerProcess], Api],
+    tmp_path: Path,
+) -> None:
+    api = connect(mortal)
+    source, sink = api.create("source", 3), api.create("sink", 3)
+    api.publish(source, *numbered(3000))
+    query = start_copy(spark, mortal, source, sink, tmp_path / "checkpoint")
+
+    kills = 0
+    while not query.awaitTermination(1):
+        if kills < 3 and query.lastProgress is not None:
+            mortal.restart()
+            kills += 1
+
+    assert kills > 0
+    found = everything(connect(mortal), sink)
+    assert Counter(message["value"] for message in found) == Counter(
+        f"v{number}" for number in range(3000)
+    )
