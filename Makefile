@@ -23,7 +23,7 @@ has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
 sources := $(foreach folder,src tests bench demo fuzz soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
 install = $(pip) install --verbose --no-deps --no-build-isolation --editable .
 wheel := src/goqueue/delivery/wheel
-compiled_from := $(wildcard $(foreach part,$(records)/* $(wheel)/* src/goqueue/model/digits,$(part).py $(part).pxd $(part).h) setup.py pyproject.toml)
+compiled_from := $(wildcard $(foreach part,$(records)/* $(records)/arrow/* $(wheel)/* src/goqueue/model/digits,$(part).py $(part).pxd $(part).h) setup.py pyproject.toml)
 
 # $(call quietly,name,command): one log file, shown only when the command fails.
 quietly = mkdir -p build && { { $(2) ; } >build/$(1).log 2>&1 || { cat build/$(1).log >&2; exit 1; }; }
@@ -161,5 +161,5 @@ resolve = build/lock/bin/uv pip compile pyproject.toml $(1) --output-file $(2) -
 clean: ## remove what was built; data directories stay
 	@rm -rf .venv build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find src -name '*.so' -delete
-	@rm -f $(patsubst %.py,%.c,$(wildcard $(records)/*.py))
+	@rm -f $(patsubst %.py,%.c,$(wildcard $(records)/*.py $(records)/*/*.py))
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -14,6 +14,7 @@ COMPILED = (
         f"goqueue.records.{name}"
         for name in ("batch", "columns", "cursor", "hops", "record", "routing")
     ),
+    *(f"goqueue.records.arrow.{name}" for name in ("lift", "press", "sheet")),
     "goqueue.delivery.wheel.sieve",
     "goqueue.model.digits",
 )

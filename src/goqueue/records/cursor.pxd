@@ -61,14 +61,27 @@ cdef class Cursor:
     @cython.locals(base="uint8_t *", position=Py_ssize_t)
     cdef void stamp(self, int64_t offset, int64_t timestamp) noexcept nogil
 
-    @cython.locals(base="uint8_t *", start=Py_ssize_t, position=Py_ssize_t)
+    @cython.locals(base="uint8_t *", position=Py_ssize_t)
     cdef int write(self, bytes key, bytes value, bytes headers) except -1
+
+    @cython.locals(base="uint8_t *", start=Py_ssize_t)
+    cdef int open(self, Py_ssize_t key_length, Py_ssize_t value_length, Py_ssize_t headers_length) except -1
+
+    @cython.locals(body=Py_ssize_t, start=Py_ssize_t)
+    cdef int seal(self) except -1
 
     @cython.locals(base="uint8_t *", position=Py_ssize_t, piece=bytes)
     cdef int write_headers(self, list pieces) except -1
 
-    @cython.locals(base="uint8_t *")
     cdef int copy(self, Cursor into) except -1
+
+    @cython.locals(base="uint8_t *", after=Py_ssize_t)
+    cdef int lend(self, Py_ssize_t start, Py_ssize_t end, Cursor into) except -1
+    cdef int append(self, bytes piece) except -1
+    cdef int append_length(self, int length) except -1
+    cdef int length_at(self, Py_ssize_t position) except -1
+    cdef int64_t hash_between(self, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef bint has_prefix(self, Py_ssize_t start, Py_ssize_t end, const char *prefix) noexcept
 
     @cython.locals(start=Py_ssize_t)
     cdef bytes key(self)

@@ -303,10 +303,22 @@ class Cursor:
         The caller made the buffer, large enough. This is raw memory, so it is checked again.
         """
         base = self._base
+        self.open(len(key), len(value), len(headers))
+        position = put(base, self.position, key)
+        position = put(base, position, value)
+        self.position = put(base, position, headers)
+        self.seal()
+
+    def open(self, key_length: int, value_length: int, headers_length: int) -> None:
+        """Write the header of such a record; its parts are lent or appended, then it is sealed."""
+        base = self._base
         start = self.position
-        self.end = start + HEADER_SIZE + len(key) + len(value) + len(headers)
+        self.end = start + HEADER_SIZE + key_length + value_length + headers_length
         if self.end > self.size or self._readonly:
             raise BufferError("no room to write a record")
+        self.key_length = key_length
+        self.value_length = value_length
+        self.headers_length = headers_length
         if cython.compiled:
             store_u16(base, start, MAGIC)
             base[start + 2] = VERSION
@@ -315,18 +327,22 @@ class Cursor:
             store_i64(base, start + 16, self.timestamp)
             base[start + 24] = self.priority
             base[start + 25] = 0
-            store_u16(base, start + 26, len(key))
-            store_u32(base, start + 28, len(value))
-            store_u16(base, start + 32, len(headers))
+            store_u16(base, start + 26, key_length)
+            store_u32(base, start + 28, value_length)
+            store_u16(base, start + 32, headers_length)
         else:
             place = (self.offset, self.timestamp, self.priority, 0)
-            lengths = (len(key), len(value), len(headers))
+            lengths = (key_length, value_length, headers_length)
             HEADER.pack_into(base, start, MAGIC, VERSION, self.flags, 0, *place, *lengths)
-        position = put(base, start + HEADER_SIZE, key)
-        position = put(base, position, value)
-        put(base, position, headers)
-        store_u32(base, start + 4, sum_of(base, start + 8, self.end))
-        self.position = self.end
+        self.position = start + HEADER_SIZE
+
+    def seal(self) -> None:
+        """Sum the record that was opened. The cursor stands past it: all its parts are there."""
+        body = self.key_length + self.value_length + self.headers_length
+        start = self.end - HEADER_SIZE - body
+        if self.position != self.end or start < 0 or self._readonly:
+            raise BufferError("a record is sealed when its parts are written")
+        store_u32(self._base, start + 4, sum_of(self._base, start + 8, self.end))
 
     def write_headers(self, pieces: list[bytes]) -> None:
         """Write a header block of these names and values, by turns, at the start of the buffer."""
@@ -343,12 +359,45 @@ class Cursor:
 
     def copy(self, into: "Cursor") -> None:
         """Write the record under the cursor, as it is, where `into` stands; that goes past it."""
+        self.lend(self.position, self.end, into)
+        into.end = into.position
+
+    def lend(self, start: int, end: int, into: "Cursor") -> None:
+        """Copy [start, end) of this buffer to where `into` stands; that goes past it."""
         base = into._base  # noqa: SLF001 - only this class touches raw memory, its own or another's
-        into.end = into.position + self.end - self.position
-        if into.end > into.size or into.is_readonly():
-            raise BufferError("no room to copy a record")
-        carry(self._base, self.position, self.end, base, into.position)
-        into.position = into.end
+        after = into.position + end - start
+        if start < 0 or end < start or end > self.size or after > into.size or into.is_readonly():
+            raise BufferError("no room to copy bytes")
+        carry(self._base, start, end, base, into.position)
+        into.position = after
+
+    def append(self, piece: bytes) -> None:
+        """Write bytes where the cursor stands, and go past them."""
+        if len(piece) > self.size - self.position or self._readonly:
+            raise BufferError("no room to append bytes")
+        self.position = put(self._base, self.position, piece)
+
+    def append_length(self, length: int) -> None:
+        """Write the length of a piece of a header block, and go past it."""
+        if self.size - self.position < 2 or self._readonly:
+            raise BufferError("no room to append a length")
+        store_u16(self._base, self.position, length)
+        self.position += 2
+
+    def length_at(self, position: int) -> int:
+        """The length of the piece of a header block that begins at `position`."""
+        if position < 0 or self.size - position < 2:
+            raise BufferError("no length there")
+        return load_u16(self._base, position)
+
+    def hash_between(self, start: int, end: int) -> int:
+        if start < 0 or end < start or end > self.size:
+            raise BufferError("no bytes there to hash")
+        return hash_of(self._base, start, end)
+
+    def has_prefix(self, start: int, end: int, prefix: bytes) -> bool:
+        """Whether [start, end) begins with this."""
+        return start >= 0 and end <= self.size and begins(self._base, start, end, prefix)
 
     def key(self) -> bytes:
         start = self.position + HEADER_SIZE

@@ -10,10 +10,12 @@ cdef extern from *:
     #define GQ_CONTROL_PREFIX "gq."
     #define GQ_CODEC_HEADER "gq.codec"
     #define GQ_DELIVER_HEADER "gq.deliver-at"
+    #define GQ_BATCH_HEADER "gq.batch"
     """
     const char *CONTROL_PREFIX "GQ_CONTROL_PREFIX"
     const char *CODEC_HEADER "GQ_CODEC_HEADER"
     const char *DELIVER_HEADER "GQ_DELIVER_HEADER"
+    const char *BATCH_HEADER "GQ_BATCH_HEADER"
 
 cdef enum:
     HEADER_SIZE = 34

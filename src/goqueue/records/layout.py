@@ -39,6 +39,8 @@ VALUE_MAX = VALUE_BYTES_MAX
 CONTROL_PREFIX = b"gq."
 CODEC_HEADER = "gq.codec"
 DELIVER_HEADER = "gq.deliver-at"
+# Who wrote a batch, on its first record: for the log alone.
+BATCH_HEADER = b"gq.batch"
 
 # What hop() and check() answer, as integers: the compiled loops run without Python objects.
 OK = 0

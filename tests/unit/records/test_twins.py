@@ -24,7 +24,9 @@ import hashlib, random
 from functools import partial
 from goqueue.model import Message, Refused
 from goqueue import records
+from array import array
 from goqueue.records import *
+from goqueue.records.arrow import *
 seen = hashlib.sha256()
 def note(function, *arguments):
     try:
@@ -101,6 +103,17 @@ for round in range(300):
     note(partial(route, **limits), bytes(data), chance.randrange(1, 5), chance.randrange(9), wishes)
     note(span, data, chance.randrange(5), chance.randrange(9), chance.randrange(2000))
     note(mark, data, chance.randrange(5), chance.randrange(-1, 5), chance.randrange(1000))
+    lift = Lift(bytes(data), chance.randrange(3), chance.randrange(9), [(1, 2)], with_headers=True)
+    note(lambda: [getattr(frame, name) for frame in [lift.take(2, 999)] if frame is not None
+                  for name in ("offsets", "timestamps", "priorities", "flags", "header_rows")])
+    note(lambda: [(column.offsets, column.data, column.validity) for frame in [lift.take(3, 99)]
+                  if frame is not None for column in (frame.keys, frame.values,
+                  frame.header_names, frame.header_values)])
+    ends = memoryview(array("i", [0, *sorted(chance.randrange(99) for _ in range(3))])).cast("B")
+    numbers = memoryview(array("q", [chance.randrange(-1, 6) for _ in range(3)])).cast("B")
+    pieces = Pieces(3, ends, b"gq." + chance.randbytes(96), chance.choice([None, b"\\x05"]))
+    sheet = Sheet(3, keys=pieces, values=pieces, priorities=Integers(3, numbers, b"\\x03"))
+    note(Press(3, 60).press, sheet)
     note(stamp, data, 3, 5)
     note(bytes, data)
 print(COMPILED, seen.hexdigest())
@@ -128,6 +141,7 @@ def test_the_environment_forces_the_interpreted_twin_and_it_does_the_same() -> N
 def test_this_process_runs_one_twin_throughout() -> None:
     of_records = ("batch", "columns", "cursor", "hops", "record", "routing")
     names = [f"goqueue.records.{name}" for name in of_records]
+    names += [f"goqueue.records.arrow.{name}" for name in ("lift", "press", "sheet")]
     for name in (*names, "goqueue.delivery.wheel.sieve", "goqueue.model.digits"):
         module = importlib.import_module(name)
         assert str(module.__file__).endswith(".py") is not COMPILED
@@ -150,6 +164,7 @@ def test_the_names_for_the_compiler_are_those_of_the_sources() -> None:
         "CONTROL_PREFIX": layout.CONTROL_PREFIX.decode(),
         "CODEC_HEADER": layout.CODEC_HEADER,
         "DELIVER_HEADER": layout.DELIVER_HEADER,
+        "BATCH_HEADER": layout.BATCH_HEADER.decode(),
     }
 
 

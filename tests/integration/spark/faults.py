@@ -1,0 +1,150 @@
+"""The data source with a fault at a chosen point, and a driver that runs a stream over it.
+
+Imported by the workers of Spark, so nothing is done here but on demand. Run as a program it copies
+one topic to another until nothing is left, from a checkpoint, and dies where it is told to.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from goqueue.spark import GoQueueSource
+
+__all__ = ["DyingSource", "session"]
+
+DRIVER = "GOQUEUE_TEST_DRIVER"
+DEATH = "GOQUEUE_TEST_DEATH"
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "1g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
+def session(warehouse: Path) -> SparkSession:
+    """A small session on two cores, whose tasks are tried again."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.master("local[2,4]")
+    for name, value in {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+class DyingSource(GoQueueSource):
+    """Tables are written by a worker that dies once; streams by a driver that dies as told."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dying"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return DyingTask(super().writer(schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - the name is Spark's
+        return DyingDriver(super().streamWriter(schema, overwrite))
+
+
+class DyingTask(DataSourceArrowWriter):
+    """The worker of the first attempt dies when all is prepared and nobody was told."""
+
+    def __init__(self, writer: DataSourceWriter) -> None:
+        assert isinstance(writer, DataSourceArrowWriter)
+        self._writer = writer
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        message = self._writer.write(iterator)
+        task = TaskContext.get()
+        assert task is not None
+        if task.partitionId() == 0 and task.attemptNumber() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return message
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._writer.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._writer.abort(messages)
+
+
+class DyingDriver(DataSourceStreamArrowWriter):
+    """The driver dies in its second commit, before or after the broker was asked."""
+
+    def __init__(self, writer: DataSourceStreamWriter) -> None:
+        assert isinstance(writer, DataSourceStreamArrowWriter)
+        self._writer = writer
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return self._writer.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
+        death = os.environ.get(DEATH) if batchId == 1 else None
+        if death == "before":
+            _kill_driver()
+        self._writer.commit(messages, batchId)
+        if death == "after":
+            _kill_driver()
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
+        self._writer.abort(messages, batchId)
+
+
+def _kill_driver() -> None:
+    """Kill everything from the driver's program down to this process."""
+    driver = int(os.environ[DRIVER])
+    line = [os.getpid()]
+    while line[-1] != driver:
+        stat = Path(f"/proc/{line[-1]}/stat").read_text(encoding="ascii")
+        line.append(int(stat.rsplit(")", 1)[1].split()[1]))
+    for process in reversed(line):
+        os.kill(process, signal.SIGKILL)
+
+
+def main(url: str, source: str, sink: str, checkpoint: str) -> None:
+    os.environ[DRIVER] = str(os.getpid())
+    spark = session(Path(checkpoint).parent / "warehouse")
+    # By name, as the workers import it: what is run as a program has no name for them.
+    from tests.integration.spark.faults import DyingSource as Named
+
+    spark.dataSource.register(Named)
+    rows = spark.readStream.format("dying").option("goqueue.servers", url)
+    rows = rows.option("subscribe", source).option("startingOffsets", "earliest")
+    query = (
+        rows.option("maxRecordsPerTrigger", "400")
+        .load()
+        .selectExpr("key", "value")
+        .writeStream.format("dying")
+        .option("goqueue.servers", url)
+        .option("topic", sink)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
