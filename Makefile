@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions soak soak-transactions fuzz test-exhaustive surface lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions soak soak-transactions fuzz test-exhaustive surface spark-options lock clean FORCE
 
 # Settings of the caller's shell that would make another Python or other modules than ours run.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -23,7 +23,7 @@ has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
 sources := $(foreach folder,src tests bench demo fuzz soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
 install = $(pip) install --verbose --no-deps --no-build-isolation --editable .
 wheel := src/goqueue/delivery/wheel
-compiled_from := $(wildcard $(foreach part,$(records)/* $(records)/arrow/* $(wheel)/* src/goqueue/model/digits,$(part).py $(part).pxd $(part).h) setup.py pyproject.toml)
+compiled_from := $(wildcard $(foreach part,$(records)/* $(records)/arrow/* $(records)/tracing/* $(wheel)/* src/goqueue/model/digits,$(part).py $(part).pxd $(part).h) setup.py pyproject.toml)
 
 # $(call quietly,name,command): one log file, shown only when the command fails.
 quietly = mkdir -p build && { { $(2) ; } >build/$(1).log 2>&1 || { cat build/$(1).log >&2; exit 1; }; }
@@ -149,6 +149,9 @@ fuzz: setup ## feed mutated bytes to the record decoder for SECONDS=60
 
 surface: setup ## accept the present public names of every package (tests/public_surface.json)
 	@$(venv) -m tests.tidy.surface
+
+spark-options: setup ## write docs/reference/spark-options.md from the rows of the options
+	@$(venv) -m goqueue.spark.options.reference >docs/reference/spark-options.md
 
 lock: .venv/.home ## resolve the dependencies anew into the lock files
 	@test -x build/lock/bin/uv || { $(venv) -m venv build/lock && build/lock/bin/python -m pip install --quiet 'uv>=0.13'; }

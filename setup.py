@@ -15,6 +15,7 @@ COMPILED = (
         for name in ("batch", "columns", "cursor", "hops", "record", "routing")
     ),
     *(f"goqueue.records.arrow.{name}" for name in ("lift", "press", "sheet")),
+    *(f"goqueue.records.tracing.{name}" for name in ("given", "made")),
     "goqueue.delivery.wheel.sieve",
     "goqueue.model.digits",
 )

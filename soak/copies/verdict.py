@@ -10,7 +10,7 @@ import msgspec
 
 from soak.copies.notes import Note
 
-__all__ = ["Copy", "Verdict", "judge"]
+__all__ = ["Copy", "Verdict", "check_numbers", "check_order", "judge"]
 
 
 class Copy(msgspec.Struct, frozen=True):
@@ -33,14 +33,16 @@ def judge(
 ) -> Verdict:
     """Copies are in the order of each partition; with `is_ordered` that of each key is checked."""
     noted = list(notes)
-    violations = [*_numbers(expected, copies), *_attempts(copies, noted)]
+    numbers = [copy.number for copy in copies]
+    violations = [*check_numbers(expected, numbers), *_attempts(copies, noted)]
     if is_ordered:
-        violations += _order(copies)
+        violations += check_order((copy.key, copy.number) for copy in copies)
     return Verdict(_counts(copies, noted), violations)
 
 
-def _numbers(expected: int, copies: Sequence[Copy]) -> list[str]:
-    found = Counter(copy.number for copy in copies)
+def check_numbers(expected: int, numbers: Iterable[int]) -> list[str]:
+    """What is lost, there twice, or should not be there; numbers count from 0."""
+    found = Counter(numbers)
     lost = [f"lost: {number}" for number in range(expected) if not found[number]]
     alien = [f"unexpected: {number}" for number in found if not 0 <= number < expected]
     twice = [f"{times} copies of {number}" for number, times in found.items() if times > 1]
@@ -64,13 +66,14 @@ def _attempts(copies: Sequence[Copy], notes: Sequence[Note]) -> list[str]:
     return violations
 
 
-def _order(copies: Sequence[Copy]) -> list[str]:
+def check_order(copies: Iterable[tuple[str, int]]) -> list[str]:
+    """Which numbers of a key come after a higher one."""
     last: dict[str, int] = {}
     violations = []
-    for copy in copies:
-        if last.get(copy.key, -1) > copy.number:
-            violations.append(f"key {copy.key}: {copy.number} after {last[copy.key]}")
-        last[copy.key] = copy.number
+    for key, number in copies:
+        if last.get(key, -1) > number:
+            violations.append(f"key {key}: {number} after {last[key]}")
+        last[key] = number
     return violations
 
 

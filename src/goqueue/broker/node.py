@@ -9,6 +9,8 @@ Invariants
   changes to the journals, which hold back what waits for them.
 """
 
+from collections.abc import Iterator
+
 from goqueue.broker.alarms import (
     Errand,
     ForCensus,
@@ -30,14 +32,17 @@ from goqueue.broker.consuming import (
 from goqueue.broker.journals import JournalLimits
 from goqueue.broker.messages import (
     Firing,
+    Recalling,
     SeekingRead,
 )
+from goqueue.broker.metering import Watching, families_of
 from goqueue.broker.outbox import (
     BeginServing,
     CarryOver,
     Later,
     Prune,
     PublishAnnounced,
+    Rebalanced,
     WriteMarkers,
 )
 from goqueue.broker.partitions import (
@@ -57,6 +62,7 @@ from goqueue.broker.starting import (
 )
 from goqueue.broker.state import NodeState
 from goqueue.broker.table import table_of
+from goqueue.metrics import Family
 from goqueue.model import (
     Asked,
     Code,
@@ -86,7 +92,9 @@ from goqueue.model.requests import (
     DescribeNode,
     NodeDescription,
     Published,
+    Reply,
 )
+from goqueue.tracing import Tracer
 
 __all__ = ["Node", "NodeEvent"]
 
@@ -114,10 +122,21 @@ _RETRY = Errand("journals")
 class Node:
     """One broker node as a pure machine."""
 
-    def __init__(self, node_id: str, secret: bytes, limits: JournalLimits | None = None) -> None:
-        """`secret` seals receipts; with another one, those that were given out become invalid."""
-        state = self._state = NodeState(node_id)
+    def __init__(
+        self,
+        node_id: str,
+        secret: bytes,
+        limits: JournalLimits | None = None,
+        *,
+        sampling: float = 1.0,
+    ) -> None:
+        """`secret` seals receipts; with another one, those that were given out become invalid.
+
+        `sampling` is the share of messages whose journeys are noted.
+        """
+        state = self._state = NodeState(node_id, Tracer(sampling))
         self._parts = Parts(state, secret, limits or JournalLimits())
+        self._watching = Watching(state)
         self._takes = table_of(self._parts)
         self._takes[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
         self._takes[DescribeNode] = self._describe  # type: ignore[assignment]  # by type
@@ -137,8 +156,7 @@ class Node:
             self._parts.memory.snapshot_all()
             self._parts.delaying.save_all()
             self._parts.remembering.save_all()
-        self._end_turn(now)
-        return self._state.outbox.take()
+        return self._end_turn(now)
 
     @property
     def is_serving(self) -> bool:
@@ -171,6 +189,7 @@ class Node:
             case Found():
                 self._found(event, now)
             case Left():
+                self._watching.give_up(event.request)
                 self._give_up(event.request, is_gone=True)
             case Created():
                 self._created(event, None, now)
@@ -180,8 +199,15 @@ class Node:
                 self._parts.starting.opened(event, now)
             case Loaded():
                 self._parts.starting.loaded(event.name, event.data, now)
-        self._end_turn(now)
-        return self._state.outbox.take()
+        return self._end_turn(now)
+
+    def served(self, request: RequestId, reply: Reply | Refused, now: Now) -> None:
+        """Hear what became of a `Serve`: only the bytes tell what it brought."""
+        self._watching.served(request, reply, now)
+
+    def metrics(self, *, by_partition: bool = False) -> Iterator[Family]:
+        """What was counted and what there is; turns may be taken between any two samples."""
+        return families_of(self._state, by_partition=by_partition)
 
     # Commands
 
@@ -192,9 +218,11 @@ class Node:
             refusal = Refused(Code.BROKER_UNAVAILABLE, reason=not_ready)
             self._state.outbox.answer(event.request, refusal)
             return
+        self._watching.begin(event.request, command, now)
         try:
             self._takes[type(command)](event.request, command, now)
         except Refused as refused:
+            self._watching.refuse(event.request, command)
             self._state.outbox.answer(event.request, refused)
 
     def _delete_topic(self, request: RequestId, command: DeleteTopic, now: Now) -> None:
@@ -211,6 +239,8 @@ class Node:
                 self._parts.reading.refuse_all(partition, gone)
                 for publication, published in partition.taken_back(Offset(0), Code.TOPIC_NOT_FOUND):
                     self._published(publication, published, now)
+        self._state.counts.forget_topic(command.name)
+        self._state.journeys.forget(logs)
         self._parts.positions.forget_topic(logs)
         self._parts.progressing.look_again()
         self._parts.membership.rebalance(command.name, now)
@@ -279,6 +309,8 @@ class Node:
         self._parts.delivering.wake(partition, now)
 
     def _published(self, publication: Publication, published: Published, now: Now) -> None:
+        if publication.story is not None:
+            self._state.journeys.published(publication.story, published, now)
         match publication.purpose:
             case ForMove(move):
                 self._parts.moving.copied(move, published.placed[0].refused, now)
@@ -308,6 +340,8 @@ class Node:
                 self._parts.counting.scouted(purpose, event.data, now)
             case Firing():
                 self._parts.delaying.fetched(purpose, event.data, now)
+            case Recalling():
+                self._parts.delaying.recalled(purpose, event.data, now)
             case Sifting():
                 self._parts.redriving.sifted(purpose, event.data, now)
             case Probing():
@@ -377,10 +411,16 @@ class Node:
 
     # Turns
 
-    def _end_turn(self, now: Now) -> None:
-        """Hand what was decided to the journals, and take the steps that need not wait."""
-        if not self._state.has_journals:
-            return
+    def _end_turn(self, now: Now) -> list[NodeEffect]:
+        """Hand what was decided to the journals; all that is to be done now."""
+        if self._state.has_journals:
+            self._finish_turn(now)
+        effects = self._state.outbox.take()
+        self._watching.note(effects, now)
+        return effects
+
+    def _finish_turn(self, now: Now) -> None:
+        """Take the steps that need not wait, until none is left."""
         journals = (self._state.topics_journal, self._state.groups_journal)
         self._finish_parts(now)
         while any(journal.has_notes for journal in journals):
@@ -412,10 +452,17 @@ class Node:
                     self._begin_serving(now)
                 case PublishAnnounced():
                     self._parts.publishing.publish_announced(later, now)
+                case Rebalanced():
+                    self._rebalanced(later, now)
                 case WriteMarkers(transaction):
                     self._parts.marking.begin(transaction, now)
                 case _:
                     self._state.outbox.append(later)
+
+    def _rebalanced(self, rebalanced: Rebalanced, now: Now) -> None:
+        if self._state.groups.get(rebalanced.group) is not None:
+            counts = self._state.counts.group(rebalanced.group)
+            counts.rebalance_latency.observe(now.instant - rebalanced.began)
 
     def _begin_serving(self, now: Now) -> None:
         state = self._state

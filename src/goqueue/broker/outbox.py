@@ -6,7 +6,7 @@ something is committed.
 
 import msgspec
 
-from goqueue.model import Answer, LogId, NodeEffect, Offset, Refused, RequestId
+from goqueue.model import Answer, Instant, LogId, NodeEffect, Offset, Refused, RequestId
 from goqueue.model.requests import Publish, Reply
 from goqueue.transactions import Admission
 
@@ -17,6 +17,7 @@ __all__ = [
     "Outbox",
     "Prune",
     "PublishAnnounced",
+    "Rebalanced",
     "WriteMarkers",
 ]
 
@@ -53,13 +54,20 @@ class PublishAnnounced(msgspec.Struct, frozen=True):
     has_producers: bool
 
 
+class Rebalanced(msgspec.Struct, frozen=True):
+    """Another assignment of a group is committed; it was decided at `began`."""
+
+    group: str
+    began: Instant
+
+
 class WriteMarkers(msgspec.Struct, frozen=True):
     """What becomes of a transaction is committed: tell every partition."""
 
     transaction: tuple[int, int]
 
 
-Later = NodeEffect | BeginServing | CarryOver | Prune | PublishAnnounced | WriteMarkers
+Later = NodeEffect | BeginServing | CarryOver | Prune | PublishAnnounced | Rebalanced | WriteMarkers
 
 
 class Outbox:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from goqueue.broker.tracing import Story
 from goqueue.log import Log
 from goqueue.model import Code, Instant, LogId, Offset, Refused, RequestId, Timestamp
 from goqueue.model.requests import Placed, Published, Read
@@ -46,10 +47,11 @@ class InTransaction(msgspec.Struct, frozen=True):
 class Publication:
     """One publish command on its way: answered when every partition has said yes or no.
 
-    `request` is None when nobody waits; `purpose` says who else wants to know.
+    `request` is None when nobody waits; `purpose` says who else wants to know, and `story` what is
+    to be told of it afterwards.
     """
 
-    __slots__ = ("_missing", "_placed", "_targets", "_timestamp", "purpose", "request")
+    __slots__ = ("_missing", "_placed", "_targets", "_timestamp", "purpose", "request", "story")
 
     def __init__(
         self,
@@ -59,9 +61,11 @@ class Publication:
         timestamp: Timestamp,
         *,
         purpose: ForMove | ForMarker | InTransaction | None = None,
+        story: Story | None = None,
     ) -> None:
         self.request = request
         self.purpose = purpose
+        self.story = story
         self._targets = targets
         self._missing = parts
         self._placed: list[Placed] = []
@@ -75,6 +79,7 @@ class Publication:
         refused: Code | None = None,
         *,
         is_duplicate: bool = False,
+        size: int = 0,
     ) -> Published | None:
         """One partition has decided: the whole answer, if it was the last."""
         placed = Placed(
@@ -83,6 +88,7 @@ class Publication:
             count=count,
             refused=refused,
             is_duplicate=is_duplicate,
+            size=size,
         )
         self._placed.append(placed)
         self._missing -= 1
@@ -99,6 +105,7 @@ class _Pending(msgspec.Struct, frozen=True):
     next: Offset
     publication: Publication
     is_repeat: bool = False
+    size: int = 0
 
 
 class WaitingRead(msgspec.Struct, frozen=True):
@@ -122,11 +129,13 @@ class Partition:
         # None until the first: an empty deque is 760 bytes, and most of many partitions are quiet.
         self._pending: deque[_Pending] | None = None
 
-    def expect(self, first: Offset, following: Offset, publication: Publication) -> None:
+    def expect(
+        self, first: Offset, following: Offset, publication: Publication, size: int = 0
+    ) -> None:
         """A batch was appended: tell the publication what becomes of it."""
         if self._pending is None:
             self._pending = deque()
-        self._pending.append(_Pending(first, following, publication))
+        self._pending.append(_Pending(first, following, publication, size=size))
 
     def expect_repeat(
         self, first: Offset, following: Offset, publication: Publication
@@ -153,6 +162,7 @@ class Partition:
                 done.first,
                 done.next - done.first,
                 is_duplicate=done.is_repeat,
+                size=done.size,
             )
             if published is not None:
                 yield done.publication, published

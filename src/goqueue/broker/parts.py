@@ -17,6 +17,7 @@ from goqueue.broker.journals import JournalLimits
 from goqueue.broker.messages import Delaying, Publishing, Reading, Topics
 from goqueue.broker.starting import Memory, Recollecting, Starting
 from goqueue.broker.state import NodeState
+from goqueue.broker.tracing import Asking
 from goqueue.broker.transacting import (
     Describing,
     Marking,
@@ -34,6 +35,7 @@ class Parts:
 
     def __init__(self, state: NodeState, secret: bytes, limits: JournalLimits) -> None:
         self.topics = Topics(state)
+        self.traces = Asking(state.outbox, state.journeys.tracer)
         self.delaying = Delaying(state)
         self.publishing = Publishing(state, self.delaying)
         self.reading = Reading(state)

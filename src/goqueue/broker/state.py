@@ -10,13 +10,16 @@ import msgspec
 
 from goqueue.broker.alarms import Alarms, ForLog
 from goqueue.broker.catalog import Catalog, Topic
+from goqueue.broker.counts import Counts
 from goqueue.broker.journals import Change, Journal, TopicChange
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
+from goqueue.broker.tracing import Journeys
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Groups
 from goqueue.log import Appended, BatchMark, Ending, Marker
 from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
+from goqueue.tracing import Tracer
 from goqueue.transactions import Transactions
 
 __all__ = ["NodeState", "Tally"]
@@ -49,15 +52,17 @@ class Tally(msgspec.Struct):
 class NodeState:
     """The node's memory."""
 
-    def __init__(self, node_id: str) -> None:
+    def __init__(self, node_id: str, tracer: Tracer) -> None:
         self.node_id = node_id
         self.outbox = Outbox()
         self.alarms = Alarms()
         self.catalog = Catalog()
         self.partitions = Partitions()
+        self.journeys = Journeys(self.catalog, tracer)
         self.groups = Groups()
         self.transactions = Transactions()
         self.tally = Tally()
+        self.counts = Counts()
         # Set while starting.
         self.topics_journal: Journal[TopicChange]
         self.groups_journal: Journal[Change]
@@ -125,6 +130,21 @@ class NodeState:
         position = self.position(group, partition.log_id)
         start = partition.log.start
         return start if position is None else max(position.floor, start)
+
+    def lag(self, group: int, partition: Partition) -> int:
+        """How many messages a group has still before it; what is not committed is not."""
+        log, end = partition.log_id, partition.log.watermarks.stable
+        queue = self.queues.get(group, {}).get(log)
+        if queue is not None:
+            # A queue knows by itself which records are no messages.
+            floor = max(queue.floor, partition.log.start)
+            return max(0, end - floor - queue.done_within(floor, end)) if floor < end else 0
+        floor = self.committed(group, partition)
+        if floor >= end:
+            return 0
+        position = self.position(group, log)
+        done = 0 if position is None else position.settled_within(floor, end)
+        return max(0, end - floor - done - self.hidden_within(log, floor, end))
 
     def note_lanes(self, topic: Topic) -> None:
         """Remember that a topic uses more than one lane; without it a poll need not look ahead.

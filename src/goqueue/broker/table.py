@@ -25,11 +25,13 @@ from goqueue.model.requests import (
     DescribePriorities,
     DescribeReliability,
     DescribeTopic,
+    DescribeTracing,
     DescribeTransaction,
     DescribeTransactions,
     EndTransaction,
     Extend,
     FindDelayed,
+    FindTrace,
     Heartbeat,
     HeartbeatProducer,
     InitProducer,
@@ -47,6 +49,7 @@ from goqueue.model.requests import (
     Redrive,
     Reject,
     ResetOffsets,
+    SearchTraces,
 )
 
 __all__ = ["Take", "table_of"]
@@ -88,6 +91,9 @@ def _take_messages(take: _Table, parts: Parts) -> None:
     take(ListDelayed, parts.delaying.list_pending)
     take(FindDelayed, parts.delaying.find)
     take(CancelDelayed, parts.delaying.cancel)
+    take(SearchTraces, lambda request, asked, _: parts.traces.search(request, asked))
+    take(FindTrace, lambda request, asked, _: parts.traces.find(request, asked))
+    take(DescribeTracing, lambda request, _, __: parts.traces.statistics(request))
     take(DescribeDelays, lambda request, asked, _: parts.delaying.describe(request, asked))
 
 

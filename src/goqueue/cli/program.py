@@ -38,6 +38,8 @@ _COMMANDS = {
     "dlq": ("goqueue.cli.dlq", "Look at dead letters and put them back."),
     "delayed": ("goqueue.cli.delayed", "Look at messages that wait for their time; cancel them."),
     "txn": ("goqueue.cli.txn", "Look at open transactions; abort one that hangs."),
+    "top": ("goqueue.cli.top", "Watch a node: rates, lag, delays, dead letters."),
+    "pipeline": ("goqueue.cli.pipeline", "Run data pipelines on Spark, and look at them."),
     "bench": ("goqueue.cli.bench", "Measure a server."),
     "log": ("goqueue.cli.log", "Look into the log files of a data directory."),
     "version": ("goqueue.cli.about", "Show the versions of this program and of the server."),

@@ -2,6 +2,7 @@
 
 from goqueue.delivery.census import Census
 from goqueue.delivery.delays import Delayed, Delays, DelaysStated
+from goqueue.delivery.key_order import Known
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
 from goqueue.delivery.leases import Held
 from goqueue.delivery.progress import Pins, Position, PositionStated, Range, Ranges, Stretch, runs
@@ -18,6 +19,7 @@ __all__ = [
     "DelaysStated",
     "DeliveryQueue",
     "Held",
+    "Known",
     "LaneFacts",
     "Lanes",
     "Pins",

@@ -8,8 +8,9 @@ from collections import deque
 
 __all__ = ["KeyOrder", "Known"]
 
-# What is known of a message: offset, size in bytes, priority, key (empty: none).
-Known = tuple[int, int, int, bytes]
+# What is known of a message: offset, size in bytes, priority, key (empty: none), and the trace
+# context that it gives (empty: none).
+Known = tuple[int, int, int, bytes, bytes]
 
 
 class KeyOrder:

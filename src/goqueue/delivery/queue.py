@@ -221,14 +221,15 @@ class DeliveryQueue:
             for message in sorted(elsewhere):
                 self._order.admit(message)
 
-    def pass_over(self, offset: int) -> None:
-        """Everything below `offset` is gone or was committed as a whole."""
+    def pass_over(self, offset: int) -> list[Held]:
+        """Everything below `offset` is gone or was committed as a whole; what was held of it."""
         self._cursors = [max(cursor, offset) for cursor in self._cursors]
         if offset <= self._done.floor:
-            return
+            return []
         self._done.raise_floor(offset)
         retired = self._lanes.keep_from(offset)
-        for held in self._leases.below(offset):
+        leases = self._leases.below(offset)
+        for held in leases:
             self._leases.let_go(held)
             retired.append(held.known)
         retired.extend(self._dying.pop(place) for place in list(self._dying) if place < offset)
@@ -237,6 +238,7 @@ class DeliveryQueue:
         self._resting = sorted(entry for entry in self._resting if entry[1][0] >= offset)
         for message in retired:
             self._retire(message)
+        return leases
 
     # Leasing
 
@@ -300,13 +302,17 @@ class DeliveryQueue:
         for message in self._lanes.keep_from(floor):
             self._offer(message)
 
-    def settle_pinned(self, offsets: Sequence[int]) -> None:
-        """The transaction has committed: these messages are done with."""
+    def settle_pinned(self, offsets: Sequence[int]) -> list[Held]:
+        """The transaction has committed: these messages are done with; the leases of some."""
         self._finish_unseen(offsets)
+        leases: list[Held] = []
         for offset in offsets:
             entry = self._pinned.pop(offset, None)
             if entry is not None:
                 self._retire(entry[0])
+                if entry[1] is not None:
+                    leases.append(entry[1])
+        return leases
 
     def release_pinned(self) -> None:
         """A transaction was aborted: what nobody else holds is ready again, leases run on."""

@@ -136,6 +136,19 @@ class Log:
         return self._segments.size
 
     @property
+    def sealed_bytes(self) -> int:
+        return self._segments.size - self._segments.active.size
+
+    @property
+    def dirty_bytes(self) -> int:
+        """How much of what is sealed no compaction has seen."""
+        return self._cleaning.dirty_bytes(self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
     def segments(self) -> tuple[SegmentFacts, ...]:
         return (*self._segments.sealed, self._segments.active)
 

@@ -1,6 +1,6 @@
 # C types of cursor.py. Everything that runs once per record is noexcept and needs no GIL.
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from goqueue.records.layout cimport (
     BAD_CRC, BAD_FLAGS, BAD_HEADER_COUNT, BAD_HEADER_NAME, BAD_LENGTH, BAD_MAGIC, BAD_OFFSET,
@@ -81,6 +81,9 @@ cdef class Cursor:
     cdef int append_length(self, int length) except -1
     cdef int length_at(self, Py_ssize_t position) except -1
     cdef int64_t hash_between(self, Py_ssize_t start, Py_ssize_t end) except -1
+    @cython.locals(number=uint64_t)
+    cdef uint64_t fingerprint(self, Py_ssize_t start, Py_ssize_t end) noexcept nogil
+    cdef bytes between(self, Py_ssize_t start, Py_ssize_t end)
     cdef bint has_prefix(self, Py_ssize_t start, Py_ssize_t end, const char *prefix) noexcept
 
     @cython.locals(start=Py_ssize_t)

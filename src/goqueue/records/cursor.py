@@ -395,6 +395,16 @@ class Cursor:
             raise BufferError("no bytes there to hash")
         return hash_of(self._base, start, end)
 
+    def fingerprint(self, start: int, end: int) -> int:
+        """A number of 64 bits, hardly ever 0, for [start, end), which lies within the record."""
+        number = hash_of(self._base, start, end)
+        return (number << 32) | sum_of(self._base, start, end)
+
+    def between(self, start: int, end: int) -> bytes:
+        if start < 0 or end < start or end > self.size:
+            raise BufferError("no bytes there to take")
+        return take(self._base, start, end)
+
     def has_prefix(self, start: int, end: int, prefix: bytes) -> bool:
         """Whether [start, end) begins with this."""
         return start >= 0 and end <= self.size and begins(self._base, start, end, prefix)

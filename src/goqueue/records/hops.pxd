@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from goqueue.records.cursor cimport Cursor
 from goqueue.records.layout cimport BAD_LENGTH, HEADER_SIZE, IS_COMPRESSED, IS_CONTROL, IS_DELAYED, OK, TRUNCATED
+from goqueue.records.tracing.given cimport context_of
 
 @cython.locals(cursor=Cursor, position=Py_ssize_t, start=Py_ssize_t, previous=int64_t, next_offset=int64_t, reached=bint, reason=int)
 cpdef span(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
@@ -13,7 +14,7 @@ cpdef span(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
 )
 cpdef mark(data, int64_t position, int64_t last, int64_t interval)
 
-@cython.locals(position=Py_ssize_t, previous=int64_t, reason=int, key=bytes)
+@cython.locals(position=Py_ssize_t, previous=int64_t, reason=int, key=bytes, context=bytes)
 cdef int64_t _survey(Cursor cursor, int64_t from_offset, bint with_keys, list known) except -1
 
 @cython.locals(cursor=Cursor, count=Py_ssize_t)

@@ -1,6 +1,6 @@
 """Passes that hop from header to header: slices, index entries, and what a queue may deliver.
 
-Of a body they read the key at most.
+Of a body they read the key and the trace context at most.
 
 For bytes that were verified when they came in. Every hop is bounds checked all the same, and
 offsets must rise: a reader that follows `next_offset` always advances.
@@ -25,6 +25,7 @@ if not cython.compiled:
         OK,
         TRUNCATED,
     )
+    from goqueue.records.tracing.given import context_of
 
 # Of the largest number of 64 bits.
 _DIGITS_MAX = 19
@@ -68,11 +69,11 @@ class Waiting(msgspec.Struct, frozen=True):
 class Survey(msgspec.Struct, frozen=True):
     """What there is to deliver, in offset order, and the offset to go on from.
 
-    Each is known by its offset, the size of its record, its priority and its key: a tuple,
-    because there is one for every record that a queue delivers.
+    Each is known by its offset, the size of its record, its priority, its key and the trace context
+    that it gives: a tuple, because there is one for every record that a queue delivers.
     """
 
-    known: list[tuple[int, int, int, bytes]]
+    known: list[tuple[int, int, int, bytes, bytes]]
     next_offset: int
 
 
@@ -171,12 +172,15 @@ def survey(data: Buffer, from_offset: int, *, with_keys: bool) -> Survey:
     Control records and those that wait for their time are passed by, but count as seen.
     """
     cursor = Cursor(data)
-    known: list[tuple[int, int, int, bytes]] = []
+    known: list[tuple[int, int, int, bytes, bytes]] = []
     return Survey(known, _survey(cursor, from_offset, with_keys, known))
 
 
 def _survey(
-    cursor: Cursor, from_offset: int, with_keys: bool, known: list[tuple[int, int, int, bytes]]
+    cursor: Cursor,
+    from_offset: int,
+    with_keys: bool,
+    known: list[tuple[int, int, int, bytes, bytes]],
 ) -> int:
     """Note what is visible; returns the offset after the last record, shown or not."""
     position = 0
@@ -188,7 +192,8 @@ def _survey(
         previous = cursor.offset
         if previous >= from_offset and not cursor.flags & (IS_CONTROL | IS_DELAYED):
             key = cursor.key() if with_keys else b""
-            known.append((previous, cursor.end - position, cursor.priority, key))
+            context = context_of(cursor) if cursor.headers_length > 0 else b""
+            known.append((previous, cursor.end - position, cursor.priority, key, context))
         position = cursor.end
     return max(from_offset, previous + 1)
 

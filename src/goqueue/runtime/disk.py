@@ -11,9 +11,11 @@ is not posted: a snapshot that could not be saved, or logs that were moved aside
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from goqueue.metrics import Family
 from goqueue.model import (
     DiskEvent,
     Effect,
@@ -95,11 +97,15 @@ class Disk:
             open_actives_max=open_actives_max,
             guard=threading.Lock(),
             syncing=self._syncs,
+            ticks=time.monotonic_ns,
         )
         self._post = post
         self._tell = tell
         self._crashed = crashed
         self._snapshots_lost = 0
+        # Each is written by one thread: whoever submits, and the disk thread.
+        self._submitted = 0
+        self._done = 0
         self._queue: queue.SimpleQueue[Sequence[Work] | None] = queue.SimpleQueue()
         self._crash: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="goqueue-disk", daemon=True)
@@ -115,6 +121,7 @@ class Disk:
         """Hand work over: effects in order, snapshots after the effects that came before them."""
         if self._crash is not None:
             raise RuntimeError("the disk thread has ended by a bug") from self._crash
+        self._submitted += len(work)
         self._queue.put(work)
 
     def read(self, wanted: Slice) -> memoryview:
@@ -128,6 +135,15 @@ class Disk:
     def load(self, name: str) -> bytes | None:
         """Bring a snapshot, from any thread; None if there is none that can be read."""
         return self._storage.load(name)
+
+    @property
+    def queue_length(self) -> int:
+        """How much was handed over and is not done yet."""
+        return self._submitted - self._done
+
+    def metrics(self) -> Iterator[Family]:
+        """What storage counted so far, from any thread."""
+        return self._storage.metrics()
 
     @property
     def snapshots_lost(self) -> int:
@@ -175,6 +191,7 @@ class Disk:
             pass
         if group:
             self._carry_out(group)
+            self._done += len(group)
         if self._storage.has_background_work:
             self._report(self._storage.work())
         return is_running

@@ -206,16 +206,17 @@ class Pump:
             answer.set_result(reply)
 
     def _serve(self, effect: Serve) -> None:
+        reply: Reply | Refused
         try:
             reply = fill(effect, self._read)
         except Refused as refused:
-            self._answer(effect.request, refused)
+            reply = refused
         except OSError as error:
             # No descriptor or no memory at this moment: a matter of this answer alone.
             reason = f"the log cannot be read now: {error.strerror or error}"
-            self._answer(effect.request, Refused(Code.BROKER_UNAVAILABLE, reason=reason))
-        else:
-            self._answer(effect.request, reply)
+            reply = Refused(Code.BROKER_UNAVAILABLE, reason=reason)
+        self._node.served(effect.request, reply, read_clock())
+        self._answer(effect.request, reply)
 
     def _read(self, wanted: Slice) -> memoryview:
         try:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import platform
 import time
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -21,9 +22,11 @@ from goqueue.gateways.http import (
     HttpServer,
     NodeFacts,
 )
+from goqueue.metrics import Family
 from goqueue.model import Timestamp
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
+from goqueue.runtime.metering import LoopLag, Scraping, process_families, shell_families
 from goqueue.runtime.os_files import OsFileSystem, raise_descriptor_limit
 from goqueue.runtime.pump import Pump
 from goqueue.runtime.settings import Settings
@@ -46,6 +49,7 @@ class Server:
         self._disk: Disk | None = None
         self._pump: Pump | None = None
         self._http: HttpServer | None = None
+        self._lag = LoopLag()
 
     async def start(self) -> tuple[str, int]:
         """Lock the directory, listen, and begin recovery; the address in use."""
@@ -64,16 +68,28 @@ class Server:
                 crashed=self._pump.take_crash,
                 reserve_bytes=reserve_for(files.free_bytes()),
             )
-            self._http = HttpServer(self._api(self._pump), _limits_within(descriptors))
+            scraping = Scraping(self._metrics(node, self._disk))
+            api = self._api(self._pump, scraping)
+            self._http = HttpServer(api, _limits_within(descriptors))
             address = await self._http.start(listener.host, listener.port)
         except BaseException:
             self._directory.close()
             raise
         self._disk.start()
         self._pump.start(self._disk)
+        self._lag.start()
         return address
 
-    def _api(self, pump: Pump) -> HttpApi:
+    def _metrics(self, node: Node, disk: Disk) -> "tuple[Callable[[], Iterator[Family]], ...]":
+        by_partition = self._settings.metrics.partitions
+        return (
+            lambda: node.metrics(by_partition=by_partition),
+            disk.metrics,
+            lambda: shell_families(self._http, disk, self._lag),
+            process_families,
+        )
+
+    def _api(self, pump: Pump, scraping: Scraping) -> HttpApi:
         http, listener = self._settings.http, self._settings.listeners.http
         facts = NodeFacts(
             version=goqueue.__version__,
@@ -87,7 +103,7 @@ class Server:
         )
         is_local = listener is not None and listener.is_loopback
         doorway = Doorway(origins=http.cors_origins, is_local=is_local)
-        return HttpApi(pump, facts, doorway=doorway, limits=limits)
+        return HttpApi(pump, facts, doorway=doorway, limits=limits, metrics=scraping.scrape)
 
     async def wait_until_serving(self) -> None:
         """Recovery is done, and commands are taken; does not return if the node cannot go on."""
@@ -110,6 +126,7 @@ class Server:
         assert self._http is not None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _GRACE_S
+        self._lag.stop()
         try:
             async with asyncio.timeout_at(deadline):
                 await self._pump.stop()

@@ -1,7 +1,16 @@
 """Topics as tables and streams of Spark; what leaves Spark comes back into topics exactly once."""
 
+from goqueue.spark.columns import ColumnInvalid, Undecodable
+from goqueue.spark.decoding import split_bad
 from goqueue.spark.options import OptionInvalid
 from goqueue.spark.reading import DataLost
 from goqueue.spark.source import GoQueueSource
 
-__all__ = ["DataLost", "GoQueueSource", "OptionInvalid"]
+__all__ = [
+    "ColumnInvalid",
+    "DataLost",
+    "GoQueueSource",
+    "OptionInvalid",
+    "Undecodable",
+    "split_bad",
+]

@@ -1,23 +1,35 @@
 """The broker as a task or a driver of Spark sees it: asked, and waited for.
 
 Owns one connection per process and server, on a loop in a thread of its own, kept over tasks
-because Spark uses its workers again. Never crosses a pickle: whoever does asks for it anew.
+because Spark uses its workers again. Never crosses a pickle: whoever does asks for it anew. One
+that does not answer is asked again for a while: it may just be starting.
 """
 
 import asyncio
 import datetime as dt
 import os
 import re
+import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from goqueue.client import GoQueueError, NotFound
+from goqueue.client import GoQueueError, NotFound, TopicNotFound, TransactionNotFound
 from goqueue.client.admin import Groups, Topics, Transactions
 from goqueue.client.sync import LoopThread
 from goqueue.client.transacting import Coordinator, commit_group
-from goqueue.client.transport import Request, Settings, Transport, get, post, target
+from goqueue.client.transport import (
+    Address,
+    Request,
+    Retries,
+    Settings,
+    Transport,
+    get,
+    post,
+    target,
+)
 from goqueue.model.requests import Owner
 from goqueue.spark.offsets import Edge
 from goqueue.spark.options import Link, OptionInvalid
@@ -26,6 +38,13 @@ __all__ = ["Author", "Batch", "Broker", "Portion", "TopicView", "Truncated", "br
 
 _RECORDS = "application/vnd.goqueue.records"
 _BEGIN_ATTEMPTS = 3
+# Bounded by time alone: a broker that starts refuses at once, and often. The time is enough for a
+# second attempt after one that was not answered.
+_ATTEMPTS_MAX = 10_000
+_PATIENCE = 1.5
+# Numbers of transactions count from one.
+_NO_TRANSACTION = "0-0"
+_COMMITTED = frozenset({"preparing_commit", "completed_commit"})
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,24 +113,39 @@ _PUBLISHED = msgspec.json.Decoder(_Published)
 _AUTHORS = msgspec.json.Decoder(Author)
 
 # One per process: what was made before a fork has no thread after it.
-_OPEN: dict[tuple[int, Link], "Broker"] = {}
+_OPEN: dict[tuple[int, Link], tuple[str | None, "Broker"]] = {}
 
 
 def broker(link: Link) -> "Broker":
-    """The connection of this process; opened at the first call."""
+    """The connection of this process; opened at the first call, and anew with another key.
+
+    Of several servers the first one that takes a connection is used, as long as it does.
+    """
     place = (os.getpid(), link)
-    if place not in _OPEN:
-        _OPEN[place] = Broker(link)
-    return _OPEN[place]
+    key = _key(link)
+    known = _OPEN.get(place)
+    server = link.servers[0] if len(link.servers) == 1 else _reachable(link)
+    if known is None or known[1].server != server or known[0] != key:
+        # The old one is not closed: another thread may be using it, and it is idle soon.
+        _OPEN[place] = (key, Broker(link, key, server))
+    return _OPEN[place][1]
 
 
 class Broker:
     """Calls that wait for their answers. May be used by several threads."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, key: str | None, server: str) -> None:
+        attempts_max = _ATTEMPTS_MAX if link.retries is None else link.retries + 1
         settings = Settings(
-            server=link.server, api_key=_key(link), timeout_s=link.timeout_s, client_id="spark"
+            server=server,
+            api_key=key,
+            timeout_s=link.timeout_s,
+            tls=_tls(link),
+            client_id="spark",
+            retries=Retries(attempts_max=attempts_max, total_s=_PATIENCE * link.timeout_s),
         )
+        self.server = server
+        self._seen: set[str] = set()
         self._transport = Transport(settings)
         self._loop = LoopThread(self._close)
         self._topics = Topics(self._transport)
@@ -127,6 +161,20 @@ class Broker:
         self._transport.close()
 
     # Reading
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether there is one; asked once for each that there is."""
+        if topic not in self._seen:
+            try:
+                self._loop.call(self._topics.describe(topic))
+            except TopicNotFound:
+                return False
+            self._seen.add(topic)
+        return True
+
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics."""
+        return self._loop.call(self._topics.list())
 
     def view(self, topic: str, isolation: str = "read_committed") -> TopicView:
         """The topic as it is now. For committed reads it ends before the first open transaction."""
@@ -271,6 +319,13 @@ class Broker:
         """Wait for the decision of a group; the id of the transaction."""
         return self._loop.call(self._coordinator.prepare(owner))
 
+    def prepare_all(self, owners: Sequence[Owner]) -> list[str]:
+        """The ids of their transactions, side by side; one that is prepared stays so."""
+        return self._loop.call(self._prepare_all(owners))
+
+    async def _prepare_all(self, owners: Sequence[Owner]) -> list[str]:
+        return await asyncio.gather(*(self._coordinator.prepare(owner) for owner in owners))
+
     def abort(self, owner: Owner) -> bool:
         """Whether the transaction is aborted; if not, it was decided otherwise before."""
         try:
@@ -284,6 +339,22 @@ class Broker:
     def commit_group(self, key: str, transaction_ids: Sequence[str]) -> bool:
         """Commit them by one decision; False if the key was committed before, and they are gone."""
         return self._loop.call(commit_group(self._transport, key, transaction_ids))
+
+    def has_key(self, key: str) -> bool:
+        """Whether something was committed under the key, without committing anything."""
+        try:
+            self._loop.call(commit_group(self._transport, key, [_NO_TRANSACTION]))
+        except TransactionNotFound:
+            return False
+        return True
+
+    def is_committed(self, transaction_id: str) -> bool:
+        """Whether this transaction was; one that is long gone counts as not."""
+        try:
+            described = self._loop.call(self._transactions.describe(transaction_id))
+        except TransactionNotFound:
+            return False
+        return described.state in _COMMITTED
 
     def open_owners(self, pattern: re.Pattern[str]) -> list[Owner]:
         """Who has a transaction open under an id of this form."""
@@ -316,6 +387,27 @@ def _key(link: Link) -> str | None:
         return Path(link.token_file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise OptionInvalid("goqueue.tokenFile", f"cannot be read: {error}") from error
+
+
+def _tls(link: Link) -> ssl.SSLContext | None:
+    if link.ca_file is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=link.ca_file)
+    except OSError as error:
+        raise OptionInvalid("goqueue.tls.caFile", f"cannot be read: {error}") from error
+
+
+def _reachable(link: Link) -> str:
+    """The first server that takes a connection; the very first if none does."""
+    for server in link.servers:
+        address = Address.parse(server)
+        try:
+            socket.create_connection((address.host, address.port), min(link.timeout_s, 3.0)).close()
+        except OSError:
+            continue
+        return server
+    return link.servers[0]
 
 
 def _number(headers: Mapping[bytes, bytes], name: bytes) -> int:

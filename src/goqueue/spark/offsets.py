@@ -12,7 +12,7 @@ import msgspec
 
 from goqueue.spark.options import OptionInvalid, Place, Span
 
-__all__ = ["Edge", "Positions", "Range", "advance", "plan", "resolve", "split"]
+__all__ = ["Edge", "Positions", "Range", "advance", "backlog", "plan", "resolve", "split"]
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,22 +80,32 @@ def resolve(
     offsets: dict[str, dict[int, int]] = {}
     for topic, partitions in edges.items():
         given = place.offsets.get(topic, {})
-        for number in given:
+        for number in (*given, *place.times_us.get(topic, {})):
             if number not in partitions:
                 raise OptionInvalid(place.option, f"{topic!r} has no partition {number} to read")
         offsets[topic] = {}
         for number, edge in partitions.items():
+            rest = edge.end if place.rest == -1 else edge.earliest
             if place.offsets:
-                found = given.get(number, -2)
+                found = given.get(number, place.rest)
                 found = edge.end if found == -1 else edge.earliest if found == -2 else found
             elif place.word in {"", "committed"} and not place.back:
-                found = known.get(topic, {}).get(number, edge.earliest)
+                found = known.get(topic, {}).get(number, rest)
             elif place.back:
                 found = max(edge.end - place.back, edge.earliest)
             else:
                 found = edge.earliest if place.word == "earliest" else edge.end
             offsets[topic][number] = found
     return Positions(offsets, dict(born))
+
+
+def backlog(start: Positions, edges: Edges) -> int:
+    """How many offsets are left."""
+    return sum(
+        max(0, edge.end - start.offsets.get(topic, {}).get(number, edge.earliest))
+        for topic, partitions in edges.items()
+        for number, edge in partitions.items()
+    )
 
 
 def advance(
@@ -124,9 +134,10 @@ def advance(
         share = min(share, span.trigger_records_max / max(total, 1))
     if span.trigger_bytes_max and not is_all:
         share = min(share, span.trigger_bytes_max / max(size, 1.0))
-    if share < 1.0:
-        for (topic, number), count in left.items():
-            ends[topic][number] += max(1, int(count * share)) - count
+    most = 0 if is_all else span.trigger_partition_max
+    for (topic, number), count in left.items():
+        taken = max(1, int(count * share)) if share < 1.0 else count
+        ends[topic][number] += (min(taken, most) if most else taken) - count
     return Positions(ends, dict(born))
 
 
@@ -149,12 +160,14 @@ def plan(start: Positions, end: Positions) -> list[Range]:
 
 
 def split(ranges: Sequence[Range], edges: Edges, span: Span) -> list[Range]:
-    """The same ranges in pieces of about the size of a task."""
+    """The same ranges in pieces of about the size of a task, and as many as there should be."""
     pieces: list[Range] = []
+    total = sum(each.end - each.start for each in ranges)
+    most = max(1, total // span.tasks_min) if span.tasks_min else total
     for each in ranges:
         edge = edges.get(each.topic, {}).get(each.partition)
         record_bytes = 100.0 if edge is None else edge.record_bytes
-        step = max(1, int(span.task_bytes_max / record_bytes))
+        step = min(most, max(1, int(span.task_bytes_max / record_bytes)))
         if span.task_records_max:
             step = min(step, span.task_records_max)
         count = -(-(each.end - each.start) // step)

@@ -9,8 +9,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from goqueue.spark.broker import broker
 from goqueue.spark.columns import check_columns, row_schema
-from goqueue.spark.options import OptionInvalid, read_options, write_options
+from goqueue.spark.options import (
+    OptionInvalid,
+    WriteOptions,
+    is_for_streams,
+    read_options,
+    write_options,
+)
 from goqueue.spark.reading import TopicReader, TopicStreamReader
 from goqueue.spark.writing import TopicStreamWriter, TopicWriter
 
@@ -26,11 +33,8 @@ class GoQueueSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of a read; Spark does not say here whether it is one of a stream."""
-        try:
-            options = read_options(self.options, is_stream=False)
-        except OptionInvalid:
-            options = read_options(self.options, is_stream=True)
-        return row_schema(with_headers=options.with_headers, headers_as=options.headers_as)
+        options = read_options(self.options, is_stream=is_for_streams(self.options))
+        return row_schema(options.shape)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options, is_stream=False)
@@ -45,18 +49,30 @@ class GoQueueSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = write_options(self.options, is_stream=False)
         self._refuse_overwrite(overwrite)
-        check_columns(schema, has_topic=options.topic is not None)
+        self._check(schema, options)
         return TopicWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         options = write_options(self.options, is_stream=True)
         self._refuse_overwrite(overwrite)
-        check_columns(schema, has_topic=options.topic is not None)
+        self._check(schema, options)
         return TopicStreamWriter(options)
 
     def _refuse_schema(self, schema: StructType) -> None:
         if schema != self.schema():
             raise OptionInvalid("schema", "is given by the format: select and cast afterwards")
+
+    @staticmethod
+    def _check(schema: StructType, options: WriteOptions) -> None:
+        """Refuse columns that cannot be written, and topics that are not there."""
+        check_columns(
+            schema,
+            has_topic=options.topic is not None,
+            needs_partition=options.partitioner == "column",
+        )
+        for option, topic in (("topic", options.topic), ("dlqTopic", options.dlq_topic)):
+            if topic is not None and not broker(options.link).has_topic(topic):
+                raise OptionInvalid(option, f"there is no topic {topic!r}")
 
     @staticmethod
     def _refuse_overwrite(overwrite: bool) -> None:

@@ -1,4 +1,4 @@
-"""Topics written by Spark, exactly once: each task prepares a transaction, the driver decides.
+"""Topics written by Spark, exactly once: each task has a transaction, the driver decides on all.
 
 All transactions of a write, or of a micro-batch, are committed by one decision under a key that a
 second attempt at the same has, too. So it is committed once, whoever is killed and whenever. A task
@@ -13,7 +13,6 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -22,12 +21,18 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from goqueue.client import GoQueueError
+from goqueue.client import (
+    GoQueueError,
+    NotFound,
+    ProducerFenced,
+    TransactionAborted,
+    TransactionStateInvalid,
+)
 from goqueue.spark.broker import broker
 from goqueue.spark.options import WriteOptions
 from goqueue.spark.publishing import Staged, publish
 
-__all__ = ["TopicStreamWriter", "TopicWriter"]
+__all__ = ["Decision", "TopicStreamWriter", "TopicWriter"]
 
 _LOG = logging.getLogger(__name__)
 _QUERY = "sql.streaming.queryId"
@@ -42,25 +47,89 @@ class Done(WriterCommitMessage):
         self.family = family
 
 
+class Decision:
+    """The driver's word on all tasks of a write, or of a micro-batch."""
+
+    def __init__(self, options: WriteOptions, family: str, batch: int | None) -> None:
+        self._link = broker(options.link)
+        self._family = family
+        self._batch = batch
+
+    def commit(self, staged: Sequence[Staged]) -> None:
+        """Commit what the tasks left, unless that was done before; nothing if they left nothing."""
+        owners = [each.owner for each in staged if each.owner is not None]
+        if not owners:
+            return
+        if len(owners) > _GROUP_MAX:
+            words = f"{len(owners)} tasks wrote rows, and one commit takes {_GROUP_MAX}"
+            raise GoQueueError("request_invalid", f"{words}: coalesce the rows before writing them")
+        try:
+            prepared = self._prepare(staged)
+            is_first = self._link.commit_group(self._key(self._batch), prepared)
+        except (NotFound, ProducerFenced, TransactionAborted, TransactionStateInvalid) as error:
+            words = f"{self._family}: rows that tasks wrote were aborted before they were committed"
+            reason = "another driver runs the same query, or it took too long"
+            raise GoQueueError(error.code, f"{words}; {reason}: {error}") from error
+        if not is_first and not self._link.is_committed(prepared[0]):
+            self._check_repeated()
+        self.sweep()
+
+    def abort(self, staged: Sequence[Staged]) -> None:
+        """Abort what is open. What was committed stays: the broker refuses, and that is right."""
+        for each in staged:
+            if each.owner is not None and not self._link.abort(each.owner):
+                _LOG.warning("%s was decided before", each.owner.transactional_id)
+
+    def _key(self, batch: int | None) -> str:
+        return self._family if batch is None else f"{self._family}:{batch}"
+
+    def _prepare(self, staged: Sequence[Staged]) -> list[str]:
+        """The ids of all transactions; those that are open are prepared now."""
+        waiting = [each.owner for each in staged if each.owner and each.transaction_id is None]
+        known = [each.transaction_id for each in staged if each.transaction_id is not None]
+        return known + (self._link.prepare_all(waiting) if waiting else [])
+
+    def _check_repeated(self) -> None:
+        """Somebody committed this batch before: a restart repeats the last one, and no other."""
+        if self._batch is not None and self._link.has_key(self._key(self._batch + 1)):
+            words = f"batches after {self._batch} of {self._family} are committed already"
+            hint = "the checkpoint is an old copy: start with a new one, from where it should go on"
+            raise GoQueueError("checkpoint_outdated", f"{words}; {hint}")
+        _LOG.warning("%s was committed before: its rows are there", self._key(self._batch))
+
+    def sweep(self) -> None:
+        """Abort attempts whose message Spark dropped: each would hold up the readers."""
+        attempts = re.compile(rf"{re.escape(self._family)}\.\d+\.\d+")
+        try:
+            for owner in self._link.open_owners(attempts):
+                self._link.abort(owner)
+        except GoQueueError as error:
+            # The decision stands, and so does the next one: a task that has the id ends it, too.
+            _LOG.warning("left-overs of %s wait for their timeout: %s", self._family, error)
+
+
 class TopicWriter(DataSourceArrowWriter):
     """A write of a table. The same object, pickled, is asked in the tasks and on the driver."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        if options.transactional_id is None:
-            self._family = self._key = f"spark.{uuid.uuid4()}"
-        else:
-            self._family = f"spark.{options.transactional_id}"
-            self._key = f"{self._family}:{options.transactional_version}"
+        self._version = options.transactional_version
+        self._family = f"spark.{options.transactional_id or uuid.uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self._options, self._family, iterator)
+        return Done(publish(self._options, _identity(self._family), iterator), self._family)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _commit(self._options, self._family, self._key, messages)
+        self._decision().commit(_staged(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _abort(self._options, messages)
+        self._decision().abort(_staged(messages))
+        if self._version is None:
+            # Nobody else has these ids: attempts that told nothing go, too.
+            self._decision().sweep()
+
+    def _decision(self) -> Decision:
+        return Decision(self._options, self._family, self._version)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -74,60 +143,37 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         assert task is not None, "Spark runs this in a task"
         query = task.getLocalProperty(_QUERY)
         assert query is not None, "a micro-batch belongs to a query"
-        namespace = self._options.transactional_id
-        family = f"spark.{query}" if namespace is None else f"spark.{namespace}.{query}"
-        return _write(self._options, family, iterator)
+        family = _family(self._options, query)
+        return Done(publish(self._options, _identity(family), iterator, is_brief=True), family)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
-        families = {each.family for each in _done(messages)}
-        assert len(families) == 1, "the tasks of a micro-batch belong to one query"
-        family = families.pop()
-        _commit(self._options, family, f"{family}:{batchId}", messages)
+        for family in _families(messages):
+            Decision(self._options, family, batchId).commit(_staged(messages))
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - the names are Spark's
-        _abort(self._options, messages)
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
+        for family in _families(messages):
+            Decision(self._options, family, batchId).abort(_staged(messages))
 
 
-def _write(options: WriteOptions, family: str, batches: Iterator[pa.RecordBatch]) -> Done:
+def _families(messages: Sequence[WriterCommitMessage | None]) -> set[str]:
+    """Of the tasks of a micro-batch, which belong to one query; none if no task told anything."""
+    families = {each.family for each in messages if isinstance(each, Done)}
+    assert len(families) <= 1, "the tasks of a micro-batch belong to one query"
+    return families
+
+
+def _family(options: WriteOptions, query: str) -> str:
+    """What the ids of all tasks of a query begin with, and the keys of its batches."""
+    namespace = options.transactional_id
+    return f"spark.{query}" if namespace is None else f"spark.{namespace}.{query}"
+
+
+def _identity(family: str) -> str:
+    """The transactional id of the attempt that runs here."""
     task = TaskContext.get()
     assert task is not None, "Spark runs this in a task"
-    identity = f"{family}.{task.partitionId()}.{task.attemptNumber()}"
-    return Done(publish(options, identity, batches), family)
+    return f"{family}.{task.partitionId()}.{task.attemptNumber()}"
 
 
-def _done(messages: Sequence[WriterCommitMessage | None]) -> list[Done]:
-    return [each for each in messages if isinstance(each, Done)]
-
-
-def _commit(
-    options: WriteOptions,
-    family: str,
-    key: str,
-    messages: Sequence[WriterCommitMessage | None],
-) -> None:
-    staged = [each.staged for each in _done(messages)]
-    prepared = [each.transaction_id for each in staged if each.transaction_id is not None]
-    if not options.exactly_once or not prepared:
-        return
-    if len(prepared) > _GROUP_MAX:
-        words = f"{len(prepared)} tasks wrote rows, and one commit takes {_GROUP_MAX}"
-        raise GoQueueError("request_invalid", f"{words}: coalesce the rows before writing them")
-    link = broker(options.link)
-    if not link.commit_group(key, prepared):
-        _LOG.warning("%s was committed before: these rows are there already", key)
-    # Attempts whose message Spark dropped: each would hold up the readers until it times out.
-    try:
-        for owner in link.open_owners(re.compile(rf"{re.escape(family)}\.\d+\.\d+")):
-            link.abort(owner)
-    except GoQueueError as error:
-        # The decision stands, and so does the next one: a task that has the id ends it, too.
-        _LOG.warning("left-over transactions of %s wait for their timeout: %s", family, error)
-
-
-def _abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Abort what is prepared. What was committed stays: the broker refuses, and that is right."""
-    owners = [each.staged.owner for each in _done(messages)]
-    link = broker(options.link)
-    for owner in owners:
-        if owner is not None and not link.abort(owner):
-            _LOG.warning("%s was decided before", msgspec.structs.asdict(owner))
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [each.staged for each in messages if isinstance(each, Done)]

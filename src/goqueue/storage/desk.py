@@ -20,8 +20,9 @@ from goqueue.model import (
 from goqueue.storage.compaction import compact
 from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.log_files import LogFiles
+from goqueue.storage.metering import TopicMeter
 
-__all__ = ["Desk", "Syncing", "sync_in_turn"]
+__all__ = ["Desk", "Syncing", "TimedSync", "sync_in_turn"]
 
 # Carries out syncs of different files, in any order or at once; what each of them raised.
 Syncing = Callable[[Sequence[Callable[[], None]]], Sequence[OSError | None]]
@@ -30,15 +31,26 @@ Syncing = Callable[[Sequence[Callable[[], None]]], Sequence[OSError | None]]
 class Desk:
     """What storage knows of one log beyond its files."""
 
-    __slots__ = ("compaction", "files", "is_failed", "is_full", "sync_upto", "written_upto")
+    __slots__ = (
+        "compacting_since",
+        "compaction",
+        "files",
+        "is_failed",
+        "is_full",
+        "meter",
+        "sync_upto",
+        "written_upto",
+    )
 
-    def __init__(self, files: LogFiles) -> None:
+    def __init__(self, files: LogFiles, meter: TopicMeter) -> None:
         self.files = files
+        self.meter = files.meter = meter
         self.is_failed = False
         self.is_full = False
         self.sync_upto: Offset | None = None
         self.written_upto: Offset | None = None
         self.compaction: Generator[Compacted | None, None, None] | None = None
+        self.compacting_since = 0
 
     def note(self, sync: Sync) -> None:
         """Remember what is to be answered when the call ends."""
@@ -89,6 +101,22 @@ class Desk:
     def forget(self) -> None:
         """Nothing that was asked is answered any more."""
         self.sync_upto = self.written_upto = None
+
+
+class TimedSync:
+    """A sync of one log, and how long it took."""
+
+    __slots__ = ("_sync", "_ticks", "took_ns")
+
+    def __init__(self, sync: Callable[[], None], ticks: Callable[[], int]) -> None:
+        self._sync = sync
+        self._ticks = ticks
+        self.took_ns = 0
+
+    def __call__(self) -> None:
+        began = self._ticks()
+        self._sync()
+        self.took_ns = self._ticks() - began
 
 
 def sync_in_turn(syncs: Sequence[Callable[[], None]]) -> list[OSError | None]:

@@ -28,6 +28,7 @@ from goqueue.records import Corrupt
 from goqueue.storage.epochs_file import History, save_epochs
 from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.layout import NameKind, log_directory, segment_name
+from goqueue.storage.metering import UNCOUNTED
 from goqueue.storage.recovery import Footing
 from goqueue.storage.recovery_point import RecoveryPointFile
 from goqueue.storage.segment import (
@@ -57,6 +58,7 @@ class LogFiles:
         "_pool",
         "_sealed",
         "_settings",
+        "meter",
     )
 
     def __init__(
@@ -82,6 +84,8 @@ class LogFiles:
         self._actives = pools.actives
         self._footing = footing
         self._is_dirty = False
+        # Whoever keeps several logs puts theirs here.
+        self.meter = UNCOUNTED
 
     @property
     def log(self) -> LogId:
@@ -194,6 +198,7 @@ class LogFiles:
         self._actives.keep(self._active)
         self._pool.put(self._log, self._active)
         self._active = successor
+        self.meter.segments_created += 1
         self._actives.use(successor)
         with suppress(OSError):
             # The promise before this one still holds.
@@ -238,6 +243,7 @@ class LogFiles:
             self._active = SegmentFile.create(
                 self._files, self._directory, offset, self._settings.index_interval_bytes
             )
+            self.meter.segments_created += 1
         else:
             self._reopen(target, place.position, offset)
         self._actives.use(self._active)
@@ -307,9 +313,11 @@ class LogFiles:
             f"{self._directory}/{segment_name(first)}",
         )
         # Reads go to the new file from here on, also if what follows fails.
+        size = sum(self._sealed[base].size for base in replaced)
         for base in replaced:
             self._forget(base)
         self._sealed[first] = merged
+        self.meter.replace(size, merged.size)
         try:
             self._files.sync_directory(self._directory)
             for base in replaced[1:]:
@@ -351,6 +359,7 @@ class LogFiles:
     def _remove(self, base: Offset) -> None:
         remove_index(self._files, self._directory, base)
         self._files.remove(f"{self._directory}/{segment_name(base)}")
+        self.meter.segments_deleted += 1
 
     # Reading
 
@@ -383,6 +392,7 @@ class LogFiles:
             segment.rebuild_index()
         except Corrupt as corrupt:
             raise self.damage(segment.base, corrupt) from doubt
+        self.meter.index_rebuilds += 1
 
     def damage(self, base: Offset, corrupt: Corrupt) -> DamageFound:
         """What to raise for a segment that does not add up."""

@@ -20,10 +20,11 @@ What a refusal of the disk means is decided here, once:
 """
 
 import errno
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 from goqueue.log import LogState
+from goqueue.metrics import Family
 from goqueue.model import (
     Code,
     Compact,
@@ -50,8 +51,9 @@ from goqueue.model import (
     Write,
 )
 from goqueue.records import Corrupt
-from goqueue.storage.desk import Desk, Syncing, sync_in_turn
+from goqueue.storage.desk import Desk, Syncing, TimedSync, sync_in_turn
 from goqueue.storage.filesystem import FileSystem
+from goqueue.storage.metering import IndexType, Meters, families_of
 from goqueue.storage.opening import Opened, new_log, open_log
 from goqueue.storage.segment import DamageFound, OpenActives, OpenSegments, Pools
 from goqueue.storage.tree import (
@@ -74,6 +76,11 @@ def _describe(error: OSError) -> str:
     return f"{name}: {error.strerror or error}"
 
 
+def _stand_still() -> int:
+    """For whoever does not want to know how long anything takes."""
+    return 0
+
+
 class Storage:
     """The logs of one data directory."""
 
@@ -86,7 +93,9 @@ class Storage:
         open_actives_max: int = 512,
         guard: AbstractContextManager[object] | None = None,
         syncing: Syncing = sync_in_turn,
+        ticks: Callable[[], int] = _stand_still,
     ) -> None:
+        """`ticks` tells how long something takes, in nanoseconds; nothing is decided by it."""
         self._files = files
         self._guard = guard or nullcontext()
         self._reserve_bytes = reserve_bytes
@@ -98,6 +107,8 @@ class Storage:
         self._changes = TreeChanges(files, self._trash)
         self._desks: dict[LogId, Desk] = {}
         self._compacting: dict[LogId, Desk] = {}
+        self._ticks = ticks
+        self._meters = Meters()
 
     def open(self, log: LogId, settings: LogSettings) -> Opened:
         """Open or create a log, recovering it first; raises OSError if that cannot be done.
@@ -108,7 +119,8 @@ class Storage:
         opened = open_log(self._files, log, settings, self._pools)
         with self._guard:
             self._pools.sealed.absorb(opened.sealed)
-            self._desks[log] = Desk(opened.files)
+            self._desks[log] = Desk(opened.files, self._meters.begin(log.topic))
+            self._desks[log].meter.index_rebuilds += len(opened.report.rebuilt_indexes)
         return opened
 
     def close(self) -> None:
@@ -128,6 +140,10 @@ class Storage:
         self._desks.clear()
         if errors:
             raise errors[0]
+
+    def metrics(self) -> Iterator[Family]:
+        """What was counted so far, from any thread."""
+        return families_of(self._meters)
 
     # Effects
 
@@ -177,6 +193,7 @@ class Storage:
             desk.files.settle()
             with self._guard:
                 desk.files.write(write)
+            desk.meter.bytes_written += len(write.data)
         except OSError as error:
             self._refused(desk, error, events)
 
@@ -217,8 +234,14 @@ class Storage:
     def _settle_all(self, desks: Iterable[Desk], events: list[DiskEvent]) -> None:
         """Answer what was asked of all of these, log by log, after one round of syncs."""
         waiting = [desk for desk in desks if desk.sync_upto is not None and desk.files.is_dirty]
-        outcomes = self._syncing([desk.files.sync_active for desk in waiting])
+        syncs = [TimedSync(desk.files.sync_active, self._ticks) for desk in waiting]
+        outcomes = self._syncing(syncs)
         errors = {desk.files.log: error for desk, error in zip(waiting, outcomes, strict=True)}
+        for desk, sync, error in zip(waiting, syncs, outcomes, strict=True):
+            if error is None:
+                desk.meter.fsync_latency.observe(sync.took_ns)
+            else:
+                desk.meter.fsync_errors += 1
         for desk in desks:
             self._answer(desk, errors.get(desk.files.log), events)
 
@@ -251,6 +274,7 @@ class Storage:
             with self._guard:
                 truncated = desk.change(self._files, effect.change)
             if desk.compaction is not None:
+                desk.compacting_since = self._ticks()
                 self._compacting[desk.files.log] = desk
             events.extend([] if truncated is None else [truncated])
         except OSError as error:
@@ -279,7 +303,10 @@ class Storage:
     def _make(self, log: LogId, settings: LogSettings) -> None:
         assert log not in self._desks, "a log is made once"
         if self._changes.make(log):
-            self._desks[log] = Desk(new_log(self._files, log, settings, self._pools))
+            files = new_log(self._files, log, settings, self._pools)
+            with self._guard:
+                self._desks[log] = Desk(files, self._meters.begin(log.topic))
+                self._desks[log].meter.segments_created += 1
             return
         # Somebody began to make this log and did not live to tell.
         if self.open(log, settings).state != LogState():
@@ -293,6 +320,7 @@ class Storage:
             self._end_compaction(desk)
             with self._guard, suppress(OSError):
                 # Nothing of it is wanted any more, not even its errors.
+                self._meters.end(log.topic)
                 desk.files.release()
 
     def _finish_changes(self, events: list[DiskEvent]) -> None:
@@ -322,7 +350,10 @@ class Storage:
 
     def save(self, name: str, data: bytes) -> None:
         """Replace a snapshot; raises OSError, which loses nothing but the time it would save."""
+        began = self._ticks()
         save_snapshot(self._files, name, data)
+        # Of topics by their number: that is behind the kind.
+        self._meters.save(name.partition("-")[0], len(data), self._ticks() - began)
 
     def load(self, name: str) -> bytes | None:
         """A snapshot, or None when there is none that can be read; from any thread."""
@@ -365,6 +396,8 @@ class Storage:
         else:
             if event is not None:
                 events.append(event)
+                if event.is_last:
+                    desk.meter.compaction_latency.observe(self._ticks() - desk.compacting_since)
 
     def _give_up_compaction(self, desk: Desk, events: list[DiskEvent]) -> None:
         if desk.compaction is None:
@@ -384,7 +417,12 @@ class Storage:
     def read(self, wanted: Slice) -> memoryview:
         """The records of a slice; raises DamageFound, whose event belongs to the log."""
         with self._guard:
-            return self._desk(wanted.log).files.read(wanted)
+            desk = self._desk(wanted.log)
+            began = self._ticks()
+            data = desk.files.read(wanted)
+            desk.meter.bytes_read += len(data)
+            desk.meter.look_up(IndexType.OFFSET, self._ticks() - began)
+            return data
 
     def _desk(self, log: LogId) -> Desk:
         desk = self._desks.get(log)
@@ -397,7 +435,10 @@ class Storage:
         """The first offset that any of these finds, in order."""
         for seek in seeks:
             with self._guard:
-                found = self._desk(seek.log).files.find(seek)
+                desk = self._desk(seek.log)
+                began = self._ticks()
+                found = desk.files.find(seek)
+                desk.meter.look_up(IndexType.TIME, self._ticks() - began)
             if found is not None:
                 return found
         return None

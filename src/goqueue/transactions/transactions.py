@@ -306,7 +306,8 @@ class Transactions:
             until = transaction.began_at + limit
         left = min(max(0, until - now.wall), limit)
         transaction.deadline = Instant(now.instant + left)
-        transaction.began_instant = now.instant
+        # Not anew when it is prepared: that is a part of how long it takes.
+        transaction.began_instant = transaction.began_instant or now.instant
 
     # Stating
 

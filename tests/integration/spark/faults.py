@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -23,34 +22,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from goqueue.spark import GoQueueSource
+from tests.integration.spark.sessions import session
 
-__all__ = ["DyingSource", "session"]
+__all__ = ["DEATH", "DRIVER", "DyingSource"]
 
 DRIVER = "GOQUEUE_TEST_DRIVER"
 DEATH = "GOQUEUE_TEST_DEATH"
-
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.memory": "1g",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.python.unix.domain.socket.enabled": "true",
-}
-
-
-def session(warehouse: Path) -> SparkSession:
-    """A small session on two cores, whose tasks are tried again."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.builder.master("local[2,4]")
-    for name, value in {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 class DyingSource(GoQueueSource):
@@ -124,7 +101,7 @@ def _kill_driver() -> None:
 
 def main(url: str, source: str, sink: str, checkpoint: str) -> None:
     os.environ[DRIVER] = str(os.getpid())
-    spark = session(Path(checkpoint).parent / "warehouse")
+    spark = session(Path(checkpoint).parent)
     # By name, as the workers import it: what is run as a program has no name for them.
     from tests.integration.spark.faults import DyingSource as Named
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,25 +21,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.integration.spark import faults
+from tests.integration.spark.sessions import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CHILD_S_MAX = 240
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for all: it takes longer to start than most tests."""
-    # Workers import the faults by their name.
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(ROOT)
-    session = faults.session(tmp_path_factory.mktemp("warehouse"))
-    session.dataSource.register(faults.DyingSource)
-    yield session
-    session.stop()
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Dead letters: who dies of what, what a letter says, and that each is written once."""
 
+import re
+
 import pytest
 
 from goqueue.model import SECOND, Code, LogId, Message, Offset, Refused
@@ -75,7 +77,9 @@ def test_a_letter_keeps_all_of_its_message_and_says_where_it_comes_from() -> Non
 
     (letter,) = read(node, LogId("orders.dlq", 2))
     assert (letter.key, letter.value, letter.priority) == (b"k", b"v", 0)
-    assert {name: value.decode() for name, value in letter.headers} == {
+    headers = {name: value.decode() for name, value in letter.headers}
+    assert re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", headers.pop("traceparent"))
+    assert headers == {
         "mine": "1",
         "goqueue.other": "2",
         "goqueue.dlq.topic": "orders",

@@ -180,7 +180,8 @@ def test_letters_that_were_not_put_back_are_counted() -> None:
     kill(node, "a", "b", "c")
     redrive(node, count=1)
 
-    assert node.ask(DescribeReliability(), Reliability).dead_letters == 2
+    counted = node.ask(DescribeReliability(), Reliability)
+    assert (counted.dead_letters, counted.letters_by_topic) == (2, {"orders.dlq": 2})
 
 
 def test_two_redrives_at_a_time_move_each_letter_once() -> None:

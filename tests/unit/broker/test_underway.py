@@ -7,7 +7,7 @@ from goqueue.records import build, find_delayed
 LOG, OTHER = LogId("orders", 0), LogId("orders", 1)
 LATER = Message(value=b"", headers=(("gq.deliver-at", b"9"),), is_delayed=True)
 PUBLISHED = Published(Offset(3), find_delayed(build([LATER] * 3), 0))
-FIRED = Fired(Offset(5), (Offset(0), Offset(1)))
+FIRED = Fired(Offset(5), (Offset(0), Offset(1)), {})
 CANCELLED = Cancelled(Offset(6), Offset(2))
 
 

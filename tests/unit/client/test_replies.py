@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from goqueue.client import GoQueueError
-from goqueue.client.admin import GroupDescription, GroupLag, GroupOffsets, Topic
+from goqueue.client.admin import GroupDescription, GroupLag, GroupOffsets, Readiness, Topic
 from goqueue.client.consuming import Subscription
 from goqueue.client.consuming.membership import split_name
 from goqueue.model import LogId
@@ -96,3 +96,20 @@ def test_many_partitions_are_read_in_smaller_chunks() -> None:
     assert subscription.chunk_bytes_for(4) == 1_000_000
     assert subscription.chunk_bytes_for(40) == 100_000
     assert subscription.chunk_bytes_for(10_000) == 16 * 1024
+
+
+def test_readiness_is_read_with_and_without_its_checks() -> None:
+    check = {"status": "warn", "message": "2 logs take no writes"}
+    body: dict[str, object] = {
+        "status": "pass",
+        "timestamp": "2026-01-02T03:04:05Z",
+        "uptime": "1h0m0s",
+        "broker": {"node_id": "n", "topic_count": 1, "total_size": 2},
+    }
+    bare = read(body, Readiness)
+    whole = read({**body, "checks": {"storage": check}}, Readiness)
+    assert isinstance(bare, Readiness)
+    assert isinstance(whole, Readiness)
+    assert bare.checks == {}
+    assert whole.checks["storage"].message == "2 logs take no writes"
+    assert whole.checks["storage"].latency == ""

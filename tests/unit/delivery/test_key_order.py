@@ -7,7 +7,7 @@ from goqueue.delivery.key_order import KeyOrder, Known
 
 
 def known(offset: int, key: bytes) -> Known:
-    return (offset, 10, 2, key)
+    return (offset, 10, 2, key, b"")
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"b", b"c"])), st.data())

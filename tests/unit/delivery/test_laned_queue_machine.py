@@ -57,7 +57,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
     def publish(self, count: int, gap: int, lanes: list[int], keys: list[bytes]) -> None:
         self.end += gap
         for place in range(count):
-            known = (self.end, 1, lanes[place % len(lanes)], keys[place % len(keys)])
+            known = (self.end, 1, lanes[place % len(lanes)], keys[place % len(keys)], b"")
             self.log[self.end] = known
             self.states[self.end] = "waiting"
             self.end += 1

@@ -15,7 +15,7 @@ START = Instant(1000 * SECOND)
 
 
 def message(offset: int, lane: int, size: int = 10) -> Known:
-    return (offset, size, lane, b"")
+    return (offset, size, lane, b"", b"")
 
 
 def filled(*counts: int, weights: LaneSettings | None = None) -> Lanes:

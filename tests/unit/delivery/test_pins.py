@@ -18,7 +18,7 @@ def queue_of(position: Position, *, keeps_key_order: bool = False) -> DeliveryQu
 
 
 def message(offset: int, key: bytes = b"", lane: int = 2) -> Known:
-    return (offset, 10, lane, key)
+    return (offset, 10, lane, key, b"")
 
 
 def handed(queue: DeliveryQueue, member: str = "m", deadline: int = 100) -> list[int]:

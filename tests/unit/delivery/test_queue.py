@@ -6,7 +6,7 @@ from goqueue.model import HOUR, Instant
 
 
 def known(offset: int, key: bytes = b"", size: int = 10) -> Known:
-    return (offset, size, 2, key)
+    return (offset, size, 2, key, b"")
 
 
 def filled(count: int, *, keeps_key_order: bool = False, key: bytes = b"") -> DeliveryQueue:

@@ -44,7 +44,7 @@ class QueueMachine(RuleBasedStateMachine):
         for gap in gaps:
             offset = self.end + gap
             key = data.draw(st.sampled_from([b"", b"a", b"b"]))
-            self.log[offset] = (offset, data.draw(st.integers(1, 9)), 2, key)
+            self.log[offset] = (offset, data.draw(st.integers(1, 9)), 2, key, b"")
             self.states[offset] = "unknown"
             self.end = offset + 1
 

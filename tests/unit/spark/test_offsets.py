@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.spark.offsets import Edge, Positions, Range, advance, plan, resolve, split
+from goqueue.spark.offsets import Edge, Positions, Range, advance, backlog, plan, resolve, split
 from goqueue.spark.options import OptionInvalid, Place, Span
 
 BORN = {"a": "x"}
@@ -56,6 +56,21 @@ def test_a_place_becomes_offsets(place: Place, found: Positions) -> None:
     assert resolve(place, edges(20, 7, earliest=5), BORN, {"a": {0: 9}}) == found
 
 
+def test_partitions_that_an_end_does_not_name_are_read_to_their_end() -> None:
+    place = Place(option="endingOffsets", offsets={"a": {0: 3}}, rest=-1)
+    by_time = Place(option="endingOffsetsByTimestamp", times_us={"a": {0: 1}}, rest=-1)
+
+    assert resolve(place, edges(20, 7), BORN, {}) == at(3, 7)
+    assert resolve(by_time, edges(20, 7), BORN, {"a": {0: 4}}) == at(4, 7)
+
+
+def test_a_time_for_a_partition_that_is_not_there_is_refused() -> None:
+    place = Place(option="startingOffsetsByTimestamp", times_us={"a": {7: 1}})
+
+    with pytest.raises(OptionInvalid, match="has no partition 7"):
+        resolve(place, edges(1), BORN, {})
+
+
 def test_offsets_of_a_partition_that_is_not_there_are_refused() -> None:
     place = Place(option="startingOffsets", offsets={"a": {7: 1}})
 
@@ -75,6 +90,23 @@ def test_a_limit_is_shared_by_what_is_left_and_none_starves() -> None:
 
 def test_a_limit_in_bytes_counts_by_the_size_of_the_records() -> None:
     assert advance(at(0), edges(100), BORN, Span(trigger_bytes_max=1000)) == at(10)
+
+
+def test_a_limit_may_bind_each_partition() -> None:
+    span = Span(trigger_partition_max=10)
+
+    assert advance(at(0, 0), edges(900, 4), BORN, span) == at(10, 4)
+    assert advance(at(0, 0), edges(900, 4), BORN, span, is_all=True) == at(900, 4)
+
+
+def test_of_several_limits_the_tightest_counts() -> None:
+    span = Span(trigger_partition_max=30, trigger_records_max=40)
+
+    assert advance(at(0, 0), edges(300, 100), BORN, span) == at(30, 10)
+
+
+def test_what_is_left_counts_new_partitions_and_never_less_than_nothing() -> None:
+    assert backlog(at(5, 9), edges(20, 7, 4)) == 19
 
 
 def test_all_that_is_available_knows_no_limit() -> None:
@@ -132,3 +164,18 @@ def test_pieces_of_a_range_are_the_range(
     assert all(one.start < one.end for one in pieces)
     if task_records_max:
         assert max(one.end - one.start for one in pieces) <= task_records_max
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=4), st.integers(1, 40))
+def test_there_are_as_many_tasks_as_wanted_if_there_are_records_for_them(
+    counts: list[int], tasks_min: int
+) -> None:
+    ranges = [
+        Range(topic="a", partition=number, start=0, end=count)
+        for number, count in enumerate(counts)
+    ]
+
+    pieces = split(ranges, edges(*counts), Span(tasks_min=tasks_min))
+
+    assert len(pieces) >= min(tasks_min, sum(counts))
+    assert sum(each.end - each.start for each in pieces) == sum(counts)

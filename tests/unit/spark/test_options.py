@@ -1,10 +1,27 @@
 """Options of the data source: what they mean, and which are refused by name."""
 
+from pathlib import Path
+
 import pytest
 
-from goqueue.spark.options import OptionInvalid, Place, read_options, write_options
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from goqueue.spark.options import (
+    BASE,
+    ORIGIN,
+    Match,
+    OptionInvalid,
+    Place,
+    is_for_streams,
+    read_options,
+    write_options,
+)
+from goqueue.spark.options.reference import reference
+from goqueue.spark.options.table import OPTIONS, USES
 
 SERVER = {"goqueue.servers": "127.0.0.1:8080"}
+JSON = {"subscribe": "a", "valueFormat": "json", "valueSchema": "id BIGINT"}
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "spark-options.md"
 
 
 def test_names_are_read_in_any_case_and_defaults_are_those_of_the_direction() -> None:
@@ -12,7 +29,7 @@ def test_names_are_read_in_any_case_and_defaults_are_those_of_the_direction() ->
     stream = read_options({**SERVER, "subscribe": "a"}, is_stream=True)
 
     assert batch.topics == ("a", "b")
-    assert batch.link.server == "http://127.0.0.1:8080"
+    assert batch.link.servers == ("http://127.0.0.1:8080",)
     assert (batch.start.word, batch.end.word, stream.start.word) == ("earliest", "latest", "latest")
     assert batch.fails_on_loss
     assert batch.isolation == "read_committed"
@@ -72,7 +89,7 @@ def test_a_start_is_a_word_a_count_offsets_or_a_time(option: str, text: str, pla
         ({"subscribe": "a", "headersAs": "map"}, "headersAs"),
         ({"subscribe": "a", "includeHeaders": "true", "headersAs": "list"}, "headersAs"),
         ({"subscribe": "a", "batchRows": "0"}, "batchRows"),
-        ({"subscribe": "a", "goqueue.servers": "a:1,b:2"}, "goqueue.servers"),
+        ({"subscribe": "a", "goqueue.servers": "a:1,,b:2"}, "goqueue.servers"),
     ],
 )
 def test_a_wrong_option_of_a_batch_read_is_named(given: dict[str, str], option: str) -> None:
@@ -131,3 +148,181 @@ def test_what_spark_adds_for_itself_is_no_mistake() -> None:
     given = {**SERVER, "checkpointlocation": "/x", "queryname": "q", "topic": "a"}
 
     assert write_options(given, is_stream=True).topic == "a"
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"subscribe": "a", "subscribePattern": "a.*"}, "subscribe"),
+        ({"subscribePattern": "("}, "subscribePattern"),
+        ({"assign": '{"a":[]}'}, "assign"),
+        ({"subscribePattern": "a.*", "startingOffsets": '{"b":{"0":1}}'}, "startingOffsets"),
+        (
+            {
+                "subscribe": "a",
+                "startingOffsets": '{"a":{"0":5}}',
+                "endingOffsets": '{"a":{"0":4}}',
+            },
+            "endingOffsets",
+        ),
+        (
+            {"subscribe": "a", "startingOffsetsByTimestamp": '{"a":{"0":-5}}'},
+            "startingOffsetsByTimestamp",
+        ),
+        (
+            {
+                "subscribe": "a",
+                "startingTimestamp": "5",
+                "startingOffsetsByTimestamp": '{"a":{"0":5}}',
+            },
+            "startingOffsetsByTimestamp",
+        ),
+        (
+            {"subscribe": "a", "startingOffsetsByTimestampStrategy": "error"},
+            "startingOffsetsByTimestampStrategy",
+        ),
+        ({"subscribe": "a", "minPartitions": "0"}, "minPartitions"),
+        ({"subscribe": "a", "columns": "offset,colour"}, "columns"),
+        ({"subscribe": "a", "columns": "offset,offset"}, "columns"),
+        ({"subscribe": "a", "columns": "key", "includeHeaders": "true"}, "includeHeaders"),
+        ({"subscribe": "a", "columns": "key", "includeOrigin": "true"}, "includeOrigin"),
+        ({"subscribe": "a", "columns": "key", "headersAs": "map"}, "headersAs"),
+        ({"subscribe": "a", "keyFilter": "[]"}, "keyFilter"),
+        ({"subscribe": "a", "keyFilter": "[1]"}, "keyFilter"),
+        ({"subscribe": "a", "headerFilter": "=x"}, "headerFilter"),
+        ({"subscribe": "a", "headerFilter": "{}"}, "headerFilter"),
+        ({"subscribe": "a", "valueFormat": "avro"}, "valueFormat"),
+        ({"subscribe": "a", "valueFormat": "xml"}, "valueFormat"),
+        ({"subscribe": "a", "valueFormat": "json"}, "valueSchema"),
+        ({"subscribe": "a", "valueSchema": "id INT"}, "valueSchema"),
+        ({"subscribe": "a", "schemaSubject": "a-value"}, "schemaSubject"),
+        ({"subscribe": "a", "mode": "FAILFAST"}, "mode"),
+        ({"subscribe": "a", "dlqTopic": "b"}, "mode"),
+        ({"subscribe": "a", "mode": "DLQ"}, "dlqTopic"),
+        ({**JSON, "mode": "DLQ"}, "dlqTopic"),
+        ({**JSON, "columns": "key"}, "valueFormat"),
+        ({**JSON, "mode": "DLQ", "dlqTopic": "b", "columns": "key,value"}, "columns"),
+        ({**JSON, "mode": "FAILFAST", "corruptColumn": "bad"}, "corruptColumn"),
+        ({**JSON, "corruptColumn": "key"}, "corruptColumn"),
+        ({**JSON, "valueSchema": "id COLOUR"}, "valueSchema"),
+        ({"subscribe": "a", "goqueue.tls.caFile": "/ca.pem"}, "goqueue.tls.caFile"),
+        ({"subscribe": "a", "goqueue.retries": "-1"}, "goqueue.retries"),
+        ({"subscribe": "a", "topicPrefix": "x."}, "topicPrefix"),
+    ],
+)
+def test_a_read_that_contradicts_itself_is_refused_by_name(
+    given: dict[str, str], option: str
+) -> None:
+    with pytest.raises(OptionInvalid) as invalid:
+        read_options({**SERVER, **given}, is_stream=False)
+
+    assert invalid.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "9"}, "minOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "5m"}, "maxTriggerDelay"),
+        ({"minOffsetsPerTrigger": "10", "maxTriggerDelay": "soon"}, "maxTriggerDelay"),
+        ({"endingOffsetsByTimestamp": '{"a":{"0":5}}'}, "endingOffsetsByTimestamp"),
+    ],
+)
+def test_triggers_that_contradict_each_other_are_refused_by_name(
+    given: dict[str, str], option: str
+) -> None:
+    with pytest.raises(OptionInvalid) as invalid:
+        read_options({**SERVER, "subscribe": "a", **given}, is_stream=True)
+
+    assert invalid.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"topicPrefix": "no spaces"}, "topicPrefix"),
+        ({"topic": "a" * 200, "topicPrefix": "b" * 100}, "topic"),
+        ({"topic": "a", "dlqTopic": "a"}, "dlqTopic"),
+        ({"partitioner": "random"}, "partitioner"),
+        ({"includeHeaders": "true"}, "includeHeaders"),
+    ],
+)
+def test_a_write_that_contradicts_itself_is_refused_by_name(
+    given: dict[str, str], option: str
+) -> None:
+    with pytest.raises(OptionInvalid) as invalid:
+        write_options({**SERVER, **given}, is_stream=True)
+
+    assert invalid.value.option == option
+
+
+def test_a_prefix_is_put_before_every_topic() -> None:
+    options = write_options(
+        {**SERVER, "topic": "a", "dlqTopic": "dead", "topicPrefix": "eu."}, is_stream=False
+    )
+
+    assert (options.topic, options.dlq_topic, options.topic_prefix) == ("eu.a", "eu.dead", "eu.")
+
+
+def test_filters_are_equal_texts_or_prefixes() -> None:
+    options = read_options(
+        {**SERVER, "subscribe": "a", "keyFilter": '["one","two*"]', "headerFilter": "type=x\\*"},
+        is_stream=False,
+    )
+    any_value = read_options(
+        {**SERVER, "subscribe": "a", "headerFilter": "type"}, is_stream=False
+    ).filters
+
+    assert options.filters.keys == (Match(b"one"), Match(b"two", is_prefix=True))
+    assert options.filters.headers == (("type", Match(b"x*")),)
+    assert any_value.headers == (("type", Match(b"", is_prefix=True)),)
+
+
+def test_times_by_partition_are_read_to_the_end_where_none_is_named() -> None:
+    options = read_options(
+        {
+            **SERVER,
+            "subscribe": "a",
+            "startingOffsetsByTimestamp": '{"a":{"0":7}}',
+            "startingOffsetsByTimestampStrategy": "error",
+            "endingOffsetsByTimestamp": '{"a":{"0":9}}',
+        },
+        is_stream=False,
+    )
+
+    assert options.start.times_us == {"a": {0: 7000}}
+    assert options.start.is_late_error
+    assert (options.start.rest, options.end.rest) == (-2, -1)
+
+
+def test_columns_are_those_asked_for_in_their_order() -> None:
+    few = read_options({**SERVER, "subscribe": "a", "columns": "value, offset"}, is_stream=False)
+    more = read_options({**SERVER, **JSON, "includeOrigin": "true"}, is_stream=False)
+
+    assert few.shape.columns == ("value", "offset")
+    assert more.shape.columns == (*BASE, *ORIGIN, "_corrupt")
+
+
+def test_an_option_of_streams_makes_a_stream() -> None:
+    assert is_for_streams({"MAXTRIGGERDELAY": "1s"})
+    assert not is_for_streams({"subscribe": "a", "endingOffsets": "latest"})
+
+
+def test_a_pattern_reads_what_it_matches_as_a_whole() -> None:
+    options = read_options({**SERVER, "subscribePattern": "orders.*"}, is_stream=True)
+
+    assert options.reads("orders.eu")
+    assert not options.reads("old.orders")
+    assert options.way == "subscribePattern"
+
+
+def test_the_reference_says_what_the_rows_say() -> None:
+    assert REFERENCE.read_text(encoding="utf-8") == reference(), "run `make spark-options`"
+
+
+def test_every_option_has_a_row_of_its_own_and_a_use() -> None:
+    rows = [option for options in OPTIONS.values() for option in options]
+    names = [option.name.lower() for option in rows]
+
+    assert len(set(names)) == len(names)
+    assert all(option.uses and set(option.uses) <= set(USES) and option.meaning for option in rows)

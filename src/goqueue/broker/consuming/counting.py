@@ -12,7 +12,7 @@ import msgspec
 from goqueue.broker.alarms import ForCensus
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.delivery import LANES, Census, DeliveryQueue
+from goqueue.delivery import LANES, Census, DeliveryQueue, Known
 from goqueue.groups import Group
 from goqueue.log import Spans
 from goqueue.model import LogId, Now, Offset, RequestId, Slice
@@ -61,7 +61,7 @@ class Counting:
     def count_known(
         self,
         partition: Partition,
-        known: Sequence[tuple[int, int, int, bytes]],
+        known: Sequence[Known],
         first: Offset,
         upto: Offset,
         now: Now,

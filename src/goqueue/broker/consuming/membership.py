@@ -7,6 +7,8 @@ taken out like those that leave; what they held is free at once.
 from goqueue.broker.alarms import ForGroup
 from goqueue.broker.consuming.delivering import Delivering
 from goqueue.broker.consuming.positions import Positions
+from goqueue.broker.counts import Departure, Trigger
+from goqueue.broker.outbox import Rebalanced
 from goqueue.broker.state import NodeState
 from goqueue.groups import Group, GroupDeleted, GroupStated
 from goqueue.model import Answer, Now, RequestId
@@ -44,7 +46,7 @@ class Membership:
         known = () if before is None else before.topics
         member_id, stated = state.groups.join(command, state.catalog.partitions, now)
         if stated is not None:
-            group = self._change(stated, now)
+            group = self._change(stated, Trigger.JOIN, now)
             if command.start is Start.LATEST:
                 # Where others of the group have begun already, they decided.
                 begun = tuple(topic for topic in command.topics if topic not in known)
@@ -72,7 +74,7 @@ class Membership:
         self._state.groups_journal.check_room()
         group = self._state.groups.find(command.group)
         group.check_member(command.member_id)
-        self._remove(group, [command.member_id], now)
+        self._remove(group, [command.member_id], Departure.LEFT, now)
         self._answer(request, Done())
 
     def delete(self, request: RequestId, command: DeleteGroup) -> None:
@@ -83,6 +85,7 @@ class Membership:
         self._state.alarms.set(ForGroup(group.number), None)
         change = GroupDeleted(group=group.name, number=group.number)
         self._state.groups.apply(change)
+        self._state.counts.forget_group(group.name)
         self._state.groups_journal.note([change])
         self._answer(request, Done())
 
@@ -92,20 +95,23 @@ class Membership:
         if group is None:
             return
         silent = []
+        counts = self._state.counts.group(group.name)
         for member_id in group.silent(now.instant):
+            counts.heartbeat_timeouts += 1
             if self._delivering.is_waiting(number, member_id):
                 group.hear(member_id, now)
             else:
                 silent.append(member_id)
         if silent:
-            self._remove(group, silent, now)
+            counts.session_timeouts += len(silent)
+            self._remove(group, silent, Departure.SESSION_TIMEOUT, now)
         self._state.alarms.set(ForGroup(number), group.next_deadline())
 
     def rebalance(self, topic: str, now: Now) -> None:
         """A topic came or went: its subscribers get another assignment."""
         for group in self._state.groups:
             if topic in group.topics:
-                self._change(group.rebalanced(self._state.catalog.partitions), now)
+                self._change(group.rebalanced(self._state.catalog.partitions), Trigger.TOPIC, now)
 
     def catch_up(self, now: Now) -> None:
         """After a start: a topic may have come or gone without its subscribers hearing of it.
@@ -116,7 +122,7 @@ class Membership:
         for group in self._state.groups:
             due = group.rebalanced(partitions)
             if due.members != group.stated.members:
-                self._change(due, now)
+                self._change(due, Trigger.RESTART, now)
 
     def list_all(self, request: RequestId) -> None:
         groups = sorted(self._state.groups, key=lambda group: group.name)
@@ -138,22 +144,33 @@ class Membership:
         }
         return group.described(loads)
 
-    def _remove(self, group: Group, members: list[str], now: Now) -> None:
+    def _remove(self, group: Group, members: list[str], why: Departure, now: Now) -> None:
         partitions = self._state.catalog.partitions
+        self._state.counts.group(group.name).leave(why, len(members))
         self._delivering.free(group, members)
-        self._change(group.without_members(members, partitions), now)
+        is_silent = why is Departure.SESSION_TIMEOUT
+        trigger = Trigger.SESSION_TIMEOUT if is_silent else Trigger.LEAVE
+        self._change(group.without_members(members, partitions), trigger, now)
         if not group.members:
             # Nobody is left who could hold something: start from the position next time.
             self._delivering.forget_idle_queues(group)
 
-    def _change(self, stated: GroupStated, now: Now) -> Group:
+    def _change(self, stated: GroupStated, why: Trigger, now: Now) -> Group:
         """Apply a change and let those who wait see what they may take now."""
         before = self._state.groups.get(stated.group)
         has_new_mode = before is not None and before.mode is not stated.mode
+        is_rebalanced = before is None or before.generation != stated.generation
+        owned = {} if before is None else {id_: before.assigned(id_) for id_ in before.members}
         group = self._state.groups.apply(stated)
         assert group is not None
         if has_new_mode:
             self._delivering.forget_queues(group)
-        self._state.groups_journal.note([stated])
+        later = []
+        if is_rebalanced:
+            owns = {id_: group.assigned(id_) for id_ in group.members}
+            self._state.counts.group(group.name).rebalance(why, owned, owns)
+            later.append(Rebalanced(group.name, now.instant))
+            self._state.journeys.rebalanced(group, now)
+        self._state.groups_journal.note([stated], later)
         self._delivering.wake_group(group, now)
         return group

@@ -21,6 +21,7 @@ from goqueue.broker.messages.topics import Topics
 from goqueue.broker.outbox import CarryOver, WriteMarkers
 from goqueue.broker.partitions import ForMove, Partition, Publication
 from goqueue.broker.state import NodeState
+from goqueue.broker.tracing import trace_header
 from goqueue.delivery import Held
 from goqueue.groups import Group
 from goqueue.log import BatchMark
@@ -38,6 +39,7 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Returned
 from goqueue.records import walk
+from goqueue.tracing import Kind
 from goqueue.transactions import Decided, Outcome
 
 __all__ = [
@@ -81,6 +83,8 @@ class Moving:
         self._stalled: dict[int, None] = {}
         self._under_way: dict[int, None] = {}
         self._cancelled: dict[int, None] = {}
+        # Where the copies stand, and the traces that they are part of.
+        self._copies: dict[int, tuple[LogId, Offset, bytes]] = {}
 
     def is_over(self, number: int) -> bool:
         return number not in self._moves
@@ -215,6 +219,9 @@ class Moving:
             self._end(move)
             return
         headers = self._ends.headers(move, source.log_id, data)
+        context = self._state.journeys.context_of(source.log_id, move.offset, data)
+        if context:
+            headers = (*headers, trace_header(context))
         mark = BatchMark(
             producer=-number, epoch=0, sequence=-1, count=1, transaction=_TRANSACTION, at=now.wall
         )
@@ -224,6 +231,7 @@ class Moving:
             self._stall(number, now)
             return
         self._under_way[number] = None
+        self._copies[number] = (target.log_id, appended.first, context)
         topic = self._state.catalog.get(move.target)
         if topic is not None and walk(data).priorities[0] != Priority.NORMAL:
             self._state.note_lanes(topic)
@@ -285,17 +293,34 @@ class Moving:
         if move is None:
             # Of an earlier life, and cut short then.
             return
-        self._end(move)
+        origin = self._state.catalog.numbered(move.topic)
+        if origin is not None:
+            self._state.counts.topic(origin.name).move(move.cause)
         group = self._state.groups.numbered(move.group)
+        self._tell(move, group, now)
+        self._end(move)
         if group is not None:
             # Others of the same key may go on.
             self._delivering.wake_group(group, now)
+
+    def _tell(self, move: Move, group: Group | None, now: Now) -> None:
+        copy = self._copies.get(move.number)
+        if copy is not None:
+            self._state.journeys.moved(
+                Kind.REDRIVE if move.cause is Cause.REDRIVE else Kind.LETTER,
+                *copy,
+                now,
+                group=group,
+                attempt=move.attempts,
+                detail=move.reason or move.cause,
+            )
 
     # Ending
 
     def _end(self, move: Move) -> None:
         """Forget a move that is over, and tell whoever waits."""
         del self._moves[move.number]
+        self._copies.pop(move.number, None)
         self._stalled.pop(move.number, None)
         answer = self._answers.pop(move.number, None)
         if answer is not None:

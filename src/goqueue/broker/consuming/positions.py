@@ -27,6 +27,7 @@ from goqueue.model.requests import (
     Strategy,
 )
 from goqueue.records import walk
+from goqueue.tracing import Kind
 
 __all__ = ["Positions", "Probing", "SeekingReset"]
 
@@ -114,7 +115,8 @@ class Positions:
             state.groups_journal.note([change])
             queue = state.queue(group.number, log)
             if queue is not None:
-                queue.pass_over(offset)
+                leases = queue.pass_over(offset)
+                state.journeys.each_leased(Kind.ACK, group, log, leases, now)
         if command.member_id is not None:
             group.hear(command.member_id, now)
         offsets = {
@@ -310,24 +312,12 @@ class Positions:
             self._answer(probe)
 
     def _lag_of(self, number: int, partition: Partition) -> PartitionLag:
-        # What a transaction has not committed is not waited for.
-        end = partition.log.watermarks.stable
-        committed = self._state.committed(number, partition)
-        position = self._state.position(number, partition.log_id)
         queue = self._state.queue(number, partition.log_id)
-        if queue is not None:
-            floor = max(queue.floor, partition.log.start)
-            # A queue knows by itself which records are no messages.
-            done, hidden = queue.done_within(floor, end), 0
-        else:
-            floor = committed
-            done = 0 if position is None else position.settled_within(floor, end)
-            hidden = self._state.hidden_within(partition.log_id, floor, end)
         return PartitionLag(
             log=partition.log_id,
-            committed=committed,
+            committed=self._state.committed(number, partition),
             end=partition.log.high_watermark,
-            lag=max(0, end - floor - done - hidden),
+            lag=self._state.lag(number, partition),
             in_flight=0 if queue is None else queue.in_flight,
             time_lag_ns=0,
         )

@@ -178,25 +178,28 @@ class Redriving:
         in_flight = sum(
             queue.in_flight for queues in self._state.queues.values() for queue in queues.values()
         )
+        letters = self._letters_kept()
         reply = Reliability(
             acks=tally.acks,
             nacks=tally.nacks,
             rejects=tally.rejects,
-            dead_letters=self._letters_kept(),
+            dead_letters=sum(letters.values()),
             extensions=tally.extensions,
             redeliveries=tally.redeliveries,
             expirations=tally.expirations,
             in_flight=in_flight,
             rejected_letters=tally.rejected_letters,
             exhausted_letters=tally.exhausted_letters,
+            letters_by_topic=letters,
         )
         self._state.outbox.answer(request, reply)
 
-    def _letters_kept(self) -> int:
-        """Dead letters that are there and were not put back."""
-        count = 0
+    def _letters_kept(self) -> dict[str, int]:
+        """Dead letters that are there and were not put back, by the topic that keeps them."""
+        kept: dict[str, int] = {}
         for topic in self._state.catalog:
             if self._state.catalog.holds_letters(topic.name):
+                count = 0
                 for log in topic.logs:
                     partition = self._state.partitions[log]
                     position = self._position(partition)
@@ -204,4 +207,6 @@ class Redriving:
                     end = partition.log.watermarks.stable
                     hidden = self._state.hidden_within(partition.log_id, floor, end)
                     count += max(0, end - floor - position.settled_within(floor, end) - hidden)
-        return count
+                if count:
+                    kept[topic.name] = count
+        return kept

@@ -36,6 +36,7 @@ from goqueue.model.requests import (
     Returned,
     Settlement,
 )
+from goqueue.tracing import Kind
 
 __all__ = ["Settling"]
 
@@ -107,7 +108,10 @@ class Settling:
             known.append((index, receipt.offset))
         if acked and queue is not None:
             self._state.tally.acks += len(acked)
-            offsets = queue.settle(list(acked.values()))
+            self._state.counts.pair(log.topic, group.name).acked += len(acked)
+            leases = list(acked.values())
+            self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
+            offsets = queue.settle(leases)
             settle(self._state, group, log, offsets, at=now.wall)
             self._delivering.wake_group(group, now)
         floor = position.floor
@@ -158,6 +162,9 @@ class Settling:
         if delay_ns is not None and not 0 <= delay_ns <= _TIMEOUT_NS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="delay", minimum="0s", maximum="12h")
         self._state.tally.nacks += 1
+        self._state.counts.pair(receipt.log.topic, group.name).nacked += 1
+        reason = command.reason[:REASON_CHARACTERS_MAX]
+        self._state.journeys.leased(Kind.NACK, group, receipt.log, [held], now, detail=reason)
         if self._is_exhausted(receipt.log, held):
             death = Death(Cause.MAX_DELIVERIES, command.reason, request)
             queue.bury(held)
@@ -182,7 +189,10 @@ class Settling:
         if self._state.catalog.holds_letters(receipt.log.topic):
             raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
         self._state.tally.rejects += 1
+        self._state.counts.pair(receipt.log.topic, group.name).rejected += 1
         death = Death(Cause.REJECTED, command.reason, request)
+        reason = command.reason[:REASON_CHARACTERS_MAX]
+        self._state.journeys.leased(Kind.REJECT, group, receipt.log, [held], now, detail=reason)
         queue.bury(held)
         self._moving.bury(group, receipt.log, held, death, now)
 
@@ -193,6 +203,7 @@ class Settling:
         self._state.tally.extensions += 1
         deadline = Instant(now.instant + command.timeout_ns)
         queue.extend(held, deadline)
+        self._state.journeys.leased(Kind.EXTEND, group, receipt.log, [held], now)
         self._state.alarms.bring_forward(ForQueue(group.number, receipt.log), deadline)
         extended = Extended(deadline=Timestamp(now.wall + command.timeout_ns))
         self._state.outbox.answer(request, extended)
@@ -205,8 +216,11 @@ class Settling:
         queue = self._state.queue(number, log)
         if group is None or queue is None:
             return
-        for held in queue.expire(now.instant):
+        expired = queue.expire(now.instant)
+        self._state.journeys.each_leased(Kind.EXPIRE, group, log, expired, now)
+        for held in expired:
             self._state.tally.expirations += 1
+            self._state.counts.pair(log.topic, group.name).expired += 1
             if self._is_exhausted(log, held):
                 queue.bury(held)
                 self._moving.bury(group, log, held, self._death_of(number, log, held), now)

@@ -47,8 +47,9 @@ from goqueue.model.requests import (
     ListDelayed,
 )
 from goqueue.records import Waiting, build, rehead, walk
+from goqueue.records.tracing import find_contexts
 
-__all__ = ["Delaying", "Firing"]
+__all__ = ["Delaying", "Firing", "Recalling"]
 
 _FIRE_MAX = 1000
 _FIRE_BYTES = 1024 * 1024
@@ -60,6 +61,13 @@ class Firing(msgspec.Struct, frozen=True):
     """Records of messages that are due are being read."""
 
     salvo: Salvo
+
+
+class Recalling(msgspec.Struct, frozen=True):
+    """The record of a message that was cancelled is being read, to tell its trace."""
+
+    log: LogId
+    message: Offset
 
 
 class Delaying:
@@ -96,26 +104,48 @@ class Delaying:
             return
         delays = self._delays(log, now)
         for entry in self._underway.committed(log, partition.log.high_watermark):
-            self._take_effect(log, delays, entry)
+            self._take_effect(partition, delays, entry, now)
         self._arm(log, delays, now)
 
-    def _take_effect(self, log: LogId, delays: Delays, entry: Entry) -> None:
+    def _take_effect(self, partition: Partition, delays: Delays, entry: Entry, now: Now) -> None:
+        log = partition.log_id
         match entry:
             case Published(waiting=waiting, holder=holder):
                 delays.add_all(waiting.offsets, waiting.dues, waiting.priorities)
+                self._state.counts.topic(log.topic).scheduled += len(waiting)
                 if holder is not None:
                     delays.hold(holder, waiting.offsets)
                 for first, following in _runs(waiting.offsets):
                     self._state.hide(log, first, following - first)
-            case Fired(messages=messages):
+            case Fired(messages=messages, contexts=contexts):
                 first = entry.next - len(messages)
+                self._state.counts.topic(log.topic).fired += len(messages)
                 for index, message in enumerate(messages):
                     delays.deliver(message, first + index)
                     self._cancels.come_late(log, message, Offset(first + index))
+                self._state.journeys.fired(log, messages, first, contexts, now)
             case Cancelled(message=message):
                 delays.cancel(message, entry.next - 1)
+                self._state.counts.topic(log.topic).cancelled += 1
                 self._state.hide(log, entry.next - 1)
                 self._cancels.succeed(log, message)
+                self._recall(partition, message)
+
+    def _recall(self, partition: Partition, message: Offset) -> None:
+        """Look up which trace a cancelled message is part of."""
+        if not self._state.journeys.is_on:
+            return
+        try:
+            wanted = partition.log.read(message, 1, below=Offset(message + 1))
+        except Refused:
+            return
+        if wanted is not None:
+            self._state.fetch(wanted, Recalling(partition.log_id, message))
+
+    def recalled(self, purpose: Recalling, data: memoryview | None, now: Now) -> None:
+        """The record of a cancelled message is here, unless it is gone."""
+        if data is not None and len(data):
+            self._state.journeys.cancelled(purpose.log, purpose.message, data, now)
 
     def ended(self, partition: Partition, ending: Ending, now: Now) -> None:
         """A transaction has ended: what it delayed waits from now on, or never was."""
@@ -207,12 +237,14 @@ class Delaying:
             self._end(salvo, delays, now, None)
             return
         columns = walk(data)
+        contexts = find_contexts(data) if self._state.journeys.is_on else {}
         left = len(salvo.order)
         for offset, position in zip(columns.offsets, columns.positions, strict=True):
             if salvo.order and salvo.order[0] == offset:
                 # One header takes the place of the other, so there is room for it.
                 fired = ((DELAYED_FROM, b"%d" % offset),)
-                salvo.add(rehead(data, position, fired, without=(DELIVER_AT, BATCH_HEADER)))
+                copy = rehead(data, position, fired, without=(DELIVER_AT, BATCH_HEADER))
+                salvo.add(copy, contexts.get(offset))
         if len(salvo.order) == left:
             # It is not where it was: to read it again would find the same.
             delays.expire(salvo.order.popleft())
@@ -226,7 +258,7 @@ class Delaying:
         except Refused as refused:
             self._end(salvo, delays, now, refused.code)
             return False
-        self._underway.add(salvo.log, Fired(appended.next, messages))
+        self._underway.add(salvo.log, Fired(appended.next, messages, salvo.contexts))
         salvo.clear()
         return True
 

@@ -15,11 +15,12 @@ from goqueue.log import BatchMark
 from goqueue.model import Code, Now, Offset, Priority, Refused, RequestId
 from goqueue.model.requests import Publish
 from goqueue.records import Routed, Unroutable, find_delayed, route
+from goqueue.records.tracing import adopt
 from goqueue.transactions import Admission
 
-__all__ = ["Publishing"]
+__all__ = ["REFUSALS", "Publishing"]
 
-_REFUSALS = {
+REFUSALS = {
     Unroutable.TOO_LARGE: Code.MESSAGE_TOO_LARGE,
     Unroutable.NO_KEY: Code.MESSAGE_INVALID,
     Unroutable.NO_PARTITION: Code.PARTITION_NOT_FOUND,
@@ -81,7 +82,7 @@ class Publishing:
         admission: Admission | None,
         now: Now,
     ) -> None:
-        routed = self._route(command, topic, admission)
+        routed = self._route(command, topic, admission, now)
         topic.turn = routed.turn
         self._note_lanes(topic, routed)
         transaction = None if admission is None else admission.transaction
@@ -89,12 +90,14 @@ class Publishing:
         waits = command.waits or transaction is not None
         waiting = request if waits else None
         purpose = None if transaction is None else InTransaction(transaction.key)
+        story = self._state.journeys.tell(topic, now)
         publication = Publication(
-            waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose
+            waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose, story=story
         )
         if transaction is not None and routed.parts:
             transaction.in_flight += 1
-        for number, batch in routed.parts.items():
+        for number, part in routed.parts.items():
+            batch = part if not command.trace else adopt(part, command.trace)
             partition = self._state.partition(topic, number)
             mark = None
             if admission is not None and admission.is_marked:
@@ -104,14 +107,20 @@ class Publishing:
                 if transaction is not None:
                     transaction.touches(topic.number, number)
             first = self._append(partition, batch, mark, publication, now)
+            delayed = None
             if first is not None and command.dues is not None:
                 # The records say themselves when they are due.
                 holder = None if transaction is None else transaction.key
-                self._delaying.expect(partition, find_delayed(batch, first), now, holder)
+                delayed = find_delayed(batch, first)
+                self._delaying.expect(partition, delayed, now, holder)
+            if story is not None:
+                self._state.journeys.add_part(story, number, batch, delayed)
         if not routed.parts or not waits:
             self._state.outbox.answer(request, publication.published())
 
-    def _route(self, command: Publish, topic: Topic, admission: Admission | None) -> Routed:
+    def _route(
+        self, command: Publish, topic: Topic, admission: Admission | None, now: Now
+    ) -> Routed:
         config = topic.config
         routed = route(
             command.batch,
@@ -122,12 +131,22 @@ class Publishing:
             needs_key=config.cleanup_policy.compacts,
             may_delay=command.dues is not None,
         )
+        if sum(routed.lanes) != len(routed.targets):
+            self._tell_refused(command, topic, routed, now)
         has_sequence = admission is not None and admission.sequence is not None
         if command.is_whole or has_sequence:
             _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
         if has_sequence and len(routed.parts) != 1:
             raise Refused(Code.REQUEST_INVALID, field="partition", reason="a sequence needs one")
         return routed
+
+    def _tell_refused(self, command: Publish, topic: Topic, routed: Routed, now: Now) -> None:
+        codes = {
+            index: REFUSALS[Unroutable(target)]
+            for index, target in enumerate(routed.targets)
+            if target < 0
+        }
+        self._state.journeys.refused(topic, command.batch, codes, now)
 
     def _append(
         self,
@@ -152,7 +171,7 @@ class Publishing:
             if appended.is_repeat:
                 published = partition.expect_repeat(appended.first, appended.next, publication)
             else:
-                partition.expect(appended.first, appended.next, publication)
+                partition.expect(appended.first, appended.next, publication, len(batch))
                 first = appended.first
         if published is not None:
             if publication.request is not None:
@@ -166,11 +185,16 @@ class Publishing:
             self._state.transactions.landed(*publication.purpose.transaction)
 
     def _note_lanes(self, topic: Topic, routed: Routed) -> None:
-        counted = self._state.tally.published
+        counted, lanes = self._state.tally.published, self._state.counts.topic(topic.name).lanes
+        normal = routed.lanes[Priority.NORMAL]
+        if sum(routed.lanes) == normal:
+            counted[Priority.NORMAL] += normal
+            lanes[Priority.NORMAL] += normal
+            return
         for lane, count in enumerate(routed.lanes):
             counted[lane] += count
-        if sum(routed.lanes) != routed.lanes[Priority.NORMAL]:
-            self._state.note_lanes(topic)
+            lanes[lane] += count
+        self._state.note_lanes(topic)
 
     def _announce(
         self, request: RequestId, command: Publish, topic: Topic, admission: Admission | None
@@ -218,7 +242,7 @@ def _check_whole(targets: list[int], partitions: int, limit: int) -> None:
     if lowest >= 0:
         return
     index = next(index for index, target in enumerate(targets) if target < 0)
-    code = _REFUSALS[Unroutable(targets[index])]
+    code = REFUSALS[Unroutable(targets[index])]
     match code:
         case Code.MESSAGE_TOO_LARGE:
             raise Refused(code, index=index, limit=limit)

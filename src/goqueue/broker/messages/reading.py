@@ -149,6 +149,7 @@ class Reading:
             start=log.start,
             upto=upto,
             aborted=aborted,
+            seed=self._state.journeys.seed(partition.log_id),
         )
         if wanted is None:
             self._state.outbox.answer(request, reply)

@@ -13,13 +13,15 @@ class Salvo:
     One at a time for each partition, so that order holds and little is in memory.
     """
 
-    __slots__ = ("copies", "log", "messages", "order", "size")
+    __slots__ = ("contexts", "copies", "log", "messages", "order", "size")
 
     def __init__(self, log: LogId, due: list[Offset]) -> None:
         self.log = log
         self.order = deque(due)
         self.messages: list[Offset] = []
         self.copies: list[bytearray] = []
+        # The trace contexts that messages carry.
+        self.contexts: dict[Offset, bytes] = {}
         self.size = 0
 
     def neighbours(self) -> tuple[Offset, Offset]:
@@ -31,8 +33,10 @@ class Salvo:
             following = Offset(following + 1)
         return first, following
 
-    def add(self, copy: bytearray) -> None:
+    def add(self, copy: bytearray, context: bytes | None) -> None:
         """The next message was read: this is to be appended for it."""
+        if context is not None:
+            self.contexts[self.order[0]] = context
         self.messages.append(self.order.popleft())
         self.copies.append(copy)
         self.size += len(copy)
@@ -41,4 +45,5 @@ class Salvo:
         """What was read is appended."""
         self.messages.clear()
         self.copies.clear()
+        self.contexts = {}
         self.size = 0

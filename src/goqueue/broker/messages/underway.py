@@ -26,10 +26,11 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """Deliveries, in the order of their offsets."""
+    """Deliveries, in the order of their offsets, and the trace contexts that some carry."""
 
     next: Offset
     messages: tuple[Offset, ...]
+    contexts: dict[Offset, bytes]
 
 
 class Cancelled(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from goqueue.model import (
     Timestamp,
 )
 from goqueue.model.requests import AddOffsets, CommitOffsets, DescribeOffsets, Done
+from goqueue.tracing import Kind
 from goqueue.transactions import Decided, ProgressAdded, Transaction, TransactionChange
 
 __all__ = ["Progressing"]
@@ -159,11 +160,15 @@ class Progressing:
         for each in progress:
             log = self._log_of(each)
             queue = None if log is None else self._state.queue(each.group, log)
+            if log is not None and transaction.outcome.is_commit:
+                self._count(each, log)
             if log is None or queue is None:
                 continue
             if transaction.outcome.is_commit:
-                queue.settle_pinned(_offsets_of(each))
-                queue.pass_over(each.floor)
+                leases = queue.settle_pinned(_offsets_of(each)) + queue.pass_over(each.floor)
+                group = self._state.groups.numbered(each.group)
+                if group is not None:
+                    self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
                 position = self._state.positions[each.group][log]
                 if queue.floor > position.floor:
                     settled.append(self._raise_floor(each, queue.floor, now))
@@ -172,6 +177,13 @@ class Progressing:
             self._delivering.arm(each.group, log, queue)
         self._wake(progress, now)
         return settled
+
+    def _count(self, progress: ProgressAdded, log: LogId) -> None:
+        group = self._state.groups.numbered(progress.group)
+        if group is not None:
+            pair = self._state.counts.pair(log.topic, group.name)
+            pair.acked += sum(following - first for first, following in progress.offsets)
+            pair.commits += progress.floor > 0
 
     def _raise_floor(self, progress: ProgressAdded, floor: Offset, now: Now) -> Settled:
         change = Settled(

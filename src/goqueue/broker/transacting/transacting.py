@@ -93,6 +93,7 @@ class Transacting:
             self._waiting.add(last, request, command)
             return
         begun = state.transactions.begin(producer, now)
+        state.counts.transactions_started += 1
         transaction = state.transactions.apply(begun)
         assert transaction is not None
         state.transactions.set_deadline(transaction, now)
@@ -193,9 +194,9 @@ class Transacting:
         self._state.alarms.set(ForTransaction(*transaction.key), None)
         for request, _ in self._wishes.pop(transaction.key, ()):
             self._state.outbox.answer(request, _refusal(outcome, transaction))
-        self._state.tally.end_transaction(
-            now.instant - transaction.began_instant, is_commit=outcome.is_commit
-        )
+        took = now.instant - transaction.began_instant
+        self._state.tally.end_transaction(took, is_commit=outcome.is_commit)
+        self._state.counts.transaction_latency.observe(took)
 
     def _note_decision(self, decided: Decided, now: Now) -> None:
         key = (decided.producer, decided.number)

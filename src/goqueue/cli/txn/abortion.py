@@ -14,5 +14,7 @@ async def abort_transaction(session: Session, transaction: str) -> bytes:
         "producer_id": found.producer_id,
         "epoch": found.epoch,
         "transactional_id": found.transactional_id,
+        # Its producer may have ended it and begun another meanwhile.
+        "transaction_id": transaction,
     }
     return await session.ask(post("transactions", "abort", fields=fields, is_repeatable=True))

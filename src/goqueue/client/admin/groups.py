@@ -1,6 +1,7 @@
 """Consumer groups: listed, described, deleted, and their positions."""
 
 import datetime as dt
+from collections.abc import Mapping
 
 import msgspec
 
@@ -50,6 +51,20 @@ class Groups:
     async def offsets(self, group: str, *, topic: str | None = None) -> GroupOffsets:
         """The next offset of the group wherever it has a position."""
         return await self._transport.read(get("groups", group, "offsets", topic=topic), _OFFSETS)
+
+    async def commit(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Move positions forward, by topic and partition, for a group without members.
+
+        For a program that keeps its positions elsewhere and wants them seen. A lower offset leaves
+        the position as it is; a group that nobody knows is made.
+        """
+        by_topic = {
+            topic: {str(partition): offset for partition, offset in each.items()}
+            for topic, each in offsets.items()
+        }
+        fields: dict[str, object] = {"offsets": by_topic}
+        request = post("groups", group, "offsets", fields=fields, is_repeatable=True)
+        await self._transport.ask(request)
 
     async def reset(
         self,

@@ -24,6 +24,9 @@ __all__ = [
     "PartitionLag",
     "PositionReset",
     "PriorityStats",
+    "Readiness",
+    "ReadinessCheck",
+    "ReliabilityStats",
     "ResetOffsets",
     "Topic",
     "TopicConfig",
@@ -263,6 +266,43 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str
     timestamp: dt.datetime
+
+
+class ReadinessCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at; `status` is pass, warn or fail, `latency` a duration."""
+
+    status: str
+    message: str = ""
+    latency: str = ""
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a node takes requests: `status` is pass or fail; `uptime` is a duration."""
+
+    status: str
+    timestamp: dt.datetime
+    uptime: str
+    message: str = ""
+    checks: dict[str, ReadinessCheck] = {}
+
+
+class ReliabilityStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Settling since the node started, and what is held now.
+
+    `dlq_messages` and `dlq_by_topic`, by the topic that keeps them, count dead letters that were
+    not redriven; `dlq_by_cause` counts every death.
+    """
+
+    acks_total: int
+    nacks_total: int
+    rejects_total: int
+    dlq_messages: int
+    visibility_extensions: int
+    redeliveries_total: int
+    lease_expirations_total: int
+    in_flight: int
+    dlq_by_cause: dict[str, int] = {}
+    dlq_by_topic: dict[str, int] = {}
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):

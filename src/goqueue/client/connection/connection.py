@@ -16,6 +16,8 @@ from goqueue.client.admin import (
     Node,
     NodeStats,
     PriorityStats,
+    Readiness,
+    ReliabilityStats,
     Topics,
     Transactions,
     Version,
@@ -273,6 +275,10 @@ class Connection:
     async def health(self) -> Health:
         return await self._node.health()
 
+    async def readiness(self) -> Readiness:
+        """Whether the node takes requests, with each check; one that does not answers, too."""
+        return await self._node.readiness()
+
     async def version(self) -> Version:
         return await self._node.version()
 
@@ -282,6 +288,10 @@ class Connection:
     async def priorities(self) -> PriorityStats:
         """How the lanes of each group fare."""
         return await self._node.priorities()
+
+    async def reliability(self) -> ReliabilityStats:
+        """How messages were settled, and how many dead letters are kept."""
+        return await self._node.reliability()
 
     def _keep(self, consumer: Consumer) -> None:
         """To be closed with the connection; those that were closed before are let go."""

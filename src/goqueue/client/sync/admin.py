@@ -1,6 +1,7 @@
 """Administration for threads; see `goqueue.client.admin`."""
 
 import datetime as dt
+from collections.abc import Mapping
 
 from goqueue.client.admin import (
     DeadLetters,
@@ -79,6 +80,9 @@ class SyncGroups:
 
     def offsets(self, group: str, *, topic: str | None = None) -> GroupOffsets:
         return self._loop.call(self._groups.offsets(group, topic=topic))
+
+    def commit(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        self._loop.call(self._groups.commit(group, offsets))
 
     def reset(
         self,

@@ -3,7 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from goqueue.client.admin import Health, NodeStats, PriorityStats, Version
+from goqueue.client.admin import (
+    Health,
+    NodeStats,
+    PriorityStats,
+    Readiness,
+    ReliabilityStats,
+    Version,
+)
 from goqueue.client.connection import Connection
 from goqueue.client.consuming import (
     OnPartitions,
@@ -176,6 +183,9 @@ class SyncConnection:
     def health(self) -> Health:
         return self._loop.call(self._connection.health())
 
+    def readiness(self) -> Readiness:
+        return self._loop.call(self._connection.readiness())
+
     def version(self) -> Version:
         return self._loop.call(self._connection.version())
 
@@ -184,6 +194,9 @@ class SyncConnection:
 
     def priorities(self) -> PriorityStats:
         return self._loop.call(self._connection.priorities())
+
+    def reliability(self) -> ReliabilityStats:
+        return self._loop.call(self._connection.reliability())
 
     async def _enter(self) -> None:
         await self._connection.__aenter__()

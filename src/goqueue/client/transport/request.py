@@ -19,7 +19,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request.
 
     `is_repeatable` says that sending it twice does no harm. `wait_s` is how long the server may
-    hold the answer; it comes on top of the time limit.
+    hold the answer; it comes on top of the time limit. `answers` are statuses that carry an answer
+    although they are no success: a probe that fails tells why.
     """
 
     method: str
@@ -28,6 +29,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     is_repeatable: bool = False
     wait_s: float = 0.0
+    answers: frozenset[int] = frozenset()
 
 
 class _Failure(msgspec.Struct, frozen=True):

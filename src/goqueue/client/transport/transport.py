@@ -99,7 +99,7 @@ class Transport:
         except TimeoutError:
             words = f"no answer within {timeout_s:g} s"
             raise ServerUnreachable(words, was_sent=was_sent) from None
-        if not 200 <= response.status < 300:
+        if not 200 <= response.status < 300 and response.status not in request.answers:
             raise refused(response)
         return response
 

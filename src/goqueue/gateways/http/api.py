@@ -29,6 +29,7 @@ from goqueue.gateways.http.table import (
     MethodUnknown,
     NodeFacts,
     Router,
+    Scrape,
 )
 from goqueue.gateways.http.transport import HttpRequest, HttpResponse
 from goqueue.model import Code, Refused, Timestamp
@@ -45,6 +46,10 @@ def _wall() -> Timestamp:
     return Timestamp(time.time_ns())
 
 
+async def _count_nothing() -> tuple[bytes, ...]:
+    return ()
+
+
 class HttpApi:
     """Answers requests by asking the broker."""
 
@@ -56,6 +61,7 @@ class HttpApi:
         doorway: Doorway | None = None,
         limits: ApiLimits | None = None,
         clock: Callable[[], Timestamp] = _wall,
+        metrics: Scrape = _count_nothing,
     ) -> None:
         self._limits = ApiLimits() if limits is None else limits
         self._doorway = Doorway() if doorway is None else doorway
@@ -67,6 +73,7 @@ class HttpApi:
             limits=self._limits,
             clock=clock,
             ticks=time.monotonic_ns,
+            metrics=metrics,
             # Made when it is first asked for: a node should not start slower for it.
             document=functools.cache(lambda: _encoded_document(facts.version)),
             page=docs_page(),

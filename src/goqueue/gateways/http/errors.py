@@ -222,6 +222,11 @@ VERDICTS: dict[Code, Verdict] = {
         what="The broker is starting or stopping",
         advice="Repeat the request in a moment",
     ),
+    Code.TRACE_NOT_FOUND: Verdict(
+        status=404,
+        what="There is no such trace",
+        advice="Only the newest spans are kept; older ones are where the node exports them",
+    ),
 }
 
 

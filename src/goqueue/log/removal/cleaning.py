@@ -35,6 +35,10 @@ class Cleaning:
         self._is_under_way = plan is not None
         return plan
 
+    def dirty_bytes(self, segments: Segments) -> int:
+        """How much of the sealed segments was not there in the last pass."""
+        return sum(segment.size for segment in segments.sealed if segment.end > self._upto)
+
     def compacted(self, event: Compacted, segments: Segments) -> None:
         """A group of segments was rewritten, or the pass was given up."""
         if event.is_last:

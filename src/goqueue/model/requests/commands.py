@@ -7,9 +7,11 @@ Durations are nanoseconds. Every command names the reply that answers it.
 import msgspec
 
 from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
+from goqueue.model.messages import Header
 from goqueue.model.requests.delays import CancelDelayed, DescribeDelays, FindDelayed, ListDelayed
 from goqueue.model.requests.groups import Assignor, Mode, Start, Strategy
 from goqueue.model.requests.topics import TopicChanges, TopicConfig
+from goqueue.model.requests.traces import DescribeTracing, FindTrace, SearchTraces
 from goqueue.model.requests.transactions import (
     AddOffsets,
     AddPartition,
@@ -108,7 +110,8 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     None stands for -1 throughout. With `is_whole` one message that cannot be taken refuses all.
     `dues` says when each record is to be delivered, 0 for at once; the others carry the flag and
     the header of delayed records. With an `author` who has a sequence all records go to one
-    partition, which `targets` names.
+    partition, which `targets` names. `trace` has the headers of the trace that the request is part
+    of, for messages that name none themselves.
     """
 
     topic: str
@@ -118,6 +121,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     is_whole: bool = False
     dues: list[int] | None = None
     author: Author | None = None
+    trace: tuple[Header, ...] = ()
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,4 +339,7 @@ Command = (
     | ListTransactions
     | DescribeTransaction
     | DescribeTransactions
+    | SearchTraces
+    | FindTrace
+    | DescribeTracing
 )

@@ -11,6 +11,7 @@ from goqueue.model.ids import LogId, Offset, Timestamp
 from goqueue.model.requests.delays import DelayedDescription, DelayedList, DelayStatistics
 from goqueue.model.requests.groups import Assignor, GroupState, Mode
 from goqueue.model.requests.topics import TopicConfig
+from goqueue.model.requests.traces import TraceDetail, TraceList, TraceSeed, TracingStatistics
 from goqueue.model.requests.transactions import (
     GroupCommitted,
     ProducerGranted,
@@ -105,7 +106,7 @@ class PartitionList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the records of one partition went, or why they were not taken.
+    """Where the records of one partition went, or why they were not taken; `size` is in bytes.
 
     A duplicate was taken before: it is told where it went then.
     """
@@ -115,6 +116,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     refused: Code | None = None
     is_duplicate: bool = False
+    size: int = 0
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +147,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     upto: Offset
     aborted: tuple[tuple[int, int], ...] = ()
     data: tuple[memoryview, ...] = ()
+    seed: TraceSeed | None = None
 
 
 # Groups
@@ -201,7 +204,10 @@ class GroupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parcel(msgspec.Struct, frozen=True, kw_only=True):
-    """Leased messages of one partition: `offsets` picks them out of the records in `data`."""
+    """Leased messages of one partition: `offsets` picks them out of the records in `data`.
+
+    `size` is how many bytes they are, without what is between them.
+    """
 
     log: LogId
     offsets: list[int]
@@ -209,6 +215,8 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[int]
     deadline: Timestamp
     data: tuple[memoryview, ...] = ()
+    size: int = 0
+    seed: TraceSeed | None = None
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True):
@@ -317,6 +325,8 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     rejected_letters: int
     exhausted_letters: int
+    # By the topic that keeps them; those that keep none are left out.
+    letters_by_topic: dict[str, int] = {}
 
 
 class LaneDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -388,4 +398,7 @@ Reply = (
     | TransactionDescription
     | TransactionList
     | TransactionStatistics
+    | TraceList
+    | TraceDetail
+    | TracingStatistics
 )

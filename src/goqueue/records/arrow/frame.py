@@ -26,7 +26,8 @@ class Frame:
     """The rows of consecutive records.
 
     Timestamps are in microseconds. `header_rows` says where among the headers those of each row
-    begin; it is as long as the offsets of a column of lists.
+    begin; it is as long as the offsets of a column of lists. Keys or values are None if nobody asked
+    for them.
     """
 
     __slots__ = (
@@ -42,7 +43,7 @@ class Frame:
         "values",
     )
 
-    def __init__(self, count: int, keys: Strings, values: Strings) -> None:
+    def __init__(self, count: int, keys: Strings | None, values: Strings | None) -> None:
         zeros = bytes(8 * count)
         self.count = count
         self.offsets = array("q", zeros)

@@ -16,7 +16,7 @@ cdef class Lift:
     cdef int64_t _first, _below, _previous
     cdef object _positions
     cdef int64_t[::1] _aborted
-    cdef bint _with_headers
+    cdef bint _with_headers, _with_keys, _with_values
     cdef Py_ssize_t _position, _range, _rows, _headers
     cdef int64_t _bytes, _key_bytes, _value_bytes, _name_bytes, _header_bytes
 

@@ -39,12 +39,14 @@ _BYTES_MAX = 1 << 30
 _BATCH_HEADER_SIZE = 8
 # What the first pass answers where the next row needs the slow way.
 _PACKED = -1
+_NOTHING = Strings(0, 0, may_be_null=True)
 
 
 class Lift:
     """The rows of some stored records with offsets from `first` on and before `below`.
 
-    `aborted` are ranges of offsets, in order, each from its first to the one after its last.
+    `aborted` are ranges of offsets, in order, each from its first to the one after its last. Keys,
+    values and headers that are not wanted are not copied, and values not unpacked.
     """
 
     __slots__ = (
@@ -65,6 +67,8 @@ class Lift:
         "_rows",
         "_value_bytes",
         "_with_headers",
+        "_with_keys",
+        "_with_values",
     )
 
     def __init__(
@@ -75,6 +79,8 @@ class Lift:
         aborted: Sequence[tuple[int, int]] = (),
         *,
         with_headers: bool = False,
+        with_keys: bool = True,
+        with_values: bool = True,
     ) -> None:
         self._data = data
         self._cursor = Cursor(data)
@@ -82,6 +88,8 @@ class Lift:
         self._below = below
         self._aborted = array("q", [edge for each in aborted for edge in each])
         self._with_headers = with_headers
+        self._with_keys = with_keys
+        self._with_values = with_values
         self._positions = array("q")
         self._position = self._range = 0
         self._previous = -1
@@ -101,11 +109,12 @@ class Lift:
             raise self._cursor.corrupt(reason)
         if self._rows == 0:
             return None
-        frame = Frame(
-            self._rows,
-            Strings(self._rows, self._key_bytes, may_be_null=True),
-            Strings(self._rows, self._value_bytes, may_be_null=True),
-        )
+        keys = values = None
+        if self._with_keys:
+            keys = Strings(self._rows, self._key_bytes, may_be_null=True)
+        if self._with_values:
+            values = Strings(self._rows, self._value_bytes, may_be_null=True)
+        frame = Frame(self._rows, keys, values)
         if self._headers > 0:
             frame.header_names = Strings(self._headers, self._name_bytes, may_be_null=False)
             frame.header_values = Strings(self._headers, self._header_bytes, may_be_null=False)
@@ -131,7 +140,10 @@ class Lift:
                 break
             if self._is_seen(cursor):
                 size = cursor.end - self._position
-                is_packed = cursor.flags & IS_COMPRESSED != 0
+                # Headers of a packed record name its codec, which is gone once it is unpacked.
+                is_packed = cursor.flags & IS_COMPRESSED != 0 and (
+                    self._with_values or self._with_headers
+                )
                 if self._rows > 0 and (is_packed or self._bytes + size > bytes_max):
                     break
                 if is_packed:
@@ -187,14 +199,17 @@ class Lift:
         timestamps = frame.timestamps
         priorities = frame.priorities
         flags = frame.flags
-        key_ends = frame.keys.offsets
-        key_bits = frame.keys.validity
-        value_ends = frame.values.offsets
-        value_bits = frame.values.validity
+        # What is not wanted is not touched: these stand for it.
+        of_keys = _NOTHING if frame.keys is None else frame.keys
+        of_values = _NOTHING if frame.values is None else frame.values
+        key_ends = of_keys.offsets
+        key_bits = of_keys.validity
+        value_ends = of_values.offsets
+        value_bits = of_values.validity
         assert key_bits is not None
         assert value_bits is not None
-        keys = Cursor(frame.keys.data)
-        values = Cursor(frame.values.data)
+        keys = Cursor(of_keys.data)
+        values = Cursor(of_values.data)
         for index in range(self._rows):
             reason = cursor.hop(positions[index])
             # Only if someone wrote to the data since it was measured.
@@ -206,14 +221,16 @@ class Lift:
             flags[index] = cursor.flags
             start = cursor.position + HEADER_SIZE
             end = start + cursor.key_length
-            if end > start:
-                cursor.lend(start, end, keys)
-                key_bits[index >> 3] |= 1 << (index & 7)
-            key_ends[index + 1] = keys.position
-            if not cursor.flags & IS_TOMBSTONE:
-                cursor.lend(end, end + cursor.value_length, values)
-                value_bits[index >> 3] |= 1 << (index & 7)
-            value_ends[index + 1] = values.position
+            if self._with_keys:
+                if end > start:
+                    cursor.lend(start, end, keys)
+                    key_bits[index >> 3] |= 1 << (index & 7)
+                key_ends[index + 1] = keys.position
+            if self._with_values:
+                if not cursor.flags & IS_TOMBSTONE:
+                    cursor.lend(end, end + cursor.value_length, values)
+                    value_bits[index >> 3] |= 1 << (index & 7)
+                value_ends[index + 1] = values.position
 
     def _fill_headers(self, frame: Frame) -> None:
         cursor = self._cursor
@@ -265,4 +282,10 @@ class Lift:
                 count += 1
             self._previous = cursor.offset
             self._position = cursor.end
-        return Lift(unpacked, with_headers=self._with_headers).take(count, _BYTES_MAX)
+        lift = Lift(
+            unpacked,
+            with_headers=self._with_headers,
+            with_keys=self._with_keys,
+            with_values=self._with_values,
+        )
+        return lift.take(count, _BYTES_MAX)

@@ -18,6 +18,7 @@ cdef bytes _DELIVER_NAME
 cdef class Press:
     cdef int64_t _partitions, _body_bytes_max, _turn
     cdef object _sizes, _counts, _targets, _blocks
+    cdef bint _is_keyed
 
     cpdef object press(self, Sheet sheet)
 

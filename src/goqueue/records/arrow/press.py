@@ -54,7 +54,7 @@ class Pressed(msgspec.Struct, frozen=True):
 
 
 class Press:
-    """Presses sheets for one topic. Keyless rows take turns, over all sheets.
+    """Presses sheets for one topic. Keyless rows, or all if not `is_keyed`, take turns, over sheets.
 
     `body_bytes_max` is what the topic takes of a message: key, value and headers.
     """
@@ -63,15 +63,19 @@ class Press:
         "_blocks",
         "_body_bytes_max",
         "_counts",
+        "_is_keyed",
         "_partitions",
         "_sizes",
         "_targets",
         "_turn",
     )
 
-    def __init__(self, partitions: int, body_bytes_max: int, turn: int = 0) -> None:
+    def __init__(
+        self, partitions: int, body_bytes_max: int, turn: int = 0, *, is_keyed: bool = True
+    ) -> None:
         if partitions < 1 or turn < 0:
             raise IndexError(f"turn {turn} of {partitions} partitions")
+        self._is_keyed = is_keyed
         self._partitions = partitions
         self._body_bytes_max = body_bytes_max
         self._turn = turn % partitions
@@ -187,7 +191,7 @@ class Press:
                     partitions=self._partitions,
                 )
             return target
-        if key_size > 0 and sheet.keys is not None:
+        if self._is_keyed and key_size > 0 and sheet.keys is not None:
             start = sheet.keys.begin(index)
             return sheet.keys.data.hash_between(start, start + key_size) % self._partitions
         target = self._turn

@@ -42,6 +42,7 @@ __all__ = [
     "LISTENERS_HTTP",
     "LOG_FORMAT",
     "LOG_LEVEL",
+    "METRICS_PARTITIONS",
     "SETTINGS",
     "TRUSTED_PROXIES",
     "Feature",
@@ -72,6 +73,7 @@ class Feature(enum.StrEnum):
     TLS = "TLS"
     CLUSTER = "cluster mode"
     TRACING = "tracing"
+    METRICS = "metrics"
 
     @property
     def is_here(self) -> bool:
@@ -80,7 +82,7 @@ class Feature(enum.StrEnum):
 
 
 # A feature that arrives is added here, and its settings get their lasting defaults below.
-_HERE = frozenset({Feature.BROKER, Feature.HTTP, Feature.LOG, Feature.DELAYS})
+_HERE = frozenset({Feature.BROKER, Feature.HTTP, Feature.LOG, Feature.METRICS, Feature.DELAYS, Feature.TRACING})
 
 
 class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -235,6 +237,13 @@ LOG_FORMAT = Setting(
     meaning="Form of a line of the log.",
     feature=Feature.LOG,
 )
+METRICS_PARTITIONS: Setting[bool | None] = Setting(
+    name="metrics.partitions",
+    kind=BOOLEAN,
+    default=False,
+    meaning="Show lag, committed and end offsets by partition instead of summed over them.",
+    feature=Feature.METRICS,
+)
 TRUSTED_PROXIES: Setting[tuple[Network, ...]] = Setting(
     name="trusted_proxies",
     kind=NETWORKS,
@@ -304,6 +313,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
     TRUSTED_PROXIES,
     LOG_LEVEL,
     LOG_FORMAT,
+    METRICS_PARTITIONS,
     LIMITS_MAX_DELAY,
     Setting(
         name="grpc.reflection",
@@ -341,7 +351,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
     Setting(
         name="tracing.sampling",
         kind=SHARE,
-        default=0.0,
+        default=1.0,
         meaning="Share of messages that are traced.",
         feature=Feature.TRACING,
     ),

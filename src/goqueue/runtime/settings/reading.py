@@ -23,6 +23,7 @@ from goqueue.runtime.settings.catalogue import (
     LISTENERS_HTTP,
     LOG_FORMAT,
     LOG_LEVEL,
+    METRICS_PARTITIONS,
     SETTINGS,
     TRUSTED_PROXIES,
     Setting,
@@ -45,6 +46,7 @@ __all__ = [
     "LimitSettings",
     "ListenerSettings",
     "LoggingSettings",
+    "MetricsSettings",
     "Origin",
     "Settings",
     "load_settings",
@@ -88,6 +90,12 @@ class LoggingSettings(msgspec.Struct, frozen=True, kw_only=True):
     format: str
 
 
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How finely the node tells of itself."""
+
+    partitions: bool
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where the value of one setting came from; the value as text, a secret masked."""
 
@@ -105,6 +113,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpSettings
     limits: LimitSettings
     log: LoggingSettings
+    metrics: MetricsSettings
     trusted_proxies: tuple[Network, ...]
     origins: tuple[Origin, ...]
     warnings: tuple[str, ...]
@@ -261,6 +270,7 @@ def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
         ),
         limits=LimitSettings(max_delay_ns=values.value(LIMITS_MAX_DELAY)),
         log=LoggingSettings(level=values.value(LOG_LEVEL), format=values.value(LOG_FORMAT)),
+        metrics=MetricsSettings(partitions=bool(values.value(METRICS_PARTITIONS))),
         trusted_proxies=values.value(TRUSTED_PROXIES),
         origins=tuple(_origin(setting, values.effective(setting)) for setting in SETTINGS),
         warnings=warnings,

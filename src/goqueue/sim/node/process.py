@@ -95,12 +95,12 @@ class Process:
         limits = _SHORT if self._swarm.short_journals else None
         self.node = Node("simulated", entropy, limits)
         self._try("find trash", self.storage.find_trash)
-        self._carry_out(self.node.start())
+        self._carry_out(self.node.start(), None)
         self._finish_turn()
 
     def stop(self, now: Now) -> None:
         """Ask the node to stop; the caller lets everything settle and closes the storage then."""
-        self._carry_out(self.node.stop(now))
+        self._carry_out(self.node.stop(now), now)
         self._finish_turn()
 
     # What moves next
@@ -181,7 +181,7 @@ class Process:
 
     def _drain(self, now: Now) -> None:
         while self._events and self.halted is None:
-            self._carry_out(self.node.handle(self._events.popleft(), now))
+            self._carry_out(self.node.handle(self._events.popleft(), now), now)
         self._finish_turn()
 
     def _finish_turn(self) -> None:
@@ -193,13 +193,14 @@ class Process:
         self._trace.note("halt", reason)
         self.halted = reason
 
-    def _carry_out(self, effects: list[NodeEffect]) -> None:
+    def _carry_out(self, effects: list[NodeEffect], now: Now | None) -> None:
         for effect in effects:
             match effect:
                 case Answer():
                     self._tell(effect.request, effect.reply)
                 case Serve():
-                    self._serve(effect)
+                    assert now is not None, "a node that starts serves nobody"
+                    self._serve(effect, now)
                 case Fetch():
                     self._fetch(effect)
                 case Find():
@@ -218,13 +219,14 @@ class Process:
         is_late = self._swarm.slow_reads and self._random.random() < 0.5
         (self._late if is_late else self._events).append(event)
 
-    def _serve(self, effect: Serve) -> None:
+    def _serve(self, effect: Serve, now: Now) -> None:
+        reply: Reply | Refused
         try:
             reply = fill(effect, self._read)
         except Refused as refused:
-            self._tell(effect.request, refused)
-        else:
-            self._tell(effect.request, reply)
+            reply = refused
+        self.node.served(effect.request, reply, now)
+        self._tell(effect.request, reply)
 
     def _read(self, wanted: Slice) -> memoryview:
         try:

@@ -19,6 +19,7 @@ from goqueue.delivery import DeliveryQueue, Held
 from goqueue.groups import Group
 from goqueue.model import Instant, LogId, Now, RequestId, Serve, Slice, Timestamp
 from goqueue.model.requests import Leased, Parcel, Poll
+from goqueue.tracing import Kind
 
 __all__ = ["Lease", "Leases", "settle"]
 
@@ -95,20 +96,23 @@ class Leases:
     ) -> _Share | None:
         leased = self._take(group, partition.log_id, queue, room, now)
         sizes = {held.known[0]: held.known[1] for held in leased}
+        size = sum(sizes.values())
         offsets = sorted(sizes)
         spans = find_spans(partition.log, offsets, sizes)
         if spans.lost:
+            size -= sum(map(sizes.__getitem__, spans.lost))
             leased = self._settle_lost(group, partition, queue, leased, spans.lost)
             offsets = sorted(held.known[0] for held in leased)
         if not leased:
             return None
         must_wait = self._count(group, partition, leased, offsets)
+        self._state.journeys.leased(Kind.FETCH, group, partition.log_id, leased, now)
         alarm = ForQueue(group.number, partition.log_id)
         self._state.alarms.bring_forward(alarm, leased[0].deadline)
         return _Share(
-            self._parcel(group, partition, leased, Timestamp(now.wall + room.visibility_ns)),
+            self._parcel(group, partition, leased, size, Timestamp(now.wall + room.visibility_ns)),
             spans.slices,
-            sum(sizes.values()),
+            size,
             must_wait,
         )
 
@@ -161,7 +165,12 @@ class Leases:
         return self._state.catalog.find(log.topic).config.visibility_ns
 
     def _parcel(
-        self, group: Group, partition: Partition, leased: list[Held], deadline: Timestamp
+        self,
+        group: Group,
+        partition: Partition,
+        leased: list[Held],
+        size: int,
+        deadline: Timestamp,
     ) -> Parcel:
         delivered = [(held.known[0], held.attempt, held.serial) for held in leased]
         return Parcel(
@@ -170,6 +179,8 @@ class Leases:
             receipts=self._state.receipts.write(partition.log_id, group.number, delivered),
             attempts=[held.attempt for held in leased],
             deadline=deadline,
+            size=size,
+            seed=self._state.journeys.seed(partition.log_id),
         )
 
     def _settle_lost(

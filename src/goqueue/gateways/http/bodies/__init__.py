@@ -121,6 +121,14 @@ from goqueue.gateways.http.bodies.topics import (
     TopicConfigOut,
     Topics,
 )
+from goqueue.gateways.http.bodies.traces import (
+    TraceEventOut,
+    TraceFacts,
+    TraceOut,
+    TracesOut,
+    TraceStats,
+    TraceSummary,
+)
 from goqueue.gateways.http.bodies.transactions import (
     EPOCH_MAX,
     AddOffsetsBody,
@@ -253,6 +261,12 @@ __all__ = [
     "TopicConfigOut",
     "TopicStats",
     "Topics",
+    "TraceEventOut",
+    "TraceFacts",
+    "TraceOut",
+    "TraceStats",
+    "TraceSummary",
+    "TracesOut",
     "TransactionOut",
     "TransactionPartition",
     "TransactionStats",

@@ -139,6 +139,7 @@ class ReadMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] | None = None
     encoding: Literal["base64"] | None = None
     base64_headers: list[str] | None = None
+    trace_id: str | None = None
 
 
 class ReadOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,6 +165,7 @@ class DeliveredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] | None = None
     encoding: Literal["base64"] | None = None
     base64_headers: list[str] | None = None
+    trace_id: str | None = None
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):

@@ -174,3 +174,7 @@ class ReliabilityOut(msgspec.Struct, frozen=True, kw_only=True):
     lease_expirations_total: Count
     in_flight: Count
     dlq_by_cause: DeadLetterCauses
+    dlq_by_topic: Annotated[
+        dict[str, Count],
+        Meta(description="dead letters kept and not redriven, by the topic with them"),
+    ]

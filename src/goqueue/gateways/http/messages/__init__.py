@@ -12,6 +12,7 @@ from goqueue.gateways.http.messages.incoming import (
 )
 from goqueue.gateways.http.messages.outgoing import ANSWER_BYTES_MAX, Shown, deliver, show
 from goqueue.gateways.http.messages.results import encode_results
+from goqueue.gateways.http.messages.traces import TraceNames, request_trace
 
 __all__ = [
     "ANSWER_BYTES_MAX",
@@ -23,10 +24,12 @@ __all__ = [
     "Portion",
     "Shown",
     "TimeWriter",
+    "TraceNames",
     "deliver",
     "encode_results",
     "item_error",
     "portion_of",
+    "request_trace",
     "show",
     "take_in",
     "take_in_one",

@@ -16,6 +16,7 @@ from goqueue.gateways.http.bodies import DeliveredMessage, Delivery, ReadMessage
 from goqueue.gateways.http.messages.aborted import AbortedRanges
 from goqueue.gateways.http.messages.clock import TimeWriter
 from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES
+from goqueue.gateways.http.messages.traces import TraceNames
 from goqueue.model import Header, Record, format_time
 from goqueue.model.requests import Leased, Parcel, Records
 from goqueue.records import (
@@ -64,6 +65,7 @@ def show(records: Records, count_max: int, bytes_max: int, times: TimeWriter) ->
     """The visible ones among the records that were read, within the limits; at least one."""
     topic, partition = records.log.topic, records.log.partition
     aborted = AbortedRanges(records.aborted)
+    traces = TraceNames(records.seed)
     messages: list[ReadMessage] = []
     size = 0
     for piece in records.data:
@@ -73,7 +75,7 @@ def show(records: Records, count_max: int, bytes_max: int, times: TimeWriter) ->
             size += len(record.key) + len(record.value or b"")
             if record.headers:
                 size += sum(len(name) + len(text) for name, text in record.headers)
-            messages.append(_read_message(topic, partition, record, times))
+            messages.append(_read_message(topic, partition, record, times, traces))
         if len(messages) >= count_max:
             return Shown(messages, size, messages[-1].offset + 1)
     return Shown(messages, size, _after(records))
@@ -85,7 +87,9 @@ def _after(records: Records) -> int:
     return last_offset(pieces[-1]) + 1 if pieces else records.upto
 
 
-def _read_message(topic: str, partition: int, record: Record, times: TimeWriter) -> ReadMessage:
+def _read_message(
+    topic: str, partition: int, record: Record, times: TimeWriter, traces: TraceNames
+) -> ReadMessage:
     timestamp, priority = times.write(record.timestamp), PRIORITY_NAMES[record.priority]
     if not record.headers:
         key, value = record.key, record.value
@@ -99,6 +103,7 @@ def _read_message(topic: str, partition: int, record: Record, times: TimeWriter)
                 None if value is None else value.decode(),
                 priority,
                 key.decode() if key else None,
+                trace_id=traces.of(record),
             )
         except UnicodeDecodeError:
             pass
@@ -114,6 +119,7 @@ def _read_message(topic: str, partition: int, record: Record, times: TimeWriter)
         text.headers,
         text.encoding,
         text.base64_headers,
+        traces.of(record),
     )
 
 
@@ -125,6 +131,7 @@ def deliver(leased: Leased) -> Delivery:
     for parcel in leased.parcels:
         found = {record.offset: record for record in _picked(parcel, room)}
         deadline = format_time(parcel.deadline)
+        traces = TraceNames(parcel.seed)
         for offset, receipt, attempt in zip(
             parcel.offsets, parcel.receipts, parcel.attempts, strict=True
         ):
@@ -147,6 +154,7 @@ def deliver(leased: Leased) -> Delivery:
                     text.headers,
                     text.encoding,
                     text.base64_headers,
+                    traces.of(record),
                 )
             )
     return Delivery(messages=messages)

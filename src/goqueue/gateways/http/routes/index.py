@@ -9,6 +9,7 @@ from goqueue.gateways.http.routes.reading import READ_ROUTES
 from goqueue.gateways.http.routes.service import SERVICE_ROUTES
 from goqueue.gateways.http.routes.settlement import SETTLEMENT_ROUTES
 from goqueue.gateways.http.routes.topics import TOPIC_ROUTES
+from goqueue.gateways.http.routes.traces import TRACE_ROUTES
 from goqueue.gateways.http.routes.transactions import TRANSACTION_ROUTES
 
 __all__ = ["ROUTES"]
@@ -24,4 +25,5 @@ ROUTES = (
     *SETTLEMENT_ROUTES,
     *TRANSACTION_ROUTES,
     *PRIORITY_ROUTES,
+    *TRACE_ROUTES,
 )

@@ -11,7 +11,13 @@ from goqueue.gateways.http.bodies import (
     RawPublishOut,
 )
 from goqueue.gateways.http.errors import describe
-from goqueue.gateways.http.messages import DELIVER_HEADER, Horizon, encode_results, take_in
+from goqueue.gateways.http.messages import (
+    DELIVER_HEADER,
+    Horizon,
+    encode_results,
+    request_trace,
+    take_in,
+)
 from goqueue.gateways.http.table import RECORDS, SCHEMA_REF, TOPIC, Call, Route, integer, partition
 from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import Code, Refused, format_time
@@ -70,7 +76,11 @@ async def _publish(call: Call) -> HttpResponse:
     intake = take_in(call.request.body, _horizon(call))
     # Also without a message that could be taken: the broker knows whether the topic is there.
     command = Publish(
-        topic=call[TOPIC], batch=intake.batch, targets=intake.targets, dues=intake.dues
+        topic=call[TOPIC],
+        batch=intake.batch,
+        targets=intake.targets,
+        dues=intake.dues,
+        trace=request_trace(call.request.headers),
     )
     published = await call.ask(command, Published)
     return HttpResponse(200, encode_results(intake, published))
@@ -88,6 +98,7 @@ async def _publish_raw(call: Call) -> RawPublishOut:
         is_whole=True,
         dues=dues,
         author=author,
+        trace=request_trace(call.request.headers),
     )
     published = await call.ask(command, Published)
     placed = published.placed

@@ -1,4 +1,4 @@
-"""The service routes: probes, version, totals, and the document of the API itself."""
+"""The service routes: probes, version, totals, metrics, and the document of the API itself."""
 
 import asyncio
 
@@ -23,6 +23,7 @@ __all__ = ["SERVICE_ROUTES"]
 _SECTION = "Service"
 _VERBOSE = boolean("verbose", "whether to list what was checked")
 _FAILED = 503
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def _health(call: Call) -> HttpResponse:
@@ -105,6 +106,10 @@ async def _stats(call: Call) -> Stats:
             for each in node.topics
         },
     )
+
+
+async def _metrics(call: Call) -> HttpResponse:
+    return HttpResponse(200, await call.desk.metrics(), content_type=_TEXT.encode())
 
 
 async def _openapi(call: Call) -> HttpResponse:
@@ -196,6 +201,15 @@ SERVICE_ROUTES = (
         summary="Totals of the node, topic by topic",
         run=_stats,
         answer=Stats,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        section=_SECTION,
+        summary="Metrics of the node as Prometheus reads them",
+        run=_metrics,
+        answer_media=_TEXT,
         is_service=True,
     ),
     Route(

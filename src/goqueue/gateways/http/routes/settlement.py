@@ -151,6 +151,7 @@ async def _reliability(call: Call) -> ReliabilityOut:
         dlq_by_cause=DeadLetterCauses(
             rejected=counts.rejected_letters, max_deliveries=counts.exhausted_letters
         ),
+        dlq_by_topic=counts.letters_by_topic,
     )
 
 

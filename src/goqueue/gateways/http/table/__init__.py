@@ -1,6 +1,6 @@
 """The typed table of routes: what one is, how a request finds it, how its parameters are read."""
 
-from goqueue.gateways.http.table.call import ApiLimits, Broker, Call, Desk, NodeFacts
+from goqueue.gateways.http.table.call import ApiLimits, Broker, Call, Desk, NodeFacts, Scrape
 from goqueue.gateways.http.table.parameter import (
     GROUP,
     PARTITION,
@@ -39,6 +39,7 @@ __all__ = [
     "Route",
     "Router",
     "Run",
+    "Scrape",
     "boolean",
     "choice",
     "duration",

@@ -3,7 +3,7 @@
 Owns the way from a route to the broker. Never decides anything about the domain.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -14,7 +14,7 @@ from goqueue.gateways.http.transport import HttpRequest, HttpResponse
 from goqueue.model import MILLISECOND, Timestamp
 from goqueue.model.requests import Command, Reply
 
-__all__ = ["ApiLimits", "Broker", "Call", "Desk", "NodeFacts"]
+__all__ = ["ApiLimits", "Broker", "Call", "Desk", "NodeFacts", "Scrape"]
 
 Value = TypeVar("Value")
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -28,6 +28,10 @@ class Broker(Protocol):
     """Whoever answers commands. Raises `Refused`, and may be cancelled while it waits."""
 
     async def ask(self, command: Command) -> Reply: ...
+
+
+# The text of all metrics, in pieces.
+Scrape = Callable[[], Awaitable[tuple[bytes, ...]]]
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +62,7 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
     limits: ApiLimits
     clock: Callable[[], Timestamp]
     ticks: Callable[[], int]
+    metrics: Scrape
     document: Callable[[], bytes]
     page: HttpResponse
 

@@ -18,7 +18,7 @@ from goqueue.gateways.http.bodies import (
     holds_too_much,
     too_much,
 )
-from goqueue.gateways.http.messages import DELIVER_HEADER, Horizon, take_in_one
+from goqueue.gateways.http.messages import DELIVER_HEADER, Horizon, request_trace, take_in_one
 from goqueue.gateways.http.routes.transactions.refusals import OF_PRODUCERS, OF_TRANSACTIONS
 from goqueue.gateways.http.table import SCHEMA_REF, Call, Place, Route, integer
 from goqueue.model import MILLISECOND, Code, Offset, Refused, Timestamp, check_name, format_time
@@ -93,6 +93,7 @@ async def _publish(call: Call) -> AuthoredOut:
         is_whole=True,
         dues=intake.dues,
         author=Author(producer_id=body.producer_id, epoch=body.epoch, sequence=body.sequence),
+        trace=request_trace(call.request.headers),
     )
     published = await call.ask(command, Published)
     [placed] = published.placed

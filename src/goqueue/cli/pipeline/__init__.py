@@ -1,0 +1,5 @@
+"""`goqueue pipeline`: data pipelines on Spark, run, checked and looked at."""
+
+from goqueue.cli.pipeline.commands import pipeline
+
+__all__ = ["pipeline"]

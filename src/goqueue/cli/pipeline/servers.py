@@ -1,0 +1,89 @@
+"""The broker of a pipeline: how Spark reaches it, and what it says about topics.
+
+A key of the command line is handed to Spark as a file that only this user can read, because options
+are shown in plans; it goes when the program ends.
+"""
+
+import atexit
+import os
+import tempfile
+from pathlib import Path
+
+import click
+import msgspec
+
+from goqueue.cli.asking import Session
+from goqueue.cli.context import ClientSettings
+from goqueue.client import TopicNotFound
+from goqueue.client.admin import Topic
+from goqueue.client.transport import get
+from goqueue.pipelines.spec import Pipeline
+
+__all__ = ["Found", "asked_of", "link_to", "look_at_topics", "sink_topic", "topic_ends"]
+
+_SERVERS = "goqueue.servers"
+_TOKEN = "goqueue.tokenFile"  # noqa: S105 - the name of an option
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A topic as the broker tells of it; None partitions if there is none."""
+
+    topic: str
+    partitions: int | None
+    ends: dict[int, int]
+
+
+def link_to(settings: ClientSettings, *, is_local: bool) -> dict[str, str]:
+    """The options of the connector for the server of the command line."""
+    link = {_SERVERS: settings.server}
+    if not settings.api_key:
+        return link
+    if not is_local:
+        words = f"executors do not see the key of the command line; give the option `{_TOKEN}`"
+        raise click.UsageError(words)
+    handle, path = tempfile.mkstemp(prefix="goqueue-key-")
+    atexit.register(Path(path).unlink, missing_ok=True)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(settings.api_key)
+    return link | {_TOKEN: path}
+
+
+def asked_of(pipeline: Pipeline) -> list[str]:
+    """The topics of a pipeline that lie with the server of the command line."""
+    read = {
+        name
+        for source in pipeline.views.values()
+        if _SERVERS not in source.options
+        for name in source.topic_names
+    }
+    sink = pipeline.sink
+    written = {sink.topic} if _SERVERS not in sink.options and sink_topic(pipeline) else set()
+    letters = {
+        source.decode.dead_letters
+        for source in pipeline.views.values()
+        if source.decode is not None and source.decode.dead_letters is not None
+    }
+    return sorted(name for name in read | written | letters if name)
+
+
+def sink_topic(pipeline: Pipeline) -> str | None:
+    """The topic that is written, if it is one for all rows."""
+    return None if pipeline.sink.topic == "*" else pipeline.sink.topic
+
+
+async def look_at_topics(session: Session, topics: list[str]) -> list[Found]:
+    """What the broker says about topics; those that are not there have no partitions."""
+    found = []
+    for topic in topics:
+        try:
+            told = await session.read(get("topics", topic), Topic)
+        except TopicNotFound:
+            found.append(Found(topic, None, {}))
+        else:
+            found.append(Found(topic, told.partitions, topic_ends(told)))
+    return found
+
+
+def topic_ends(topic: Topic) -> dict[int, int]:
+    """The offset after the last one of every partition."""
+    return {number: ends.latest + 1 for number, ends in topic.partition_offsets.items()}

@@ -1,0 +1,117 @@
+"""Asks the node for what a picture needs: a handful of totals, and what is wanted besides.
+
+Owns the requests of one round, at most a few and some for each name that is wanted. Never decides
+what is wanted, and never keeps an answer.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+from goqueue.cli.context import ClientSettings
+from goqueue.cli.top.board import Sample, Wants
+from goqueue.client import GoQueueError, NotFound, connect
+from goqueue.client.connection import Connection
+from goqueue.client.transport import Retries
+
+__all__ = ["Source", "first_failure", "open_connection", "reason_of"]
+
+T = TypeVar("T")
+
+# The next round comes soon: a second attempt is for a connection that was closed while it rested.
+_RETRIES = Retries(attempts_max=2, total_s=1.0)
+_PATIENCE_S = 5.0
+
+
+def open_connection(settings: ClientSettings) -> Connection:
+    """The way to the server; a picture that is late is worth little, so it waits less than most."""
+    return connect(
+        settings.server,
+        api_key=settings.api_key or None,
+        timeout_s=min(settings.timeout_s, _PATIENCE_S),
+        retries=_RETRIES,
+        client_id="goqueue-top",
+    )
+
+
+def reason_of(error: GoQueueError) -> str:
+    """In a word, why there is no picture."""
+    known = {"server_unreachable": "not reached", "broker_unavailable": "not ready"}
+    return known.get(error.code, f"refused ({error.code})")
+
+
+class Source:
+    """A node to take samples of."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def take(self, wants: Wants) -> Sample:
+        """One round of questions, the totals side by side."""
+        q = self._connection
+        clock = asyncio.get_running_loop().time
+        asked_s = clock()
+        readiness = await q.readiness()
+        round_trip_s = clock() - asked_s
+        async with first_failure(), asyncio.TaskGroup() as group:
+            version = group.create_task(q.version())
+            stats = group.create_task(q.stats())
+            reliability = group.create_task(q.reliability())
+            delays = group.create_task(q.delayed.stats())
+            transactions = group.create_task(q.transactions.stats())
+            groups = group.create_task(q.groups.list())
+            lags = group.create_task(_each(wants.lags, q.groups.lag))
+            dues = group.create_task(_each(wants.dues, self._next_due))
+            lanes = group.create_task(q.priorities()) if wants.has_lanes else None
+            is_wanted = wants.has_transactions
+            listed = group.create_task(q.transactions.list()) if is_wanted else None
+        return Sample(
+            at_s=clock(),
+            time=dt.datetime.now(dt.UTC),
+            round_trip_s=round_trip_s,
+            version=version.result(),
+            readiness=readiness,
+            stats=stats.result(),
+            reliability=reliability.result(),
+            delays=delays.result(),
+            transactions=transactions.result(),
+            groups=groups.result(),
+            lags=lags.result(),
+            dues={topic: due for topic, due in dues.result().items() if due is not None},
+            priorities=lanes.result() if lanes else None,
+            open_transactions=listed.result() if listed else None,
+        )
+
+    async def _next_due(self, topic: str) -> dt.datetime | None:
+        waiting = await self._connection.delayed.list(topic, limit=1)
+        return waiting[0].deliver_at if waiting else None
+
+
+async def _each(names: tuple[str, ...], ask: Callable[[str], Awaitable[T]]) -> dict[str, T]:
+    """The answer about each name; those that are gone meanwhile are left out."""
+
+    async def look(name: str) -> None:
+        try:
+            found[name] = await ask(name)
+        except NotFound:
+            return
+
+    found: dict[str, T] = {}
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(look(name))
+    return found
+
+
+@contextlib.asynccontextmanager
+async def first_failure() -> AsyncIterator[None]:
+    """Tasks that run side by side fail as a group; one failure says enough."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        first: BaseException = group
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from group

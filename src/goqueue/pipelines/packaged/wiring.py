@@ -1,0 +1,68 @@
+"""How a packaged pipeline reaches the broker, and what it says when it cannot do its work.
+
+Owns the options of the connector that all pipelines share. Credentials are a path, never a key.
+"""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from goqueue.client.sync import SyncConnection
+
+__all__ = ["OptionWrong", "PipelineFailed", "Wiring", "check_topic"]
+
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+class OptionWrong(ValueError):
+    """An option of a packaged pipeline that is missing, wrong, or contradicts another."""
+
+    def __init__(self, option: str, reason: str) -> None:
+        super().__init__(option, reason)
+        self.option = option
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.option}: {self.reason}"
+
+
+class PipelineFailed(RuntimeError):
+    """The world is not as the pipeline needs it; one sentence says what to do."""
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """The server, and the file that holds the key for it."""
+
+    server: str
+    token_file: str | None = None
+    timeout_s: float = 30.0
+
+    def options(self, **more: str) -> dict[str, str]:
+        """For `format("goqueue")`, with others beside them."""
+        link = {
+            "goqueue.servers": self.server,
+            "goqueue.timeoutMs": str(max(100, int(self.timeout_s * 1000))),
+        }
+        if self.token_file is not None:
+            link["goqueue.tokenFile"] = self.token_file
+        return link | more
+
+    def connect(self) -> "SyncConnection":
+        """A client for what Spark has no words for."""
+        from goqueue.client import connect_sync
+
+        key = None
+        if self.token_file is not None:
+            key = Path(self.token_file).read_text(encoding="ascii").strip()
+        return connect_sync(
+            self.server, api_key=key, timeout_s=self.timeout_s, client_id="pipeline"
+        )
+
+
+def check_topic(option: str, topic: str) -> str:
+    if not _NAME.fullmatch(topic):
+        raise OptionWrong(option, f"{topic!r} is no name of a topic")
+    return topic

@@ -1,0 +1,142 @@
+"""A pipeline as a plan of Spark: every view in its order, the result, and what is written.
+
+Builds and analyses, but reads no topic and starts nothing. Each plan has a session of its own over
+the same Spark, so the views of two pipelines never meet.
+
+Invariant: a plan that was built has every expectation in it.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from goqueue.pipelines.plan.expectations import expect
+from goqueue.pipelines.plan.functions import find_function
+from goqueue.pipelines.plan.refusals import StepInvalid, refusing
+from goqueue.pipelines.plan.sinks import encoded, united
+from goqueue.pipelines.plan.sources import read_source
+from goqueue.pipelines.progress import OUT, ROWS, counter_name
+from goqueue.pipelines.spec import Pipeline, Step, option_texts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Plan", "build"]
+
+
+class Plan:
+    """The views by name, in order, and what goes to the sink."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        views: "dict[str, DataFrame]",
+        letters: "Sequence[DataFrame]",
+    ) -> None:
+        self.pipeline = pipeline
+        self.views = views
+        self.written = united(encoded(self.result, pipeline.sink), pipeline.sink, letters)
+
+    @property
+    def result(self) -> "DataFrame":
+        """The last view."""
+        return list(self.views.values())[-1]
+
+    @property
+    def schemas(self) -> dict[str, str]:
+        """The columns of every view, as Spark writes them."""
+        return {
+            name: ", ".join(
+                f"{field.name} {field.dataType.simpleString()}" for field in rows.schema
+            )
+            for name, rows in self.views.items()
+        }
+
+    def explained(self) -> str:
+        """The logical plan of what is written."""
+        return str(self.written._jdf.queryExecution().optimizedPlan().toString())  # noqa: SLF001 - Spark only prints it
+
+
+def build(spark: "SparkSession", pipeline: Pipeline, folder: Path, link: Mapping[str, str]) -> Plan:
+    """The plan of a pipeline whose file is in `folder`; `link` says how to reach the broker.
+
+    Raises `StepInvalid` with the step and what is wrong with it.
+    """
+    spark = spark.newSession()
+    for name, value in option_texts(pipeline.configuration).items():
+        # Static ones are those of the session; it was made with them, or they cannot be had.
+        if spark.conf.isModifiable(name):
+            spark.conf.set(name, value)
+    last = pipeline.steps[-1].name if pipeline.steps else list(pipeline.views)[-1]
+    views: dict[str, DataFrame] = {}
+    letters: list[DataFrame] = []
+    for name, source in pipeline.views.items():
+        with refusing(f"`{name}`"):
+            rows = read_source(spark, name, source, link)
+        letters += [] if rows.letters is None else [rows.letters]
+        _add(views, name, rows.good, pipeline, last)
+    for step in pipeline.steps:
+        _add(views, step.name, _step(spark, step, views, folder), pipeline, last)
+    with refusing("observe"):
+        views[last] = _observed(views[last], pipeline.observe)
+    plan = Plan(pipeline, views, letters)
+    _check_expectations(plan, last)
+    _check_mode(spark, plan)
+    return plan
+
+
+def _add(
+    views: "dict[str, DataFrame]", name: str, rows: "DataFrame", pipeline: Pipeline, last: str
+) -> None:
+    about = [each for each in pipeline.expectations if (each.step or last) == name]
+    views[name] = expect(rows, name, about)
+    views[name].createOrReplaceTempView(name)
+
+
+def _step(
+    spark: "SparkSession", step: Step, views: "dict[str, DataFrame]", folder: Path
+) -> "DataFrame":
+    place = f"step `{step.name}`"
+    if step.sql is not None:
+        with refusing(place):
+            # Only a query: a command would be carried out here and now.
+            spark._jsparkSession.sessionState().sqlParser().parseQuery(step.sql)  # noqa: SLF001 - Spark has no other way to parse only
+            rows = spark.sql(step.sql)
+    else:
+        assert step.python is not None, "a step is one of the two"
+        function = find_function(step.python, folder, place)
+        with refusing(place):
+            rows = function(list(views.values())[-1])
+        if not hasattr(rows, "isStreaming"):
+            raise StepInvalid(place, f"gives {type(rows).__name__} back, and no DataFrame")
+    if not rows.isStreaming:
+        raise StepInvalid(place, "reads none of the sources, so there is no stream")
+    return rows
+
+
+def _observed(rows: "DataFrame", aggregates: Mapping[str, str]) -> "DataFrame":
+    from pyspark.sql import functions as sql
+
+    wanted = [sql.expr(text).alias(name) for name, text in aggregates.items()]
+    return rows.observe(OUT, sql.count(sql.lit(1)).alias(ROWS), *wanted)
+
+
+def _check_expectations(plan: Plan, last: str) -> None:
+    """Spark leaves out a step that nothing is made of, and with it what is expected of it."""
+    text = str(plan.written._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - Spark only prints it
+    for each in plan.pipeline.expectations:
+        step = each.step or last
+        if f"CollectMetrics {counter_name(step)}" not in text:
+            words = f"is about `{step}`, of which nothing reaches the sink"
+            raise StepInvalid(f"expectation `{each.name}`", words)
+
+
+def _check_mode(spark: "SparkSession", plan: Plan) -> None:
+    """Ask Spark what it would ask when the query starts: whether it can run such a plan at all."""
+    jvm = spark._jvm  # noqa: SLF001 - the check has no other entrance
+    assert jvm is not None, "a session of this machine has a JVM"
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    mode = getattr(modes, plan.pipeline.output_mode.capitalize())()
+    with refusing(f"output_mode `{plan.pipeline.output_mode}`"):
+        checker.checkForStreaming(plan.written._jdf.queryExecution().analyzed(), mode)  # noqa: SLF001 - see above

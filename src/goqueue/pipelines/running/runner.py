@@ -1,0 +1,189 @@
+"""Running a pipeline: one query of Spark from its start to its end, and how it is stopped.
+
+Spark has no way to stop after a batch: `stop()` breaks off what runs. So the query is stopped when
+its status says that no batch is being worked on, which it is shortly before each: while offsets are
+asked for and written down. What is broken off there has published nothing.
+
+Invariant: when a run ends, its journal holds every batch that was done, and the lock is released.
+"""
+
+import datetime as dt
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from goqueue.pipelines.plan import (
+    Failure,
+    Plan,
+    StepInvalid,
+    Table,
+    build,
+    check_sink,
+    explain,
+    place_of,
+    writer,
+)
+from goqueue.pipelines.progress import Journal, Totals
+from goqueue.pipelines.running.mirror import GroupMirror
+from goqueue.pipelines.running.stopping import Stop
+from goqueue.pipelines.spec import Pipeline, interval
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+__all__ = ["RunFailed", "Wish", "checkpoint_of", "local_checkpoint", "query_name", "run_pipeline"]
+
+_LOOK_S = 0.1
+# A query that works without a pause is between two batches for some fifty milliseconds.
+_CLOSE_LOOK_S = 0.002
+_AT_WORK = ("Processing", "No new data but")
+
+
+class RunFailed(RuntimeError):
+    """A pipeline that ended by an error."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.sentence)
+        self.failure = failure
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be run: a pipeline, the folder of its file, and the way to the broker."""
+
+    pipeline: Pipeline
+    folder: Path
+    link: dict[str, str]
+    api_key: str | None = None
+    checkpoint: str | None = None
+    is_once: bool = False
+
+
+def run_pipeline(
+    spark: "SparkSession", wish: Wish, journal: Journal, stop: Stop, show: Callable[[Table], None]
+) -> Totals:
+    """Run until there is nothing left, or somebody stops it; what was done in all.
+
+    Raises `StepInvalid`, `CheckpointBusy` or `RunFailed`.
+    """
+    journal.begin()
+    error: str | None = "interrupted"
+    try:
+        plan = build(spark, wish.pipeline, wish.folder, wish.link)
+        check_sink(plan.written, wish.pipeline, wish.link)
+        _play(plan, wish, journal, stop, show)
+        error = None
+    except (RunFailed, StepInvalid) as failure:
+        error = str(failure)
+        raise
+    finally:
+        journal.end(_now(), error)
+    return journal.totals
+
+
+def _play(
+    plan: Plan, wish: Wish, journal: Journal, stop: Stop, show: Callable[[Table], None]
+) -> None:
+    from goqueue.pipelines.running.listener import JournalListener, take_recent
+
+    name = query_name(wish.pipeline)
+    mirror = _mirror(wish)
+    if mirror is not None:
+        journal.tell(mirror.show)
+    streams = plan.written.sparkSession.streams
+    listener = JournalListener(journal, name)
+    streams.addListener(listener)
+    try:
+        query = _start(plan, wish, name, show)
+        try:
+            _watch(query, stop)
+        finally:
+            if query.isActive:
+                query.stop()
+            take_recent(query, journal)
+        error = query.exception()
+        if error is not None:
+            raise RunFailed(explain(str(error)))
+    finally:
+        streams.removeListener(listener)
+        if mirror is not None:
+            mirror.close()
+
+
+def _start(plan: Plan, wish: Wish, name: str, show: Callable[[Table], None]) -> "StreamingQuery":
+    from pyspark.errors import PySparkException
+
+    writing = writer(plan.written, wish.pipeline, wish.folder, wish.link, show)
+    writing = _triggered(writing, wish).queryName(name)
+    try:
+        return writing.option("checkpointLocation", checkpoint_of(wish)).start()
+    except PySparkException as error:
+        raise RunFailed(explain(str(error))) from error
+
+
+def _watch(query: "StreamingQuery", stop: Stop) -> None:
+    """Until the query ends by itself, or may be stopped."""
+    while query.isActive:
+        if stop.is_urgent:
+            return
+        if not stop.is_asked:
+            stop.wait(_LOOK_S)
+        elif query.status["message"].startswith(_AT_WORK):
+            time.sleep(_CLOSE_LOOK_S)
+        else:
+            return
+
+
+def _triggered(writing: "DataStreamWriter", wish: Wish) -> "DataStreamWriter":
+    trigger = wish.pipeline.trigger
+    if wish.is_once or trigger == "available_now":
+        return writing.trigger(availableNow=True)
+    if trigger == "once":
+        return writing.trigger(once=True)
+    if trigger is None:
+        trigger = "1 minute" if wish.pipeline.sink.parquet is not None else "0 seconds"
+    return writing.trigger(processingTime=interval(trigger) or trigger)
+
+
+def query_name(pipeline: Pipeline) -> str:
+    """A name that tells what is read and written, for Spark names its sources by addresses."""
+    return f"{pipeline.name}: {','.join(pipeline.topic_names)} -> {place_of(pipeline.sink)}"
+
+
+def checkpoint_of(wish: Wish) -> str:
+    """The checkpoint: as the command line says, else the file, else beside the file."""
+    if wish.checkpoint is not None:
+        return wish.checkpoint
+    told = wish.pipeline.checkpoint or f"_pipelines/{wish.pipeline.name}"
+    return told if "://" in told else str(wish.folder / told)
+
+
+def local_checkpoint(wish: Wish) -> Path | None:
+    """The checkpoint as a folder of this machine; None if it is elsewhere."""
+    place = checkpoint_of(wish)
+    return None if "://" in place else Path(place)
+
+
+def _mirror(wish: Wish) -> GroupMirror | None:
+    group = wish.pipeline.group
+    if group is None:
+        return None
+    server = str(
+        next(
+            (
+                source.options["goqueue.servers"]
+                for source in wish.pipeline.views.values()
+                if "goqueue.servers" in source.options
+            ),
+            wish.link["goqueue.servers"],
+        )
+    )
+    return GroupMirror(group, server if "://" in server else f"http://{server}", wish.api_key)
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,121 @@
+"""Reading a pipeline file: YAML in, a checked `Pipeline` out, or one problem with its place.
+
+Invariant: a problem names the file, the line and the field; a field that nobody knows is a problem.
+"""
+
+import difflib
+import re
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from goqueue.pipelines.spec.checks import Problem, check
+from goqueue.pipelines.spec.pipeline import (
+    Decode,
+    Expectation,
+    Pipeline,
+    Sink,
+    Source,
+    Watermark,
+)
+from goqueue.pipelines.spec.pipeline import Step as PipelineStep
+from goqueue.pipelines.spec.places import KeyTwice, Places, Step, path_of
+
+__all__ = ["PipelineInvalid", "parse_pipeline", "read_pipeline"]
+
+SIZE_MAX = 1 << 20
+_AT = re.compile(r"^(.*?)(?: - at `(?:key in )?(\$.*)`)?$", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_SHAPES: dict[str, type[msgspec.Struct]] = {
+    "source": Source,
+    "sources": Source,
+    "steps": PipelineStep,
+    "expectations": Expectation,
+    "sink": Sink,
+    "decode": Decode,
+    "watermark": Watermark,
+}
+
+
+class PipelineInvalid(ValueError):
+    """A pipeline file that cannot be used."""
+
+    def __init__(self, file: str, line: int | None, reason: str) -> None:
+        super().__init__(file, line, reason)
+        self.file = file
+        self.line = line
+        self.reason = reason
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.reason}"
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """The pipeline of a file; `PipelineInvalid` says what is wrong where."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise PipelineInvalid(str(path), None, error.strerror or str(error)) from error
+    if len(data) > SIZE_MAX:
+        raise PipelineInvalid(str(path), None, f"has more than {SIZE_MAX} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise PipelineInvalid(str(path), None, "is not UTF-8") from error
+    return parse_pipeline(text, str(path))
+
+
+def parse_pipeline(text: str, file: str) -> Pipeline:
+    """The pipeline that a text tells; `file` is what problems call it."""
+    try:
+        places = Places(text)
+        told = yaml.safe_load(text)
+    except KeyTwice as twice:
+        raise PipelineInvalid(file, twice.line, f"`{twice.key}` is given twice") from twice
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        words = getattr(error, "problem", None) or str(error)
+        line = None if mark is None else mark.line + 1
+        raise PipelineInvalid(file, line, f"is no YAML: {words}") from error
+    if not isinstance(told, dict):
+        raise PipelineInvalid(file, None, "is no mapping with `name`, `source` and `sink`")
+    try:
+        pipeline = msgspec.convert(told, Pipeline)
+        check(pipeline)
+    except msgspec.ValidationError as error:
+        path, reason = _explain(str(error))
+        raise PipelineInvalid(file, places.line(path), _located(path, reason)) from error
+    except Problem as problem:
+        words = _located(problem.path, problem.reason)
+        raise PipelineInvalid(file, places.line(problem.path), words) from problem
+    return pipeline
+
+
+def _located(path: tuple[Step, ...], reason: str) -> str:
+    named = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)
+    return f"{named.lstrip('.')}: {reason}" if named else reason
+
+
+def _explain(message: str) -> tuple[tuple[Step, ...], str]:
+    """The path and the reason of msgspec's words, with a guess at what was meant."""
+    told = _AT.match(message)
+    assert told is not None, "the pattern matches any text"
+    path = path_of(told[2] or "")
+    unknown = _UNKNOWN.match(told[1])
+    if unknown is not None:
+        near = difflib.get_close_matches(unknown[1], _fields(path), n=1)
+        hint = f"; did you mean `{near[0]}`?" if near else ""
+        return (*path, unknown[1]), f"is unknown{hint}"
+    missing = _MISSING.match(told[1])
+    if missing is not None:
+        return path, f"`{missing[1]}` is missing"
+    return path, told[1][0].lower() + told[1][1:]
+
+
+def _fields(path: tuple[Step, ...]) -> tuple[str, ...]:
+    names = [each for each in path if isinstance(each, str)]
+    shape = _SHAPES.get(names[-1], Pipeline) if names else Pipeline
+    return shape.__struct_fields__

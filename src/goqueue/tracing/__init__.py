@@ -1,0 +1,21 @@
+"""Message journeys: what happened to which message, kept for those who ask. Pure and bounded."""
+
+from goqueue.tracing.note import Kind, Note, Place, place_of
+from goqueue.tracing.span import NO_OFFSET, UNWRITTEN, Span, spans_of
+from goqueue.tracing.trace import Trace
+from goqueue.tracing.tracer import SPANS_MAX, Search, Tracer
+
+__all__ = [
+    "NO_OFFSET",
+    "SPANS_MAX",
+    "UNWRITTEN",
+    "Kind",
+    "Note",
+    "Place",
+    "Search",
+    "Span",
+    "Trace",
+    "Tracer",
+    "place_of",
+    "spans_of",
+]

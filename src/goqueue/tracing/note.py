@@ -1,0 +1,120 @@
+"""What happened to messages, noted as it happens: one note for all that happened alike at once.
+
+A note holds positions and what cannot be told from them. The contexts of its messages and the ids
+of its spans follow from that whenever somebody asks, so that noting costs the same for one message
+and for a thousand.
+
+Invariant: the columns of a note are equally long, and what it says never changes.
+"""
+
+import enum
+import hashlib
+from array import array
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from goqueue.records import Waiting
+from goqueue.records.tracing import CONTEXT_BYTES, GIVEN_BYTES, make_contexts
+
+__all__ = ["Kind", "Note", "Place", "place_of"]
+
+_SEED_BYTES = 16
+
+
+class Kind(enum.IntEnum):
+    """What was done. The numbers are part of the ids of spans: never reuse one."""
+
+    PUBLISH = 1
+    REFUSE = 2
+    FETCH = 3
+    ACK = 4
+    NACK = 5
+    REJECT = 6
+    EXTEND = 7
+    EXPIRE = 8
+    FIRE = 9
+    CANCEL = 10
+    LETTER = 11
+    REDRIVE = 12
+    REBALANCE = 13
+    REPLICATE = 14
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A log in one life of its topic, with the seed of the contexts that nobody gave."""
+
+    topic: str
+    partition: int
+    high: int
+    low: int
+
+
+def place_of(topic: str, partition: int, life: str) -> Place:
+    """The place of a partition; `life` tells topics of the same name apart."""
+    named = f"{topic}\n{partition}\n{life}".encode()
+    seed = hashlib.blake2b(named, digest_size=_SEED_BYTES).digest()
+    return Place(topic, partition, int.from_bytes(seed[:8]), int.from_bytes(seed[8:]))
+
+
+class Note(msgspec.Struct, frozen=True):
+    """One thing that happened to some messages of one place.
+
+    `given` has the contexts that messages carry, by their index here. `waiting` says until when
+    those of them that are delayed wait.
+    """
+
+    kind: Kind
+    place: Place
+    offsets: Sequence[int]
+    at: int
+    until: int
+    given: Mapping[int, bytes] = {}
+    attempts: Sequence[int] = ()
+    group: str = ""
+    group_number: int = 0
+    member: str = ""
+    detail: str = ""
+    keys: "array[int] | None" = None
+    waiting: Waiting | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def contexts(self) -> bytes:
+        """The contexts of all messages, one after the other."""
+        made = make_contexts(self.place.high, self.place.low, self.offsets)
+        if not self.given:
+            return made
+        contexts = bytearray(made)
+        for index in self.given:
+            start = index * CONTEXT_BYTES
+            contexts[start : start + CONTEXT_BYTES] = self.context(index)
+        return bytes(contexts)
+
+    def context(self, index: int) -> bytes:
+        """The context of one message: the one it carries, or the one of where it stood first."""
+        given = self.given.get(index, b"")
+        if len(given) == GIVEN_BYTES:
+            return given[:CONTEXT_BYTES]
+        origin = int.from_bytes(given) if given else self.offsets[index]
+        return make_contexts(self.place.high, self.place.low, (origin,))
+
+    def attempt(self, index: int) -> int:
+        """Which delivery of the message this was about; 0 if about none."""
+        return self.attempts[index] if self.attempts else 0
+
+    def only(self, chosen: Sequence[int]) -> "Note":
+        """The same of some of the messages alone."""
+        keys, attempts = self.keys, self.attempts
+        return msgspec.structs.replace(
+            self,
+            offsets=[self.offsets[index] for index in chosen],
+            given={
+                place: self.given[index]
+                for place, index in enumerate(chosen)
+                if index in self.given
+            },
+            attempts=[attempts[index] for index in chosen] if attempts else (),
+            keys=None if keys is None else array("Q", (keys[index] for index in chosen)),
+        )

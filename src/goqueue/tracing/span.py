@@ -1,0 +1,136 @@
+"""Spans: a note taken apart by message, with the ids that make a tree of a trace.
+
+Every id follows from where a message stands, so the parent of a span is known without having seen
+it: a position hangs below the context that it was given, a delivery below its position, and what
+became of the delivery below that.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from goqueue.records.tracing import make_contexts, mix
+from goqueue.tracing.note import Kind, Note
+
+__all__ = ["EVENTS", "NO_OFFSET", "TRACE_BYTES", "UNWRITTEN", "Span", "spans_of"]
+
+TRACE_BYTES = 16
+NO_OFFSET = -1
+# Offsets of what was never written begin here: they make contexts, and are shown to nobody.
+UNWRITTEN = 1 << 63
+
+EVENTS: dict[Kind, tuple[str, ...]] = {
+    Kind.PUBLISH: ("publish.received", "publish.partitioned", "publish.persisted"),
+    Kind.REFUSE: ("publish.received", "publish.validation_failed"),
+    Kind.FETCH: ("consume.fetched",),
+    Kind.ACK: ("consume.acked",),
+    Kind.NACK: ("consume.nacked",),
+    Kind.REJECT: ("consume.rejected",),
+    Kind.EXTEND: ("visibility.extended",),
+    Kind.EXPIRE: ("visibility.expired",),
+    Kind.FIRE: ("delay.fired",),
+    Kind.CANCEL: ("delay.cancelled",),
+    Kind.LETTER: ("dlq.routed",),
+    Kind.REDRIVE: ("dlq.redriven",),
+    Kind.REBALANCE: ("rebalance.start", "rebalance.complete"),
+    Kind.REPLICATE: ("replication.pending", "replication.complete"),
+}
+_SCHEDULED = "delay.scheduled"
+# These are the positions of messages; whatever else happens to one happens at its position.
+_POSITIONS = frozenset({Kind.PUBLISH, Kind.REFUSE, Kind.FIRE, Kind.LETTER, Kind.REDRIVE})
+_OF_A_DELIVERY = frozenset({Kind.ACK, Kind.NACK, Kind.REJECT, Kind.EXTEND, Kind.EXPIRE})
+
+
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that happened to one message. `parent` is 0 if there is none.
+
+    Where `offset` is NO_OFFSET the message was never written, or there is none.
+    """
+
+    trace: bytes
+    span_id: int
+    parent: int
+    kind: Kind
+    topic: str
+    partition: int
+    offset: int
+    start: int
+    end: int
+    group: str
+    member: str
+    attempt: int
+    due: int | None
+    detail: str
+    key: int
+
+    def events(self) -> Iterator[tuple[int, str]]:
+        """What happened when, in order: all but the last of it at the start."""
+        names = EVENTS[self.kind]
+        for name in names[:-1]:
+            yield self.start, name
+        yield self.end, names[-1]
+        if self.due is not None and self.kind is Kind.PUBLISH:
+            yield self.end, _SCHEDULED
+
+    @property
+    def event_count(self) -> int:
+        return len(EVENTS[self.kind]) + (self.due is not None and self.kind is Kind.PUBLISH)
+
+
+def spans_of(note: Note, indexes: Iterable[int]) -> Iterator[Span]:
+    """The spans of some messages of a note."""
+    for index in indexes:
+        yield _span(note, index, note.context(index))
+
+
+def _span(note: Note, index: int, context: bytes) -> Span:
+    offset = note.offsets[index]
+    span_id, parent = _ids(note, index, int.from_bytes(context[TRACE_BYTES:]))
+    keys = note.keys
+    return Span(
+        trace=context[:TRACE_BYTES],
+        span_id=span_id,
+        parent=parent,
+        kind=note.kind,
+        topic=note.place.topic,
+        partition=note.place.partition,
+        offset=NO_OFFSET if offset >= UNWRITTEN or note.kind is Kind.REBALANCE else offset,
+        start=note.at,
+        end=note.until,
+        group=note.group,
+        member=note.member,
+        attempt=note.attempt(index),
+        due=_due(note, offset),
+        detail=note.detail,
+        key=0 if keys is None else keys[index],
+    )
+
+
+def _ids(note: Note, index: int, context: int) -> tuple[int, int]:
+    """The id of a span and that of its parent, 0 if it has none."""
+    position, above = context, 0
+    given = note.given.get(index)
+    if given is not None:
+        place = note.place
+        own = make_contexts(place.high, place.low, (note.offsets[index],))
+        position, above = mix(context, int.from_bytes(own[TRACE_BYTES:])), context
+    kind = note.kind
+    if kind in _POSITIONS or kind is Kind.REBALANCE:
+        return position, above
+    if kind not in _OF_A_DELIVERY and kind is not Kind.FETCH:
+        return mix(position, kind), position
+    delivery = mix(position, mix(note.group_number, note.attempt(index)))
+    if kind is Kind.FETCH:
+        return delivery, position
+    return mix(delivery, mix(kind, note.at)), delivery
+
+
+def _due(note: Note, offset: int) -> int | None:
+    waiting = note.waiting
+    if waiting is None:
+        return None
+    place = bisect_left(waiting.offsets, offset)
+    if place == len(waiting) or waiting.offsets[place] != offset:
+        return None
+    return waiting.dues[place]
