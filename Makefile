@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions soak soak-transactions fuzz test-exhaustive surface spark-options lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-spark soak soak-transactions soak-spark fuzz test-exhaustive test-declarative surface spark-options lock clean FORCE
 
 # Settings of the caller's shell that would make another Python or other modules than ours run.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -20,7 +20,7 @@ pip := $(venv) -m pip --disable-pip-version-check --no-input --quiet
 pytest := $(venv) -m pytest -n $(WORKERS) -q
 records := src/goqueue/records
 has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
-sources := $(foreach folder,src tests bench demo fuzz soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
+sources := $(foreach folder,src tests bench demo deploy fuzz soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
 install = $(pip) install --verbose --no-deps --no-build-isolation --editable .
 wheel := src/goqueue/delivery/wheel
 compiled_from := $(wildcard $(foreach part,$(records)/* $(records)/arrow/* $(records)/tracing/* $(wheel)/* src/goqueue/model/digits,$(part).py $(part).pxd $(part).h) setup.py pyproject.toml)
@@ -109,11 +109,20 @@ soak-transactions: setup ## copy 100,000 messages in transactions while broker a
 	@$(venv) -m soak.copies --mode stream --blow-every 1.5
 	@$(venv) -m soak.copies --mode queue
 
+soak-spark: setup ## copy 100,000 rows by Spark, ten times, while executor, driver and broker are killed
+	@$(venv) -m soak.spark
+
 bench-delivery: setup ## measure the wheel of delays, lanes and backlogs
 	@$(venv) bench/delivery/run.py
 
 bench-transactions: setup ## measure idempotence, transactions, isolation, and a start after a million
 	@$(venv) bench/transactions/run.py
+
+bench-spark: setup ## measure topics in Spark beside Spark's own sources and sinks
+	@$(venv) bench/spark/run.py
+
+bench-observability: setup ## measure what it costs to watch a node: metrics and traces
+	@$(venv) bench/observability/run.py
 
 # ---- proof ---------------------------------------------------------------------------------
 
@@ -140,6 +149,10 @@ lint: setup
 test-exhaustive: setup ## cut and flip every byte of a log (long)
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive
 
+test-declarative: setup ## run the example for Spark Declarative Pipelines (installs Spark's Connect stack)
+	@$(call quietly,declarative,$(pip) install --require-hashes --requirement requirements-declarative.lock)
+	@$(pytest) tests/integration/declarative
+
 fuzz: setup ## feed mutated bytes to the record decoder for SECONDS=60
 	@$(call quietly,fuzz,$(pip) install --require-hashes --requirement requirements-fuzz.lock)
 	@mkdir -p build/fuzz
@@ -157,6 +170,7 @@ lock: .venv/.home ## resolve the dependencies anew into the lock files
 	@test -x build/lock/bin/uv || { $(venv) -m venv build/lock && build/lock/bin/python -m pip install --quiet 'uv>=0.13'; }
 	@$(call resolve,--extra dev,requirements.lock)
 	@$(call resolve,--extra fuzz --constraint requirements.lock,requirements-fuzz.lock)
+	@$(call resolve,--extra declarative --constraint requirements.lock,requirements-declarative.lock)
 
 resolve = build/lock/bin/uv pip compile pyproject.toml $(1) --output-file $(2) --quiet --no-config --system-certs \
 	--upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'

@@ -1,4 +1,4 @@
-"""The broker, shown to a newcomer: publish, replay, failures, dead letters, transactions, kill -9.
+"""GoQueue, shown to a newcomer: streams, queues, failures, transactions, kill -9, and Spark.
 
 Run by `make demo`. Starts a node of its own on a free port and a temporary directory, and removes
 both. The exit code is 0 only if every claim it prints was checked and holds.
@@ -9,10 +9,12 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import goqueue
 from demo.invoices import bill
+from demo.lakehouse import Order, build_a_lakehouse, order
 from demo.node import NodeProcess, started
 from demo.show import Show
 from goqueue.model import Priority
@@ -27,7 +29,7 @@ BAD_ORDER = 13
 DELIVERIES = 3
 
 
-def demonstrate(node: NodeProcess, show: Show) -> None:
+def demonstrate(node: NodeProcess, folder: Path, show: Show) -> None:
     with goqueue.connect_sync(node.url) as q:
         publish(q, show)
         replay(q, show)
@@ -38,6 +40,7 @@ def demonstrate(node: NodeProcess, show: Show) -> None:
         overtake(q, show)
     bill(node, show)
     survive(node, show)
+    build_a_lakehouse(node, folder, show)
 
 
 def publish(q: "SyncConnection", show: Show) -> None:
@@ -45,7 +48,7 @@ def publish(q: "SyncConnection", show: Show) -> None:
     q.topics.create(TOPIC, partitions=3)
     with q.producer() as producer:
         receipts = [
-            producer.send(TOPIC, {"id": number}, key=f"customer-{number % CUSTOMERS}")
+            producer.send(TOPIC, order(number), key=f"customer-{number % CUSTOMERS}")
             for number in range(ORDERS)
         ]
         sent = [receipt.wait() for receipt in receipts]
@@ -69,7 +72,7 @@ def read_ids(q: "SyncConnection", count: int) -> set[int]:
     found: set[int] = set()
     with q.stream(TOPIC) as stream:
         for message in stream:
-            found.add(message.json(dict[str, int])["id"])
+            found.add(message.json(Order).id)
             if len(found) == count:
                 break
     return found
@@ -81,7 +84,7 @@ def work_with_a_bad_order(q: "SyncConnection", show: Show) -> None:
     done: set[int] = set()
     with q.consume(TOPIC, group="billing") as consumer:
         for message in consumer:
-            number = message.json(dict[str, int])["id"]
+            number = message.json(Order).id
             if number == BAD_ORDER:
                 tries = message.delivery_count
                 message.nack(delay_s=0, reason="card declined")
@@ -104,7 +107,7 @@ def look_at_the_dead_letter(q: "SyncConnection", show: Show) -> None:
             show.say(f"{'goqueue.dlq.' + name:24} {letter.header('goqueue.dlq.' + name)}")
     show.prove(
         "there is one letter, unchanged, with its origin and its reason",
-        holds=[letter.json() for letter in letters] == [{"id": BAD_ORDER}]
+        holds=[letter.json() for letter in letters] == [order(BAD_ORDER)]
         and letters[0].header("goqueue.dlq.reason") == "card declined",
     )
 
@@ -115,7 +118,7 @@ def redrive(q: "SyncConnection", show: Show) -> None:
     with q.consume(TOPIC, group="billing") as consumer:
         message = next(iter(consumer))
         show.say(f"Delivered again: {message.text}, delivery {message.delivery_count}.")
-        is_back = message.json(dict[str, int])["id"] == BAD_ORDER and message.delivery_count == 1
+        is_back = message.json(Order).id == BAD_ORDER and message.delivery_count == 1
         message.ack()
     show.prove("one letter moved, and came as a fresh delivery", holds=moved == 1 and is_back)
     show.prove("it moves only once", holds=q.dead_letters.redrive(TOPIC) == 0)
@@ -209,7 +212,7 @@ def drain(q: "SyncConnection", expected: int) -> set[int]:
     found: set[int] = set()
     with q.consume(TOPIC, group="billing") as consumer:
         for message in consumer:
-            found.add(message.json(dict[str, int])["id"])
+            found.add(message.json(Order).id)
             message.ack(wait=False)
             if len(found) >= expected:
                 break
@@ -221,10 +224,10 @@ def main() -> int:
     show.say("GoQueue: one node, its Python client, and what it promises.")
     with (
         tempfile.TemporaryDirectory(prefix="goqueue-demo-") as directory,
-        started(directory) as node,
+        started(f"{directory}/data") as node,
     ):
         show.say(f"A node listens on {node.url}.")
-        demonstrate(node, show)
+        demonstrate(node, Path(directory), show)
     show.end()
     return 1 if show.failures else 0
 

@@ -8,6 +8,8 @@ from bench.broker.wire import Wire
 __all__ = ["crowd"]
 
 _WIRES = 16
+# A member looks at all of its partitions whenever one of them has news.
+_TOPICS_PER_MEMBER = 50
 _PER_TOPIC = 6
 _POLL = "&max_messages=1000&visibility_timeout=1h&timeout=1s"
 
@@ -15,48 +17,51 @@ _POLL = "&max_messages=1000&visibility_timeout=1h&timeout=1s"
 async def crowd(port: int, topics: int, groups: int) -> int:
     """Make them, let every group take and ack messages of every topic; how many were taken."""
     wires = [await Wire.open(port) for _ in range(_WIRES)]
-    numbers = iter(range(topics))
-
-    async def make(wire: Wire) -> None:
-        for number in numbers:
-            name = f"orders-{number:04}"
-            await wire.ask("POST", "/topics", {"name": name})
-            messages = [{"value": "x"}] * _PER_TOPIC
-            await wire.ask("POST", f"/topics/{name}/messages", {"messages": messages})
-
-    await asyncio.gather(*(make(wire) for wire in wires))
-    taken = 0
-    for number in range(groups):
-        taken += await _consume(wires[0], f"readers-{number}", topics)
+    names = [f"orders-{number:04}" for number in range(topics)]
+    making = iter(names)
+    await asyncio.gather(*(_make(wire, making) for wire in wires))
+    shares = [
+        names[first : first + _TOPICS_PER_MEMBER] for first in range(0, topics, _TOPICS_PER_MEMBER)
+    ]
+    members = iter([(f"readers-{group}", share) for group in range(groups) for share in shares])
+    taken = sum(await asyncio.gather(*(_consume_all(wire, members) for wire in wires)))
     # Something that every group has still before it.
-    numbers = iter(range(topics))
-    await asyncio.gather(*(_publish_more(wire, numbers) for wire in wires))
+    behind = iter(names)
+    await asyncio.gather(*(_publish(wire, behind) for wire in wires))
     for wire in wires:
         wire.close()
     return taken
 
 
-async def _publish_more(wire: Wire, numbers: Iterator[int]) -> None:
-    for number in numbers:
-        target = f"/topics/orders-{number:04}/messages"
-        await wire.ask("POST", target, {"messages": [{"value": "x"}] * 3})
+async def _make(wire: Wire, names: Iterator[str]) -> None:
+    for name in names:
+        await wire.ask("POST", "/topics", {"name": name})
+        await _publish(wire, iter([name]))
 
 
-async def _consume(wire: Wire, group: str, topics: int) -> int:
+async def _publish(wire: Wire, names: Iterator[str]) -> None:
+    for name in names:
+        messages = [{"value": "x"}] * _PER_TOPIC
+        await wire.ask("POST", f"/topics/{name}/messages", {"messages": messages})
+
+
+async def _consume_all(wire: Wire, members: Iterator[tuple[str, list[str]]]) -> int:
+    return sum([await _consume(wire, group, topics) for group, topics in members])
+
+
+async def _consume(wire: Wire, group: str, topics: list[str]) -> int:
     """Take and ack what there is."""
-    names = [f"orders-{number:04}" for number in range(topics)]
     joined = await wire.ask(
         "POST",
         f"/groups/{group}/join",
-        {"client_id": "c", "topics": names, "session_timeout": "10m"},
+        {"client_id": "c", "topics": topics, "session_timeout": "10m"},
     )
     taken = 0
-    while taken < topics * _PER_TOPIC:
+    while taken < len(topics) * _PER_TOPIC:
         target = f"/groups/{group}/poll?member_id={joined['member_id']}{_POLL}"
         polled = await wire.ask("GET", target)
         handles = [each["receipt_handle"] for each in polled["messages"]]
-        if not handles:
-            break
         taken += len(handles)
-        await wire.ask("POST", "/messages/ack/batch", {"receipt_handles": handles})
+        if handles:
+            await wire.ask("POST", "/messages/ack/batch", {"receipt_handles": handles})
     return taken

@@ -1,10 +1,22 @@
-"""A source that yields record batches that were made before: what Spark's own path costs."""
+"""What Spark's own path costs: a source of record batches that are ready, and a sink of nothing.
+
+Both speak the same API as the connector, in the same kinds of processes, and do no work.
+"""
 
 import os
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from goqueue.model import Message
@@ -19,7 +31,7 @@ _MADE: dict[int, pa.RecordBatch] = {}
 
 
 class ReadySource(DataSource):
-    """The columns of `format("goqueue")`; options `rows`, `size` and `tasks`."""
+    """The columns of `format("goqueue")`. Options: `rows` of a read or trigger, `size`, `tasks`."""
 
     @classmethod
     def name(cls) -> str:
@@ -30,8 +42,16 @@ class ReadySource(DataSource):
         return GoQueueSource(options).schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - the signature is Spark's
-        rows, size, tasks = (int(self.options[name]) for name in ("rows", "size", "tasks"))
-        return ReadyReader(rows, size, tasks)
+        return ReadyReader(*self._numbers("rows", "size", "tasks"))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - the signature is Spark's
+        return ReadyStream(ReadyReader(*self._numbers("rows", "size", "tasks")))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802 - the signature is Spark's
+        return Nothing()
+
+    def _numbers(self, *names: str) -> tuple[int, ...]:
+        return tuple(int(self.options[name]) for name in names)
 
 
 class ReadyReader(DataSourceReader):
@@ -47,8 +67,49 @@ class ReadyReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         batch = _batch(self._size)
-        for _ in range(partition.value // _ROWS):
-            yield batch
+        left = partition.value
+        while left > 0:
+            yield batch if left >= _ROWS else batch.slice(0, left)
+            left -= _ROWS
+
+
+class ReadyStream(DataSourceStreamReader):
+    """So much again with every trigger, and for ever."""
+
+    def __init__(self, reader: ReadyReader) -> None:
+        self._reader = reader
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - the name is Spark's
+        return {"trigger": 0}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802 - the signature is Spark's
+        return {"trigger": start["trigger"] + 1}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:  # noqa: ARG002 - the signature is Spark's
+        return self._reader.partitions()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition)
+
+
+class Counted(WriterCommitMessage):
+    """How many rows a task has seen."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+
+
+class Nothing(DataSourceStreamArrowWriter):
+    """Counts what it is given."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return Counted(sum(batch.num_rows for batch in iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
+        """Nothing."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
+        """Nothing."""
 
 
 def _batch(size: int) -> pa.RecordBatch:
@@ -62,6 +123,7 @@ def _batch(size: int) -> pa.RecordBatch:
         stamp(data, 0, 1_800_000_000_000_000_000)
         frame = Lift(data).take(_ROWS, 1 << 30)
         assert frame is not None
+        strings = [frame.keys, frame.values]
         columns = [
             pa.array(["none"] * _ROWS),
             pa.array([0] * _ROWS, pa.int32()),
@@ -73,7 +135,8 @@ def _batch(size: int) -> pa.RecordBatch:
                 pa.Array.from_buffers(
                     pa.binary(), _ROWS, [None, pa.py_buffer(each.offsets), pa.py_buffer(each.data)]
                 )
-                for each in (frame.keys, frame.values)
+                for each in strings
+                if each is not None
             ),
             pa.Array.from_buffers(pa.int32(), _ROWS, [None, pa.py_buffer(frame.priorities)]),
         ]

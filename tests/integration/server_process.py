@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["ServerProcess", "serving"]
@@ -28,8 +28,12 @@ _LISTENING = re.compile(r"listening on (http://[^\s,]+)")
 class ServerProcess:
     """A node on a data directory; may be killed and started again on the same port."""
 
-    def __init__(self, directory: Path, *flags: str) -> None:
+    def __init__(
+        self, directory: Path, *flags: str, program: Sequence[str] = ("-m", "goqueue.cli")
+    ) -> None:
+        """`program` is what Python runs: another one may be the same node on a worse machine."""
         self.directory = directory
+        self._program = program
         self.url = ""
         self._flags = flags
         self._process: subprocess.Popen[str] | None = None
@@ -51,13 +55,21 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start the node and wait until it is ready."""
-        process = self._launch()
-        self.url = self._wait_for_url(process)
-        self._wait_until_ready(process)
+        self.begin()
+        self.wait_until_ready()
+
+    def begin(self) -> None:
+        """Start the node, and wait for nothing."""
+        self._launch()
+
+    def wait_until_ready(self) -> None:
+        assert self._process is not None
+        self.url = self._wait_for_url(self._process)
+        self._wait_until_ready(self._process)
 
     def _launch(self) -> subprocess.Popen[str]:
         address = self.url.removeprefix("http://") or "127.0.0.1:0"
-        command = [sys.executable, "-m", "goqueue.cli", "serve", *self._flags]
+        command = [sys.executable, *self._program, "serve", *self._flags]
         command += ["--data-dir", str(self.directory), "--http", address]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -10,33 +10,39 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_demo(name: str, temporary: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", f"demo.{name}"],
+@pytest.fixture(scope="module", params=["broker_demo", "log_demo"])
+def demo(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> "tuple[subprocess.CompletedProcess[str], Path]":
+    """A demonstration that has ended, and the folder for temporary files that it had."""
+    temporary = tmp_path_factory.mktemp("temporary")
+    done = subprocess.run(
+        [sys.executable, "-m", f"demo.{request.param}"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
+    return done, temporary
 
 
-@pytest.mark.parametrize("name", ["broker_demo", "log_demo"])
-def test_the_demo_proves_every_claim(name: str, tmp_path: Path) -> None:
-    done = run_demo(name, tmp_path)
+def test_the_demo_proves_every_claim(
+    demo: "tuple[subprocess.CompletedProcess[str], Path]",
+) -> None:
+    done, _ = demo
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "NOT TRUE" not in done.stdout
     assert done.stdout.count("proven:") >= 8
 
 
-@pytest.mark.parametrize("name", ["broker_demo", "log_demo"])
 def test_the_demo_leaves_nothing_behind_and_writes_plain_text_to_a_pipe(
-    name: str, tmp_path: Path
+    demo: "tuple[subprocess.CompletedProcess[str], Path]",
 ) -> None:
-    done = run_demo(name, tmp_path)
+    done, temporary = demo
 
-    assert list(tmp_path.iterdir()) == []
+    assert list(temporary.iterdir()) == []
     assert "\x1b" not in done.stdout
     assert done.stderr == ""

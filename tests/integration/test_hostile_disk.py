@@ -2,12 +2,10 @@
 
 import contextlib
 import json
-import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import pytest
 from goqueue.model import MILLISECOND, Code, LogId, LogSettings, Message, Offset, Refused
 from goqueue.records import build, decode, walk
 from goqueue.runtime import DataDirectoryUnusable, LocalLog
+from tests.integration.small_disk import mounted
 
 LOG = LogId("orders", 0)
 PAGE = 4096
@@ -37,22 +36,6 @@ def read_values(local: LocalLog) -> list[bytes | None]:
         values += [decode(data, position).value for position in walk(data).positions]
         offset = Offset(offset + len(walk(data)))
     return values
-
-
-@contextlib.contextmanager
-def mounted(path: Path, size: int) -> Iterator[Path]:
-    """A small disk of its own; skips where mounting is not allowed."""
-    path.mkdir()
-    mount = shutil.which("mount")
-    if os.geteuid() != 0 or mount is None:
-        pytest.skip("mounting a small disk needs root and mount")
-    command = [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("mounting is not permitted here")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 def append_until_full(local: LocalLog) -> list[bytes]:

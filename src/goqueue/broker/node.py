@@ -35,7 +35,7 @@ from goqueue.broker.messages import (
     Recalling,
     SeekingRead,
 )
-from goqueue.broker.metering import Watching, families_of
+from goqueue.broker.metering import Watching, families_of, health_families
 from goqueue.broker.outbox import (
     BeginServing,
     CarryOver,
@@ -94,7 +94,7 @@ from goqueue.model.requests import (
     Published,
     Reply,
 )
-from goqueue.tracing import Tracer
+from goqueue.tracing import Note, Tracer
 
 __all__ = ["Node", "NodeEvent"]
 
@@ -207,7 +207,16 @@ class Node:
 
     def metrics(self, *, by_partition: bool = False) -> Iterator[Family]:
         """What was counted and what there is; turns may be taken between any two samples."""
-        return families_of(self._state, by_partition=by_partition)
+        yield from health_families(self._state, self._parts.redriving.letters_kept)
+        yield from families_of(self._state, by_partition=by_partition)
+
+    def export_notes(self) -> None:
+        """From now on somebody takes what is noted of the journeys of messages."""
+        self._state.journeys.tracer.export()
+
+    def take_notes(self) -> list[Note]:
+        """What was noted since the last time."""
+        return self._state.journeys.tracer.take()
 
     # Commands
 
@@ -253,6 +262,7 @@ class Node:
             not_ready=state.not_ready,
             failed_logs=failed,
             topics=self._parts.topics.described(),
+            flows=state.counts.flows(),
         )
         state.outbox.answer(request, reply)
 

@@ -22,7 +22,7 @@ from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
 from goqueue.tracing import Tracer
 from goqueue.transactions import Transactions
 
-__all__ = ["NodeState", "Tally"]
+__all__ = ["NodeState", "Tally", "lag_between"]
 
 
 class Tally(msgspec.Struct):
@@ -47,6 +47,19 @@ class Tally(msgspec.Struct):
             self.transactions_committed += 1
         else:
             self.transactions_aborted += 1
+
+
+def lag_between(
+    start: Offset, end: Offset, position: Position | None, queue: DeliveryQueue | None
+) -> int:
+    """How many offsets from `start` on are below `end` and not done for a group."""
+    if queue is not None:
+        floor = max(queue.floor, start)
+        return end - floor - queue.done_within(floor, end) if floor < end else 0
+    floor = start if position is None else max(position.floor, start)
+    if floor >= end:
+        return 0
+    return end - floor - (0 if position is None else position.settled_within(floor, end))
 
 
 class NodeState:
@@ -134,17 +147,12 @@ class NodeState:
     def lag(self, group: int, partition: Partition) -> int:
         """How many messages a group has still before it; what is not committed is not."""
         log, end = partition.log_id, partition.log.watermarks.stable
-        queue = self.queues.get(group, {}).get(log)
-        if queue is not None:
+        queue = self.queue(group, log)
+        lag = lag_between(partition.log.start, end, self.position(group, log), queue)
+        if lag and queue is None:
             # A queue knows by itself which records are no messages.
-            floor = max(queue.floor, partition.log.start)
-            return max(0, end - floor - queue.done_within(floor, end)) if floor < end else 0
-        floor = self.committed(group, partition)
-        if floor >= end:
-            return 0
-        position = self.position(group, log)
-        done = 0 if position is None else position.settled_within(floor, end)
-        return max(0, end - floor - done - self.hidden_within(log, floor, end))
+            lag -= self.hidden_within(log, self.committed(group, partition), end)
+        return max(0, lag)
 
     def note_lanes(self, topic: Topic) -> None:
         """Remember that a topic uses more than one lane; without it a poll need not look ahead.

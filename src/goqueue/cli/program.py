@@ -38,6 +38,7 @@ _COMMANDS = {
     "dlq": ("goqueue.cli.dlq", "Look at dead letters and put them back."),
     "delayed": ("goqueue.cli.delayed", "Look at messages that wait for their time; cancel them."),
     "txn": ("goqueue.cli.txn", "Look at open transactions; abort one that hangs."),
+    "trace": ("goqueue.cli.trace", "Where did my message go? Follow it, step by step."),
     "top": ("goqueue.cli.top", "Watch a node: rates, lag, delays, dead letters."),
     "pipeline": ("goqueue.cli.pipeline", "Run data pipelines on Spark, and look at them."),
     "bench": ("goqueue.cli.bench", "Measure a server."),

@@ -6,13 +6,19 @@ A message that was polled carries its lease; one that was read as a stream does 
 
 import datetime as dt
 from collections.abc import Awaitable
-from typing import Protocol, TypeVar, overload
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 import msgspec
 
 from goqueue.client.errors import GoQueueError
+from goqueue.client.tracing import Origin, Work, parent_of, processing, remote_context
 from goqueue.model import Priority
 from goqueue.records import decode_headers
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span
 
 __all__ = ["Lease", "Message"]
 
@@ -57,6 +63,7 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     value: bytes | None
     header_block: bytes = b""
     lease: Lease | None = None
+    origin: Origin = None
 
     @property
     def text(self) -> str:
@@ -97,6 +104,40 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     def lane(self) -> Priority:
         """The priority by name."""
         return Priority(self.priority)
+
+    @property
+    def traceparent(self) -> str:
+        """The trace context as the W3C writes it; empty if nobody follows this message.
+
+        The one that the message carries, else that of its publication. Of a polled message that
+        carries none, only the trace is known: its last 16 digits stand for the span.
+        """
+        return parent_of(decode_headers(self.header_block), self.offset, self.origin)
+
+    @property
+    def trace_id(self) -> str:
+        """What names its journey, see `q.traces`; empty if nobody follows it."""
+        return self.traceparent[3:35]
+
+    def context(self) -> "Context | None":
+        """The present context of OpenTelemetry with the message as the parent of new spans.
+
+        None if the program does not use OpenTelemetry, or nobody follows the message.
+        """
+        return remote_context(self.traceparent, self._trace_state())
+
+    def span(self) -> "AbstractContextManager[Span | None]":
+        """A span of the work on it: `with message.span(): ...`, in coroutines, too.
+
+        Part of the trace of whoever sent it, and current within the block, so that what is
+        published there continues the trace. Nothing at all without OpenTelemetry.
+        """
+        group = "" if self.lease is None else self.lease.group
+        work = Work(topic=self.topic, partition=self.partition, offset=self.offset, group=group)
+        return processing(work, self.traceparent, self._trace_state())
+
+    def _trace_state(self) -> str:
+        return self.headers.get("tracestate", b"").decode(errors="replace")
 
     @property
     def delivery_count(self) -> int:

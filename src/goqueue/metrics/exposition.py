@@ -2,42 +2,58 @@
 
 Never holds more than a slice of samples: whoever takes the slices may let others run in between.
 
-Cost per sample: one format of its labels and one of its line, or of all lines of a histogram.
+Cost per sample: one format of its line. The buckets of a histogram are formatted once for all
+that counted the same, which with many quiet ones is most of them.
 """
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import accumulate, islice
 
 from goqueue.metrics.family import Family, Kind, Sample
-from goqueue.metrics.histogram import Bounds, Histogram
+from goqueue.metrics.histogram import Histogram
 
 __all__ = ["expose"]
 
 # About a millisecond of work.
 _SAMPLES_PER_SLICE = 1000
 _HISTOGRAMS_PER_SLICE = 200
+# Buckets that are kept formatted, each some hundred bytes.
+_BLOCKS_MAX = 2000
+# Stands for the labels until they are known; no name has it.
+_LABELS = "\0"
 
 
 def expose(families: Iterable[Family]) -> Iterator[bytes]:
     """The text of these families; a family without samples is left out."""
     for family in families:
-        is_histogram = family.kind is Kind.HISTOGRAM
-        size = _HISTOGRAMS_PER_SLICE if is_histogram else _SAMPLES_PER_SLICE
-        samples = iter(family.samples)
         head = f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind}\n"
-        while slice_ := list(islice(samples, size)):
-            lines = _histograms(family, slice_) if is_histogram else _lines(family, slice_)
+        for lines in _slices(family):
             yield (head + lines).encode()
             head = ""
 
 
+def _slices(family: Family) -> Iterator[str]:
+    samples = iter(family.samples)
+    if family.kind is Kind.HISTOGRAM:
+        histograms = _Histograms(family)
+        while some := list(islice(samples, _HISTOGRAMS_PER_SLICE)):
+            yield histograms.show(some)
+    else:
+        while some := list(islice(samples, _SAMPLES_PER_SLICE)):
+            yield _lines(family, some)
+
+
 def _lines(family: Family, samples: list[Sample]) -> str:
-    name = family.name
-    if not family.labels:
+    name, pattern = family.name, _pattern(family)
+    if not pattern:
         return "".join([f"{name} {_number(value)}\n" for _, value in samples])
-    line = f"{name}{{{_pattern(family)}}} "
-    return "".join([f"{line % labels}{_number(value)}\n" for labels, value in samples])
+    return "".join(
+        [
+            f"{name}{{{labels if type(labels) is str else pattern % labels}}} {_number(value)}\n"
+            for labels, value in samples
+        ]
+    )
 
 
 def _number(value: float | Histogram) -> str:
@@ -53,28 +69,40 @@ def _pattern(family: Family) -> str:
     return ",".join([f'{label}="%s"' for label in family.labels])
 
 
-def _histograms(family: Family, samples: list[Sample]) -> str:
-    pattern = _pattern(family)
-    shown: list[str] = []
-    block, bounds = "", None
-    for labels, histogram in samples:
-        assert isinstance(histogram, Histogram), "the kind says so"
-        if histogram.bounds is not bounds:
-            bounds = histogram.bounds
-            block = _block(family, bounds)
-        counts = histogram.cumulated()
-        # Every line but the last two has the labels and a count; the sum comes before the count.
-        counts.extend((counts[-1], counts[-1]))
-        fields: list[str | int | float] = [pattern % labels] * (2 * len(counts))
-        fields[1::2] = counts
-        fields[-3] = histogram.total / bounds.unit
-        shown.append(block % tuple(fields))
-    return "".join(shown)
+class _Histograms:
+    """Shows the histograms of one family."""
 
+    def __init__(self, family: Family) -> None:
+        self._name = family.name
+        self._pattern = _pattern(family)
+        self._blocks: dict[tuple[int, ...], str] = {}
 
-def _block(family: Family, bounds: Bounds) -> str:
-    """The lines of one histogram, with places for its labels and numbers."""
-    name, comma = family.name, "," if family.labels else ""
-    brackets = "{%s}" if family.labels else "%s"
-    buckets = [f'{name}_bucket{{%s{comma}le="{bound}"}} %d\n' for bound in (*bounds.names, "+Inf")]
-    return f"{''.join(buckets)}{name}_sum{brackets} %r\n{name}_count{brackets} %d\n"
+    def show(self, samples: list[Sample]) -> str:
+        name, pattern = self._name, self._pattern
+        shown: list[str] = []
+        for given, histogram in samples:
+            assert isinstance(histogram, Histogram), "the kind says so"
+            labels = given if isinstance(given, str) else pattern % given
+            counts = histogram.counts
+            block = self._blocks.get(counts)
+            if block is None:
+                block = self._format(histogram)
+            total = histogram.total / histogram.bounds.unit
+            braced = f"{{{labels}}}" if labels else ""
+            shown.append(f"{block.replace(_LABELS, labels)}{name}_sum{braced} {total!r}\n")
+            shown.append(f"{name}_count{braced} {sum(counts)}\n")
+        return "".join(shown)
+
+    def _format(self, histogram: Histogram) -> str:
+        """The buckets of one histogram, and of all that counted the same."""
+        if len(self._blocks) >= _BLOCKS_MAX:
+            self._blocks.clear()
+        before = f"{self._name}_bucket{{{_LABELS}{',' if self._pattern else ''}"
+        bounds = (*histogram.bounds.names, "+Inf")
+        block = self._blocks[histogram.counts] = "".join(
+            [
+                f'{before}le="{bound}"}} {count}\n'
+                for bound, count in zip(bounds, accumulate(histogram.counts), strict=True)
+            ]
+        )
+        return block

@@ -13,8 +13,9 @@ from goqueue.metrics.histogram import Histogram
 
 __all__ = ["Family", "Kind", "Sample"]
 
-# The values of the labels, and the quantity. All samples of a family have quantities of one kind.
-Sample = tuple[tuple[str, ...], int | float | Histogram]
+# The values of the labels, or the labels as they are shown, for whoever uses them many times; and
+# the quantity. All samples of a family have quantities of one kind.
+Sample = tuple[tuple[str, ...] | str, int | float | Histogram]
 
 
 class Kind(enum.StrEnum):

@@ -7,7 +7,6 @@ Invariant: the sum of the counts is the number of observations, and no count eve
 """
 
 from bisect import bisect_left
-from itertools import accumulate
 
 import msgspec
 
@@ -57,6 +56,7 @@ class Histogram:
         """The sum of all that was observed, not divided."""
         return self._total
 
-    def cumulated(self) -> list[int]:
-        """How many were at most each bound; the last one is how many there were."""
-        return list(accumulate(self._counts))
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many there were between each two bounds; the last is above all of them."""
+        return tuple(self._counts)

@@ -149,6 +149,11 @@ class OsFileSystem:
         usage = os.statvfs(self._root)
         return usage.f_bavail * usage.f_frsize
 
+    def size_bytes(self) -> int:
+        """Of the file system that the data lies on."""
+        usage = os.statvfs(self._root)
+        return usage.f_blocks * usage.f_frsize
+
 
 def _entry(item: "os.DirEntry[str]") -> Entry:
     status = item.stat(follow_symlinks=False)

@@ -39,6 +39,7 @@ from goqueue.model.requests import Command, Reply
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.disk import Disk, Work
 from goqueue.storage import DamageFound
+from goqueue.tracing import Note
 
 __all__ = ["Pump"]
 
@@ -50,9 +51,18 @@ _OPENED_TOGETHER = 64
 class Pump:
     """Carries events to the node and effects to the world."""
 
-    def __init__(self, node: Node, halt: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        halt: Callable[[str], None],
+        export: "Callable[[list[Note]], None] | None" = None,
+    ) -> None:
+        """`export` gets what the node noted of the journeys of messages, and must never wait."""
         self._node = node
         self._halt = halt
+        self._export = export
+        if export is not None:
+            node.export_notes()
         self._disk: Disk | None = None
         self._loop = asyncio.get_running_loop()
         self._events: deque[NodeEvent] = deque()
@@ -153,6 +163,8 @@ class Pump:
         deadline = self._node.next_deadline()
         if deadline != self._timer_at:
             self._set_timer(deadline)
+        if self._export is not None and (notes := self._node.take_notes()):
+            self._export(notes)
         self._note_state()
 
     def _set_timer(self, deadline: int | None) -> None:

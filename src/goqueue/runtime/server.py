@@ -26,7 +26,14 @@ from goqueue.metrics import Family
 from goqueue.model import Timestamp
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
-from goqueue.runtime.metering import LoopLag, Scraping, process_families, shell_families
+from goqueue.runtime.exporting import Exporting
+from goqueue.runtime.metering import (
+    LoopLag,
+    Scraping,
+    process_families,
+    shell_families,
+    volume_families,
+)
 from goqueue.runtime.os_files import OsFileSystem, raise_descriptor_limit
 from goqueue.runtime.pump import Pump
 from goqueue.runtime.settings import Settings
@@ -40,7 +47,10 @@ _GRACE_S_MIN = 1.0
 
 
 class Server:
-    """One node, reachable over HTTP. `start` may raise OSError or DataDirectoryUnusable."""
+    """One node, reachable over HTTP.
+
+    `start` may raise OSError, DataDirectoryUnusable or ExporterUnusable.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -49,6 +59,7 @@ class Server:
         self._disk: Disk | None = None
         self._pump: Pump | None = None
         self._http: HttpServer | None = None
+        self._exporting: Exporting | None = None
         self._lag = LoopLag()
 
     async def start(self) -> tuple[str, int]:
@@ -58,8 +69,10 @@ class Server:
         descriptors = raise_descriptor_limit()
         self._directory = DataDirectory(broker.data_dir)
         try:
-            node = Node(broker.node_id, self._directory.receipt_key())
-            self._pump = Pump(node, self._halt)
+            tracing = self._settings.tracing
+            self._exporting = exporting = Exporting(tracing, broker.node_id)
+            node = Node(broker.node_id, self._directory.receipt_key(), sampling=tracing.sampling)
+            self._pump = Pump(node, self._halt, exporting.put if exporting else None)
             files = OsFileSystem(broker.data_dir)
             self._disk = Disk(
                 files,
@@ -68,24 +81,28 @@ class Server:
                 crashed=self._pump.take_crash,
                 reserve_bytes=reserve_for(files.free_bytes()),
             )
-            scraping = Scraping(self._metrics(node, self._disk))
+            scraping = Scraping((*self._metrics(node, self._disk, files), exporting.metrics))
             api = self._api(self._pump, scraping)
             self._http = HttpServer(api, _limits_within(descriptors))
             address = await self._http.start(listener.host, listener.port)
         except BaseException:
             self._directory.close()
             raise
+        exporting.start()
         self._disk.start()
         self._pump.start(self._disk)
         self._lag.start()
         return address
 
-    def _metrics(self, node: Node, disk: Disk) -> "tuple[Callable[[], Iterator[Family]], ...]":
+    def _metrics(
+        self, node: Node, disk: Disk, files: OsFileSystem
+    ) -> "tuple[Callable[[], Iterator[Family]], ...]":
         by_partition = self._settings.metrics.partitions
         return (
             lambda: node.metrics(by_partition=by_partition),
             disk.metrics,
             lambda: shell_families(self._http, disk, self._lag),
+            lambda: volume_families(files),
             process_families,
         )
 
@@ -138,6 +155,9 @@ class Server:
         try:
             await asyncio.to_thread(self._disk.close)
         finally:
+            if self._exporting is not None:
+                # What was done is done: its spans come last, and take a few seconds at most.
+                await asyncio.to_thread(self._exporting.close)
             self._directory.close()
 
 

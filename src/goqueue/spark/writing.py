@@ -76,9 +76,13 @@ class Decision:
 
     def abort(self, staged: Sequence[Staged]) -> None:
         """Abort what is open. What was committed stays: the broker refuses, and that is right."""
-        for each in staged:
-            if each.owner is not None and not self._link.abort(each.owner):
-                _LOG.warning("%s was decided before", each.owner.transactional_id)
+        try:
+            for each in staged:
+                if each.owner is not None and not self._link.abort(each.owner):
+                    _LOG.warning("%s was decided before", each.owner.transactional_id)
+        except GoQueueError as error:
+            # Raised, it would take the place of what made the write fail.
+            _LOG.warning("what %s left open waits for its timeout: %s", self._family, error)
 
     def _key(self, batch: int | None) -> str:
         return self._family if batch is None else f"{self._family}:{batch}"

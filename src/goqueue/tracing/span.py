@@ -45,6 +45,7 @@ _OF_A_DELIVERY = frozenset({Kind.ACK, Kind.NACK, Kind.REJECT, Kind.EXTEND, Kind.
 class Span(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to one message. `parent` is 0 if there is none.
 
+    `creation` is the span under which the message was made: one that it brought, or its first.
     Where `offset` is NO_OFFSET the message was never written, or there is none.
     """
 
@@ -63,6 +64,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     due: int | None
     detail: str
     key: int
+    creation: int = 0
 
     def events(self) -> Iterator[tuple[int, str]]:
         """What happened when, in order: all but the last of it at the start."""
@@ -86,7 +88,8 @@ def spans_of(note: Note, indexes: Iterable[int]) -> Iterator[Span]:
 
 def _span(note: Note, index: int, context: bytes) -> Span:
     offset = note.offsets[index]
-    span_id, parent = _ids(note, index, int.from_bytes(context[TRACE_BYTES:]))
+    creation = int.from_bytes(context[TRACE_BYTES:])
+    span_id, parent = _ids(note, index, creation)
     keys = note.keys
     return Span(
         trace=context[:TRACE_BYTES],
@@ -104,6 +107,7 @@ def _span(note: Note, index: int, context: bytes) -> Span:
         due=_due(note, offset),
         detail=note.detail,
         key=0 if keys is None else keys[index],
+        creation=creation,
     )
 
 

@@ -10,8 +10,6 @@ from goqueue.tracing.span import Span
 
 __all__ = ["Trace", "status_of", "trace_of"]
 
-_NOBODY = ""
-
 
 class Trace(msgspec.Struct, frozen=True):
     """What is kept of one trace, oldest span first; there is at least one."""
@@ -48,6 +46,8 @@ def status_of(happened: Iterable[tuple[Kind, str]]) -> TraceStatus:
     Pending until settled in every group that read it; a redrive begins anew.
     """
     groups: dict[str, TraceStatus] = {}
+    # Whether it was redriven, and nobody has taken it since.
+    is_back = False
     for kind, group in happened:
         match kind:
             case Kind.REFUSE:
@@ -63,11 +63,11 @@ def status_of(happened: Iterable[tuple[Kind, str]]) -> TraceStatus:
                 groups[group] = TraceStatus.ERROR
             case Kind.REDRIVE:
                 groups = {name: at for name, at in groups.items() if at is not TraceStatus.ERROR}
-                groups.setdefault(_NOBODY, TraceStatus.PENDING)
-    if len(groups) > 1:
-        # What was redriven waits for nobody any more once a group has taken it.
-        groups.pop(_NOBODY, None)
+                is_back = True
+                continue
+        is_back = is_back and kind is not Kind.FETCH
     states = set(groups.values())
     if TraceStatus.ERROR in states:
         return TraceStatus.ERROR
-    return TraceStatus.COMPLETED if states == {TraceStatus.COMPLETED} else TraceStatus.PENDING
+    is_done = states == {TraceStatus.COMPLETED} and not is_back
+    return TraceStatus.COMPLETED if is_done else TraceStatus.PENDING

@@ -2,6 +2,9 @@
 
 Imported by the workers of Spark, so nothing is done here but on demand. Run as a program it copies
 one topic to another until nothing is left, from a checkpoint, and dies where it is told to.
+
+A stream has the option `death`: `task`, `before` and `after` kill the process of Python that writes
+in a task, or that commits, before or after the broker was asked; `driver` kills the driver then.
 """
 
 import os
@@ -24,14 +27,13 @@ from pyspark.sql.types import StructType
 from goqueue.spark import GoQueueSource
 from tests.integration.spark.sessions import session
 
-__all__ = ["DEATH", "DRIVER", "DyingSource"]
+__all__ = ["DyingSource"]
 
 DRIVER = "GOQUEUE_TEST_DRIVER"
-DEATH = "GOQUEUE_TEST_DEATH"
 
 
 class DyingSource(GoQueueSource):
-    """Tables are written by a worker that dies once; streams by a driver that dies as told."""
+    """Tables are written by a worker that dies once; streams as their option says."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,11 +43,13 @@ class DyingSource(GoQueueSource):
         return DyingTask(super().writer(schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - the name is Spark's
-        return DyingDriver(super().streamWriter(schema, overwrite))
+        sound = {name: text for name, text in self.options.items() if name.lower() != "death"}
+        writer = GoQueueSource(sound).streamWriter(schema, overwrite)
+        return DyingStream(writer, self.options.get("death", ""))
 
 
 class DyingTask(DataSourceArrowWriter):
-    """The worker of the first attempt dies when all is prepared and nobody was told."""
+    """The worker of the first attempt dies when all is sent and nobody was told."""
 
     def __init__(self, writer: DataSourceWriter) -> None:
         assert isinstance(writer, DataSourceArrowWriter)
@@ -53,10 +57,7 @@ class DyingTask(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         message = self._writer.write(iterator)
-        task = TaskContext.get()
-        assert task is not None
-        if task.partitionId() == 0 and task.attemptNumber() == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        _die_in_first_attempt()
         return message
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -66,26 +67,39 @@ class DyingTask(DataSourceArrowWriter):
         self._writer.abort(messages)
 
 
-class DyingDriver(DataSourceStreamArrowWriter):
-    """The driver dies in its second commit, before or after the broker was asked."""
+class DyingStream(DataSourceStreamArrowWriter):
+    """Whoever is meant dies in the second micro-batch."""
 
-    def __init__(self, writer: DataSourceStreamWriter) -> None:
+    def __init__(self, writer: DataSourceStreamWriter, death: str) -> None:
         assert isinstance(writer, DataSourceStreamArrowWriter)
         self._writer = writer
+        self._death = death
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._writer.write(iterator)
+        message = self._writer.write(iterator)
+        if self._death == "task":
+            _die_in_first_attempt()
+        return message
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
-        death = os.environ.get(DEATH) if batchId == 1 else None
+        death = self._death if batchId == 1 else ""
         if death == "before":
-            _kill_driver()
+            os.kill(os.getpid(), signal.SIGKILL)
         self._writer.commit(messages, batchId)
         if death == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if death == "driver":
             _kill_driver()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - the name is Spark's
         self._writer.abort(messages, batchId)
+
+
+def _die_in_first_attempt() -> None:
+    task = TaskContext.get()
+    assert task is not None
+    if task.partitionId() == 0 and task.attemptNumber() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _kill_driver() -> None:
@@ -99,7 +113,7 @@ def _kill_driver() -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def main(url: str, source: str, sink: str, checkpoint: str) -> None:
+def main(url: str, source: str, sink: str, checkpoint: str, death: str) -> None:
     os.environ[DRIVER] = str(os.getpid())
     spark = session(Path(checkpoint).parent)
     # By name, as the workers import it: what is run as a program has no name for them.
@@ -115,6 +129,7 @@ def main(url: str, source: str, sink: str, checkpoint: str) -> None:
         .writeStream.format("dying")
         .option("goqueue.servers", url)
         .option("topic", sink)
+        .option("death", death)
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()

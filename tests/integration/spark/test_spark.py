@@ -1,6 +1,5 @@
 """Topics as tables and streams of a real Spark, against a real node."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.integration.spark import faults
 from tests.integration.spark.sessions import ROOT
 
 CHILD_S_MAX = 240
@@ -211,30 +209,42 @@ def test_a_column_that_cannot_be_written_is_named(
 
 
 def start_copy(
-    spark: SparkSession, node: ServerProcess, source: str, sink: str, checkpoint: Path
+    spark: SparkSession,
+    node: ServerProcess,
+    source: str,
+    sink: str,
+    checkpoint: Path,
+    *,
+    death: str = "",
+    timeout_ms: str = "30000",
 ) -> StreamingQuery:
     """Begin to copy what there is."""
-    rows = spark.readStream.format("goqueue").option("goqueue.servers", node.url)
-    return (
-        rows.option("subscribe", source)
+    link = {"goqueue.servers": node.url, "goqueue.timeoutMs": timeout_ms}
+    rows = (
+        spark.readStream.format("goqueue")
+        .options(**link)
+        .option("subscribe", source)
         .option("startingOffsets", "earliest")
         .option("maxRecordsPerTrigger", "300")
         .load()
         .selectExpr("key", "value")
-        .writeStream.format("goqueue")
-        .option("goqueue.servers", node.url)
-        .option("topic", sink)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
     )
+    writer = rows.writeStream.format("dying").option("death", death).options(**link)
+    writer = writer.option("topic", sink).option("checkpointLocation", str(checkpoint))
+    return writer.trigger(availableNow=True).start()
 
 
 def copy(
-    spark: SparkSession, node: ServerProcess, source: str, sink: str, checkpoint: Path
+    spark: SparkSession,
+    node: ServerProcess,
+    source: str,
+    sink: str,
+    checkpoint: Path,
+    *,
+    death: str = "",
 ) -> None:
     """Copy what there is, and stop."""
-    start_copy(spark, node, source, sink, checkpoint).awaitTermination()
+    start_copy(spark, node, source, sink, checkpoint, death=death).awaitTermination()
 
 
 def test_a_stream_goes_on_from_its_checkpoint(
@@ -294,44 +304,115 @@ def test_a_topic_made_anew_is_told_from_the_old_one(
         copy(spark, node, source, sink, tmp_path / "checkpoint")
 
 
+def check_copied(api: Api, sink: str, count: int) -> None:
+    """Each row once, those of a key in their order, and nothing left undecided."""
+    found = everything(api, sink)
+    assert Counter(message["value"] for message in found) == Counter(
+        f"v{number}" for number in range(count)
+    )
+    for key in range(7):
+        of_key = [int(each["value"][1:]) for each in found if each["key"] == f"k{key}"]
+        assert of_key == sorted(of_key)
+    assert api.get("/transactions")["count"] == 0
+
+
 @pytest.mark.parametrize("death", ["before", "after"])
-def test_a_driver_killed_around_its_commit_leaves_each_row_once(
+def test_a_commit_whose_process_dies_is_made_good_by_a_restart(
+    spark: SparkSession,
+    node: ServerProcess,
+    api: Api,
+    name: Callable[[], str],
+    tmp_path: Path,
+    death: str,
+) -> None:
+    source, sink = api.create(name(), 3), api.create(name(), 3)
+    api.publish(source, *numbered(1000))
+
+    with pytest.raises(PySparkException):
+        copy(spark, node, source, sink, tmp_path / "checkpoint", death=death)
+    copy(spark, node, source, sink, tmp_path / "checkpoint")
+
+    check_copied(api, sink, 1000)
+
+
+def test_a_task_of_a_stream_that_dies_after_sending_is_tried_again(
+    spark: SparkSession, node: ServerProcess, api: Api, name: Callable[[], str], tmp_path: Path
+) -> None:
+    source, sink = api.create(name(), 3), api.create(name(), 3)
+    api.publish(source, *numbered(600))
+
+    copy(spark, node, source, sink, tmp_path / "checkpoint", death="task")
+
+    check_copied(api, sink, 600)
+
+
+def test_a_driver_killed_after_its_commit_leaves_each_row_once(
     node: ServerProcess,
     connect: Callable[[ServerProcess], Api],
     name: Callable[[], str],
     tmp_path: Path,
-    death: str,
 ) -> None:
     api = connect(node)
     source, sink = api.create(name(), 3), api.create(name(), 3)
     api.publish(source, *numbered(1000))
     command = [sys.executable, "-m", "tests.integration.spark.faults"]
     command += [node.url, source, sink, str(tmp_path / "checkpoint")]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
 
     killed = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment | {faults.DEATH: death},
-        check=False,
-        capture_output=True,
-        timeout=CHILD_S_MAX,
+        [*command, "driver"], cwd=ROOT, check=False, capture_output=True, timeout=CHILD_S_MAX
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    subprocess.run(
-        command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=CHILD_S_MAX
+    again = subprocess.run(
+        [*command, ""], cwd=ROOT, check=False, capture_output=True, timeout=CHILD_S_MAX
     )
+    assert again.returncode == 0, again.stderr
 
     # Another connection: the node hangs up on one that was silent for so long.
-    api = connect(node)
-    found = everything(api, sink)
-    assert Counter(message["value"] for message in found) == Counter(
-        f"v{number}" for number in range(1000)
+    check_copied(connect(node), sink, 1000)
+
+
+def test_two_queries_over_the_same_topics_do_not_know_each_other(
+    spark: SparkSession, node: ServerProcess, api: Api, name: Callable[[], str], tmp_path: Path
+) -> None:
+    source, sink = api.create(name(), 2), api.create(name(), 2)
+    api.publish(source, *numbered(700))
+
+    queries = [start_copy(spark, node, source, sink, tmp_path / each) for each in ("one", "other")]
+    for query in queries:
+        query.awaitTermination()
+
+    assert Counter(message["value"] for message in everything(api, sink)) == Counter(
+        {f"v{number}": 2 for number in range(700)}
     )
-    for key in range(7):
-        of_key = [int(each["value"][1:]) for each in found if each["key"] == f"k{key}"]
-        assert of_key == sorted(of_key)
-    assert api.get("/transactions")["count"] == 0
+
+
+def test_a_broker_that_is_not_there_is_told_before_any_job_starts(spark: SparkSession) -> None:
+    reader = spark.read.format("goqueue").option("goqueue.servers", "127.0.0.1:1")
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1"):
+        reader.option("subscribe", "x").option("goqueue.timeoutMs", "200").load().collect()
+
+
+def test_a_stream_that_lost_its_broker_fails_and_goes_on_when_it_is_back(
+    spark: SparkSession,
+    mortal: ServerProcess,
+    connect: Callable[[ServerProcess], Api],
+    tmp_path: Path,
+) -> None:
+    api = connect(mortal)
+    source, sink = api.create("source", 3), api.create("sink", 3)
+    api.publish(source, *numbered(3000))
+    checkpoint = tmp_path / "checkpoint"
+    query = start_copy(spark, mortal, source, sink, checkpoint, timeout_ms="500")
+    while query.lastProgress is None:
+        assert not query.awaitTermination(1)
+    mortal.kill()
+
+    with pytest.raises(PySparkException, match=r"server_unreachable|refused|127\.0\.0\.1"):
+        query.awaitTermination()
+    mortal.start()
+    copy(spark, mortal, source, sink, checkpoint)
+
+    check_copied(connect(mortal), sink, 3000)
 
 
 def test_a_stream_outlives_a_broker_that_is_killed_again_and_again(
@@ -352,7 +433,4 @@ def test_a_stream_outlives_a_broker_that_is_killed_again_and_again(
             kills += 1
 
     assert kills > 0
-    found = everything(connect(mortal), sink)
-    assert Counter(message["value"] for message in found) == Counter(
-        f"v{number}" for number in range(3000)
-    )
+    check_copied(connect(mortal), sink, 3000)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -311,6 +312,21 @@ def test_a_broker_that_is_not_there_is_told_in_one_sentence(name: Callable[[], s
         publish(options, "spark.q.0.0", [rows("a")])
 
 
+def test_an_abort_that_reaches_nobody_does_not_hide_why_the_write_failed(
+    mortal: ServerProcess,
+    connect: Callable[[ServerProcess], Api],
+    query: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = to(mortal, connect(mortal).create("t"), timeout_s=0.2)
+    staged = publish(options, f"{query}.0.0", [rows("a")])
+    mortal.kill()
+
+    Decision(options, query, 0).abort([staged])
+
+    assert "waits for its timeout" in caplog.text
+
+
 def test_a_broker_that_goes_away_for_good_ends_the_task(
     mortal: ServerProcess, connect: Callable[[ServerProcess], Api], query: str
 ) -> None:
@@ -343,6 +359,25 @@ def test_a_broker_that_comes_back_finds_the_task_where_it_was(
 
     starting.join()
     assert values(connect(mortal), "t") == ["0", "1", "2"]
+
+
+def test_a_broker_that_answers_too_late_takes_each_row_once(
+    mortal: ServerProcess, connect: Callable[[ServerProcess], Api], query: str
+) -> None:
+    options = to(mortal, connect(mortal).create("t"), timeout_s=0.5)
+
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        for number in range(2):
+            yield rows(f"{number}")
+        # What is sent now is answered when nobody waits for the answer any more.
+        mortal.signal(signal.SIGSTOP)
+        waking.start()
+
+    waking = threading.Timer(0.6, mortal.signal, [signal.SIGCONT])
+    staged = publish(options, f"{query}.0.0", interrupted())
+    Decision(options, query, 0).commit([staged])
+
+    assert values(connect(mortal), "t") == ["0", "1"]
 
 
 def test_a_heart_goes_on_beating_while_the_broker_is_away(

@@ -68,9 +68,11 @@ class DrivenNode:
         now_ns: int = 0,
         reserve_bytes: int = 0,
         wall_shift_ns: int = 0,
+        sampling: float = 1.0,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.limits = limits
+        self.sampling = sampling
         self.reserve_bytes = reserve_bytes
         self.now_ns = now_ns
         self.halts: list[str] = []
@@ -87,7 +89,7 @@ class DrivenNode:
 
     def _start(self) -> None:
         self.storage = Storage(self.files, reserve_bytes=self.reserve_bytes)
-        self.node = Node("node-1", bytes(range(32)), self.limits)
+        self.node = Node("node-1", bytes(range(32)), self.limits, sampling=self.sampling)
         self._events: deque[NodeEvent] = deque()
         self._work: list[Work] = []
         self._kept: list[Work] = []

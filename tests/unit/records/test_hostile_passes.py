@@ -20,6 +20,7 @@ from goqueue.records import (
     visible,
     walk,
 )
+from goqueue.records.tracing import find_contexts, look
 from tests.unit.records.examples import FIRST_VECTOR, SECOND_VECTOR, Forged, batches
 
 MIB = 1024 * 1024
@@ -31,6 +32,8 @@ PASSES: dict[str, Callable[[Buffer], object]] = {
     "last_offset": last_offset,
     "pick": lambda data: pick(data, range(20)),
     "visible": lambda data: visible(data, 0, FAR),
+    "look": look,
+    "find_contexts": find_contexts,
     "rehead": lambda data: rehead(data, 0, (("name", b"value"),)),
 }
 

@@ -27,6 +27,7 @@ from goqueue import records
 from array import array
 from goqueue.records import *
 from goqueue.records.arrow import *
+from goqueue.records.tracing import *
 seen = hashlib.sha256()
 def note(function, *arguments):
     try:
@@ -43,7 +44,10 @@ def note(function, *arguments):
 chance = random.Random(7)
 for round in range(300):
     batch = []
-    spoken = ["a", "\\u00e9", "\\U0001f600", "gq.codec", "gq.deliver-at", "gq.other"]
+    spoken = ["a", "\\u00e9", "\\U0001f600", "gq.codec", "gq.deliver-at", "gq.other",
+              "traceparent", "gq.delayed-from"]
+    parents = [b"00-%032x-%016x-01" % (chance.getrandbits(120), chance.getrandbits(60)), b"17",
+               chance.randbytes(3)]
     for _ in range(chance.randrange(4)):
         names = [chance.choice(spoken) for _ in range(chance.randrange(3))]
         is_control = chance.random() < 0.2
@@ -56,7 +60,7 @@ for round in range(300):
             is_control=is_control,
             is_compressed=("gq.codec" in names) != (chance.random() < 0.05),
             is_delayed=chance.random() < (0.5 if "gq.deliver-at" in names else 0.05),
-            headers=tuple((name, chance.randbytes(3)) for name in names),
+            headers=tuple((name, chance.choice(parents)) for name in names),
         ))
     note(build, batch)
     draft = Draft()
@@ -91,6 +95,15 @@ for round in range(300):
     note(find_delayed, data, 5)
     note(mark_delayed, bytearray(data), 3, 10**18)
     note(partial(survey, with_keys=chance.random() < 0.5), data, chance.randrange(5))
+    note(lambda: [(told.contexts, told.keys) for told in [look(data)]])
+    note(find_contexts, data)
+    note(fingerprint, bytes(data))
+    note(read_context, chance.choice(parents)[:chance.choice([54, 55, 99])])
+    note(mix, chance.getrandbits(64), chance.getrandbits(64))
+    seeds = chance.getrandbits(64), chance.getrandbits(64)
+    contexts = make_contexts(*seeds, [chance.getrandbits(63) for _ in range(chance.randrange(9))])
+    note(bytes, contexts)
+    note(choose, contexts, chance.getrandbits(64))
     note(pick, data, [chance.randrange(9) for _ in range(3)])
     note(has_compressed, data)
     note(visible, data, chance.randrange(5), chance.randrange(4))

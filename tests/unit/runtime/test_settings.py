@@ -24,6 +24,15 @@ OTHER = {
     "limits.max_delay": ("1h30m", '"90m"'),
     "log.level": ("debug", '"debug"'),
     "log.format": ("json", '"json"'),
+    "metrics.partitions": ("true", "true"),
+    "tracing.sampling": ("0.25", "0.25"),
+    "tracing.exporters": ("otlp,file", '["otlp", "file"]'),
+    "tracing.file": ("/var/log/spans.jsonl", '"/var/log/spans.jsonl"'),
+    "tracing.file_bytes": ("1MiB", "1048576"),
+    "tracing.file_count": ("3", "3"),
+    "tracing.otlp_protocol": ("grpc", '"grpc"'),
+    "tracing.otlp_endpoint": ("http://tempo:4318", '"http://tempo:4318"'),
+    "tracing.queue_spans": ("2000", "2000"),
 }
 
 

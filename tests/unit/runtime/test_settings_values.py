@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.runtime.settings import SETTINGS, Feature, Listener, Source
+from goqueue.runtime.settings import (
+    SETTINGS,
+    Feature,
+    Listener,
+    Settings,
+    SettingsInvalid,
+    Source,
+    read_settings,
+)
 from tests.unit.runtime.given_settings import BY_NAME, key, origins, problems, read, toml
 
 # What each kind takes
@@ -54,6 +62,15 @@ WRONG = [
     ("limits.max_delay", ["", "5", "-1s", "1y", "1000h"]),
     ("cluster.quorum", ["", "-1", "x", "1" * 50]),
     ("tracing.sampling", ["", "nan", "inf", "1.1", "-0.1", "1e-1"]),
+    ("tracing.exporters", ["jaeger", "file,", "File", "file;otlp"]),
+    ("tracing.file_bytes", ["", "1KiB", "65GiB"]),
+    ("tracing.file_count", ["", "0", "-1", "10001", "1.5"]),
+    ("tracing.otlp_protocol", ["", "thrift", "HTTP"]),
+    (
+        "tracing.otlp_endpoint",
+        ["collector", "ftp://a:1", "http://", "a b:1", "a:99999", "x" * 5000],
+    ),
+    ("tracing.queue_spans", ["", "999", "10000001"]),
 ]
 
 
@@ -124,6 +141,9 @@ def test_a_size_is_bytes_or_has_a_unit(text: str, size: int) -> None:
         ("cluster.quorum", "true"),
         ("tracing.sampling", "nan"),
         ("tracing.sampling", "true"),
+        ("tracing.exporters", '"file"'),
+        ("tracing.file_count", "true"),
+        ("tracing.otlp_endpoint", "4318"),
     ],
 )
 def test_a_wrong_type_in_the_file_is_a_problem(name: str, value: str) -> None:
@@ -150,6 +170,35 @@ def test_a_host_name_that_is_no_name_is_a_problem_until_an_id_is_given() -> None
     assert read({"broker.nodeid": "a"}, host_name="my host").broker.node_id == "a"
 
 
+# Exporters of spans
+
+
+def test_spans_have_a_file_in_the_data_directory_and_the_usual_collector_unless_told() -> None:
+    tracing = read({"broker.datadir": "/d"}).tracing
+    assert tracing.file == "/d/traces/spans.jsonl"
+    assert tracing.otlp_endpoint == "http://127.0.0.1:4318"
+    assert read({"tracing.otlp_protocol": "grpc"}).tracing.otlp_endpoint == "127.0.0.1:4317"
+    given_both = {"tracing.file": "/f", "tracing.otlp_endpoint": "https://tempo/v1/traces"}
+    assert read(given_both).tracing.file == "/f"
+    assert read(given_both).tracing.otlp_endpoint == "https://tempo/v1/traces"
+
+
+def test_otlp_over_http_needs_a_url() -> None:
+    flags = {"tracing.exporters": "otlp", "tracing.otlp_endpoint": "tempo:4318"}
+    (problem,) = problems(flags)
+    assert (problem.setting, problem.given) == ("tracing.otlp_endpoint", '"tempo:4318"')
+    assert read({**flags, "tracing.otlp_protocol": "grpc"}).tracing.exporters == ("otlp",)
+
+
+def test_otlp_without_its_packages_is_a_problem_only_if_it_is_asked_for() -> None:
+    def read_without(flags: dict[str, str]) -> Settings:
+        return read_settings(flags, {}, None, host_name="host", has_module=lambda _: False)
+
+    assert read_without({"tracing.exporters": "file,stdout"}).tracing.exporters
+    with pytest.raises(SettingsInvalid, match=r"pip install 'goqueue\[otlp\]'"):
+        read_without({"tracing.exporters": "file,otlp"})
+
+
 # Features to come, and the reach of a listener
 
 ASKING = {
@@ -169,7 +218,6 @@ ASKING = {
     "cluster.peers": "a:7000",
     "cluster.quorum": "3",
     "cluster.secret": "hush",
-    "tracing.sampling": "1.0",
     "tls.self_signed": "true",
     "cluster_tls.self_signed": "true",
     "cluster_tls.enabled": "true",

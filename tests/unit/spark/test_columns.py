@@ -9,7 +9,6 @@ import pytest
 from goqueue.model import Message, Record, Refused
 from goqueue.records import build, decode, stamp, walk
 from goqueue.records.arrow import Lift, Press
-from goqueue.records.layout import DELIVER_HEADER
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
@@ -41,6 +40,7 @@ from goqueue.spark.options import BASE, ORIGIN, Decoding, Filters, Match, Shape
 NOON = dt.datetime(2026, 11, 15, 12, tzinfo=dt.UTC)
 NOON_NS = int(NOON.timestamp()) * 10**9
 NO_FILTERS = Filters()
+DELIVER_HEADER = "gq.deliver-at"
 
 
 def lifted(*messages: Message, headers_as: str | None) -> pa.RecordBatch:

@@ -326,3 +326,15 @@ def test_every_option_has_a_row_of_its_own_and_a_use() -> None:
 
     assert len(set(names)) == len(names)
     assert all(option.uses and set(option.uses) <= set(USES) and option.meaning for option in rows)
+
+
+def test_a_stream_leaves_a_partition_to_one_task_unless_asked_otherwise() -> None:
+    given = {**SERVER, "subscribe": "a"}
+    batch = read_options(given, is_stream=False)
+    stream = read_options(given, is_stream=True)
+    split = read_options({**given, "maxBytesPerPartition": "2048"}, is_stream=True)
+
+    # Two tasks that bring rows of one key to a topic would bring them in any order.
+    assert stream.span.task_bytes_max > 1 << 50
+    assert batch.span.task_bytes_max == 128 << 20
+    assert split.span.task_bytes_max == 2048

@@ -306,13 +306,14 @@ class Moving:
     def _tell(self, move: Move, group: Group | None, now: Now) -> None:
         copy = self._copies.get(move.number)
         if copy is not None:
+            is_redrive = move.cause is Cause.REDRIVE
             self._state.journeys.moved(
-                Kind.REDRIVE if move.cause is Cause.REDRIVE else Kind.LETTER,
+                Kind.REDRIVE if is_redrive else Kind.LETTER,
                 *copy,
                 now,
                 group=group,
                 attempt=move.attempts,
-                detail=move.reason or move.cause,
+                detail="" if is_redrive else move.reason or move.cause,
             )
 
     # Ending

@@ -178,7 +178,7 @@ class Redriving:
         in_flight = sum(
             queue.in_flight for queues in self._state.queues.values() for queue in queues.values()
         )
-        letters = self._letters_kept()
+        letters = self.letters_kept()
         reply = Reliability(
             acks=tally.acks,
             nacks=tally.nacks,
@@ -194,7 +194,7 @@ class Redriving:
         )
         self._state.outbox.answer(request, reply)
 
-    def _letters_kept(self) -> dict[str, int]:
+    def letters_kept(self) -> dict[str, int]:
         """Dead letters that are there and were not put back, by the topic that keeps them."""
         kept: dict[str, int] = {}
         for topic in self._state.catalog:
@@ -207,6 +207,5 @@ class Redriving:
                     end = partition.log.watermarks.stable
                     hidden = self._state.hidden_within(partition.log_id, floor, end)
                     count += max(0, end - floor - position.settled_within(floor, end) - hidden)
-                if count:
-                    kept[topic.name] = count
+                kept[topic.name] = count
         return kept

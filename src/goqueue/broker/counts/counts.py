@@ -7,6 +7,7 @@ exist is counted under no name.
 
 from goqueue.broker.counts.kinds import GroupCounts, PairCounts, TopicCounts
 from goqueue.metrics import Histogram
+from goqueue.model.requests import TopicFlow
 
 __all__ = ["Counts"]
 
@@ -51,12 +52,22 @@ class Counts:
         return list(self._groups.items())
 
     def pairs(self) -> list[tuple[tuple[str, str], PairCounts]]:
-        """By topic and group."""
+        """By topic and group; a copy that later changes leave alone."""
         return [
             ((topic, group), counts)
             for group, pairs in self._pairs.items()
             for topic, counts in pairs.items()
         ]
+
+    def flows(self) -> dict[str, TopicFlow]:
+        """By topic, what came and what went to all groups and to readers without one."""
+        consumed: dict[str, int] = {}
+        for pairs in self._pairs.values():
+            for topic, counts in pairs.items():
+                consumed[topic] = consumed.get(topic, 0) + counts.consumed
+        names = dict.fromkeys([*self._topics, *consumed])
+        published = {name: counts.published for name, counts in self._topics.items()}
+        return {name: TopicFlow(published.get(name, 0), consumed.get(name, 0)) for name in names}
 
     def forget_topic(self, name: str) -> None:
         self._topics.pop(name, None)

@@ -27,7 +27,8 @@ def histogram(
 
 
 def plain(
-    rows: Iterable[Row[Counted]], take: Callable[[Counted], int | float | Histogram | None]
+    rows: Iterable[tuple[tuple[str, ...] | str, Counted]],
+    take: Callable[[Counted], int | float | Histogram | None],
 ) -> Iterator[Sample]:
     """One sample of each row, where there is one."""
     for labels, counted in rows:

@@ -7,7 +7,7 @@ from goqueue.cli.asking.failures import (
     describe,
     tell,
 )
-from goqueue.cli.asking.offers import known_names, known_transactions
+from goqueue.cli.asking.offers import known_names, known_traces, known_transactions
 from goqueue.cli.asking.session import Session, ask, chosen_settings, run_session
 from goqueue.cli.asking.showing import draw, show
 from goqueue.cli.asking.stopping import Stop, stopped_by_signals
@@ -23,6 +23,7 @@ __all__ = [
     "describe",
     "draw",
     "known_names",
+    "known_traces",
     "known_transactions",
     "run_session",
     "show",

@@ -22,6 +22,7 @@ _HINTS = {
     "route_not_found": "the server is older than this program, or no GoQueue server",
     "topic_exists": "see: goqueue topic describe TOPIC",
     "topic_not_found": "see: goqueue topic list; make one with: goqueue topic create TOPIC",
+    "trace_not_found": "only the newest are kept; see: goqueue trace list",
     "transaction_not_found": "it has ended, or never was; see: goqueue txn list",
     "unauthenticated": "give a key with --api-key, GOQUEUE_API_KEY or a context",
 }

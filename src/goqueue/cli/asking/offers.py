@@ -10,13 +10,17 @@ from goqueue.cli.asking.session import Session, chosen_settings
 from goqueue.client import GoQueueError
 from goqueue.client.transport import Retries, get
 
-__all__ = ["known_names", "known_transactions"]
+__all__ = ["known_names", "known_traces", "known_transactions"]
 
 T = TypeVar("T")
 
 _PATIENCE_S = 1.0
 _OFFERED_MAX = 500
 _ONCE = Retries(attempts_max=1)
+
+
+class _Trace(msgspec.Struct, frozen=True):
+    trace_id: str
 
 
 class _Transaction(msgspec.Struct, frozen=True):
@@ -32,6 +36,12 @@ def known_transactions(context: click.Context, incomplete: str) -> list[str]:
     """The transactions that have not ended and begin like this."""
     found = _offered(context, "transactions", list[_Transaction])
     return _matching([each.transaction_id for each in found], incomplete)
+
+
+def known_traces(context: click.Context, incomplete: str) -> list[str]:
+    """The newest traces that begin like this."""
+    found = _offered(context, "traces", list[_Trace])
+    return _matching([each.trace_id for each in found], incomplete)
 
 
 def _matching(names: list[str], incomplete: str) -> list[str]:

@@ -3,6 +3,7 @@
 Nothing here imports Spark before it is needed: `--help` is as fast as that of any command.
 """
 
+import difflib
 from pathlib import Path
 
 import click
@@ -59,10 +60,18 @@ def _file_command(file: str) -> click.Command:
         """Run the pipeline of this file until it ends, or is stopped with Ctrl-C."""
         from goqueue.cli.pipeline.runs import Flags, run_pipeline_file
 
+        _check_name(file)
         flags = Flags(master=master, checkpoint=checkpoint, is_once=is_once)
         return run_pipeline_file(Path(file), flags, output)
 
     return run_file
+
+
+def _check_name(file: str) -> None:
+    """Say what was meant, if it is neither a file nor quite the name of a packaged pipeline."""
+    near = difflib.get_close_matches(file, PACKAGED, n=1)
+    if near and not Path(file).exists():
+        raise click.UsageError(f"there is no file {file!r}; did you mean `{near[0]}`?")
 
 
 @pipeline.command("check", short_help="Check a pipeline file and show its plan.")

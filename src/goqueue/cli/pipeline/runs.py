@@ -13,9 +13,9 @@ import msgspec
 
 from goqueue.cli.asking import ServerRefusal, chosen_settings, describe, run_session
 from goqueue.cli.output import Output
-from goqueue.cli.pipeline.display import displayed
 from goqueue.cli.pipeline.endings import EXPECTED, ended
 from goqueue.cli.pipeline.servers import asked_of, link_to, look_at_topics
+from goqueue.cli.pipeline.showing import displayed
 from goqueue.pipelines import session
 from goqueue.pipelines.progress import Journal, folder_of
 from goqueue.pipelines.running import Wish, local_checkpoint, run_pipeline, stopped_by_signals
@@ -46,7 +46,6 @@ def run_pipeline_file(file: Path, flags: Flags, output: Output) -> int:
             pipeline=pipeline,
             folder=file.resolve().parent,
             link=link_to(settings, is_local=flags.master.startswith("local")),
-            api_key=settings.api_key or None,
             checkpoint=None if flags.checkpoint is None else _absolute(flags.checkpoint),
             is_once=flags.is_once,
         )

@@ -7,6 +7,7 @@ are shown in plans; it goes when the program ends.
 import atexit
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -49,21 +50,20 @@ def link_to(settings: ClientSettings, *, is_local: bool) -> dict[str, str]:
 
 
 def asked_of(pipeline: Pipeline) -> list[str]:
-    """The topics of a pipeline that lie with the server of the command line."""
-    read = {
-        name
-        for source in pipeline.views.values()
-        if _SERVERS not in source.options
-        for name in source.topic_names
-    }
-    sink = pipeline.sink
-    written = {sink.topic} if _SERVERS not in sink.options and sink_topic(pipeline) else set()
-    letters = {
-        source.decode.dead_letters
-        for source in pipeline.views.values()
-        if source.decode is not None and source.decode.dead_letters is not None
-    }
-    return sorted(name for name in read | written | letters if name)
+    """The topics of a pipeline that lie with the server of the command line, as far as is known."""
+    names: set[str | None] = set()
+    for source in pipeline.views.values():
+        if not _is_elsewhere(source.options):
+            names.update(source.topic_names)
+            names.add(None if source.decode is None else source.decode.dead_letters)
+    if not _is_elsewhere(pipeline.sink.options):
+        names.add(sink_topic(pipeline))
+    return sorted(name for name in names if name is not None)
+
+
+def _is_elsewhere(options: Mapping[str, object]) -> bool:
+    """Whether the file says itself how to reach a broker."""
+    return any(name.lower().startswith("goqueue.") for name in options)
 
 
 def sink_topic(pipeline: Pipeline) -> str | None:

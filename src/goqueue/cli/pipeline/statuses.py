@@ -123,7 +123,7 @@ def _draw_statuses(reported: list[Reported], *, is_detailed: bool) -> None:
         ]
         console().print(table(("TOPIC", "PARTITION", "OFFSET", "END", "LAG"), cells))
     if status.open_batch is not None:
-        print(f"batch {status.open_batch} has begun and is not done")
+        print(f"batch {status.open_batch} is planned and not done")
     if status.totals is not None:
         for name, count in status.totals.violations.items():
             print(printable(f"expectation {name}: {count:,} violations"))

@@ -13,7 +13,7 @@ import msgspec
 import uvloop
 
 from goqueue.cli.config import tell
-from goqueue.runtime import DataDirectoryUnusable, Server, start_logging
+from goqueue.runtime import DataDirectoryUnusable, ExporterUnusable, Server, start_logging
 from goqueue.runtime.settings import Listener, Settings
 
 __all__ = ["run_node"]
@@ -42,7 +42,7 @@ def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
         return _fail("listeners.http is off, and there is no other way in", MISUSED)
     try:
         return uvloop.run(_run(settings, say, ports_tried))
-    except DataDirectoryUnusable as unusable:
+    except (DataDirectoryUnusable, ExporterUnusable) as unusable:
         return _fail(str(unusable), FAILED)
 
 

@@ -50,7 +50,7 @@ class GroupPicture(msgspec.Struct, frozen=True, kw_only=True):
     members: int
     lag: int | None
     lag_change_rate: float | None
-    consume_rate: float | None
+    settle_rate: float | None
     in_flight: int
     oldest_s: float
 
@@ -133,7 +133,7 @@ def document_of(board: Board, server: str) -> Document:
                 members=track.summary.members,
                 lag=track.lag,
                 lag_change_rate=track.change,
-                consume_rate=track.consumed,
+                settle_rate=track.settled,
                 in_flight=track.in_flight,
                 oldest_s=track.oldest_ns / SECOND,
             )

@@ -1,4 +1,4 @@
-"""Topics, groups, letters, delays, transactions and the node, as people administer them."""
+"""Topics, groups, letters, delays, transactions, journeys and the node, as people see them."""
 
 from goqueue.client.admin.dead_letters import DeadLetters
 from goqueue.client.admin.delayed import DelayedMessages
@@ -33,6 +33,16 @@ from goqueue.client.admin.replies import (
     Version,
 )
 from goqueue.client.admin.topics import Topics
+from goqueue.client.admin.traces import (
+    Trace,
+    TraceCriteria,
+    TraceEvent,
+    TraceFacts,
+    TraceList,
+    Traces,
+    TraceStats,
+    TraceSummary,
+)
 from goqueue.client.admin.transactions import Transactions
 
 __all__ = [
@@ -63,6 +73,14 @@ __all__ = [
     "TopicConfig",
     "TopicStats",
     "Topics",
+    "Trace",
+    "TraceCriteria",
+    "TraceEvent",
+    "TraceFacts",
+    "TraceList",
+    "TraceStats",
+    "TraceSummary",
+    "Traces",
     "TransactionDescription",
     "TransactionPartition",
     "TransactionStats",

@@ -315,11 +315,16 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of one topic."""
+    """Sizes of one topic, and what went through it since the node started.
+
+    An older server does not tell what was published and consumed.
+    """
 
     partitions: int
     total_messages: int
     total_size_bytes: int
+    published_total: int | None = None
+    consumed_total: int | None = None
 
 
 class NodeStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from goqueue.client.admin import (
     Readiness,
     ReliabilityStats,
     Topics,
+    Traces,
     Transactions,
     Version,
 )
@@ -51,7 +52,7 @@ Consumer = QueueConsumer | StreamConsumer | Replay
 class Connection:
     """`async with goqueue.connect() as q: ...`; for one event loop and any number of its tasks.
 
-    `topics`, `groups`, `dead_letters`, `delayed` and `transactions` administer.
+    `topics`, `groups`, `dead_letters`, `delayed`, `transactions` and `traces` administer.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -68,6 +69,7 @@ class Connection:
         self.dead_letters = DeadLetters(self._transport, self._tasks)
         self.delayed = DelayedMessages(self._transport)
         self.transactions = Transactions(self._transport)
+        self.traces = Traces(self._transport)
 
     async def __aenter__(self) -> "Connection":
         await self._tasks.open()

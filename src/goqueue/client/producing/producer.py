@@ -18,6 +18,7 @@ from goqueue.client.producing.lanes import Buffer, Lane, Parcel, Receipt, Regist
 from goqueue.client.producing.partitioner import Partitioner
 from goqueue.client.producing.settings import Gathering
 from goqueue.client.tasks import Tasks
+from goqueue.client.tracing import start_sending
 from goqueue.client.transport import Transport, get
 from goqueue.client.values import Headers, Value
 from goqueue.model import Priority
@@ -128,7 +129,14 @@ class Producer:
         if self._is_closed:
             # While this waited. A lane opened now would be nobody's to end.
             raise Closed("the producer is closed")
-        return self._lane(topic, route, message.key, partition).add(message, size_bytes)
+        lane = self._lane(topic, route, message.key, partition)
+        sending = start_sending(topic, message)
+        if sending is None:
+            return lane.add(message, size_bytes)
+        message, size_bytes = sending.load(message, size_bytes, route.message_bytes_max)
+        receipt = lane.add(message, size_bytes)
+        receipt.follow(sending)
+        return receipt
 
     @property
     def is_closed(self) -> bool:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping
+from typing import Unpack
 
 from goqueue.client.admin import (
     DeadLetters,
@@ -17,6 +18,11 @@ from goqueue.client.admin import (
     ResetOffsets,
     Topic,
     Topics,
+    Trace,
+    TraceCriteria,
+    TraceList,
+    Traces,
+    TraceStats,
     TransactionDescription,
     Transactions,
     TransactionStats,
@@ -29,6 +35,7 @@ __all__ = [
     "SyncDelayedMessages",
     "SyncGroups",
     "SyncTopics",
+    "SyncTraces",
     "SyncTransactions",
 ]
 
@@ -157,3 +164,23 @@ class SyncTransactions:
 
     def stats(self) -> TransactionStats:
         return self._loop.call(self._transactions.stats())
+
+
+class SyncTraces:
+    """`q.traces`."""
+
+    def __init__(self, loop: LoopThread, traces: Traces) -> None:
+        self._loop = loop
+        self._traces = traces
+
+    def list(self, *, limit: int = 100) -> TraceList:
+        return self._loop.call(self._traces.list(limit=limit))
+
+    def search(self, *, limit: int = 100, **wanted: Unpack[TraceCriteria]) -> TraceList:
+        return self._loop.call(self._traces.search(limit=limit, **wanted))
+
+    def get(self, trace_id: str) -> Trace:
+        return self._loop.call(self._traces.get(trace_id))
+
+    def stats(self) -> TraceStats:
+        return self._loop.call(self._traces.stats())

@@ -22,6 +22,7 @@ from goqueue.client.sync.admin import (
     SyncDelayedMessages,
     SyncGroups,
     SyncTopics,
+    SyncTraces,
     SyncTransactions,
 )
 from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
@@ -51,6 +52,7 @@ class SyncConnection:
         self.dead_letters = SyncDeadLetters(self._loop, connection.dead_letters)
         self.delayed = SyncDelayedMessages(self._loop, connection.delayed)
         self.transactions = SyncTransactions(self._loop, connection.transactions)
+        self.traces = SyncTraces(self._loop, connection.traces)
 
     def __enter__(self) -> "SyncConnection":
         return self

@@ -1,10 +1,15 @@
 """A leased message for a thread: what `Message` is, settled without await."""
 
 import datetime as dt
-from typing import TypeVar, overload
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span
 
 __all__ = ["SyncMessage"]
 
@@ -70,6 +75,21 @@ class SyncMessage:
 
     def header(self, name: str) -> str | None:
         return self._message.header(name)
+
+    @property
+    def trace_id(self) -> str:
+        return self._message.trace_id
+
+    @property
+    def traceparent(self) -> str:
+        return self._message.traceparent
+
+    def context(self) -> "Context | None":
+        return self._message.context()
+
+    def span(self) -> "AbstractContextManager[Span | None]":
+        """A span of the work on it: `with message.span(): ...`."""
+        return self._message.span()
 
     @property
     def delivery_count(self) -> int:

@@ -77,6 +77,7 @@ from goqueue.model.requests.replies import (
     Returned,
     Settlement,
     TopicDescription,
+    TopicFlow,
     TopicList,
 )
 from goqueue.model.requests.topics import (
@@ -217,6 +218,7 @@ __all__ = [
     "TopicChanges",
     "TopicConfig",
     "TopicDescription",
+    "TopicFlow",
     "TopicList",
     "TraceDescription",
     "TraceDetail",

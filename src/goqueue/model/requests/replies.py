@@ -53,6 +53,7 @@ __all__ = [
     "Returned",
     "Settlement",
     "TopicDescription",
+    "TopicFlow",
     "TopicList",
 ]
 
@@ -325,7 +326,7 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     rejected_letters: int
     exhausted_letters: int
-    # By the topic that keeps them; those that keep none are left out.
+    # By the topic that keeps them.
     letters_by_topic: dict[str, int] = {}
 
 
@@ -356,13 +357,24 @@ class PriorityStatistics(msgspec.Struct, frozen=True, kw_only=True):
 # The node
 
 
+class TopicFlow(msgspec.Struct, frozen=True):
+    """Messages of a topic since the process started: taken, and handed out to any reader."""
+
+    published: int = 0
+    consumed: int = 0
+
+
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The node as a whole; `not_ready` says why it does not serve, if so."""
+    """The node as a whole; `not_ready` says why it does not serve, if so.
+
+    Topics that nothing happened in have no flow.
+    """
 
     node_id: str
     not_ready: str | None
     failed_logs: tuple[LogId, ...]
     topics: tuple[TopicDescription, ...]
+    flows: dict[str, TopicFlow] = {}
 
 
 Reply = (

@@ -1,6 +1,16 @@
 """Starting Spark: its Java, its settings, and what its executors need."""
 
-from goqueue.pipelines.launching.java import JavaMissing, find_java
+from goqueue.pipelines.launching.java import JavaMissing, find_java, fronted
 from goqueue.pipelines.launching.sessions import local_master, session, session_settings
+from goqueue.pipelines.launching.shipping import executor_files, ship
 
-__all__ = ["JavaMissing", "find_java", "local_master", "session", "session_settings"]
+__all__ = [
+    "JavaMissing",
+    "executor_files",
+    "find_java",
+    "fronted",
+    "local_master",
+    "session",
+    "session_settings",
+    "ship",
+]

@@ -53,8 +53,11 @@ class Plan:
         }
 
     def explained(self) -> str:
-        """The logical plan of what is written."""
-        return str(self.written._jdf.queryExecution().optimizedPlan().toString())  # noqa: SLF001 - Spark only prints it
+        """The logical plan of what is written, as Spark would carry it out."""
+        # A query that is not started has no plan beyond the analysed one, so it is asked for.
+        session = self.written.sparkSession._jsparkSession  # noqa: SLF001 - see above
+        analysed = self.written._jdf.queryExecution().analyzed()  # noqa: SLF001 - see above
+        return str(session.sessionState().optimizer().execute(analysed).toString())
 
 
 def build(spark: "SparkSession", pipeline: Pipeline, folder: Path, link: Mapping[str, str]) -> Plan:
@@ -126,7 +129,7 @@ def _check_expectations(plan: Plan, last: str) -> None:
     text = str(plan.written._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - Spark only prints it
     for each in plan.pipeline.expectations:
         step = each.step or last
-        if f"CollectMetrics {counter_name(step)}" not in text:
+        if f"CollectMetrics {counter_name(step)}," not in text:
             words = f"is about `{step}`, of which nothing reaches the sink"
             raise StepInvalid(f"expectation `{each.name}`", words)
 

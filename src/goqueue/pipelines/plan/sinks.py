@@ -103,7 +103,10 @@ def sink_options(pipeline: Pipeline, link: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_sink(rows: "DataFrame", pipeline: Pipeline, link: Mapping[str, str]) -> None:
-    """What the connector would refuse at the start of a query, without starting one."""
+    """What the connector would refuse at the start of a query, without starting one.
+
+    It asks the broker for the topic; one that does not answer is `ServerUnreachable`.
+    """
     from goqueue.spark import ColumnInvalid, GoQueueSource, OptionInvalid
 
     sink = pipeline.sink

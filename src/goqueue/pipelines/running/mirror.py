@@ -6,6 +6,7 @@ after the next batch.
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 
 from goqueue.client import GoQueueError, connect_sync
 from goqueue.client.transport import Retries
@@ -20,12 +21,16 @@ _PATIENCE_S = 5.0
 class GroupMirror:
     """Moves a group to where a pipeline is."""
 
-    def __init__(self, group: str, server: str, api_key: str | None) -> None:
+    def __init__(self, group: str, options: Mapping[str, str]) -> None:
+        """`options` are those of the connector, which say where the broker is."""
         self._group = group
+        self._is_told = True
+        server = options["goqueue.servers"].split(",")[0].strip()
+        token = options.get("goqueue.tokenFile")
         # No second attempts: it runs where Spark waits, and the next batch says more.
         self._broker = connect_sync(
-            server,
-            api_key=api_key,
+            server if "://" in server else f"http://{server}",
+            api_key=None if token is None else Path(token).read_text(encoding="ascii").strip(),
             timeout_s=_PATIENCE_S,
             retries=Retries(attempts_max=1),
             client_id="pipeline",
@@ -46,4 +51,9 @@ class GroupMirror:
         try:
             self._broker.groups.commit(self._group, offsets)
         except GoQueueError as error:
-            _LOG.warning("group %s is not told how far the pipeline is: %s", self._group, error)
+            # Said once: it may be so with every batch, and the pipeline is none the worse.
+            if self._is_told:
+                _LOG.warning("group %s does not follow this pipeline: %s", self._group, error)
+            self._is_told = False
+        else:
+            self._is_told = True

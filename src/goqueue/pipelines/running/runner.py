@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.pipelines.plan import (
     Failure,
+    Fault,
     Plan,
     StepInvalid,
     Table,
@@ -24,6 +26,7 @@ from goqueue.pipelines.plan import (
     check_sink,
     explain,
     place_of,
+    source_options,
     writer,
 )
 from goqueue.pipelines.progress import Journal, Totals
@@ -58,7 +61,6 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: Pipeline
     folder: Path
     link: dict[str, str]
-    api_key: str | None = None
     checkpoint: str | None = None
     is_once: bool = False
 
@@ -74,7 +76,7 @@ def run_pipeline(
     error: str | None = "interrupted"
     try:
         plan = build(spark, wish.pipeline, wish.folder, wish.link)
-        check_sink(plan.written, wish.pipeline, wish.link)
+        _check_sink(plan, wish)
         _play(plan, wish, journal, stop, show)
         error = None
     except (RunFailed, StepInvalid) as failure:
@@ -83,6 +85,15 @@ def run_pipeline(
     finally:
         journal.end(_now(), error)
     return journal.totals
+
+
+def _check_sink(plan: Plan, wish: Wish) -> None:
+    try:
+        check_sink(plan.written, wish.pipeline, wish.link)
+    except GoQueueError as error:
+        is_unreached = isinstance(error, ServerUnreachable)
+        failure = Failure(Fault.SERVER if is_unreached else Fault.WORK, error.sentence)
+        raise RunFailed(failure) from error
 
 
 def _play(
@@ -169,20 +180,10 @@ def local_checkpoint(wish: Wish) -> Path | None:
 
 
 def _mirror(wish: Wish) -> GroupMirror | None:
-    group = wish.pipeline.group
-    if group is None:
+    if wish.pipeline.group is None:
         return None
-    server = str(
-        next(
-            (
-                source.options["goqueue.servers"]
-                for source in wish.pipeline.views.values()
-                if "goqueue.servers" in source.options
-            ),
-            wish.link["goqueue.servers"],
-        )
-    )
-    return GroupMirror(group, server if "://" in server else f"http://{server}", wish.api_key)
+    first = next(iter(wish.pipeline.views.values()))
+    return GroupMirror(wish.pipeline.group, source_options(first, wish.link))
 
 
 def _now() -> str:

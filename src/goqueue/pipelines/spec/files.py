@@ -30,7 +30,6 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _SHAPES: dict[str, type[msgspec.Struct]] = {
     "source": Source,
-    "sources": Source,
     "steps": PipelineStep,
     "expectations": Expectation,
     "sink": Sink,
@@ -83,15 +82,28 @@ def parse_pipeline(text: str, file: str) -> Pipeline:
     if not isinstance(told, dict):
         raise PipelineInvalid(file, None, "is no mapping with `name`, `source` and `sink`")
     try:
-        pipeline = msgspec.convert(told, Pipeline)
+        pipeline = _convert(told)
         check(pipeline)
-    except msgspec.ValidationError as error:
-        path, reason = _explain(str(error))
-        raise PipelineInvalid(file, places.line(path), _located(path, reason)) from error
     except Problem as problem:
         words = _located(problem.path, problem.reason)
         raise PipelineInvalid(file, places.line(problem.path), words) from problem
     return pipeline
+
+
+def _convert(told: dict[str, object]) -> Pipeline:
+    sources = told.get("sources")
+    if isinstance(sources, dict):
+        # One by one, because msgspec does not say under which key of a mapping it was.
+        for name, source in sources.items():
+            try:
+                msgspec.convert(source, Source)
+            except msgspec.ValidationError as error:
+                path, reason = _explain(str(error), Source)
+                raise Problem(("sources", str(name), *path), reason) from error
+    try:
+        return msgspec.convert(told, Pipeline)
+    except msgspec.ValidationError as error:
+        raise Problem(*_explain(str(error), Pipeline)) from error
 
 
 def _located(path: tuple[Step, ...], reason: str) -> str:
@@ -99,14 +111,14 @@ def _located(path: tuple[Step, ...], reason: str) -> str:
     return f"{named.lstrip('.')}: {reason}" if named else reason
 
 
-def _explain(message: str) -> tuple[tuple[Step, ...], str]:
+def _explain(message: str, shape: type[msgspec.Struct]) -> tuple[tuple[Step, ...], str]:
     """The path and the reason of msgspec's words, with a guess at what was meant."""
     told = _AT.match(message)
     assert told is not None, "the pattern matches any text"
     path = path_of(told[2] or "")
     unknown = _UNKNOWN.match(told[1])
     if unknown is not None:
-        near = difflib.get_close_matches(unknown[1], _fields(path), n=1)
+        near = difflib.get_close_matches(unknown[1], _fields(path, shape), n=1)
         hint = f"; did you mean `{near[0]}`?" if near else ""
         return (*path, unknown[1]), f"is unknown{hint}"
     missing = _MISSING.match(told[1])
@@ -115,7 +127,6 @@ def _explain(message: str) -> tuple[tuple[Step, ...], str]:
     return path, told[1][0].lower() + told[1][1:]
 
 
-def _fields(path: tuple[Step, ...]) -> tuple[str, ...]:
+def _fields(path: tuple[Step, ...], shape: type[msgspec.Struct]) -> tuple[str, ...]:
     names = [each for each in path if isinstance(each, str)]
-    shape = _SHAPES.get(names[-1], Pipeline) if names else Pipeline
-    return shape.__struct_fields__
+    return (_SHAPES.get(names[-1], shape) if names else shape).__struct_fields__

@@ -52,7 +52,9 @@ class Told(msgspec.Struct, frozen=True):
 def look(batch: Buffer) -> Told:
     """Look through a batch that is to be appended."""
     cursor = Cursor(batch)
-    cursor.hop_all()
+    reason = cursor.hop_all()
+    if reason != OK:
+        raise cursor.corrupt(reason)
     keys = array("Q", bytes(8 * cursor.count))
     contexts: dict[int, bytes] = {}
     has_keys = _look(cursor, keys, contexts)
@@ -108,6 +110,8 @@ def context_of(cursor: Cursor) -> bytes:
     """What the headers of a record give: a context, the 8 bytes of an offset, or nothing."""
     end = cursor.end
     position = end - cursor.headers_length
+    if end - position < 2:
+        return b""
     left = cursor.length_at(position)
     position += 2
     origin = b""

@@ -1,13 +1,15 @@
-"""What the shell around a node counts: connections, the disk thread, the event loop."""
+"""What the shell around a node counts: connections, the disk and its thread, the event loop."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from goqueue.gateways.http import HttpServer
 from goqueue.metrics import Family, Kind
 from goqueue.runtime.disk import Disk
 from goqueue.runtime.metering.loop_lag import LoopLag
+from goqueue.runtime.os_files import OsFileSystem
 
-__all__ = ["shell_families"]
+__all__ = ["shell_families", "volume_families"]
 
 
 def shell_families(http: HttpServer | None, disk: Disk, lag: LoopLag) -> Iterator[Family]:
@@ -25,6 +27,16 @@ def shell_families(http: HttpServer | None, disk: Disk, lag: LoopLag) -> Iterato
         meaning="How late timers of the event loop are.",
         samples=[((), lag.histogram)],
     )
+
+
+def volume_families(files: OsFileSystem) -> Iterator[Family]:
+    """The file system that the data lies on; what it does not tell is left out."""
+    with suppress(OSError):
+        for name, meaning, quantity in (
+            ("free", "Bytes that are free where the data lies.", files.free_bytes()),
+            ("size", "Bytes of the file system where the data lies.", files.size_bytes()),
+        ):
+            yield _family(Kind.GAUGE, f"goqueue_storage_volume_{name}_bytes", meaning, quantity)
 
 
 def _http_families(http: HttpServer) -> Iterator[Family]:

@@ -15,6 +15,7 @@ from goqueue.runtime.settings.reading import (
     MetricsSettings,
     Origin,
     Settings,
+    TracingSettings,
     load_settings,
     read_settings,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "SettingsFile",
     "SettingsInvalid",
     "Source",
+    "TracingSettings",
     "find_settings_file",
     "load_settings",
     "read_settings",

@@ -16,6 +16,7 @@ from goqueue.runtime.settings.kinds import (
     ADDRESSES,
     BOOLEAN,
     COUNT,
+    ENDPOINT,
     LISTENER,
     NAME,
     NETWORKS,
@@ -27,6 +28,8 @@ from goqueue.runtime.settings.kinds import (
     Listener,
     Network,
     choice,
+    choices,
+    count,
     duration,
     size,
 )
@@ -44,6 +47,14 @@ __all__ = [
     "LOG_LEVEL",
     "METRICS_PARTITIONS",
     "SETTINGS",
+    "TRACING_EXPORTERS",
+    "TRACING_FILE",
+    "TRACING_FILE_BYTES",
+    "TRACING_FILE_COUNT",
+    "TRACING_OTLP_ENDPOINT",
+    "TRACING_OTLP_PROTOCOL",
+    "TRACING_QUEUE_SPANS",
+    "TRACING_SAMPLING",
     "TRUSTED_PROXIES",
     "Feature",
     "Setting",
@@ -82,7 +93,9 @@ class Feature(enum.StrEnum):
 
 
 # A feature that arrives is added here, and its settings get their lasting defaults below.
-_HERE = frozenset({Feature.BROKER, Feature.HTTP, Feature.LOG, Feature.METRICS, Feature.DELAYS, Feature.TRACING})
+_HERE = frozenset(
+    {Feature.BROKER, Feature.HTTP, Feature.LOG, Feature.METRICS, Feature.DELAYS, Feature.TRACING}
+)
 
 
 class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -252,6 +265,36 @@ TRUSTED_PROXIES: Setting[tuple[Network, ...]] = Setting(
     feature=Feature.HTTP,
 )
 
+
+def _tracing(name: str, kind: Kind[T], default: T, meaning: str) -> Setting[T]:
+    return Setting(
+        name=f"tracing.{name}", kind=kind, default=default, meaning=meaning, feature=Feature.TRACING
+    )
+
+
+TRACING_SAMPLING = _tracing("sampling", SHARE, 1.0, "Share of messages that are traced.")
+TRACING_EXPORTERS = _tracing(
+    "exporters", choices("file", "stdout", "otlp"), (), "Where spans go besides memory."
+)
+TRACING_FILE = _tracing(
+    "file", TEXT, "", "File of spans; empty: traces/spans.jsonl in the data directory."
+)
+TRACING_FILE_BYTES = _tracing(
+    "file_bytes", size(64 * _KIB, 64 * _GIB), 64 * _MIB, "Size at which a file of spans is rotated."
+)
+TRACING_FILE_COUNT = _tracing(
+    "file_count", count(1, 10_000), 8, "Files of spans that are kept, with the one written to."
+)
+TRACING_OTLP_PROTOCOL = _tracing(
+    "otlp_protocol", choice("http", "grpc"), "http", "How OTLP is spoken."
+)
+TRACING_OTLP_ENDPOINT = _tracing(
+    "otlp_endpoint", ENDPOINT, "", "Collector; empty: 127.0.0.1, port 4318 for http, 4317 for grpc."
+)
+TRACING_QUEUE_SPANS = _tracing(
+    "queue_spans", count(1000, 10_000_000), 65_536, "Spans that may wait for each exporter."
+)
+
 _CLUSTER: tuple[Setting[Any], ...] = (
     Setting(
         name="cluster.enabled",
@@ -348,11 +391,12 @@ SETTINGS: tuple[Setting[Any], ...] = (
     *_tls("tls", Feature.TLS, "on all client ports"),
     *_CLUSTER,
     *_tls("cluster_tls", Feature.CLUSTER, "between nodes"),
-    Setting(
-        name="tracing.sampling",
-        kind=SHARE,
-        default=1.0,
-        meaning="Share of messages that are traced.",
-        feature=Feature.TRACING,
-    ),
+    TRACING_SAMPLING,
+    TRACING_EXPORTERS,
+    TRACING_FILE,
+    TRACING_FILE_BYTES,
+    TRACING_FILE_COUNT,
+    TRACING_OTLP_PROTOCOL,
+    TRACING_OTLP_ENDPOINT,
+    TRACING_QUEUE_SPANS,
 )

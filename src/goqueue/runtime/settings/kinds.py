@@ -19,6 +19,7 @@ __all__ = [
     "ADDRESSES",
     "BOOLEAN",
     "COUNT",
+    "ENDPOINT",
     "LISTENER",
     "NAME",
     "NETWORKS",
@@ -30,6 +31,8 @@ __all__ = [
     "Listener",
     "Network",
     "choice",
+    "choices",
+    "count",
     "duration",
     "size",
 ]
@@ -188,24 +191,24 @@ def duration(most: int) -> Kind[int]:
     return _kind(allowed, read, format_duration)
 
 
-def _count(given: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,7}", given):
-        raise ValueError("is not a number")
-    return _within(int(given), 0, _COUNT_MAX)
+def count(least: int, most: int) -> Kind[int]:
+    """A number of things."""
+
+    def read(given: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", given):
+            raise ValueError("is not a number")
+        return _within(int(given), least, most)
+
+    def from_toml(given: object) -> int:
+        if not _is_whole(given):
+            raise ValueError("is not a number")
+        return _within(given, least, most)
+
+    allowed = f"a number from {least} to {most}"
+    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=str)
 
 
-def _count_from_toml(given: object) -> int:
-    if not _is_whole(given):
-        raise ValueError("is not a number")
-    return _within(given, 0, _COUNT_MAX)
-
-
-COUNT: Kind[int] = Kind(
-    allowed=f"a number from 0 to {_COUNT_MAX}",
-    from_text=_count,
-    from_toml=_count_from_toml,
-    show=str,
-)
+COUNT: Kind[int] = count(0, _COUNT_MAX)
 
 
 def _share(given: str) -> float:
@@ -289,8 +292,36 @@ LISTENER: Kind[Listener | None] = _kind(
     "host:port with an IPv6 address in brackets, or off", _listener, _show_listener
 )
 
+_ENDPOINT = re.compile(r"(https?://)?([^/\s]*?[^:/\s])(:[0-9]{1,5})?(?:/[!-~]*)?")
+
+
+def _endpoint(given: str) -> str:
+    if given:
+        found = _ENDPOINT.fullmatch(given) if len(given) <= _TEXT_MAX else None
+        if found is None:
+            raise ValueError("is no address of a collector")
+        # A URL may leave the port to its scheme.
+        _address(found[2] + (found[3] or (":0" if found[1] else "")))
+    return given
+
+
+ENDPOINT: Kind[str] = _kind(
+    "host:port, or a URL with http or https, or empty for the usual one", _endpoint, str
+)
+
 
 # Lists
+
+
+def choices(*words: str) -> Kind[tuple[str, ...]]:
+    """Some of a few words, in the order in which they are given."""
+
+    def read(given: str) -> str:
+        if given not in words:
+            raise ValueError("has an item that is none of them")
+        return given
+
+    return _list("a list out of " + ", ".join(words), read)
 
 
 def _list(allowed: str, read: Callable[[str], T]) -> Kind[tuple[T, ...]]:

@@ -6,8 +6,10 @@ around that. Values of features that this version lacks are never taken in silen
 Invariant: a `Settings` exists only if nothing that was given is wrong.
 """
 
+import importlib.util
+import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -25,6 +27,14 @@ from goqueue.runtime.settings.catalogue import (
     LOG_LEVEL,
     METRICS_PARTITIONS,
     SETTINGS,
+    TRACING_EXPORTERS,
+    TRACING_FILE,
+    TRACING_FILE_BYTES,
+    TRACING_FILE_COUNT,
+    TRACING_OTLP_ENDPOINT,
+    TRACING_OTLP_PROTOCOL,
+    TRACING_QUEUE_SPANS,
+    TRACING_SAMPLING,
     TRUSTED_PROXIES,
     Setting,
 )
@@ -49,11 +59,17 @@ __all__ = [
     "MetricsSettings",
     "Origin",
     "Settings",
+    "TracingSettings",
     "load_settings",
     "read_settings",
 ]
 
 T = TypeVar("T")
+
+_OTLP = "otlp"
+_OTLP_MODULE = "opentelemetry.exporter.otlp.proto.{}.trace_exporter"
+_ENDPOINTS = {"http": "http://127.0.0.1:4318", "grpc": "127.0.0.1:4317"}
+_SPAN_FILE = ("traces", "spans.jsonl")
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +112,19 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     partitions: bool
 
 
+class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which journeys of messages are noted, and where their spans go."""
+
+    sampling: float
+    exporters: tuple[str, ...]
+    file: str
+    file_bytes: int
+    file_count: int
+    otlp_protocol: str
+    otlp_endpoint: str
+    queue_spans: int
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where the value of one setting came from; the value as text, a secret masked."""
 
@@ -114,6 +143,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limits: LimitSettings
     log: LoggingSettings
     metrics: MetricsSettings
+    tracing: TracingSettings
     trusted_proxies: tuple[Network, ...]
     origins: tuple[Origin, ...]
     warnings: tuple[str, ...]
@@ -153,7 +183,17 @@ class _Values:
 def load_settings(flags: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
     """Settings of a node started here and now: finds the file and asks for the host name."""
     file = find_settings_file(flags, environment)
-    return read_settings(flags, environment, file, host_name=socket.gethostname())
+    return read_settings(
+        flags, environment, file, host_name=socket.gethostname(), has_module=_has_module
+    )
+
+
+def _has_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        # A package above it is missing, or is kept from being imported.
+        return False
 
 
 def read_settings(
@@ -162,6 +202,7 @@ def read_settings(
     file: SettingsFile | None,
     *,
     host_name: str,
+    has_module: Callable[[str], bool] = lambda _: True,
 ) -> Settings:
     """Settings by precedence: flag, environment, file, default. Flags are keyed by setting.
 
@@ -181,6 +222,7 @@ def read_settings(
         _check_available(setting, values, problems)
     _check_reach(values, problems, warnings)
     _check_origins(values, problems)
+    _check_collector(values, problems, has_module)
     if problems:
         raise SettingsInvalid(tuple(problems), tuple(warnings))
     return _build(values, tuple(warnings))
@@ -257,6 +299,41 @@ def _check_origins(values: _Values, problems: list[Problem]) -> None:
         )
 
 
+def _check_collector(
+    values: _Values, problems: list[Problem], has_module: Callable[[str], bool]
+) -> None:
+    """Spans go to a collector by modules of an extra, and to an address of the right form."""
+    if _OTLP not in values.value(TRACING_EXPORTERS):
+        return
+    protocol, endpoint = values.value(TRACING_OTLP_PROTOCOL), values.value(TRACING_OTLP_ENDPOINT)
+    if not has_module(_OTLP_MODULE.format(protocol)):
+        reason = "needs packages that are not installed: pip install 'goqueue[otlp]'"
+        place = values.effective(TRACING_EXPORTERS).place
+        problems.append(problem_with(TRACING_EXPORTERS, place, _OTLP, reason))
+    if protocol == "http" and endpoint and "://" not in endpoint:
+        reason = "is not a URL, which OTLP over http needs"
+        place = values.effective(TRACING_OTLP_ENDPOINT).place
+        allowed = "a URL such as http://127.0.0.1:4318"
+        problems.append(
+            problem_with(TRACING_OTLP_ENDPOINT, place, endpoint, reason, allowed=allowed)
+        )
+
+
+def _tracing(values: _Values) -> TracingSettings:
+    protocol = values.value(TRACING_OTLP_PROTOCOL)
+    file = os.path.join(values.value(BROKER_DATADIR), *_SPAN_FILE)
+    return TracingSettings(
+        sampling=values.value(TRACING_SAMPLING),
+        exporters=values.value(TRACING_EXPORTERS),
+        file=values.value(TRACING_FILE) or file,
+        file_bytes=values.value(TRACING_FILE_BYTES),
+        file_count=values.value(TRACING_FILE_COUNT),
+        otlp_protocol=protocol,
+        otlp_endpoint=values.value(TRACING_OTLP_ENDPOINT) or _ENDPOINTS[protocol],
+        queue_spans=values.value(TRACING_QUEUE_SPANS),
+    )
+
+
 def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
     return Settings(
         broker=BrokerSettings(
@@ -271,6 +348,7 @@ def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
         limits=LimitSettings(max_delay_ns=values.value(LIMITS_MAX_DELAY)),
         log=LoggingSettings(level=values.value(LOG_LEVEL), format=values.value(LOG_FORMAT)),
         metrics=MetricsSettings(partitions=bool(values.value(METRICS_PARTITIONS))),
+        tracing=_tracing(values),
         trusted_proxies=values.value(TRUSTED_PROXIES),
         origins=tuple(_origin(setting, values.effective(setting)) for setting in SETTINGS),
         warnings=warnings,

@@ -187,8 +187,10 @@ _PORTIONS = (
     Option(
         "maxBytesPerPartition",
         _READS,
-        "67108864",
-        "Bytes per task, by the mean size of the records; larger ranges are split.",
+        "R 134217728, SR none",
+        "Bytes per task, by the mean size of the records; larger ranges are split. A stream splits"
+        " nothing unless asked to: tasks run side by side, and rows of a key that two of them bring"
+        " to a topic are no longer in order.",
     ),
     Option("batchRows", _READS, "10000", "Rows of one Arrow batch that a task hands to Spark."),
     Option(

@@ -15,13 +15,14 @@ __all__ = ["portions"]
 
 # Looks for committed records past the end of a portion that turned out to hold none.
 _IDLE_FETCHES_MAX = 3
+_FIRST_BYTES = 1 << 20
 
 
 def portions(options: ReadOptions, wanted: Range) -> Iterator[tuple[int, Portion]]:
     """The stored records of a range, each portion with the offset that it begins at."""
     link = broker(options.link)
     offset = wanted.start
-    bytes_max = options.link.fetch_bytes_max
+    bytes_max = min(_FIRST_BYTES, options.link.fetch_bytes_max)
     idle = 0
     with ThreadPoolExecutor(1, "fetch") as ahead:
         coming = ahead.submit(_fetch, link, options, wanted, offset, bytes_max)
@@ -39,7 +40,9 @@ def portions(options: ReadOptions, wanted: Range) -> Iterator[tuple[int, Portion
             if following >= wanted.end:
                 yield offset, portion
                 return
-            bytes_max = _appetite(portion, offset, wanted.end, options.link.fetch_bytes_max)
+            # Twice as much each time: Spark has something to do soon, and requests become few.
+            bytes_max = min(2 * bytes_max, options.link.fetch_bytes_max)
+            bytes_max = _appetite(portion, offset, wanted.end, bytes_max)
             coming = ahead.submit(_fetch, link, options, wanted, following, bytes_max)
             yield offset, portion
 

@@ -26,8 +26,20 @@ NOON = dt.datetime(2026, 1, 2, 12, 0, 0, tzinfo=dt.UTC)
 PRIORITIES = ("critical", "high", "normal", "low", "background")
 
 
-def topic(messages: int, size: int = 0, partitions: int = 3) -> TopicStats:
-    return TopicStats(partitions=partitions, total_messages=messages, total_size_bytes=size)
+def topic(
+    messages: int,
+    size: int = 0,
+    *,
+    published: int | None = None,
+    consumed: int | None = None,
+) -> TopicStats:
+    return TopicStats(
+        partitions=3,
+        total_messages=messages,
+        total_size_bytes=size,
+        published_total=published,
+        consumed_total=consumed,
+    )
 
 
 def group(name: str, *, members: int = 1, state: str = "stable") -> GroupSummary:

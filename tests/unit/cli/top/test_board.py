@@ -72,17 +72,29 @@ def test_a_history_keeps_the_newest_and_no_more(values: list[float | None], coun
     assert history.last(count) == tuple(kept[-count:] if count else [])
 
 
-def test_a_topic_has_the_rate_of_its_messages() -> None:
+def test_a_topic_has_the_rates_of_what_is_published_and_consumed() -> None:
     board = Board()
-    board.apply(sample(0.0, topics={"orders": topic(100), "quiet": topic(5)}))
-    board.apply(sample(2.0, topics={"orders": topic(300), "quiet": topic(5)}))
-    assert topic_of(board, "orders").published == 100.0
+    for at_s, published, consumed in ((0.0, 100, 0), (2.0, 300, 50)):
+        orders = topic(7, published=published, consumed=consumed)
+        quiet = topic(5, published=5, consumed=0)
+        board.apply(sample(at_s, topics={"orders": orders, "quiet": quiet}))
+    orders_track = topic_of(board, "orders")
+    assert (orders_track.published, orders_track.consumed) == (100.0, 25.0)
     assert topic_of(board, "quiet").published == 0.0
-    assert board.topics.published == 100.0
-    assert topic_of(board, "orders").history.last(2) == (None, 100.0)
+    assert (board.topics.published, board.topics.consumed) == (100.0, 25.0)
+    assert orders_track.history.last(2) == (None, 100.0)
 
 
-def test_a_topic_that_retention_made_smaller_has_no_rate_for_one_look() -> None:
+def test_an_older_server_tells_what_is_kept_and_not_what_is_consumed() -> None:
+    board = Board()
+    for at_s, kept in ((0.0, 100), (2.0, 300)):
+        board.apply(sample(at_s, topics={"orders": topic(kept)}))
+    orders = topic_of(board, "orders")
+    assert (orders.published, orders.consumed) == (100.0, None)
+    assert board.topics.consumed is None
+
+
+def test_what_retention_made_smaller_has_no_rate_for_one_look() -> None:
     board = Board()
     for at_s, messages in ((0.0, 100), (1.0, 20), (2.0, 30)):
         board.apply(sample(at_s, topics={"orders": topic(messages)}))
@@ -104,10 +116,9 @@ def test_what_a_group_settles_is_what_is_no_longer_behind() -> None:
             sample(at_s, topics={"orders": topic(end)}, groups=(group("billing"),), lags=found)
         )
     billing = group_of(board, "billing")
-    assert (billing.lag, billing.change, billing.consumed) == (30, -15.0, 20.0)
+    assert (billing.lag, billing.change, billing.settled) == (30, -15.0, 20.0)
     assert billing.history.last(2) == (60.0, 30.0)
     assert billing.oldest_ns == 90_000_000_000
-    assert topic_of(board, "orders").consumed == 20.0
 
 
 def test_a_partition_that_is_new_to_a_group_is_no_burst_of_work() -> None:
@@ -116,7 +127,7 @@ def test_a_partition_that_is_new_to_a_group_is_no_burst_of_work() -> None:
     board.apply(
         sample(1.0, groups=(group("g"),), lags={"g": lag_of("g", lag=0, end=90_000, parts=2)})
     )
-    assert group_of(board, "g").consumed is None
+    assert group_of(board, "g").settled is None
 
 
 def test_groups_that_were_not_asked_have_no_lag_and_are_counted_as_unknown() -> None:

@@ -48,9 +48,9 @@ def busy() -> Board:
             sample(
                 at_s,
                 topics={
-                    "orders": topic(100 + 3 * more, 2048),
-                    "clicks": topic(50 + more, 900),
-                    "quiet": topic(7, 5 << 30),
+                    "orders": topic(220, 2048, published=3 * more, consumed=more),
+                    "clicks": topic(90, 900, published=more, consumed=2 * more),
+                    "quiet": topic(7, 5 << 30, published=0, consumed=0),
                 },
                 groups=(group("billing"), group("audit", members=0, state="empty")),
                 lags={
@@ -86,7 +86,15 @@ def boards(draw_from: st.DrawFn) -> Board:
             sample(
                 at_s,
                 node_id=draw_from(names),
-                topics={name: topic(draw_from(counts), draw_from(counts)) for name in topics},
+                topics={
+                    name: topic(
+                        draw_from(counts),
+                        draw_from(counts),
+                        published=draw_from(st.none() | counts),
+                        consumed=draw_from(st.none() | counts),
+                    )
+                    for name in topics
+                },
                 groups=tuple(
                     group(name, members=draw_from(counts), state=draw_from(names)) for name in crowd
                 ),
@@ -216,7 +224,7 @@ def test_topics_are_shown_with_rates_and_sizes_the_busiest_first() -> None:
     assert lines[1].startswith("in 80/s  out 60/s  lag 520  dead 43")
     rows = lines[4:7]
     assert [row.split()[0] for row in rows] == ["orders", "clicks", "quiet"]
-    assert rows[0].split()[1:7] == ["3", "220", "2.0", "KiB", "60", "60"]
+    assert rows[0].split()[1:7] == ["3", "220", "2.0", "KiB", "60", "20"]
     assert rows[0].endswith("█")
 
 
@@ -293,7 +301,7 @@ def test_a_filter_leaves_the_names_with_the_text_whatever_their_case() -> None:
         (1, ("clicks", "orders", "quiet")),  # as many partitions each: by name
         (2, ("orders", "clicks", "quiet")),
         (3, ("quiet", "orders", "clicks")),
-        (4, ("orders", "clicks", "quiet")),
+        (4, ("clicks", "orders", "quiet")),
         (5, ("clicks", "orders", "quiet")),
         (6, ("orders", "clicks", "quiet")),
     ],
@@ -331,7 +339,7 @@ def test_a_narrow_screen_keeps_the_name_and_the_rates() -> None:
     lines = lines_of(draw(busy(), Choice(), width=40, height=10))
     assert lines[2] == "1 topics  2  3  4  5"
     assert lines[3].split() == ["TOPIC", "IN/s▾", "OUT/s"]
-    assert lines[4].split() == ["orders", "60", "60"]
+    assert lines[4].split() == ["orders", "60", "20"]
 
 
 def test_a_wide_screen_shows_more_of_the_past() -> None:

@@ -1,7 +1,5 @@
 """The packaged pipelines as commands: `goqueue pipeline run NAME`, each with options of its own."""
 
-import click
+from goqueue.cli.pipeline.packaged.commands import PACKAGED
 
 __all__ = ["PACKAGED"]
-
-PACKAGED: dict[str, click.Command] = {}

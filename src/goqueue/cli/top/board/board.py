@@ -78,7 +78,6 @@ class Board:
         self.sample = sample
         self.topics.note(sample.stats.topic_stats, sample.at_s)
         self.groups.note(sample.groups, sample.lags, sample.at_s)
-        self.topics.consume(self.groups.settled)
         self.published.add(self.topics.published)
         self._note_letters(sample)
         self._note_counters(sample)
@@ -97,10 +96,11 @@ class Board:
 
     def wants(self, *, shown: tuple[str, ...], view: str) -> Wants:
         """What to ask next for a view that shows these topics or groups."""
-        is_about_lag = view in {"topics", "groups"}
-        names = shown if view == "groups" else ()
+        is_about_lag = view == "groups"
         return Wants(
-            lags=self.groups.choose(names, _LAGS_MAX if is_about_lag else _LAGS_ASIDE_MAX),
+            lags=self.groups.choose(
+                shown if is_about_lag else (), _LAGS_MAX if is_about_lag else _LAGS_ASIDE_MAX
+            ),
             dues=shown[:_DUES_MAX] if view == "waiting" else (),
             has_lanes=view == "waiting",
             has_transactions=view == "node",

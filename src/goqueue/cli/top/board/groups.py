@@ -15,23 +15,12 @@ from goqueue.model import parse_duration
 __all__ = ["GROUPS_MAX", "GroupTrack", "Groups"]
 
 GROUPS_MAX = 10_000
-# Topics of one group whose rates are told apart; the busiest groups read a few.
-_TOPICS_MAX = 256
 
 
 class GroupTrack:
     """One group; `lag` and what depends on it are None until it was asked for."""
 
-    __slots__ = (
-        "_change",
-        "_settled",
-        "history",
-        "in_flight",
-        "lag",
-        "oldest_ns",
-        "settled",
-        "summary",
-    )
+    __slots__ = ("_change", "_settled", "history", "in_flight", "lag", "oldest_ns", "summary")
 
     def __init__(self, summary: GroupSummary) -> None:
         self.summary = summary
@@ -39,9 +28,8 @@ class GroupTrack:
         self.in_flight = 0
         self.oldest_ns = 0
         self.history = History()
-        self.settled: dict[str, float] = {}
         self._change = Meter(may_fall=True)
-        self._settled: dict[str, Meter] = {}
+        self._settled = Meter()
 
     @property
     def name(self) -> str:
@@ -53,40 +41,21 @@ class GroupTrack:
         return self._change.rate
 
     @property
-    def consumed(self) -> float | None:
-        """Messages per second that the group settles."""
-        return sum(self.settled.values()) if self.settled else None
+    def settled(self) -> float | None:
+        """Messages per second that the group is done with."""
+        return self._settled.rate
 
     def note(self, found: GroupLag, at_s: float) -> None:
-        places = len(found.partitions)
+        partitions = found.partitions
         self.lag = found.total_lag
-        self.in_flight = sum(each.in_flight for each in found.partitions)
-        self.oldest_ns = max(
-            (parse_duration(each.time_lag) for each in found.partitions), default=0
-        )
-        self._change.note(found.total_lag, at_s, places)
+        self.in_flight = sum(each.in_flight for each in partitions)
+        self.oldest_ns = max((parse_duration(each.time_lag) for each in partitions), default=0)
         self.history.add(found.total_lag)
-        self._note_settled(found, at_s)
-
-    def _note_settled(self, found: GroupLag, at_s: float) -> None:
-        """What lies below the end and is not behind was settled.
-
-        Compared only over the same partitions: one that is new brings a past of its own.
-        """
-        counts: dict[str, int] = {}
-        places: dict[str, int] = {}
-        for each in found.partitions:
-            counts[each.topic] = counts.get(each.topic, 0) + each.end_offset - each.lag
-            places[each.topic] = places.get(each.topic, 0) + 1
-        meters: dict[str, Meter] = {}
-        for topic in list(counts)[:_TOPICS_MAX]:
-            meter = self._settled.get(topic) or Meter()
-            meter.note(counts[topic], at_s, places[topic])
-            meters[topic] = meter
-        self._settled = meters
-        self.settled = {
-            topic: meter.rate for topic, meter in meters.items() if meter.rate is not None
-        }
+        # What lies below the end and is not behind was settled. Two looks compare only over the
+        # same partitions: one that is new to the group brings a past of its own.
+        settled = sum(each.end_offset - each.lag for each in partitions)
+        self._settled.note(settled, at_s, len(partitions))
+        self._change.note(found.total_lag, at_s, len(partitions))
 
 
 class Groups:
@@ -128,15 +97,6 @@ class Groups:
                 chosen[name] = None
                 self._turn = name
         return tuple(chosen)
-
-    @property
-    def settled(self) -> dict[str, float]:
-        """By topic, how many messages per second all known groups settle."""
-        rates: dict[str, float] = {}
-        for track in self:
-            for topic, rate in track.settled.items():
-                rates[topic] = rates.get(topic, 0.0) + rate
-        return rates
 
     @property
     def lag(self) -> int:

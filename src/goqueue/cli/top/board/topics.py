@@ -12,24 +12,33 @@ TOPICS_MAX = 10_000
 
 
 class TopicTrack:
-    """One topic; rates are per second, `consumed` over all groups."""
+    """One topic; rates are per second, `consumed` over all groups and readers without one."""
 
-    __slots__ = ("_published", "consumed", "history", "name", "stats")
+    __slots__ = ("_consumed", "_published", "history", "name", "stats")
 
     def __init__(self, name: str, stats: TopicStats) -> None:
         self.name = name
         self.stats = stats
         self.history = History()
-        self.consumed: float | None = None
         self._published = Meter()
+        self._consumed = Meter()
 
     @property
     def published(self) -> float | None:
         return self._published.rate
 
+    @property
+    def consumed(self) -> float | None:
+        return self._consumed.rate
+
     def note(self, stats: TopicStats, at_s: float) -> None:
         self.stats = stats
-        self._published.note(stats.total_messages, at_s)
+        # An older server tells only what is kept: that rises as messages come, but retention
+        # makes it fall.
+        published = stats.published_total
+        self._published.note(stats.total_messages if published is None else published, at_s)
+        if stats.consumed_total is not None:
+            self._consumed.note(stats.consumed_total, at_s)
         self.history.add(self._published.rate)
 
 
@@ -52,11 +61,6 @@ class Topics:
             track.note(found[name], at_s)
             tracks[name] = track
         self._tracks = tracks
-
-    def consume(self, rates: dict[str, float]) -> None:
-        """How fast groups settle the messages of each topic; unknown where it is not given."""
-        for track in self._tracks.values():
-            track.consumed = rates.get(track.name)
 
     @property
     def published(self) -> float | None:

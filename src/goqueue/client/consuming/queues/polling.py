@@ -30,6 +30,7 @@ class _Delivered(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
     encoding: str = ""
     base64_headers: list[str] = []
+    trace_id: str = ""
 
 
 class Polled(msgspec.Struct, frozen=True):
@@ -65,6 +66,7 @@ def _message(delivered: _Delivered, settling: Settling) -> Message:
         None if delivered.value is None else _bytes(delivered.value, is_base64),
         _block(delivered),
         lease,
+        delivered.trace_id or None,
     )
 
 

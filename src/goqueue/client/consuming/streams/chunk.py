@@ -5,6 +5,7 @@ delayed ones, those of aborted transactions. Every sum is checked on the way.
 """
 
 import itertools
+import re
 from bisect import bisect_left, bisect_right
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from goqueue.client.errors import GoQueueError
 from goqueue.client.message import Message
 from goqueue.model import LogId
+from goqueue.model.requests import TraceSeed
 from goqueue.records import (
     HEADER_SIZE,
     Columns,
@@ -24,7 +26,7 @@ from goqueue.records import (
     walk,
 )
 
-__all__ = ["Chunk", "decode_chunk", "read_ranges"]
+__all__ = ["Chunk", "decode_chunk", "read_ranges", "read_seed"]
 
 # How a record is treated, by its flags: left out, taken as it is, or unpacked.
 _LEFT_OUT, _TAKEN, _UNPACKED = range(3)
@@ -38,6 +40,7 @@ _TREATMENTS = bytes(
 # own note, which is nobody else's business.
 _NOTE = b"\x00\x08gq.batch"
 _COUNT_SIZE = 2
+_SEED = re.compile(rb"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{1,17})")
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -50,14 +53,19 @@ class Chunk(msgspec.Struct, frozen=True):
     next_offset: int
 
 
-def decode_chunk(log: LogId, data: bytes, offset: int, aborted: Ranges = ()) -> list[Message]:
-    """The messages that a reader who wants `offset` and later is to see."""
+def decode_chunk(
+    log: LogId, data: bytes, offset: int, aborted: Ranges = (), seed: TraceSeed | None = None
+) -> list[Message]:
+    """The messages that a reader who wants `offset` and later is to see.
+
+    The traces of those that carry no context follow from the seed.
+    """
     try:
         columns = walk(data)
         treatments = _treatments(columns, offset, aborted)
         if treatments.count(_TAKEN) == len(treatments):
-            return _plain(log, data, columns)
-        return _picked(log, data, columns, treatments)
+            return _plain(log, data, columns, seed)
+        return _picked(log, data, columns, treatments, seed)
     except Corrupt as corrupt:
         words = f"{log}: {corrupt}"
         raise GoQueueError("records_damaged", words) from corrupt
@@ -83,7 +91,18 @@ def read_ranges(text: bytes) -> Ranges:
         raise GoQueueError("response_invalid", f"{text!r} lists no offsets") from None
 
 
-def _plain(log: LogId, data: bytes, columns: Columns) -> list[Message]:
+def read_seed(text: bytes) -> TraceSeed | None:
+    """The header from which traces follow: three hexadecimal numbers, or nothing."""
+    if not text:
+        return None
+    found = _SEED.fullmatch(text)
+    if found is None:
+        raise GoQueueError("response_invalid", f"{text!r} is no seed")
+    high, low, threshold = (int(part, 16) for part in found.groups())
+    return TraceSeed(high, low, threshold)
+
+
+def _plain(log: LogId, data: bytes, columns: Columns, seed: TraceSeed | None) -> list[Message]:
     """The fast road: nothing to drop, nothing to unpack, one object per record."""
     topic, partition = log.topic, log.partition
     messages: list[Message] = []
@@ -110,6 +129,8 @@ def _plain(log: LogId, data: bytes, columns: Columns) -> list[Message]:
                 data[start + HEADER_SIZE : value_at],
                 data[value_at:end],
                 _headers(data[end : end + headers_size]) if headers_size else b"",
+                None,
+                seed,
             )
         )
     return messages
@@ -122,7 +143,9 @@ def _headers(block: bytes) -> bytes:
     return encode_headers(decode_headers(block)[1:])
 
 
-def _picked(log: LogId, data: bytes, columns: Columns, treatments: bytearray) -> list[Message]:
+def _picked(
+    log: LogId, data: bytes, columns: Columns, treatments: bytearray, seed: TraceSeed | None
+) -> list[Message]:
     """As above, with a look at what is to be done with each; those left out cost nothing."""
     topic, partition = log.topic, log.partition
     messages: list[Message] = []
@@ -149,7 +172,7 @@ def _picked(log: LogId, data: bytes, columns: Columns, treatments: bytearray) ->
         headers_size,
     ) in itertools.compress(records, treatments):
         if treatment == _UNPACKED:
-            append(_unpacked(log, data, start))
+            append(_unpacked(log, data, start, seed))
             continue
         value_at = start + HEADER_SIZE + key_size
         end = value_at + value_size
@@ -163,12 +186,14 @@ def _picked(log: LogId, data: bytes, columns: Columns, treatments: bytearray) ->
                 data[start + HEADER_SIZE : value_at],
                 data[value_at:end],
                 _headers(data[end : end + headers_size]) if headers_size else b"",
+                None,
+                seed,
             )
         )
     return messages
 
 
-def _unpacked(log: LogId, data: bytes, position: int) -> Message:
+def _unpacked(log: LogId, data: bytes, position: int, seed: TraceSeed | None) -> Message:
     record = decode(data, position)
     if record.flags & Flag.COMPRESSED:
         record = decompress(record)
@@ -181,4 +206,6 @@ def _unpacked(log: LogId, data: bytes, position: int) -> Message:
         record.key,
         record.value,
         _headers(encode_headers(record.headers)),
+        None,
+        seed,
     )

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from goqueue.client.consuming.streams.chunk import Chunk, decode_chunk, read_ranges
+from goqueue.client.consuming.streams.chunk import Chunk, decode_chunk, read_ranges, read_seed
 from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.transport import Request, Response, Transport, is_worth_retrying, target
 from goqueue.client.values import duration
@@ -120,7 +120,8 @@ class Reader:
 
     def _chunk(self, response: Response, next_offset: int) -> Chunk:
         aborted = read_ranges(response.headers.get(b"goqueue-aborted", b""))
-        messages = decode_chunk(self.log, response.body, self._offset, aborted)
+        seed = read_seed(response.headers.get(b"goqueue-trace-seed", b""))
+        messages = decode_chunk(self.log, response.body, self._offset, aborted, seed)
         self._offset = next_offset
         return Chunk(self.log, messages, next_offset)
 

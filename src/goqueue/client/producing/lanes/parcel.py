@@ -13,6 +13,7 @@ from collections.abc import Generator, Sequence
 import msgspec
 
 from goqueue.client.errors import GoQueueError
+from goqueue.client.tracing import Sending
 from goqueue.model import Message
 
 __all__ = ["Parcel", "Receipt", "Sent"]
@@ -33,6 +34,7 @@ class Parcel:
     __slots__ = (
         "_error",
         "_first",
+        "_followed",
         "_refused",
         "_timestamp",
         "_waiters",
@@ -59,6 +61,8 @@ class Parcel:
         # Messages that the broker will not have, by their place.
         self._refused: dict[int, GoQueueError] = {}
         self._waiters: list[asyncio.Future[None]] = []
+        # The spans of those that are traced, by their place.
+        self._followed: dict[int, Sending] = {}
 
     @property
     def error(self) -> GoQueueError | None:
@@ -92,13 +96,23 @@ class Parcel:
     def sent(self, index: int) -> Sent:
         """Where message number `index` went; raises if it went nowhere."""
         assert self.is_settled, "asked before the answer came"
-        error = self._refused.get(index, self._error) if self._refused else self._error
+        error = self._error_of(index)
         if error is not None:
             self.is_seen = True
             raise error
+        return Sent(self.topic, self.partition, self._offset_of(index), self._timestamp)
+
+    def follow(self, sending: Sending) -> None:
+        """Tell the span of the message that was added last what becomes of it."""
+        self._followed[len(self.messages) - 1] = sending
+
+    def _error_of(self, index: int) -> GoQueueError | None:
+        return self._refused.get(index, self._error) if self._refused else self._error
+
+    def _offset_of(self, index: int) -> int:
         if self._refused:
             index -= sum(place < index for place in self._refused)
-        return Sent(self.topic, self.partition, self._first + index, self._timestamp)
+        return self._first + index
 
     async def wait(self) -> None:
         """Wait until it is settled, either way."""
@@ -112,6 +126,13 @@ class Parcel:
         assert not self.is_settled, "settled twice"
         self.is_settled = True
         self.messages = []
+        for index, sending in self._followed.items():
+            error = self._error_of(index)
+            if error is None:
+                sending.end(self.partition, self._offset_of(index))
+            else:
+                sending.fail(error)
+        self._followed = {}
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -139,6 +160,10 @@ class Receipt:
     def partition(self) -> int:
         """The partition that the message is for, known before it is sent."""
         return self._parcel.partition
+
+    def follow(self, sending: Sending) -> None:
+        """Tell a span what becomes of the message; asked for right after it was taken in."""
+        self._parcel.follow(sending)
 
     def __await__(self) -> Generator[object, None, Sent]:
         if not self._parcel.is_settled:

@@ -71,11 +71,13 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals of one topic."""
+    """Totals of one topic; what was published and consumed counts from the start of the node."""
 
     partitions: Count
     total_messages: Count
     total_size_bytes: Count
+    published_total: Count
+    consumed_total: Count
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,13 +69,14 @@ def show(records: Records, count_max: int, bytes_max: int, times: TimeWriter) ->
     messages: list[ReadMessage] = []
     size = 0
     for piece in records.data:
-        for record in _visible(piece, records.offset, count_max - len(messages), aborted):
+        shown = _visible(piece, records.offset, count_max - len(messages), aborted)
+        for record, trace in _with_traces(shown, traces):
             if messages and size >= bytes_max:
                 return Shown(messages, size, messages[-1].offset + 1)
             size += len(record.key) + len(record.value or b"")
             if record.headers:
                 size += sum(len(name) + len(text) for name, text in record.headers)
-            messages.append(_read_message(topic, partition, record, times, traces))
+            messages.append(_read_message(topic, partition, record, times, trace))
         if len(messages) >= count_max:
             return Shown(messages, size, messages[-1].offset + 1)
     return Shown(messages, size, _after(records))
@@ -88,7 +89,7 @@ def _after(records: Records) -> int:
 
 
 def _read_message(
-    topic: str, partition: int, record: Record, times: TimeWriter, traces: TraceNames
+    topic: str, partition: int, record: Record, times: TimeWriter, trace: str | None
 ) -> ReadMessage:
     timestamp, priority = times.write(record.timestamp), PRIORITY_NAMES[record.priority]
     if not record.headers:
@@ -103,7 +104,7 @@ def _read_message(
                 None if value is None else value.decode(),
                 priority,
                 key.decode() if key else None,
-                trace_id=traces.of(record),
+                trace_id=trace,
             )
         except UnicodeDecodeError:
             pass
@@ -119,7 +120,7 @@ def _read_message(
         text.headers,
         text.encoding,
         text.base64_headers,
-        traces.of(record),
+        trace,
     )
 
 
@@ -129,14 +130,14 @@ def deliver(leased: Leased) -> Delivery:
     messages: list[DeliveredMessage] = []
     room = _UNPACKED_BYTES_MAX
     for parcel in leased.parcels:
-        found = {record.offset: record for record in _picked(parcel, room)}
+        traced = _with_traces(list(_picked(parcel, room)), TraceNames(parcel.seed))
+        found = {record.offset: (record, trace) for record, trace in traced}
         deadline = format_time(parcel.deadline)
-        traces = TraceNames(parcel.seed)
         for offset, receipt, attempt in zip(
             parcel.offsets, parcel.receipts, parcel.attempts, strict=True
         ):
             # A lease without its bytes would be a message that nobody can settle.
-            record = found[offset]
+            record, trace = found[offset]
             room -= len(record.value or b"")
             text = _text(record)
             messages.append(
@@ -154,10 +155,19 @@ def deliver(leased: Leased) -> Delivery:
                     text.headers,
                     text.encoding,
                     text.base64_headers,
-                    traces.of(record),
+                    trace,
                 )
             )
     return Delivery(messages=messages)
+
+
+def _with_traces(
+    records: Iterable[Record], traces: TraceNames
+) -> Iterable[tuple[Record, str | None]]:
+    """Each record with its trace; those that are unpacked on the way one at a time."""
+    if isinstance(records, list):
+        return zip(records, traces.of_all(records), strict=True)
+    return ((record, traces.of_all((record,))[0]) for record in records)
 
 
 def _visible(

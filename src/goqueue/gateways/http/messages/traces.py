@@ -3,7 +3,7 @@
 A message names its trace by a header, or its offset does; see `goqueue.records.tracing`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from goqueue.model import Header, Record
 from goqueue.model.requests import TraceSeed
@@ -14,43 +14,53 @@ __all__ = ["TraceNames", "request_trace"]
 _PARENT = "traceparent"
 _STATE = "tracestate"
 _DELAYED_FROM = "gq.delayed-from"
-_TRACE_BYTES = 16
-# Contexts are made for so many neighbours at once: whoever reads one mostly reads the next.
-_BLOCK = 256
+_TRACE_DIGITS = 32
 _STATE_BYTES_MAX = 4096
 
 
 class TraceNames:
     """The trace ids of the messages of one partition."""
 
-    __slots__ = ("_base", "_block", "_seed")
+    __slots__ = ("_seed",)
 
     def __init__(self, seed: TraceSeed | None) -> None:
         self._seed = seed
-        self._base = -1
-        self._block = ""
 
-    def of(self, record: Record) -> str | None:
-        """The id of the trace, if it has one that is followed."""
-        offset = record.offset
-        for name, value in record.headers:
+    def of_all(self, records: Sequence[Record]) -> list[str | None]:
+        """The trace of each record, None where it has none that is followed."""
+        names = self._made([record.offset for record in records])
+        for index, record in enumerate(records):
+            if record.headers:
+                names[index] = self._told(record.headers) or names[index]
+        return names
+
+    def _made(self, offsets: Sequence[int]) -> list[str | None]:
+        """What follows from offsets."""
+        seed = self._seed
+        if seed is None:
+            return [None] * len(offsets)
+        digits = make_contexts(seed.high, seed.low, offsets).hex()
+        names: list[str | None] = [
+            digits[start : start + _TRACE_DIGITS]
+            for start in range(0, len(digits), 2 * CONTEXT_BYTES)
+        ]
+        if not seed.is_all:
+            for index, name in enumerate(names):
+                if name is not None and int(name[_TRACE_DIGITS // 2 :], 16) >= seed.threshold:
+                    names[index] = None
+        return names
+
+    def _told(self, headers: tuple[Header, ...]) -> str | None:
+        """What headers say: a trace, or where the message stood first."""
+        made: str | None = None
+        for name, value in headers:
             if name == _PARENT:
                 context = read_context(value)
                 if context:
-                    return context[:_TRACE_BYTES].hex()
+                    return context.hex()[:_TRACE_DIGITS]
             elif name == _DELAYED_FROM and value.isdigit():
-                offset = int(value)
-        return None if self._seed is None else self._made(self._seed, offset)
-
-    def _made(self, seed: TraceSeed, offset: int) -> str | None:
-        base = offset - offset % _BLOCK
-        if base != self._base:
-            neighbours = range(base, base + _BLOCK)
-            self._block = make_contexts(seed.high, seed.low, neighbours).hex()
-            self._base = base
-        start = 2 * CONTEXT_BYTES * (offset - base)
-        trace = self._block[start : start + 2 * _TRACE_BYTES]
-        return trace if seed.is_all or int(trace[_TRACE_BYTES:], 16) < seed.threshold else None
+                made = self._made((int(value),))[0]
+        return made
 
 
 def request_trace(headers: Mapping[bytes, bytes]) -> tuple[Header, ...]:

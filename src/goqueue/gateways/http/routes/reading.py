@@ -102,13 +102,18 @@ async def _records(call: Call) -> HttpResponse:
     )
     portion = portion_of(records)
     aborted = ",".join(f"{first}-{following - 1}" for first, following in portion.aborted)
-    headers = (
+    headers: tuple[tuple[bytes, bytes], ...] = (
         (b"GoQueue-Next-Offset", b"%d" % portion.next_offset),
         (b"GoQueue-High-Watermark", b"%d" % records.high_watermark),
         (b"GoQueue-Last-Stable-Offset", b"%d" % records.stable),
         (b"GoQueue-Log-Start", b"%d" % records.start),
         (b"GoQueue-Aborted", aborted.encode()),
     )
+    seed = records.seed
+    if seed is not None:
+        # From what the traces of records that carry no context follow; see records.tracing.
+        named = f"{seed.high:016x}-{seed.low:016x}-{seed.threshold:x}"
+        headers = (*headers, (b"GoQueue-Trace-Seed", named.encode()))
     return HttpResponse(200, portion.pieces, RECORDS.encode(), headers)
 
 
@@ -138,6 +143,7 @@ READ_ROUTES = (
             "GoQueue-Last-Stable-Offset",
             "GoQueue-Log-Start",
             "GoQueue-Aborted",
+            "GoQueue-Trace-Seed",
         ),
         errors=(
             Code.PARTITION_NOT_FOUND,

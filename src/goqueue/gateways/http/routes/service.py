@@ -16,13 +16,14 @@ from goqueue.gateways.http.encoding import encode_json
 from goqueue.gateways.http.table import Call, Route, boolean
 from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import Refused, format_duration, format_time
-from goqueue.model.requests import DescribeNode, NodeDescription
+from goqueue.model.requests import DescribeNode, NodeDescription, TopicFlow
 
 __all__ = ["SERVICE_ROUTES"]
 
 _SECTION = "Service"
 _VERBOSE = boolean("verbose", "whether to list what was checked")
 _FAILED = 503
+_STILL = TopicFlow()
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -102,8 +103,11 @@ async def _stats(call: Call) -> Stats:
                 partitions=len(each.offsets),
                 total_messages=each.total_messages,
                 total_size_bytes=each.total_size_bytes,
+                published_total=flow.published,
+                consumed_total=flow.consumed,
             )
             for each in node.topics
+            for flow in (node.flows.get(each.name, _STILL),)
         },
     )
 

@@ -1,6 +1,13 @@
 """Topics kept as Parquet, by topic and date: each row once, for anything that reads Parquet."""
 
-from goqueue.pipelines.packaged.archive.compaction import Compacted, Merge, compact, plan_merges
+from goqueue.pipelines.packaged.archive.bundles import bundle
+from goqueue.pipelines.packaged.archive.compaction import (
+    Compacted,
+    Merge,
+    compact,
+    merge_files,
+    plan_merges,
+)
 from goqueue.pipelines.packaged.archive.drafts import Draft, Drafts
 from goqueue.pipelines.packaged.archive.layout import Layout, part_path
 from goqueue.pipelines.packaged.archive.manifest import (
@@ -34,8 +41,10 @@ __all__ = [
     "Shelf",
     "Snapshot",
     "archive",
+    "bundle",
     "compact",
     "landings",
+    "merge_files",
     "open_shelf",
     "part_path",
     "plan_merges",

@@ -25,7 +25,7 @@ from goqueue.pipelines.packaged.archive.shelf import COMPACTION, open_shelf
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Compacted", "Merge", "compact", "plan_merges"]
+__all__ = ["Compacted", "Merge", "compact", "merge_files", "plan_merges"]
 
 
 class Merge(msgspec.Struct, frozen=True):
@@ -105,11 +105,11 @@ def _merged(
 
 def _work(root: Path, stage: Path, compression: str, text: str) -> str:
     """A task: both ways as text, since decoders do not travel."""
-    draft = merge(root, _MERGES.decode(text), stage, compression)
+    draft = merge_files(root, _MERGES.decode(text), stage, compression)
     return msgspec.json.encode(draft).decode()
 
 
-def merge(root: Path, merge: Merge, stage: Path, compression: str) -> Draft:
+def merge_files(root: Path, merge: Merge, stage: Path, compression: str) -> Draft:
     """Write the rows of all files to one."""
     first = merge.entries[0]
     drafts = Drafts(

@@ -121,6 +121,7 @@ class _File:
             SCHEMA,
             compression=compression,
             use_dictionary=["partition", "priority", "headers.list.element.key"],
+            write_statistics=["partition", "offset", "timestamp"],
         )
         self._waiting: list[pa.RecordBatch] = []
         self._runs: list[Run] = []

@@ -6,8 +6,9 @@
     _checkpoint/<topics>/                                               Spark's, unless elsewhere
     _manifest/lock                                                      held by the one who writes
 
-Readers of Parquet folders pass over names with an underscore, and files that are staged do not end
-in `.parquet`, so a reader that takes `**/*.parquet` passes over them, too.
+Most readers of Parquet folders pass over names that begin with an underscore. One that does not
+(DuckDB) takes `topic=*/*/*.parquet`: while a compaction trades folders, files lie in the stage
+under their own names.
 """
 
 import hashlib

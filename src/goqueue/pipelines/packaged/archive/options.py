@@ -1,5 +1,6 @@
 """What an archive is asked to do, checked before anything is begun."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,8 @@ class ArchiveOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise OptionWrong("--from", f"is earliest or latest, not {self.starting!r}")
         if self.batch_bytes < MEBIBYTE:
             raise OptionWrong("--batch-size", "is at least 1 MiB")
+        if self.checkpoint is not None and is_elsewhere(self.checkpoint):
+            raise OptionWrong("--checkpoint", "is a folder that this machine sees as its own")
         check_files("--to", self.to, self.file_bytes, self.compression)
 
 
@@ -57,12 +60,20 @@ class CompactOptions(msgspec.Struct, frozen=True, kw_only=True):
     compression: str = "snappy"
 
     def __post_init__(self) -> None:
-        if not self.to.is_dir():
+        if not is_elsewhere(self.to) and not self.to.is_dir():
             raise OptionWrong("--to", f"{self.to} is no folder")
         check_files("--to", self.to, self.file_bytes, self.compression)
 
 
+def is_elsewhere(path: Path) -> bool:
+    """Whether a path is the address of a store, of which a path leaves only one slash."""
+    return re.match(r"[a-z][a-z0-9+.-]+:/", str(path)) is not None
+
+
 def check_files(option: str, to: Path, file_bytes: int, compression: str) -> None:
+    if is_elsewhere(to):
+        # Files are brought in by renames, which stores of objects do not have.
+        raise OptionWrong(option, "is a folder that this machine and all executors see")
     if to.exists() and not to.is_dir():
         raise OptionWrong(option, f"{to} is no folder")
     if file_bytes < 64 * 1024:

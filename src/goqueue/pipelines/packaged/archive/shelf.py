@@ -88,10 +88,10 @@ class Shelf:
         self._manifest.add(commit)
         self._finish(commit)
 
-    def fold(self) -> None:
+    def fold(self, commits_max: int = _COMMITS_MAX) -> None:
         """Write one snapshot for all commits, if they have become many."""
         paths = sorted(self.layout.manifest.glob("*/*.json"))
-        if len(paths) < _COMMITS_MAX:
+        if len(paths) < commits_max:
             return
         snapshot = self._manifest.snapshot()
         _write_durably(self.layout.snapshot, msgspec.json.encode(snapshot))
@@ -138,7 +138,7 @@ class Shelf:
             staged = {Path(each.entry.path).name: each.staged for each in commit.landings}
             for name in sorted(names):
                 here = place / name
-                os.link(here if here.exists() else stage / staged[name], made / name)
+                (made / name).hardlink_to(here if here.exists() else stage / staged[name])
             _sync(made)
             _trade(made, place, stage / "old" / folder)
         else:

@@ -5,6 +5,8 @@ good at: offsets, tasks that are tried again, limits of a batch, the checkpoint.
 the topic is done by the connector, which this source asks.
 
 A task stages its files under a name of its own attempt. Only those that reach the driver count.
+Partitions with few new rows share a task, and so a file: else a topic of many partitions would make
+as many small files with every batch.
 """
 
 import uuid
@@ -19,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from goqueue.pipelines.packaged.archive.bundles import bundle
 from goqueue.pipelines.packaged.archive.drafts import Drafts
 from goqueue.pipelines.packaged.archive.layout import Layout
 from goqueue.spark import GoQueueSource
@@ -87,11 +90,13 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader.reportLatestOffset()
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        return self._reader.partitions(start, end)
+        planned = self._reader.partitions(start, end)
+        ranges = [each for each in planned if each.value is not None]
+        return [InputPartition(tuple(each)) for each in bundle(ranges)] or [InputPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        wanted = partition.value
-        if wanted is None:
+        ranges: tuple[InputPartition, ...] = partition.value
+        if not ranges:
             return
         task = TaskContext.get()
         assert task is not None, "Spark runs this in a task"
@@ -103,13 +108,14 @@ class ArchiveReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         drafts = Drafts(
             stage,
             f"{task.partitionId()}-{uuid.uuid4().hex}",
-            wanted.topic,
+            ranges[0].value.topic,
             compression=self._compression,
             file_bytes_max=self._file_bytes_max,
         )
-        for rows in self._reader.read(partition):
-            assert isinstance(rows, pa.RecordBatch), "the connector yields Arrow"
-            drafts.add(wanted.partition, rows)
+        for each in ranges:
+            for rows in self._reader.read(each):
+                assert isinstance(rows, pa.RecordBatch), "the connector yields Arrow"
+                drafts.add(each.value.partition, rows)
         done = drafts.finish()
         yield pa.RecordBatch.from_pydict(
             {

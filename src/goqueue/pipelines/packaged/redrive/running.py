@@ -101,15 +101,15 @@ def _read(spark: "SparkSession", options: RedriveOptions, name: str) -> "DataFra
 
 
 def _targets(options: RedriveOptions, origins: list[str]) -> dict[str, int]:
-    """How many partitions the topics have that letters go to, by name."""
-    names = origins if options.to is None else [options.to]
+    """How many partitions the topics have that letters went or go to, by name."""
+    names = origins if options.to is None else sorted({*origins, options.to})
     found = {}
     with options.wiring.connect() as client:
         for name in names:
             try:
                 found[name] = len(client.topics.partitions(name))
             except TopicNotFound:
-                if options.to is not None:
+                if name == options.to:
                     raise OptionWrong("--to", f"there is no topic {name!r}") from None
                 # Letters of a topic that is gone stay where they are, unless `--to` takes them.
     return found
@@ -127,9 +127,9 @@ def _selected(marked: "DataFrame", options: RedriveOptions) -> "DataFrame":
     wanted &= f.col("origin") == (options.origin or options.topic)
     if options.group is not None:
         wanted &= f.col("consumer_group") == options.group
-    if options.where is not None:
-        wanted &= f.expr(options.where)
     try:
+        if options.where is not None:
+            wanted &= f.expr(options.where)
         chosen = marked.withColumn("is_chosen", f.coalesce(wanted, f.expr("false")))
     except AnalysisException as error:
         words = (error.getMessage() or str(error)).split(" SQLSTATE", 1)[0]

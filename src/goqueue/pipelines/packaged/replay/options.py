@@ -34,7 +34,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     chunk_rows: int = 200_000
     keeps_time: bool = False
     keeps_partition: bool = False
-    checkpoint: Path = Path("_pipelines/replay")
+    checkpoint: Path | None = None
 
     def __post_init__(self) -> None:
         check_topic("--topic", self.topic)
@@ -74,6 +74,11 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
             if self.rate
             else (self.chunk_rows)
         )
+
+    @property
+    def place(self) -> Path:
+        """Where it is remembered what was sent: the same for the same replay."""
+        return self.checkpoint or Path("_pipelines") / f"replay-{self.fingerprint()}"
 
     def fingerprint(self) -> str:
         """What makes this replay another one than others; how fast it goes does not."""

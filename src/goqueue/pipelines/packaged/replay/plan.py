@@ -8,13 +8,24 @@ chunk follows from the plan and its number.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from goqueue.pipelines.packaged.wiring import OptionWrong, PipelineFailed
 
-__all__ = ["Done", "Plan", "Stretch", "chunk", "load", "pause_s", "save"]
+__all__ = [
+    "Done",
+    "FileSpan",
+    "Plan",
+    "Stretch",
+    "chunk",
+    "files_of",
+    "load",
+    "pause_s",
+    "save",
+]
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +36,13 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
     end: int
 
 
+class FileSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of an archive, and the offsets that are in it."""
+
+    path: str
+    stretches: tuple[Stretch, ...]
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All that is sent. `since_us` and `until_us` also bound the rows of an archive by time."""
 
@@ -33,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     stretches: tuple[Stretch, ...]
     chunk_rows: int
-    files: tuple[str, ...] = ()
+    files: tuple[FileSpan, ...] = ()
     since_us: int | None = None
     until_us: int | None = None
 
@@ -64,6 +82,17 @@ def chunk(plan: Plan, number: int) -> list[Stretch]:
         if start < end:
             found.append(Stretch(partition=each.partition, start=start, end=end))
     return found
+
+
+def files_of(plan: Plan, wanted: Sequence[Stretch]) -> list[str]:
+    """The files that may hold some of these rows."""
+    bounds = {each.partition: each for each in wanted}
+
+    def overlaps(held: Stretch) -> bool:
+        each = bounds.get(held.partition)
+        return each is not None and held.start < each.end and each.start < held.end
+
+    return [file.path for file in plan.files if any(map(overlaps, file.stretches))]
 
 
 def pause_s(rows: int, elapsed_s: float, rate: float) -> float:

@@ -18,9 +18,11 @@ from goqueue.pipelines.packaged.archive import Layout, Manifest, read_manifest
 from goqueue.pipelines.packaged.replay.options import ReplayOptions
 from goqueue.pipelines.packaged.replay.plan import (
     Done,
+    FileSpan,
     Plan,
     Stretch,
     chunk,
+    files_of,
     load,
     pause_s,
     save,
@@ -93,13 +95,15 @@ def plan_of_archive(options: ReplayOptions, manifest: Manifest, now_us: int) -> 
             continue
         if until is not None and entry.first_time_us >= until:
             continue
-        files.append(entry.path)
-        for run in entry.runs:
-            known = bounds.get(run.partition)
-            start, end = run.first_offset, run.last_offset + 1
-            if known is not None:
-                start, end = min(start, known.start), max(end, known.end)
-            bounds[run.partition] = Stretch(partition=run.partition, start=start, end=end)
+        held = tuple(
+            Stretch(partition=run.partition, start=run.first_offset, end=run.last_offset + 1)
+            for run in entry.runs
+        )
+        files.append(FileSpan(path=entry.path, stretches=held))
+        for each in held:
+            known = bounds.get(each.partition, each)
+            start, end = min(each.start, known.start), max(each.end, known.end)
+            bounds[each.partition] = Stretch(partition=each.partition, start=start, end=end)
     plan = _plan(options, [bounds[number] for number in sorted(bounds)])
     return msgspec.structs.replace(plan, files=tuple(files), since_us=since, until_us=until)
 
@@ -112,10 +116,10 @@ def replay(
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Replayed:
     """Send what was not sent yet; `told` hears of every chunk, `is_stopped` is asked between."""
-    kept = load(options.checkpoint, options.fingerprint())
+    kept = load(options.place, options.fingerprint())
     if kept is None:
         plan, done = make_plan(options, time.time_ns() // 1000), Done()
-        save(options.checkpoint, plan)
+        save(options.place, plan)
     else:
         plan, done = kept
     began, rows = time.monotonic(), 0
@@ -125,7 +129,7 @@ def replay(
         sent = _send(spark, options, plan, number)
         rows += sent
         done = Done(number + 1, done.rows + sent)
-        save(options.checkpoint, done)
+        save(options.place, done)
         if told is not None:
             told(shown(options, plan, done, time.monotonic() - began))
         if number + 1 < plan.chunks:
@@ -206,7 +210,9 @@ def _of_archive(
     spark: "SparkSession", options: ReplayOptions, plan: Plan, stretches: list[Stretch]
 ) -> "DataFrame":
     assert options.archive is not None
-    rows = spark.read.parquet(*(str(options.archive / path) for path in plan.files))
+    # Some chunks fall into a gap: a file that holds none of their rows is as good as any.
+    paths = files_of(plan, stretches) or [plan.files[0].path]
+    rows = spark.read.parquet(*(str(options.archive / path) for path in paths))
     ranges = " OR ".join(
         f"(partition = {each.partition} AND offset >= {each.start} AND offset < {each.end})"
         for each in stretches

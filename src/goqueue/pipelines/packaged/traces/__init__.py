@@ -9,7 +9,7 @@ from goqueue.pipelines.packaged.traces.journeys import (
     trace_report,
 )
 from goqueue.pipelines.packaged.traces.options import TracesOptions
-from goqueue.pipelines.packaged.traces.spans import BROKEN, events, events_of
+from goqueue.pipelines.packaged.traces.spans import BROKEN, events
 
 __all__ = [
     "BROKEN",
@@ -19,7 +19,6 @@ __all__ = [
     "TraceReport",
     "TracesOptions",
     "events",
-    "events_of",
     "report_on",
     "trace_report",
 ]

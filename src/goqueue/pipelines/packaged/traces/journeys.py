@@ -1,11 +1,13 @@
 """What traces tell: how long each hop takes, which journeys were slowest, which never ended.
 
-A journey is the way of one message to one group. It has hops:
+A journey is the way of one message, at one place, to one group. It has hops:
 
     publish    the broker has it, until it is persisted
-    wait       persisted (for a delayed message: due), until the group fetches it first
+    wait       it can be fetched (persisted, fired, dead or redriven), until the group fetches it
     work       fetched first, until it is acknowledged; redeliveries are part of it
     total      all of that
+
+A message that dies or is redriven goes on at another place: there a new journey begins.
 """
 
 from typing import TYPE_CHECKING
@@ -22,25 +24,37 @@ __all__ = ["HopLatency", "Incomplete", "Journey", "TraceReport", "report_on", "t
 
 _HOPS = {
     "publish": "persisted - received",
-    "wait": "fetched - greatest(persisted, coalesce(fired, persisted))",
+    "wait": "fetched - ready",
     "work": "acked - fetched",
-    "total": "acked - received",
+    "total": "acked - coalesce(received, ready)",
 }
-_EVENTS = {
-    "received": "publish.received",
-    "persisted": "publish.persisted",
-    "fired": "delay.fired",
-    "fetched": "consume.fetched",
-    "acked": "consume.acked",
-    "rejected": "consume.rejected",
-    "buried": "dlq.routed",
+# Columns of a journey: the first time of an event, but the last of those that make it ready.
+_OF_A_PLACE = {
+    "received": "min(at_us) FILTER (WHERE event = 'publish.received')",
+    "persisted": "min(at_us) FILTER (WHERE event = 'publish.persisted')",
+    "scheduled": "min(at_us) FILTER (WHERE event = 'delay.scheduled')",
+    "ready": "max(at_us) FILTER (WHERE event IN "
+    "('publish.persisted', 'delay.fired', 'dlq.routed', 'dlq.redriven'))",
+    "refused": "min(at_us) FILTER (WHERE event = 'publish.validation_failed')",
 }
-_OF_A_GROUP = ("fetched", "acked", "rejected", "buried")
+_OF_A_GROUP = {
+    "fetched": "min(at_us) FILTER (WHERE event = 'consume.fetched')",
+    "acked": "min(at_us) FILTER (WHERE event = 'consume.acked')",
+    "rejected": "min(at_us) FILTER (WHERE event = 'consume.rejected')",
+}
+_EVENTS_OF_A_GROUP = ("consume.fetched", "consume.acked", "consume.rejected")
+_OF_A_TRACE = {
+    "is_dead": "bool_or(event = 'dlq.routed')",
+    "is_fired": "bool_or(event IN ('delay.fired', 'delay.cancelled'))",
+}
+# Why a journey has not ended, the first that holds. One that waits at another place has.
 _STATES = {
-    "unpublished": "persisted IS NULL",
-    "unfetched": "persisted IS NOT NULL AND fetched IS NULL AND buried IS NULL",
-    "unsettled": "fetched IS NOT NULL AND acked IS NULL AND rejected IS NULL AND buried IS NULL",
-    "rejected": "acked IS NULL AND (rejected IS NOT NULL OR buried IS NOT NULL)",
+    "refused": "refused IS NOT NULL",
+    "unpublished": "ready IS NULL",
+    "delayed": "fetched IS NULL AND scheduled IS NOT NULL AND NOT is_fired",
+    "unfetched": "fetched IS NULL AND scheduled IS NULL",
+    "dead": "fetched IS NOT NULL AND acked IS NULL AND (rejected IS NOT NULL OR is_dead)",
+    "unsettled": "fetched IS NOT NULL AND acked IS NULL",
 }
 _POINTS = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999}
 
@@ -124,33 +138,26 @@ def report_on(found: "DataFrame", slowest: int) -> TraceReport:
 
 
 def _journeys(found: "DataFrame") -> "DataFrame":
-    """One row for each message and group that read it; one for a message that nobody read."""
-    whole = found.where(f"{BROKEN} IS NULL AND topic IS NOT NULL")
-    place = ["trace_id", "topic", "partition", "offset"]
-
-    def first_times(names: tuple[str, ...]) -> list[str]:
-        return [f"min(at_us) FILTER (WHERE event = '{_EVENTS[name]}') AS {name}" for name in names]
-
-    alone = tuple(name for name in _EVENTS if name not in _OF_A_GROUP)
-    messages = _aggregated(whole, place, first_times(alone))
-    read = whole.where(whole.event.isin([_EVENTS[name] for name in _OF_A_GROUP]))
-    groups = _aggregated(read, [*place, "consumer_group"], first_times(_OF_A_GROUP))
-    same = None
-    for name in place:
-        equal = messages[name].eqNullSafe(groups[name])
-        same = equal if same is None else same & equal
-    assert same is not None
-    joined = messages.join(groups, same, "left").select(
-        *(messages[name] for name in (*place, *alone)),
-        *(groups[name] for name in ("consumer_group", *_OF_A_GROUP)),
-    )
-    return joined.selectExpr("*", *(f"{hop} AS {name}" for name, hop in _HOPS.items()))
-
-
-def _aggregated(rows: "DataFrame", keys: list[str], expressions: list[str]) -> "DataFrame":
+    """One row for each place and group that read there; one for a place that nobody read."""
     from pyspark.sql import functions as f
 
-    return rows.groupBy(*keys).agg(*(f.expr(each) for each in expressions))
+    def summed(rows: "DataFrame", keys: list[str], columns: dict[str, str]) -> "DataFrame":
+        return rows.groupBy(*keys).agg(*(f.expr(each).alias(to) for to, each in columns.items()))
+
+    whole = found.where(f"{BROKEN} IS NULL AND event NOT LIKE 'rebalance.%' AND topic != ''")
+    place = ["trace_id", "topic", "partition", "offset"]
+    messages = summed(whole, place, _OF_A_PLACE)
+    read = whole.where(whole.event.isin(list(_EVENTS_OF_A_GROUP)))
+    # Under other names, because both are made of the same events.
+    groups = summed(read, [*place, "consumer_group"], _OF_A_GROUP)
+    groups = groups.toDF(*(f"read_{name}" for name in groups.columns))
+    same = " AND ".join(f"{name} = read_{name}" for name in place)
+    joined = messages.join(groups, f.expr(same), "left").selectExpr(
+        *messages.columns,
+        *(f"read_{name} AS {name}" for name in ("consumer_group", *_OF_A_GROUP)),
+    )
+    joined = joined.join(summed(whole, ["trace_id"], _OF_A_TRACE), "trace_id")
+    return joined.selectExpr("*", *(f"{hop} AS {name}" for name, hop in _HOPS.items()))
 
 
 def _latencies(ways: "DataFrame") -> tuple[HopLatency, ...]:

@@ -61,11 +61,11 @@ _COLUMNS: tuple[Column[GroupTrack], ...] = (
         sort=lambda row: row.oldest_ns,
     ),
     Column(
-        title="OUT/s",
-        cell=lambda row, _: span(rate(row.consumed)),
+        title="DONE/s",
+        cell=lambda row, _: span(rate(row.settled)),
         width=7,
         rank=7,
-        sort=lambda row: -1.0 if row.consumed is None else row.consumed,
+        sort=lambda row: -1.0 if row.settled is None else row.settled,
     ),
     Column(
         title="HELD",

@@ -9,19 +9,13 @@ import asyncio
 import datetime as dt
 import os
 import re
-import socket
-import ssl
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-
-import msgspec
 
 from goqueue.client import GoQueueError, NotFound, TopicNotFound, TransactionNotFound
 from goqueue.client.admin import Groups, Topics, Transactions
 from goqueue.client.sync import LoopThread
 from goqueue.client.transacting import Coordinator, commit_group
 from goqueue.client.transport import (
-    Address,
     Request,
     Retries,
     Settings,
@@ -31,10 +25,22 @@ from goqueue.client.transport import (
     target,
 )
 from goqueue.model.requests import Owner
+from goqueue.spark.broker.values import (
+    AUTHORS,
+    MESSAGES,
+    PARTITIONS,
+    PUBLISHED,
+    Author,
+    Batch,
+    Portion,
+    TopicView,
+    Truncated,
+)
+from goqueue.spark.broker.way import reachable, read_key, read_tls
 from goqueue.spark.offsets import Edge
-from goqueue.spark.options import Link, OptionInvalid
+from goqueue.spark.options import Link
 
-__all__ = ["Author", "Batch", "Broker", "Portion", "TopicView", "Truncated", "broker"]
+__all__ = ["Broker", "broker"]
 
 _RECORDS = "application/vnd.goqueue.records"
 _BEGIN_ATTEMPTS = 3
@@ -47,71 +53,6 @@ _NO_TRANSACTION = "0-0"
 _COMMITTED = frozenset({"preparing_commit", "completed_commit"})
 
 
-class TopicView(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic for a reader or writer. `born` tells it from one of the same name made later."""
-
-    name: str
-    born: str
-    edges: dict[int, Edge]
-    message_bytes_max: int
-
-
-class Portion(msgspec.Struct, frozen=True):
-    """Stored records, where to go on, and the ranges to leave out."""
-
-    data: bytes
-    next_offset: int
-    aborted: list[tuple[int, int]]
-
-
-class Author(msgspec.Struct, frozen=True):
-    """Who publishes: an idempotent producer, or the owner of a transaction."""
-
-    producer_id: int
-    epoch: int
-
-
-class Truncated(Exception):
-    """The records asked for are gone; there are some from `earliest` on."""
-
-    def __init__(self, earliest: int) -> None:
-        super().__init__(earliest)
-        self.earliest = earliest
-
-
-class _Partition(msgspec.Struct, frozen=True):
-    partition: int
-    earliest_offset: int
-    end_offset: int
-    size_bytes: int
-
-
-class _Partitions(msgspec.Struct, frozen=True):
-    partitions: list[_Partition]
-
-
-class _Message(msgspec.Struct, frozen=True):
-    offset: int
-
-
-class _Messages(msgspec.Struct, frozen=True):
-    messages: list[_Message]
-    next_offset: int
-
-
-class _Placed(msgspec.Struct, frozen=True):
-    count: int
-
-
-class _Published(msgspec.Struct, frozen=True):
-    results: list[_Placed]
-
-
-_PARTITIONS = msgspec.json.Decoder(_Partitions)
-_MESSAGES = msgspec.json.Decoder(_Messages)
-_PUBLISHED = msgspec.json.Decoder(_Published)
-_AUTHORS = msgspec.json.Decoder(Author)
-
 # One per process: what was made before a fork has no thread after it.
 _OPEN: dict[tuple[int, Link], tuple[str | None, "Broker"]] = {}
 
@@ -122,9 +63,9 @@ def broker(link: Link) -> "Broker":
     Of several servers the first one that takes a connection is used, as long as it does.
     """
     place = (os.getpid(), link)
-    key = _key(link)
+    key = read_key(link)
     known = _OPEN.get(place)
-    server = link.servers[0] if len(link.servers) == 1 else _reachable(link)
+    server = link.servers[0] if len(link.servers) == 1 else reachable(link)
     if known is None or known[1].server != server or known[0] != key:
         # The old one is not closed: another thread may be using it, and it is idle soon.
         _OPEN[place] = (key, Broker(link, key, server))
@@ -140,7 +81,7 @@ class Broker:
             server=server,
             api_key=key,
             timeout_s=link.timeout_s,
-            tls=_tls(link),
+            tls=read_tls(link),
             client_id="spark",
             retries=Retries(attempts_max=attempts_max, total_s=_PATIENCE * link.timeout_s),
         )
@@ -182,7 +123,7 @@ class Broker:
 
     async def _view(self, topic: str, isolation: str) -> TopicView:
         described = await self._topics.describe(topic)
-        listed = await self._transport.read(get("topics", topic, "partitions"), _PARTITIONS)
+        listed = await self._transport.read(get("topics", topic, "partitions"), PARTITIONS)
         ends = [each.end_offset for each in listed.partitions]
         if isolation == "read_committed":
             ends = await asyncio.gather(
@@ -245,7 +186,7 @@ class Broker:
         request = get(
             "topics", topic, "partitions", partition, "messages", timestamp=stamp, limit=1
         )
-        found = self._loop.call(self._transport.read(request, _MESSAGES))
+        found = self._loop.call(self._transport.read(request, MESSAGES))
         return found.messages[0].offset if found.messages else end
 
     def committed(self, group: str) -> Mapping[str, Mapping[int, int]]:
@@ -260,7 +201,7 @@ class Broker:
     def register(self) -> Author:
         """A producer of its own, without transactions."""
         request = post("producers", "init", fields={}, is_repeatable=True)
-        return self._loop.call(self._transport.read(request, _AUTHORS))
+        return self._loop.call(self._transport.read(request, AUTHORS))
 
     def begin(self, transactional_id: str, timeout_s: float) -> Owner:
         """Hold the id, and open a transaction; whatever was open under the id is aborted."""
@@ -282,18 +223,18 @@ class Broker:
     def beat(self, owner: Owner) -> None:
         self._loop.call(self._coordinator.beat(owner))
 
-    def publish(self, batches: Sequence["Batch"], author: Author) -> None:
+    def publish(self, batches: Sequence[Batch], author: Author) -> None:
         """Publish batches of different partitions side by side; all are taken when it returns."""
         self._loop.call(self._publish(batches, author))
 
-    async def _publish(self, batches: Sequence["Batch"], author: Author) -> None:
+    async def _publish(self, batches: Sequence[Batch], author: Author) -> None:
         posts = (self._post(batch, author) for batch in batches)
         # All have ended when one has failed: an abort does not race with the rest.
         for outcome in await asyncio.gather(*posts, return_exceptions=True):
             if outcome is not None:
                 raise outcome
 
-    async def _post(self, batch: "Batch", author: Author) -> None:
+    async def _post(self, batch: Batch, author: Author) -> None:
         whither = target(
             "topics",
             batch.topic,
@@ -310,7 +251,7 @@ class Broker:
             content_type=_RECORDS,
             is_repeatable=True,
         )
-        published = await self._transport.read(request, _PUBLISHED)
+        published = await self._transport.read(request, PUBLISHED)
         taken = sum(each.count for each in published.results)
         if taken != batch.count:
             raise GoQueueError("response_invalid", f"{taken} of {batch.count} records were taken")
@@ -368,46 +309,6 @@ class Broker:
             for each in listed
             if pattern.fullmatch(each.transactional_id)
         ]
-
-
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """Records for one partition; `sequence` is the number of the first one there."""
-
-    topic: str
-    partition: int
-    data: bytearray
-    count: int
-    sequence: int
-
-
-def _key(link: Link) -> str | None:
-    if link.token_file is None:
-        return None
-    try:
-        return Path(link.token_file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionInvalid("goqueue.tokenFile", f"cannot be read: {error}") from error
-
-
-def _tls(link: Link) -> ssl.SSLContext | None:
-    if link.ca_file is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=link.ca_file)
-    except OSError as error:
-        raise OptionInvalid("goqueue.tls.caFile", f"cannot be read: {error}") from error
-
-
-def _reachable(link: Link) -> str:
-    """The first server that takes a connection; the very first if none does."""
-    for server in link.servers:
-        address = Address.parse(server)
-        try:
-            socket.create_connection((address.host, address.port), min(link.timeout_s, 3.0)).close()
-        except OSError:
-            continue
-        return server
-    return link.servers[0]
 
 
 def _number(headers: Mapping[bytes, bytes], name: bytes) -> int:

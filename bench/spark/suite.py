@@ -1,0 +1,212 @@
+"""Figures of the Spark connector, beside Spark's own in the same run; one JSON line each.
+
+Values of 100 B and 1 KiB, two cores, medians of three. `raw` is Spark at the same work with sources
+and sinks that do nothing: record batches that are ready, rows in memory, a sink that counts.
+"""
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+import goqueue
+from bench.broker.broker import BrokerProcess
+from bench.log.figure import Target
+from bench.spark.rig import Rig, Scale, rate, say, session
+from goqueue.client.sync import SyncConnection
+
+__all__ = ["bench"]
+
+SIZES = (100, 1024)
+QUICK = Scale(rows=500_000, rounds=3, triggers=20)
+# The first triggers start processes.
+COLD = 5
+BATCHES = 4
+PACE_S = 0.005
+PROBES = 400
+
+
+def drain(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def measure_read(rig: Rig, size: int) -> None:
+    rows, rounds = rig.scale.rows_of(size), rig.scale.rounds
+    topic = rig.filled(size)
+    parquet = str(rig.folder_of("parquet") / "rows")
+    rig.topic(topic).write.parquet(parquet)
+    ready = rate(rows, rounds, lambda: drain(rig.ready(size)))
+    stored = rate(rows, rounds, lambda: drain(rig.spark.read.parquet(parquet)))
+    value = rate(rows, rounds, lambda: drain(rig.topic(topic)))
+    target = Target(at_least=700_000, ratio_at_least=0.6) if size == 100 else None
+    say(f"read_{size}B", value, "rows/s", ready, target, parquet=stored)
+
+
+def measure_write(rig: Rig, size: int) -> None:
+    rows, rounds = rig.scale.rows_of(size), rig.scale.rounds
+    columns = rig.ready(size).select("key", "value")
+    raw = rate(rows, rounds, lambda: drain(columns))
+
+    def into_topic(exactly_once: str) -> float:
+        sink = rig.create(f"sink-{size}")
+        found = rate(rows, rounds, lambda: rig.write(columns, sink, exactlyOnce=exactly_once))
+        rig.drop(sink)
+        return found
+
+    target = Target(at_least=250_000) if size == 100 else None
+    value, idempotent = into_topic("true"), into_topic("false")
+    say(f"write_{size}B", value, "rows/s", raw, target, idempotent=idempotent)
+
+
+def measure_stream(rig: Rig, size: int) -> None:
+    batch = max(1, rig.scale.rows_of(size) // BATCHES)
+    topic = rig.filled(size)
+    sustained, plain = [], []
+    for _ in range(rig.scale.rounds):
+        sink = rig.create(f"sink-{size}")
+        query = rig.start(rig.stream(topic, batch), "goqueue", **rig.into(sink))
+        sustained.append(_rows_per_s(query))
+        rig.drop(sink)
+        plain.append(_rows_per_s(rig.start(rig.idle_stream(batch, size), "ready")))
+    target = Target(at_least=200_000) if size == 100 else None
+    raw = statistics.median(plain)
+    say(f"stream_{size}B", statistics.median(sustained), "rows/s", raw, target)
+    if size == SIZES[-1]:
+        _measure_trigger(rig)
+
+
+def _measure_trigger(rig: Rig) -> None:
+    """What a trigger takes that has two rows."""
+    source, sink = rig.create("small"), rig.create("sink")
+    count = rig.scale.triggers + COLD
+    rows = rig.spark.range(0, 2 * count, 1, 1).selectExpr(
+        "cast(id as string) value", "cast(id % 2 as int) partition"
+    )
+    rig.write(rows, source)
+    query = rig.start(rig.stream(source, 2), "goqueue", **rig.into(sink))
+    ours = _triggers(query, count)
+    plain = _triggers(rig.start(rig.idle_stream(2, 100), "ready"), count)
+    extra = {name: ours[name] - plain.get(name, 0.0) for name in ours}
+    total = extra.pop("triggerExecution")
+    raw = plain["triggerExecution"]
+    say("trigger_overhead", total, "ms", None, Target(below=150), spark_alone=raw, **extra)
+
+
+def _progress(query: StreamingQuery, count: int) -> list[dict[str, Any]]:
+    """What the first batches that had rows say; the query is stopped then."""
+    while True:
+        found = [each for each in query.recentProgress if each["numInputRows"]]
+        if len(found) >= count:
+            query.stop()
+            return [dict(each) for each in found[:count]]
+        if not query.isActive:
+            raise RuntimeError("the stream ended early") from query.exception()
+        time.sleep(0.05)
+
+
+def _rows_per_s(query: StreamingQuery) -> float:
+    """Over all batches but the first, which starts processes."""
+    found = _progress(query, BATCHES)[1:]
+    spent_ms = sum(float(each["durationMs"]["triggerExecution"]) for each in found)
+    return sum(int(each["numInputRows"]) for each in found) / spent_ms * 1000
+
+
+def _triggers(query: StreamingQuery, count: int) -> dict[str, float]:
+    """Median milliseconds of each part of a trigger."""
+    parts: dict[str, list[float]] = {}
+    for each in _progress(query, count)[COLD:]:
+        for name, spent_ms in each["durationMs"].items():
+            parts.setdefault(name, []).append(float(spent_ms))
+    return {name: statistics.median(spent) for name, spent in parts.items()}
+
+
+def measure_archive(rig: Rig, size: int) -> None:
+    from goqueue.pipelines.packaged import Wiring
+    from goqueue.pipelines.packaged.archive import ArchiveOptions, archive
+
+    rows, rounds = rig.scale.rows_of(size), rig.scale.rounds
+    topic = rig.filled(size)
+
+    def keep() -> None:
+        to = rig.folder_of("lake")
+        wiring = Wiring(server=rig.url)
+        done = archive(
+            rig.spark, ArchiveOptions(wiring=wiring, topics=(topic,), to=to, is_once=True)
+        )
+        assert done.rows == rows, f"{done.rows} rows were archived"
+
+    def plain() -> None:
+        rig.ready(size).write.parquet(str(rig.folder_of("plain") / "rows"))
+
+    raw = rate(rows, rounds, plain)
+    say(f"archive_{size}B", rate(rows, rounds, keep), "rows/s", raw, Target(ratio_at_least=0.8))
+
+
+def measure_broker(rig: Rig, size: int) -> None:
+    """How long another client waits for a publish, with Spark at rest and at full speed."""
+    topic, other = rig.filled(size), rig.create("other")
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            drain(rig.topic(topic))
+
+    with goqueue.connect_sync(rig.url) as q:
+        quiet = _publish(q, other, PROBES)
+        drain(rig.topic(topic))
+        reading = threading.Thread(target=read)
+        reading.start()
+        loaded = [_publish(q, other, PROBES) for _ in range(rig.scale.rounds)]
+        over.set()
+        reading.join()
+    value = statistics.median(each[1] for each in loaded)
+    half = statistics.median(each[0] for each in loaded)
+    name, target = f"publish_p99_while_reading_{size}B", Target(below=25)
+    say(name, value, "ms", None, target, p50=half, quiet_p50=quiet[0], quiet_p99=quiet[1])
+
+
+def _publish(q: SyncConnection, topic: str, count: int) -> tuple[float, float]:
+    """Publish at a pace; the median and the 99th percentile, in milliseconds."""
+    spent = []
+    for _ in range(count):
+        started = time.perf_counter()
+        q.publish(topic, b"x" * 100)
+        spent.append((time.perf_counter() - started) * 1000)
+        time.sleep(PACE_S)
+    spent.sort()
+    return spent[len(spent) // 2], spent[int(len(spent) * 0.99)]
+
+
+MEASURES = {
+    "read": measure_read,
+    "write": measure_write,
+    "stream": measure_stream,
+    "archive": measure_archive,
+    "broker": measure_broker,
+}
+
+
+def bench() -> None:
+    parser = argparse.ArgumentParser(prog="bench/spark/run.py", description=__doc__)
+    parser.add_argument("--only", choices=tuple(MEASURES), action="append", default=[])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
+    parser.add_argument("--rows", type=int, help="rows of 100 B; of 1 KiB it is a fifth")
+    options = parser.parse_args()
+    scale = QUICK if options.quick else Scale()
+    if options.rows is not None:
+        scale = Scale(rows=options.rows, rounds=scale.rounds, triggers=scale.triggers)
+    with tempfile.TemporaryDirectory() as folder, BrokerProcess(folder) as node:
+        spark = session(Path(folder))
+        try:
+            rig = Rig(spark, f"http://127.0.0.1:{node.port}", Path(folder), scale)
+            for name in options.only or MEASURES:
+                for size in SIZES:
+                    MEASURES[name](rig, size)
+        finally:
+            spark.stop()

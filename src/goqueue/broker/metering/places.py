@@ -1,0 +1,116 @@
+"""Where groups stand: how far they are behind, what they committed, what they hold.
+
+One pass over all places gives the three: it makes the samples of the lag while those are read, and
+keeps those of the other two for the families that follow.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from goqueue.broker.metering.shapes import gauge
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState, lag_between
+from goqueue.delivery import Position
+from goqueue.groups import Group
+from goqueue.metrics import Family, Sample
+from goqueue.model import LogId
+
+__all__ = ["place_families"]
+
+_PAIR = ("topic", "consumer_group")
+_PLACE = ("topic", "partition", "consumer_group")
+
+
+def place_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
+    labels = _PLACE if by_partition else _PAIR
+    places = _Places(state, by_partition=by_partition)
+    yield gauge(
+        "goqueue_consumer_lag",
+        "Messages that a group has still before it.",
+        labels,
+        places.lags(),
+    )
+    yield gauge(
+        "goqueue_consumer_committed_offset",
+        "The next offset of a group; the sum over partitions where those are not shown.",
+        labels,
+        places.committed,
+    )
+    yield gauge(
+        "goqueue_broker_messages_in_flight",
+        "Messages handed out and not settled.",
+        _PAIR,
+        places.in_flight,
+    )
+
+
+class _Log:
+    """A log as all groups find it."""
+
+    __slots__ = ("end", "log", "start")
+
+    def __init__(self, partition: Partition) -> None:
+        self.log = partition.log_id
+        self.start = partition.log.start
+        self.end = partition.log.watermarks.stable
+
+
+class _Places:
+    """All places of all groups."""
+
+    def __init__(self, state: NodeState, *, by_partition: bool) -> None:
+        self._state = state
+        self._by_partition = by_partition
+        self.committed: list[Sample] = []
+        self.in_flight: list[Sample] = []
+
+    def lags(self) -> Iterator[Sample]:
+        logs: dict[str, list[_Log]] = {}
+        for partition in self._state.partitions:
+            logs.setdefault(partition.log_id.topic, []).append(_Log(partition))
+        for group in list(self._state.groups):
+            positions = self._state.positions.get(group.number, {})
+            # A copy: others may take turns while the samples are read.
+            for topic, is_subscribed in list(_topics(group, positions).items()):
+                found = logs.get(topic, [])
+                if not is_subscribed:
+                    found = [each for each in found if _has_begun(positions.get(each.log))]
+                yield from self._lags_of(group, topic, found)
+
+    def _lags_of(self, group: Group, topic: str, logs: list[_Log]) -> Iterator[Sample]:
+        positions = self._state.positions.get(group.number, {})
+        queues = self._state.queues.get(group.number, {})
+        lag = committed = held = 0
+        for each in logs:
+            position, queue = positions.get(each.log), queues.get(each.log)
+            behind = lag_between(each.start, each.end, position, queue)
+            floor = each.start if position is None else max(position.floor, each.start)
+            if queue is not None:
+                held += queue.in_flight
+            elif behind:
+                # A queue knows by itself which records are no messages.
+                behind = max(0, behind - self._state.hidden_within(each.log, floor, each.end))
+            lag += behind
+            committed += floor
+            if self._by_partition:
+                labels = (topic, str(each.log.partition), group.name)
+                self.committed.append((labels, floor))
+                yield labels, behind
+        shown = f'topic="{topic}",consumer_group="{group.name}"'
+        if logs:
+            self.in_flight.append((shown, held))
+        if logs and not self._by_partition:
+            self.committed.append((shown, committed))
+            yield shown, lag
+
+
+def _topics(group: Group, positions: Mapping[LogId, Position]) -> dict[str, bool]:
+    """Where a group has a position, or is about to have one; whether it is subscribed to."""
+    topics = dict.fromkeys(group.topics, True)
+    for log, position in positions.items():
+        if log.topic not in topics and _has_begun(position):
+            topics[log.topic] = False
+    return topics
+
+
+def _has_begun(position: Position | None) -> bool:
+    return position is not None and position.says_something

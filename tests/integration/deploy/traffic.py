@@ -1,0 +1,81 @@
+"""Traffic that does a little of everything, so that every metric has something to tell."""
+
+import httpx
+
+__all__ = ["Traffic"]
+
+PRIORITIES = ("critical", "high", "normal", "low", "background")
+
+
+class Traffic:
+    """Publishes, delays, consumes, settles, fails, commits and redrives, in rounds."""
+
+    def __init__(self, url: str) -> None:
+        self._api = httpx.Client(base_url=url, timeout=30)
+        self._rounds = 0
+        self._post("/topics", name="orders", num_partitions=1, max_deliveries=1)
+        self._post("/topics", name="state", num_partitions=1, cleanup_policy="compact")
+
+    def close(self) -> None:
+        self._api.close()
+
+    def go_round(self) -> None:
+        """One round of everything."""
+        self._rounds += 1
+        self._publish()
+        self._work()
+        self._transact()
+        self._read()
+        self._post("/topics/orders/dlq/redrive", max=1)
+
+    def _publish(self) -> None:
+        messages: list[dict[str, object]] = [
+            {"value": f"{self._rounds}", "key": "k", "priority": name} for name in PRIORITIES
+        ]
+        messages += [{"value": "soon", "delay": "50ms"}, {"value": "later", "delay": "1h"}]
+        taken = self._post("/topics/orders/messages", messages=messages * 2)
+        later = taken["results"][-1]
+        place = f"/topics/orders/delayed/{later['partition']}/{later['offset']}"
+        self._api.delete(place).raise_for_status()
+        self._post("/topics/state/messages", messages=[{"value": "x", "key": "k"}])
+        # A partition that is not there: refused, and counted.
+        refused = self._post("/topics/orders/messages", messages=[{"value": "x", "partition": 9}])
+        assert "error" in refused["results"][0]
+
+    def _work(self) -> None:
+        """As a member that is new in every round: it leaves one lease to run out."""
+        joined = self._post("/groups/billing/join", client_id="test", topics=["orders"])
+        member = {"member_id": joined["member_id"], "generation": joined["generation"]}
+        self._post("/groups/billing/heartbeat", **member)
+        query = f"member_id={member['member_id']}&timeout=5s&visibility_timeout=100ms"
+        polled = self._api.get(f"/groups/billing/poll?{query}&max_messages=8")
+        receipts = [each["receipt_handle"] for each in polled.raise_for_status().json()["messages"]]
+        if len(receipts) >= 4:
+            self._api.post("/messages/reject", json={"receipt_handle": receipts.pop()})
+            self._api.post("/messages/nack", json={"receipt_handle": receipts.pop()})
+            receipts.pop()
+            self._api.post("/messages/ack/batch", json={"receipt_handles": receipts[1:]})
+            self._api.post("/messages/ack", json={"receipt_handle": receipts[0]})
+        # Nothing is left to wait for in a group of its own: a poll that is empty.
+        self._post("/groups/idle/join", client_id="test", topics=["state"], start_position="latest")
+        self._post("/groups/billing/leave", member_id=member["member_id"])
+        self._post("/groups/streams/offsets", offsets={"orders": {"0": self._rounds}})
+
+    def _transact(self) -> None:
+        for end in ("commit", "abort"):
+            produced = self._post("/producers/init", transactional_id="worker")
+            producer = {**produced, "transactional_id": "worker"}
+            self._post("/transactions/begin", **producer)
+            self._post("/transactions/publish", **producer, topic="orders", value="together")
+            self._post(f"/transactions/{end}", **producer)
+
+    def _read(self) -> None:
+        for topic in ("orders", "state"):
+            place = f"/topics/{topic}/partitions/0/messages"
+            self._api.get(place, params={"offset": 0, "limit": 5}).raise_for_status()
+
+    def _post(self, path: str, **fields: object) -> dict[str, list[dict[str, object]]]:
+        answer = self._api.post(path, json=fields)
+        answer.raise_for_status()
+        body: dict[str, list[dict[str, object]]] = answer.json()
+        return body

@@ -1,0 +1,55 @@
+"""A node on a machine that obeys: files in the folder FAULTS tell what goes wrong there.
+
+`slow`: each sync takes a while. `broken`: syncs of logs of the topic that it names fail. `grown`:
+the file system is twice as large. Everything else is the node as it is.
+"""
+
+import errno
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_FAULTS = Path(os.environ["FAULTS"])
+_SLOW_S = 0.2
+
+
+def _obeying(sync: Any) -> Any:  # noqa: ANN401 - whatever the module os has
+    def obey(descriptor: int) -> None:
+        if (_FAULTS / "slow").exists():
+            time.sleep(_SLOW_S)
+        broken = _FAULTS / "broken"
+        if broken.exists():
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if f"/logs/{broken.read_text()}/" in path:
+                raise OSError(errno.EIO, "the disk is broken")
+        sync(descriptor)
+
+    return obey
+
+
+def _growing(statvfs: Any) -> Any:  # noqa: ANN401 - whatever the module os has
+    def grow(path: str) -> object:
+        found = statvfs(path)
+        if not (_FAULTS / "grown").exists():
+            return found
+        fields = list(found)
+        fields[2] *= 2
+        return os.statvfs_result(fields)
+
+    return grow
+
+
+def main() -> None:
+    os.fsync = _obeying(os.fsync)
+    os.fdatasync = _obeying(os.fdatasync)
+    os.statvfs = _growing(os.statvfs)
+    from goqueue.cli import main as goqueue
+
+    sys.argv[0] = "goqueue"
+    goqueue()
+
+
+if __name__ == "__main__":
+    main()

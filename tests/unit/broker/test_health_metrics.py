@@ -1,0 +1,62 @@
+"""What a node tells an operator first: ready or not, letters that lie, delays that are due."""
+
+from goqueue.model import SECOND
+from goqueue.model.requests import DescribeNode, NodeDescription, TopicFlow
+from tests.unit.broker.delayed import delay, store
+from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
+from tests.unit.broker.users import poll, publish, read_values, reject, shop
+
+
+def gauges(node: DrivenNode, name: str) -> dict[object, float]:
+    """The samples of a family of plain numbers, by their labels."""
+    found: dict[object, float] = {}
+    for family in node.node.metrics():
+        if family.name == name:
+            for labels, quantity in family.samples:
+                assert isinstance(quantity, int | float)
+                found[labels] = quantity
+    return found
+
+
+def flows(node: DrivenNode) -> dict[str, TopicFlow]:
+    return node.ask(DescribeNode(), NodeDescription).flows
+
+
+def test_a_node_is_ready_until_it_stops() -> None:
+    node = shop()
+    assert gauges(node, "goqueue_broker_ready") == {(): 1}
+    assert gauges(node, "goqueue_storage_failed_logs") == {(): 0}
+    node.stop()
+    assert gauges(node, "goqueue_broker_ready") == {(): 0}
+
+
+def test_letters_are_told_by_the_topic_that_keeps_them() -> None:
+    node = shop()
+    assert gauges(node, "goqueue_broker_dead_letters") == {}
+    publish(node, "a", "b", "c")
+    for delivery in poll(node)[:2]:
+        reject(node, delivery)
+    assert gauges(node, "goqueue_broker_dead_letters") == {("orders.dlq",): 2}
+
+
+def test_the_first_delayed_message_that_is_due_is_told_until_it_is_delivered() -> None:
+    node = store()
+    name = "goqueue_broker_delayed_messages_next_due"
+    assert gauges(node, name) == {}
+    delay(node, 20 * SECOND)
+    delay(node, 10 * SECOND)
+    assert gauges(node, name) == {("orders",): (EPOCH_NS + 10 * SECOND) / SECOND}
+    node.advance(15 * SECOND)
+    assert gauges(node, name) == {("orders",): (EPOCH_NS + 20 * SECOND) / SECOND}
+    node.advance(15 * SECOND)
+    assert gauges(node, name) == {}
+
+
+def test_flows_count_what_came_and_what_went_to_any_reader() -> None:
+    node = shop()
+    assert flows(node) == {}
+    publish(node, "a", "b", "c")
+    assert flows(node) == {"orders": TopicFlow(3, 0)}
+    assert len(poll(node)) == 3
+    assert read_values(node) == ["a", "b", "c"]
+    assert flows(node) == {"orders": TopicFlow(3, 6)}
