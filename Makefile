@@ -146,8 +146,8 @@ lint: setup
 	@$(call quietly,layers,.venv/bin/lint-imports)
 	@echo "lint: format, ruff, mypy and layers are clean"
 
-test-exhaustive: setup ## cut and flip every byte of a log (long)
-	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive
+test-exhaustive: setup ## cut and flip every byte of a log; a cluster with a bare Python (long)
+	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/integration/pipelines/test_shipping.py
 
 test-declarative: setup ## run the example for Spark Declarative Pipelines (installs Spark's Connect stack)
 	@$(call quietly,declarative,$(pip) install --require-hashes --requirement requirements-declarative.lock)

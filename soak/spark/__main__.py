@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 
 import goqueue
-from goqueue.client.message import Message
 from goqueue.client.sync import SyncConnection
 from soak.copies.verdict import check_numbers, check_order
 from soak.spark.crew import Crew, Failed
@@ -137,10 +136,7 @@ class Soak:
             if left:
                 # Reading would wait for them.
                 return [f"a transaction of {each} was left behind" for each in left]
-            found = [
-                Found(message.key.decode(), int(message.value or b""))
-                for message in _read(q, job.target, "read_committed")
-            ]
+            found = list(_read(q, job.target, "read_committed"))
             everything = sum(1 for _ in _read(q, job.target, "read_uncommitted"))
         self.counts["rows"] += len(found)
         self.counts["records of tries that did not count"] += everything - len(found)
@@ -167,15 +163,15 @@ def _batches(job: Job) -> int:
     return sum(1 for _ in (Path(job.checkpoint) / "commits").glob("[0-9]*"))
 
 
-def _read(q: SyncConnection, topic: str, isolation: str) -> Iterator[Message]:
-    """The messages of a topic, partition by partition."""
+def _read(q: SyncConnection, topic: str, isolation: str) -> Iterator[Found]:
+    """The rows of a topic, partition by partition."""
     for partition in range(TARGET_PARTITIONS):
         # A stream has no end: what was published before this comes before it.
         q.publish(topic, END, partition=partition, headers={"reading": isolation})
         with q.stream(topic, partition=partition, isolation=isolation) as messages:
             for message in messages:
                 if message.value != END:
-                    yield message
+                    yield Found(message.key.decode(), int(message.value or b""))
                 elif message.headers["reading"] == isolation.encode():
                     break
 

@@ -175,3 +175,14 @@ def test_the_transactions_bench_prints_its_figures_and_leaves_no_file(
     printed = run_bench(only, tmp_path, "transactions")
     assert {figure.figure for figure in printed} == figures
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bench_of_metrics_prints_its_figures_and_leaves_no_file(tmp_path: Path) -> None:
+    printed = run_bench("metrics", tmp_path, "observability")
+
+    assert {figure.figure for figure in printed} == {
+        "metrics_scrape",
+        "metrics_stall",
+        "publish_while_scraped",
+    }
+    assert list(tmp_path.iterdir()) == []

@@ -280,6 +280,23 @@ def test_one_picture_needs_no_terminal(program: Program) -> None:
     assert all(len(line) <= 100 for line in done.lines)
 
 
+def test_what_groups_and_readers_take_is_a_rate_of_the_topic(
+    program: Program, api: httpx.Client
+) -> None:
+    with terminal(program, "top", *QUICK, "--filter", "orders") as shown:
+
+        def is_read(screen: VtScreen) -> bool:
+            api.get("/topics/orders/partitions/0/messages?offset=0&limit=5").raise_for_status()
+            return re.search(r"out [1-9]", screen.text) is not None
+
+        text = shown.wait_for(is_read)
+        assert "clicks" not in text
+        quit_top(shown)
+    stats = api.get("/stats").json()["topic_stats"]["orders"]
+    assert stats["consumed_total"] >= 5
+    assert stats["published_total"] >= 20
+
+
 def test_one_picture_as_a_document(program: Program, server: ServerProcess) -> None:
     document = program.do("top", "-o", "json", *QUICK).json()
     assert document["server"] == server.url

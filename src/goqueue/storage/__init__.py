@@ -12,6 +12,7 @@ from goqueue.storage.filesystem import (
     FileSystem,
     atomic_write,
     remove_if_there,
+    rename_for_good,
 )
 from goqueue.storage.layout import (
     EPOCHS_FILE,
@@ -64,6 +65,7 @@ __all__ = [
     "quarantine_name",
     "read_point",
     "remove_if_there",
+    "rename_for_good",
     "segment_base",
     "segment_name",
     "sync_in_turn",

@@ -23,6 +23,7 @@ __all__ = [
     "atomic_write",
     "ensure_directory",
     "remove_if_there",
+    "rename_for_good",
     "sync_once",
 ]
 
@@ -114,5 +115,10 @@ def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> N
         file.sync()
     finally:
         file.close()
-    files.rename(temporary, f"{directory}/{name}")
+    rename_for_good(files, directory, f"{name}.tmp", name)
+
+
+def rename_for_good(files: FileSystem, directory: str, old: str, new: str) -> None:
+    """Give a file another name within its directory; a power cut does not undo it."""
+    files.rename(f"{directory}/{old}", f"{directory}/{new}")
     files.sync_directory(directory)

@@ -13,7 +13,7 @@ import msgspec
 from goqueue.records.tracing import make_contexts, mix
 from goqueue.tracing.note import Kind, Note
 
-__all__ = ["EVENTS", "NO_OFFSET", "TRACE_BYTES", "UNWRITTEN", "Span", "spans_of"]
+__all__ = ["EVENTS", "NO_OFFSET", "TRACE_BYTES", "UNWRITTEN", "Span", "due_of", "spans_of"]
 
 TRACE_BYTES = 16
 NO_OFFSET = -1
@@ -104,7 +104,7 @@ def _span(note: Note, index: int, context: bytes) -> Span:
         group=note.group,
         member=note.member,
         attempt=note.attempt(index),
-        due=_due(note, offset),
+        due=due_of(note, offset),
         detail=note.detail,
         key=0 if keys is None else keys[index],
         creation=creation,
@@ -130,7 +130,8 @@ def _ids(note: Note, index: int, context: int) -> tuple[int, int]:
     return mix(delivery, mix(kind, note.at)), delivery
 
 
-def _due(note: Note, offset: int) -> int | None:
+def due_of(note: Note, offset: int) -> int | None:
+    """Until when a message of a note waits; None if it does not."""
     waiting = note.waiting
     if waiting is None:
         return None

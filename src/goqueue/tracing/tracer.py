@@ -13,10 +13,11 @@ import msgspec
 
 from goqueue.model.requests import TraceStatus, TracingStatistics
 from goqueue.records.tracing import CONTEXT_BYTES, GIVEN_BYTES, choose
-from goqueue.tracing.note import Note
+from goqueue.tracing.fate import Fate, Step
+from goqueue.tracing.note import Kind, Note
 from goqueue.tracing.ring import Ring
-from goqueue.tracing.span import TRACE_BYTES, Span, spans_of
-from goqueue.tracing.trace import Trace, status_of, trace_of
+from goqueue.tracing.span import TRACE_BYTES, due_of, spans_of
+from goqueue.tracing.trace import Trace, trace_of
 
 __all__ = ["SPANS_MAX", "Search", "Tracer"]
 
@@ -60,7 +61,10 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a span of a note that fits is wanted."""
         if self.key is not None and (note.keys is None or note.keys[index] != self.key):
             return False
-        return self.offset is None or note.offsets[index] == self.offset
+        if self.offset is None:
+            return True
+        # What happens to a group has a generation in the place of an offset.
+        return note.offsets[index] == self.offset and note.kind is not Kind.REBALANCE
 
 
 class Tracer:
@@ -122,13 +126,11 @@ class Tracer:
 
     def find(self, trace: bytes) -> Trace | None:
         """What is kept of one trace."""
-        found: list[Span] = []
+        found: _Places = []
         for note, kept in self._ring:
             contexts = note.contexts()
-            indexes = [index for index in _places(contexts, trace) if index in kept]
-            if indexes:
-                found += spans_of(note, indexes)
-        return trace_of(found) if found else None
+            found += [(note, index) for index in _places(contexts, trace) if index in kept]
+        return _gather(found) if found else None
 
     def search(self, search: Search, limit: int) -> tuple[list[Trace], int]:
         """The newest traces that are wanted, and how many are."""
@@ -137,7 +139,7 @@ class Tracer:
         # By their first span that is kept.
         for places in reversed(by_trace.values()):
             is_wanted = any(search.fits(note) and search.picks(note, at) for note, at in places)
-            if is_wanted and search.status in (None, _status(places)):
+            if is_wanted and (search.status is None or search.status is _status(places)):
                 newest.append(places)
         return [_gather(places) for places in newest[:limit]], len(newest)
 
@@ -190,8 +192,20 @@ def _places(contexts: bytes, trace: bytes) -> Iterator[int]:
 
 
 def _status(places: _Places) -> TraceStatus:
-    return status_of((note.kind, note.group) for note, _ in places)
+    fate = Fate()
+    # A publication to several partitions is noted when all have it: by then one may be read.
+    for note, index in sorted(places, key=_moment):
+        offset = note.offsets[index]
+        is_delayed = note.waiting is not None and due_of(note, offset) is not None
+        fate.take(Step(note.kind, note.group, note.place, offset, is_delayed))
+    return fate.status
 
 
 def _gather(places: _Places) -> Trace:
-    return trace_of([span for note, index in places for span in spans_of(note, (index,))])
+    spans = [span for note, index in places for span in spans_of(note, (index,))]
+    return trace_of(spans, _status(places))
+
+
+def _moment(place: tuple[Note, int]) -> tuple[int, bool]:
+    note, _ = place
+    return note.at, note.kind is not Kind.PUBLISH

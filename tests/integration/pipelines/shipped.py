@@ -20,10 +20,11 @@ SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def found(_: int) -> list[str]:
-    import goqueue.records.hops
-    import pyarrow
+    import pyarrow as pa
 
-    return [sys.executable, str(goqueue.records.hops.__file__), str(pyarrow.__file__)]
+    import goqueue.records.hops
+
+    return [sys.executable, str(goqueue.records.hops.__file__), str(pa.__file__)]
 
 
 def copy(spark: SparkSession, url: str, source: str, sink: str) -> None:
@@ -34,8 +35,6 @@ def copy(spark: SparkSession, url: str, source: str, sink: str) -> None:
 
 def main(url: str, source: str, sink: str, python: str) -> None:
     os.environ["PYSPARK_PYTHON"] = python
-    # A worker of a cluster keeps what it unpacks where it is told to.
-    os.environ["SPARK_WORKER_DIR"] = str(Path.cwd())
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -43,7 +42,8 @@ def main(url: str, source: str, sink: str, python: str) -> None:
         "spark.driver.extraJavaOptions": SMALL,
         "spark.executor.extraJavaOptions": SMALL,
     }
-    spark = session("shipped", master="local-cluster[1,1,1024]", conf=ship(settings))
+    log = Path("spark.log")
+    spark = session("shipped", master="local-cluster[1,1,1024]", conf=ship(settings), log=log)
     copy(spark, url, source, sink)
     print(json.dumps(spark.sparkContext.parallelize([0], 1).flatMap(found).collect()))  # noqa: T201 - its answer
     spark.stop()

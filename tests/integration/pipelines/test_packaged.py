@@ -153,7 +153,7 @@ def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_ru
     child = subprocess.run(
         [*program, node.url, str(lake), *topics],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path[:1], str(ROOT)])},
+        env={**os.environ, "JDK_JAVA_OPTIONS": QUICK["spark.driver.extraJavaOptions"]},
         capture_output=True,
         timeout=CHILD_S_MAX,
         check=False,

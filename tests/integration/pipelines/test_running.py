@@ -58,6 +58,26 @@ def out(node: ServerProcess) -> str:
         return api.create("out")
 
 
+class FreshApi(Api):
+    """Opens a connection for each request: while Spark works, the node closes those that idle."""
+
+    def begin(
+        self,
+        method: str,
+        target: str,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.close()
+        super().begin(method, target, content, headers)
+
+
+@pytest.fixture
+def api(node: ServerProcess) -> Iterator[Api]:
+    with contextlib.closing(FreshApi(node.url)) as made:
+        yield made
+
+
 class Stage:
     """Runs pipelines in a folder, and remembers what they showed."""
 
@@ -342,7 +362,6 @@ def test_a_checkpoint_is_run_by_one_process_and_errors_name_topics(
 
 def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(
     api: Api,
-    connect: Callable[[ServerProcess], Api],
     node: ServerProcess,
     name: Callable[[], str],
     stage: Stage,
@@ -367,7 +386,7 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(
     child.send_signal(signal.SIGINT)
     rest, said = child.communicate(timeout=CHILD_S_MAX)
     batches = first + [json.loads(line) for line in rest.splitlines()]
-    published = Counter(row["id"] for row in written(connect(node), sink))
+    published = Counter(row["id"] for row in written(api, sink))
     status = read_status(tmp_path / "_pipelines" / "flow")
     stage.run(text.replace("maxRecordsPerTrigger: 10", "maxRecordsPerTrigger: 100"))
 
@@ -375,6 +394,6 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(
     assert len(batches) < 20, "it stopped long before all was done"
     assert sum(batch["rows_out"] for batch in batches) == len(published), "the batch was finished"
     assert (status.state, status.done_batch) == ("stopped", batches[-1]["batch"])
-    found = Counter(row["id"] for row in written(connect(node), sink))
+    found = Counter(row["id"] for row in written(api, sink))
     assert found == Counter(range(200))
-    assert connect(node).get("/transactions")["transactions"] == []
+    assert api.get("/transactions")["transactions"] == []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[3]
 CHILD_S_MAX = 240
 
 
+@pytest.mark.skipif(
+    os.environ.get("GOQUEUE_EXHAUSTIVE") != "1", reason="starts a cluster: make test-exhaustive"
+)
 def test_executors_with_a_bare_python_run_the_compiled_connector(
     api: Api,
     connect: Callable[[ServerProcess], Api],
@@ -48,6 +52,8 @@ def test_executors_with_a_bare_python_run_the_compiled_connector(
     assert ran.returncode == 0, ran.stderr
     executable, hops, pyarrow = json.loads(ran.stdout.splitlines()[-1])
     assert executable == str(python)
+    # Spark leaves behind what the executor unpacked, and that beside its own files.
+    shutil.rmtree(Path(hops[: hops.index("goqueue-packages")]).parent)
     assert "goqueue-packages" in hops
     assert "goqueue-packages" in pyarrow
     # Compiled there if it is compiled here.

@@ -20,11 +20,9 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.model.requests import Owner
-from goqueue.spark import publishing
 from goqueue.spark.broker import broker
 from goqueue.spark.options import Link, WriteOptions
-from goqueue.spark.publishing import Beats, Staged, publish
-from goqueue.spark.writing import Decision
+from goqueue.spark.writing import Beats, Decision, Staged, publish
 
 DEADLINE_S = 30
 
@@ -54,7 +52,6 @@ def eventually(is_so: Callable[[], bool]) -> bool:
 def reused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that outlives its task, as Spark has it unless told otherwise."""
     monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
-    monkeypatch.setattr(publishing, "_KEEPERS", {})
 
 
 @pytest.fixture
@@ -186,7 +183,7 @@ def test_a_brief_task_leaves_its_transaction_to_the_driver(
 ) -> None:
     options = to(node, api.create(name()))
 
-    staged = publish(options, f"{query}.0.0", [rows("a")], is_brief=True)
+    staged = publish(options, f"{query}.0.0", [rows("a")], open_s=10.0)
 
     # If the driver dies now it is silence that ends it, not the hour of a prepared one.
     (listed,) = api.get("/transactions")["transactions"]
@@ -201,12 +198,10 @@ def test_a_worker_prepares_what_its_driver_does_not_decide_in_time(
     node: ServerProcess,
     name: Callable[[], str],
     query: str,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(publishing, "_OPEN_S_MAX", 0.01)
     options = to(node, api.create(name()))
 
-    staged = publish(options, f"{query}.0.0", [rows("a")], is_brief=True)
+    staged = publish(options, f"{query}.0.0", [rows("a")], open_s=0.01)
 
     assert eventually(lambda: api.get("/transactions")["transactions"][0].get("prepared") is True)
     Decision(options, query, 0).commit([staged])
@@ -223,7 +218,7 @@ def test_a_worker_that_ends_with_its_task_prepares_at_once(
     monkeypatch.delenv("SPARK_REUSE_WORKER", raising=False)
     options = to(node, api.create(name()))
 
-    staged = publish(options, f"{query}.0.0", [rows("a")], is_brief=True)
+    staged = publish(options, f"{query}.0.0", [rows("a")], open_s=10.0)
 
     assert staged.transaction_id is not None
     Decision(options, query, 0).abort([staged])
@@ -381,12 +376,11 @@ def test_a_broker_that_answers_too_late_takes_each_row_once(
 
 
 def test_a_heart_goes_on_beating_while_the_broker_is_away(
-    mortal: ServerProcess, query: str, monkeypatch: pytest.MonkeyPatch
+    mortal: ServerProcess, query: str
 ) -> None:
-    monkeypatch.setattr(publishing, "_BEAT_S", 0.01)
     link = broker(Link(servers=(mortal.url,), timeout_s=0.1))
     owner = link.begin(f"{query}.0.0", 60.0)
-    beats = Beats(link)
+    beats = Beats(link, every_s=0.01)
     beats.start(owner)
     mortal.kill()
     for _ in range(3):

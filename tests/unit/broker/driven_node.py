@@ -297,12 +297,13 @@ class DrivenNode:
         self._answers[request] = reply
 
     def _serve(self, effect: Serve) -> None:
+        reply: Reply | Refused
         try:
             reply = fill(effect, self._read)
         except Refused as refused:
-            self._answer(effect.request, refused)
-        else:
-            self._answer(effect.request, reply)
+            reply = refused
+        self.node.served(effect.request, reply, self.now)
+        self._answer(effect.request, reply)
 
     def _read(self, wanted: Slice) -> memoryview:
         try:

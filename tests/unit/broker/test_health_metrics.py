@@ -1,10 +1,11 @@
 """What a node tells an operator first: ready or not, letters that lie, delays that are due."""
 
+from goqueue.broker.counts import Counts
 from goqueue.model import SECOND
-from goqueue.model.requests import DescribeNode, NodeDescription, TopicFlow
+from goqueue.model.requests import DescribeNode, NodeDescription, Read, Records, TopicFlow
 from tests.unit.broker.delayed import delay, store
 from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
-from tests.unit.broker.users import poll, publish, read_values, reject, shop
+from tests.unit.broker.users import poll, publish, reject, shop
 
 
 def gauges(node: DrivenNode, name: str) -> dict[object, float]:
@@ -43,8 +44,7 @@ def test_the_first_delayed_message_that_is_due_is_told_until_it_is_delivered() -
     node = store()
     name = "goqueue_broker_delayed_messages_next_due"
     assert gauges(node, name) == {}
-    delay(node, 20 * SECOND)
-    delay(node, 10 * SECOND)
+    delay(node, ("later", 20 * SECOND), ("soon", 10 * SECOND))
     assert gauges(node, name) == {("orders",): (EPOCH_NS + 10 * SECOND) / SECOND}
     node.advance(15 * SECOND)
     assert gauges(node, name) == {("orders",): (EPOCH_NS + 20 * SECOND) / SECOND}
@@ -52,11 +52,30 @@ def test_the_first_delayed_message_that_is_due_is_told_until_it_is_delivered() -
     assert gauges(node, name) == {}
 
 
-def test_flows_count_what_came_and_what_went_to_any_reader() -> None:
+def test_a_topic_has_a_flow_once_something_is_published() -> None:
     node = shop()
     assert flows(node) == {}
     publish(node, "a", "b", "c")
     assert flows(node) == {"orders": TopicFlow(3, 0)}
-    assert len(poll(node)) == 3
-    assert read_values(node) == ["a", "b", "c"]
-    assert flows(node) == {"orders": TopicFlow(3, 6)}
+
+
+def test_flows_are_over_all_groups_and_readers_without_one_until_the_topic_goes() -> None:
+    counts = Counts()
+    counts.topic("orders").published += 3
+    for group, count in (("billing", 3), ("audit", 2), ("", 5)):
+        counts.pair("orders", group).consume(count, 100, 1)
+    counts.pair("read.only", "audit").consume(1, 10, 1)
+    assert counts.flows() == {"orders": TopicFlow(3, 10), "read.only": TopicFlow(0, 1)}
+    counts.forget_group("audit")
+    assert counts.flows() == {"orders": TopicFlow(3, 8)}
+    counts.forget_topic("orders")
+    assert counts.flows() == {}
+
+
+def test_a_reader_that_takes_two_messages_of_many_has_consumed_two() -> None:
+    node = shop()
+    publish(node, "a", "b", "c", "d")
+    node.ask(Read(topic="orders", partition=0, messages_max=2), Records)
+    assert flows(node) == {"orders": TopicFlow(4, 2)}
+    node.ask(Read(topic="orders", partition=0, messages_max=9), Records)
+    assert flows(node) == {"orders": TopicFlow(4, 6)}

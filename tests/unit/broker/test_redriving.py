@@ -245,3 +245,17 @@ def test_a_topic_of_letters_that_was_made_again_starts_without_a_place_for_redri
 
     assert redrive(node) == 1
     assert read_values(node) == ["a", "a", "b", "b"]
+
+
+def test_only_the_letters_that_are_named_go_back() -> None:
+    node = shop(partitions=2)
+    kill(node, "a", "b", "c", "d")
+    by_log = {number: read(node, LogId("orders.dlq", number)) for number in range(2)}
+    named = by_log[0][0]
+    letters = {0: frozenset({named.offset, 999}), 5: frozenset({0})}
+
+    assert node.ask(Redrive(topic="orders", letters=letters), Redriven).moved == 1
+    assert node.ask(Redrive(topic="orders", letters=letters), Redriven).moved == 0
+    assert values(poll(node)) == [(named.value or b"").decode()]
+    assert node.ask(Redrive(topic="orders", letters={}), Redriven).moved == 0
+    assert redrive(node) == 3

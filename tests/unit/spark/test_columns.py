@@ -390,3 +390,20 @@ def test_a_refused_row_becomes_a_letter_that_fits() -> None:
 def test_columns_that_contradict_are_refused(schema: StructType, column: str) -> None:
     with pytest.raises(ColumnInvalid, match=f"column `{column}`"):
         check_columns(schema, has_topic=True, needs_partition=True)
+
+
+def test_gaps_of_compaction_are_passed_over() -> None:
+    data = bytearray()
+    for offset in (3, 10, 11, 40):
+        part = build([Message(value=str(offset).encode())])
+        stamp(part, offset, NOON_NS)
+        data += part
+    batches = Batches(Shape(columns=("offset", "value")), NO_FILTERS, "t", 3, lambda: NOON)
+
+    frame = Lift(data, 5, 40).take(100, 1 << 20)
+
+    assert frame is not None
+    assert batches.batch(frame).to_pylist() == [
+        {"offset": 10, "value": b"10"},
+        {"offset": 11, "value": b"11"},
+    ]

@@ -101,6 +101,14 @@ def test_what_was_never_written_has_no_offset() -> None:
     assert tracer.search(Search(offset=3), 1)[1] == 0
 
 
+def test_a_rebalance_is_at_no_offset() -> None:
+    tracer = Tracer()
+    tracer.add(note(Kind.REBALANCE, 3, place=place_of("orders", -1, "group 1"), group="g"))
+    (trace,), _ = tracer.search(Search(topic="orders", group="g"), 1)
+    assert trace.first.offset == NO_OFFSET
+    assert tracer.search(Search(offset=3), 1)[1] == 0
+
+
 def test_an_id_that_lies_across_two_contexts_is_none_of_them() -> None:
     tracer = Tracer()
     tracer.add(note(Kind.PUBLISH, *range(50)))

@@ -4,6 +4,8 @@ The place of redrives among the letters is kept like that of a group, so a lette
 is settled there for ever. First the letters are sifted, then each that was chosen is moved.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from goqueue.broker.catalog import Topic
@@ -69,12 +71,15 @@ class Redriving:
             if state.catalog.holds_letters(target.name):
                 raise Refused(Code.DEAD_LETTER_LOOP, topic=target.name)
         letters = state.catalog.get(origin.config.dead_letter_topic)
-        if letters is None or not letters.is_open:
+        logs = [] if letters is None or not letters.is_open else letters.logs
+        if command.letters is not None:
+            logs = [log for log in logs if log.partition in command.letters]
+        if not logs:
             state.outbox.answer(request, Redriven(moved=0))
             return
-        job = _Job(request, command, dict.fromkeys(letters.logs, 0), [], {})
+        job = _Job(request, command, dict.fromkeys(logs, 0), [], {})
         self._jobs[request] = job
-        for log in letters.logs:
+        for log in logs:
             partition = state.partitions[log]
             self._sift(job, partition, self._position(partition).floor, now)
 
@@ -111,8 +116,10 @@ class Redriving:
         position = self._position(partition)
         records = list(messages_in(data)) if len(data) else []
         aborted = partition.log.authors.aborted
+        meant = job.command.letters
         for record in records:
-            if record.offset in aborted:
+            is_meant = meant is None or record.offset in meant[purpose.log.partition]
+            if record.offset in aborted or not is_meant:
                 continue
             if position.has_settled(record.offset) or position.is_dying(record.offset):
                 continue
@@ -178,7 +185,7 @@ class Redriving:
         in_flight = sum(
             queue.in_flight for queues in self._state.queues.values() for queue in queues.values()
         )
-        letters = self.letters_kept()
+        letters = dict(self.letters_kept())
         reply = Reliability(
             acks=tally.acks,
             nacks=tally.nacks,
@@ -194,18 +201,22 @@ class Redriving:
         )
         self._state.outbox.answer(request, reply)
 
-    def letters_kept(self) -> dict[str, int]:
-        """Dead letters that are there and were not put back, by the topic that keeps them."""
-        kept: dict[str, int] = {}
-        for topic in self._state.catalog:
+    def letters_kept(self) -> Iterator[tuple[str, int]]:
+        """Dead letters that are there and were not put back, by the topic that keeps them.
+
+        Turns may be taken between any two: a topic that goes meanwhile has none.
+        """
+        for topic in list(self._state.catalog):
             if self._state.catalog.holds_letters(topic.name):
-                count = 0
-                for log in topic.logs:
-                    partition = self._state.partitions[log]
-                    position = self._position(partition)
-                    floor = max(position.floor, partition.log.start)
-                    end = partition.log.watermarks.stable
-                    hidden = self._state.hidden_within(partition.log_id, floor, end)
-                    count += max(0, end - floor - position.settled_within(floor, end) - hidden)
-                kept[topic.name] = count
-        return kept
+                partitions = map(self._state.partitions.get, topic.logs)
+                yield (
+                    topic.name,
+                    sum(self._count_kept(each) for each in partitions if each is not None),
+                )
+
+    def _count_kept(self, letters: Partition) -> int:
+        position = self._position(letters)
+        floor = max(position.floor, letters.log.start)
+        end = letters.log.watermarks.stable
+        hidden = self._state.hidden_within(letters.log_id, floor, end)
+        return max(0, end - floor - position.settled_within(floor, end) - hidden)

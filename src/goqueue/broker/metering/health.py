@@ -1,6 +1,6 @@
 """Families about what an operator must know first: ready or not, logs that failed, what lies."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from goqueue.broker.metering.shapes import Row, gauge
 from goqueue.broker.state import NodeState
@@ -12,7 +12,9 @@ __all__ = ["health_families"]
 _TOPIC = ("topic",)
 
 
-def health_families(state: NodeState, letters: Callable[[], Mapping[str, int]]) -> Iterator[Family]:
+def health_families(
+    state: NodeState, letters: Callable[[], Iterator[tuple[str, int]]]
+) -> Iterator[Family]:
     is_ready = state.not_ready is None
     yield gauge("goqueue_broker_ready", "Whether commands are taken.", (), [((), int(is_ready))])
     failed = sum(each.log.failure is not None for each in state.partitions)
@@ -23,12 +25,12 @@ def health_families(state: NodeState, letters: Callable[[], Mapping[str, int]]) 
         [((), failed)],
     )
     # While the node starts, positions are still read from the journal.
-    kept: list[Row[int]] = [((name,), n) for name, n in letters().items()] if is_ready else []
+    kept = letters() if is_ready else ()
     yield gauge(
         "goqueue_broker_dead_letters",
         "Dead letters that were not put back, by the topic that keeps them.",
         _TOPIC,
-        kept,
+        (((name,), count) for name, count in kept),
     )
     yield gauge(
         "goqueue_broker_delayed_messages_next_due",

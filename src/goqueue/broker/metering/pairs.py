@@ -1,9 +1,10 @@
 """Families about groups in topics: what they consume, settle and commit, and how far behind."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from operator import attrgetter
 
+from goqueue.broker.counts import PairCounts
 from goqueue.broker.metering.places import place_families
 from goqueue.broker.metering.shapes import counter, gauge, histogram, keyed, plain
 from goqueue.broker.state import NodeState
@@ -44,7 +45,7 @@ def pair_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     for name, field, meaning in _CONSUMED:
         yield counter(name, meaning, _PAIR, plain(rows, attrgetter(field)))
     for name, field, meaning in _SETTLED:
-        yield counter(name, meaning, _PAIR, plain(settling, attrgetter(field)))
+        yield counter(name, meaning, _PAIR, plain(settling, _moved(field)))
     yield counter(
         _CONSUMER + "offset_commit_errors_total",
         "Commits of offsets that were refused.",
@@ -64,6 +65,12 @@ def pair_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
         _PAIR,
         _consumers(state),
     )
+
+
+def _moved(field: str) -> Callable[[PairCounts], int | None]:
+    """A count, once there is something: most groups do one thing only in most topics."""
+    take = attrgetter(field)
+    return lambda counts: take(counts) or None
 
 
 def _shown(topic: str, group: str) -> str:

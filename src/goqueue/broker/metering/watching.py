@@ -68,6 +68,7 @@ class _Watched(msgspec.Struct):
     count: int = 0
     topics: tuple[str, ...] = ()
     is_committed: bool = True
+    count_max: int | None = None
     # Whether there was nothing for it, and how long: what it waits is not what it takes.
     waits: bool = False
     waited_ns: int = 0
@@ -215,6 +216,9 @@ class Watching:
             return
         count = self._count_messages(reply, is_committed=watched.is_committed)
         size = sum(map(len, reply.data))
+        if watched.count_max is not None and count > watched.count_max:
+            # The rest of the bytes was read and is not shown: a share of them stands for the taken.
+            count, size = watched.count_max, size * watched.count_max // count
         self._state.counts.pair(reply.log.topic, "").consume(count, size, took)
 
     def _count_messages(self, reply: Records, *, is_committed: bool) -> int:
@@ -288,4 +292,10 @@ def _watched_fetch(command: Poll | Read, now: Now) -> _Watched:
     if isinstance(command, Poll):
         return _Watched(Poll, command.group, now.instant)
     is_committed = command.isolation is Isolation.READ_COMMITTED
-    return _Watched(Read, command.topic, now.instant, is_committed=is_committed)
+    return _Watched(
+        Read,
+        command.topic,
+        now.instant,
+        is_committed=is_committed,
+        count_max=command.messages_max,
+    )

@@ -4,7 +4,6 @@ Starts nothing and changes nothing. Secrets are shown only as being there.
 """
 
 import os
-import socket
 from typing import TYPE_CHECKING
 
 import click
@@ -61,17 +60,21 @@ def check_command(file: str | None, output: Output) -> int:
     from goqueue.runtime.settings import (
         SettingsInvalid,
         find_settings_file,
+        load_settings,
         read_settings,
         read_settings_file,
     )
 
-    # A file is judged for any node, so the name of this host is no part of it.
+    # A file is judged for any node, so the name of this host and its packages are no part of it.
     environment = {} if file is not None else os.environ
-    host_name = "node" if file is not None else socket.gethostname()
     found = read_settings_file(file) if file is not None else find_settings_file({}, environment)
     problems: list[Problem] = []
     try:
-        warnings = list(read_settings({}, environment, found, host_name=host_name).warnings)
+        if file is not None:
+            settings = read_settings({}, environment, found, host_name="node")
+        else:
+            settings = load_settings({}, environment)
+        warnings = list(settings.warnings)
     except SettingsInvalid as invalid:
         problems, warnings = list(invalid.problems), list(invalid.warnings)
     if output is Output.TABLE:

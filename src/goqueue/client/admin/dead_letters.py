@@ -1,5 +1,7 @@
 """Dead letters: messages that were rejected, or failed too often."""
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 
 from goqueue.client.admin.replies import Topic
@@ -49,12 +51,17 @@ class DeadLetters:
         limit: int | None = None,
         to_topic: str | None = None,
         reason: str | None = None,
+        letters: Mapping[int, Sequence[int]] | None = None,
     ) -> int:
-        """Put letters back, oldest first, at most `limit` (1000); how many. Repeat until 0."""
+        """Put letters back, oldest first, at most `limit` (1000); how many. Repeat until 0.
+
+        `letters` names those that are meant: offsets of the dead-letter topic by partition.
+        """
+        named = None if letters is None else {str(each): list(letters[each]) for each in letters}
         fields: dict[str, object] = {
             "max": limit,
             "to_topic": to_topic,
-            "filter": None if reason is None else {"reason": reason},
+            "filter": {"reason": reason, "letters": named},
         }
         request = post("topics", topic, "dlq", "redrive", fields=fields)
         return (await self._transport.read(request, _MOVED)).moved

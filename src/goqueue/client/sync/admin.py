@@ -1,7 +1,7 @@
 """Administration for threads; see `goqueue.client.admin`."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from goqueue.client.admin import (
@@ -121,8 +121,11 @@ class SyncDeadLetters:
         limit: int | None = None,
         to_topic: str | None = None,
         reason: str | None = None,
+        letters: Mapping[int, Sequence[int]] | None = None,
     ) -> int:
-        redriving = self._dead_letters.redrive(topic, limit=limit, to_topic=to_topic, reason=reason)
+        redriving = self._dead_letters.redrive(
+            topic, limit=limit, to_topic=to_topic, reason=reason, letters=letters
+        )
         return self._loop.call(redriving)
 
 

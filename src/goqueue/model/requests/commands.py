@@ -128,7 +128,8 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     """Read a partition in offset order; answered by `Records`.
 
     From `timestamp` if it is given, else from `offset`. With `is_exact` an offset outside the log
-    is refused; otherwise it is moved to the earliest, or waited for.
+    is refused; otherwise it is moved to the earliest, or waited for. `messages_max` tells how many
+    of them are taken, which counts; what is answered goes by bytes alone.
     """
 
     topic: str
@@ -139,6 +140,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     wait_ns: int = 0
     is_exact: bool = False
     isolation: Isolation = Isolation.READ_COMMITTED
+    messages_max: int | None = None
 
 
 # Groups
@@ -273,12 +275,16 @@ class Extend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
-    """Put dead letters of a topic back, oldest first; answered by `Redriven`."""
+    """Put dead letters of a topic back, oldest first; answered by `Redriven`.
+
+    `letters` names those that are meant, by partition and offset of the dead-letter topic.
+    """
 
     topic: str
     messages_max: int = 1000
     to_topic: str | None = None
     reason: str | None = None
+    letters: dict[int, frozenset[int]] | None = None
 
 
 # The node

@@ -184,11 +184,11 @@ def load_settings(flags: Mapping[str, str], environment: Mapping[str, str]) -> S
     """Settings of a node started here and now: finds the file and asks for the host name."""
     file = find_settings_file(flags, environment)
     return read_settings(
-        flags, environment, file, host_name=socket.gethostname(), has_module=_has_module
+        flags, environment, file, host_name=socket.gethostname(), has_module=_is_importable
     )
 
 
-def _has_module(name: str) -> bool:
+def _is_importable(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):

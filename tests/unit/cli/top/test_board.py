@@ -1,6 +1,7 @@
 """What is known of a node after two looks: rates, lag, outages, and whom to ask next."""
 
 import datetime as dt
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -242,3 +243,23 @@ def test_only_so_many_topics_and_groups_are_kept_and_all_are_counted() -> None:
     board.apply(sample(0.0, topics={name: topic(0) for name in names}, groups=crowd))
     assert (len(list(board.topics)), board.topics.count) == (TOPICS_MAX, TOPICS_MAX + 5)
     assert (len(list(board.groups)), board.groups.count) == (GROUPS_MAX, GROUPS_MAX + 5)
+
+
+def test_what_is_remembered_does_not_grow_with_the_hours() -> None:
+    board = Board()
+    crowd = tuple(group(f"g{number:02}") for number in range(40))
+
+    def watch(first: int) -> int:
+        for tick in range(first, first + HISTORY_MAX + 10):
+            found = {f"t{number:03}": topic(tick, published=tick) for number in range(100)}
+            lags = {name: lag_of(name, lag=tick) for name in board.groups.choose((), 32)}
+            board.apply(sample(float(tick), topics=found, groups=crowd, lags=lags))
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        full = watch(0)
+        later = watch(1000)
+    finally:
+        tracemalloc.stop()
+    assert later < full * 1.1

@@ -42,7 +42,11 @@ def refused_field(target: str) -> object:
 
 def test_what_is_absent_has_the_default_of_the_contract() -> None:
     assert asked_read("") == Read(
-        topic="t", partition=0, offset=asked_read("offset=0").offset, bytes_max=64 * 1024
+        topic="t",
+        partition=0,
+        offset=asked_read("offset=0").offset,
+        bytes_max=64 * 1024,
+        messages_max=100,
     )
     poll = asked_poll("")
     assert (poll.messages_max, poll.generation, poll.visibility_ns) == (100, None, None)

@@ -99,7 +99,7 @@ def test_a_later_start_goes_on_with_the_numbers_and_finishes_what_a_crash_left(
     (tmp_path / "spans-00000003.jsonl").write_bytes(LINE % 3)
     (tmp_path / "spans-00000004.jsonl").write_bytes(LINE % 4)
     (tmp_path / "spans-00000004.jsonl.gz").write_bytes(gzip.compress(LINE % 4))
-    (tmp_path / ".spans.jsonl.gz").write_bytes(b"\x1f\x8b half")
+    (tmp_path / ".spans-00000003.jsonl.gz").write_bytes(b"\x1f\x8b half")
     file = sink(tmp_path / "spans.jsonl", count_max=10)
     file.ship(lines(10, 15))
     tidy(file)
@@ -183,11 +183,11 @@ def test_a_disk_without_room_for_compression_keeps_the_file_as_it_is(
     file = sink(tmp_path / "spans.jsonl")
     file.ship(lines(0, 15))
 
-    def refuse(_: int, __: memoryview) -> int:
+    def refuse(_: int, __: memoryview, ___: int) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as full:
-        full.setattr(os, "write", refuse)
+        full.setattr(os, "pwrite", refuse)
         with pytest.raises(NotShipped, match="old files cannot be compressed"):
             tidy(file)
     assert list(kept(tmp_path)) == ["spans-00000001.jsonl", "spans.jsonl"]

@@ -62,7 +62,8 @@ class Delivering:
         is_served = self._serve(group, waiting, now)
         if is_served:
             return
-        if command.wait_ns <= 0 and not self._surveys.is_member_concerned(group, command.member_id):
+        logs = group.assigned(command.member_id)
+        if command.wait_ns <= 0 and not self._surveys.is_any_under_way(group.number, logs):
             state.outbox.answer(request, Leased())
             return
         if len(self._waiting) >= _WAITING_POLLS_MAX:
@@ -100,6 +101,9 @@ class Delivering:
     def _serve(self, group: Group, waiting: WaitingPoll, now: Now) -> bool:
         """Lease what is ready to one poll; False if it must wait."""
         logs = group.assigned(waiting.command.member_id)
+        if self._surveys.is_any_under_way(group.number, logs):
+            # Whoever has many partitions would look at all of them again for each that is read.
+            return False
         must_wait = False
         ready: list[tuple[Partition, DeliveryQueue]] = []
         for log in logs:
@@ -184,7 +188,8 @@ class Delivering:
                 refusal = Refused(Code.MEMBER_NOT_FOUND, member_id=member_id)
                 self._state.outbox.answer(waiting.request, refusal)
             elif not self._serve(group, waiting, now) and waiting.command.wait_ns <= 0:
-                if not self._surveys.is_member_concerned(group, member_id):
+                logs = group.assigned(member_id)
+                if not self._surveys.is_any_under_way(group.number, logs):
                     self.give_up(waiting.request)
 
     # Leaving

@@ -6,6 +6,8 @@ polls costs nothing.
 Invariant: of each group and partition at most one survey is under way.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from goqueue.broker.consuming.counting import Counting
@@ -51,11 +53,9 @@ class Surveys:
     def is_under_way(self, group: int, log: LogId) -> bool:
         return (group, log) in self._under_way
 
-    def is_member_concerned(self, group: Group, member_id: str) -> bool:
-        """Whether something is being read that a member may be handed."""
-        return bool(self._under_way) and any(
-            (group.number, log) in self._under_way for log in group.assigned(member_id)
-        )
+    def is_any_under_way(self, group: int, logs: Iterable[LogId]) -> bool:
+        """Whether something of these partitions is being read for a group."""
+        return bool(self._under_way) and any((group, log) in self._under_way for log in logs)
 
     @property
     def unreadable(self) -> list[LogId]:

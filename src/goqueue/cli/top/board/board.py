@@ -131,9 +131,9 @@ class Board:
         for name, count in counts.items():
             self._note(name, count, sample.at_s)
 
-    def _note(self, name: str, count: int, at_s: float, basis: int = 0) -> float | None:
+    def _note(self, name: str, count: int, at_s: float) -> float | None:
         meter = self._meters.setdefault(name, Meter())
-        meter.note(count, at_s, basis)
+        meter.note(count, at_s)
         return meter.rate
 
     def _sum_lanes(self, sample: Sample) -> tuple[LaneSum, ...]:
@@ -154,7 +154,7 @@ class Board:
                     in_flight=sum(lane.in_flight for lane in lanes),
                     wait=stats.avg_wait_time_by_priority.get(name, "0s"),
                     publish_rate=self._note(f"published {name}", published, sample.at_s),
-                    serve_rate=self._note(f"served {name}", served, sample.at_s, len(lanes)),
+                    serve_rate=self._note(f"served {name}", served, sample.at_s),
                 )
             )
         return tuple(sums)

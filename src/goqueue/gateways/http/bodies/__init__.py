@@ -92,6 +92,7 @@ from goqueue.gateways.http.bodies.service import (
     Version,
 )
 from goqueue.gateways.http.bodies.settlement import (
+    LETTERS_MAX,
     AckBatchBody,
     AckBatchOut,
     AckBody,
@@ -156,6 +157,7 @@ __all__ = [
     "EPOCH_MAX",
     "INT32_MAX",
     "INT64_MAX",
+    "LETTERS_MAX",
     "NESTING_MAX",
     "TIME_PATTERN",
     "AckBatchBody",

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.gateways.http.bodies.scalars import (
+    INT64_MAX,
     Count,
     Delay,
     Lease,
@@ -15,6 +16,7 @@ from goqueue.gateways.http.bodies.scalars import (
 )
 
 __all__ = [
+    "LETTERS_MAX",
     "AckBatchBody",
     "AckBatchOut",
     "AckBody",
@@ -43,6 +45,7 @@ Handle = Annotated[
     ),
 ]
 Reason = Annotated[str, Meta(max_length=1024)]
+LETTERS_MAX = 10_000
 
 
 class AckBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,10 +138,17 @@ class ExtendOut(msgspec.Struct, frozen=True, kw_only=True):
     new_deadline: TimeText
 
 
+Offsets = Annotated[list[Annotated[int, Meta(ge=0, le=INT64_MAX)]], Meta(max_length=LETTERS_MAX)]
+
+
 class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dead letters: those whose cause or reason equals this."""
+    """Which dead letters: those whose cause or reason equals this, and that are named.
+
+    `letters` names offsets of the dead-letter topic by partition, at most 10,000 in all.
+    """
 
     reason: Reason | None = None
+    letters: Annotated[dict[str, Offsets], Meta(max_length=10_000)] | None = None
 
 
 class RedriveBody(msgspec.Struct, frozen=True, kw_only=True):

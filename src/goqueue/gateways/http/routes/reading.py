@@ -65,6 +65,7 @@ async def _messages(call: Call) -> ReadOut:
                 bytes_max=bytes_max,
                 wait_ns=0 if messages else wait_ns,
                 isolation=isolation,
+                messages_max=limit - len(messages),
             ),
             Records,
         )

@@ -1,6 +1,9 @@
 """The routes that settle messages: ack, nack, reject, extend, and what becomes of dead letters."""
 
+import re
+
 from goqueue.gateways.http.bodies import (
+    LETTERS_MAX,
     AckBatchBody,
     AckBatchOut,
     AckBody,
@@ -40,6 +43,7 @@ __all__ = ["SETTLEMENT_ROUTES"]
 _SECTION = "Acknowledgement and dead letters"
 _RECEIPT_ERRORS = (Code.RECEIPT_INVALID, Code.RECEIPT_STALE)
 _HANDLE = "orders:0:42:1:c2f1"
+_PARTITION = re.compile("[0-9]{1,10}", re.ASCII)
 
 
 async def _ack(call: Call) -> AckOut:
@@ -131,10 +135,27 @@ async def _redrive(call: Call) -> RedriveOut:
             messages_max=1000 if body.max is None else body.max,
             to_topic=body.to_topic,
             reason=None if body.filter is None else body.filter.reason,
+            letters=None if body.filter is None else _letters(body.filter.letters),
         ),
         Redriven,
     )
     return RedriveOut(moved=redriven.moved)
+
+
+def _letters(named: dict[str, list[int]] | None) -> dict[int, frozenset[int]] | None:
+    """The dead letters that are named, by partition."""
+    if named is None:
+        return None
+    if sum(map(len, named.values())) > LETTERS_MAX:
+        reason = f"at most {LETTERS_MAX} letters"
+        raise Refused(Code.REQUEST_INVALID, field="filter.letters", reason=reason)
+    letters: dict[int, frozenset[int]] = {}
+    for partition, offsets in named.items():
+        if not _PARTITION.fullmatch(partition):
+            reason = f"{partition[:20]!r} is no partition"
+            raise Refused(Code.REQUEST_INVALID, field="filter.letters", reason=reason)
+        letters[int(partition)] = frozenset(offsets)
+    return letters
 
 
 async def _reliability(call: Call) -> ReliabilityOut:

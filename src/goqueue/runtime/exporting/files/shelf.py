@@ -13,12 +13,14 @@ import re
 import zlib
 from contextlib import suppress
 
+from goqueue.runtime.os_files import OsFileSystem
+from goqueue.storage import remove_if_there, rename_for_good
+
 __all__ = ["Shelf"]
 
 _PIECE_BYTES = 1 << 20
 _LEVEL = 4
 _GZIP = 31
-_MODE = 0o640
 
 
 class Shelf:
@@ -26,7 +28,9 @@ class Shelf:
 
     def __init__(self, path: str, kept: int) -> None:
         self._folder = os.path.dirname(path) or "."
-        self._stem, self._ending = os.path.splitext(os.path.basename(path))
+        self._files = OsFileSystem(self._folder)
+        self._name = os.path.basename(path)
+        self._stem, self._ending = os.path.splitext(self._name)
         self._kept = kept
         numbered = rf"{re.escape(self._stem)}-([0-9]{{8,}}){re.escape(self._ending)}"
         self._plain = re.compile(numbered)
@@ -35,11 +39,11 @@ class Shelf:
         # Looked at again after every rotation, and once at the start.
         self._is_tidy = False
 
-    def put(self, path: str) -> None:
-        """Put a full file aside."""
+    def put_aside(self) -> None:
+        """Make room for a new file: the present one is full."""
         numbers = [*self._numbers(self._plain), *self._numbers(self._packed)]
         number = max(numbers, default=0) + 1
-        os.rename(path, self._path(number))
+        rename_for_good(self._files, ".", self._name, self._numbered(number))
         self._is_tidy = False
 
     def tidy(self) -> bool:
@@ -71,64 +75,67 @@ class Shelf:
         names = os.listdir(self._folder)
         return sorted(int(found[1]) for name in names if (found := pattern.fullmatch(name)))
 
-    def _path(self, number: int, ending: str = "") -> str:
-        name = f"{self._stem}-{number:08}{self._ending}{ending}"
-        return os.path.join(self._folder, name)
+    def _numbered(self, number: int, ending: str = "") -> str:
+        return f"{self._stem}-{number:08}{self._ending}{ending}"
 
     def _remove_old(self) -> None:
         plain, packed = self._numbers(self._plain), self._numbers(self._packed)
         for number in sorted({*plain, *packed}, reverse=True)[self._kept :]:
-            for ending in ("", ".gz"):
-                with suppress(FileNotFoundError):
-                    os.unlink(self._path(number, ending))
+            packed_name = self._numbered(number, ".gz")
+            for name in (self._numbered(number), packed_name, _unfinished(packed_name)):
+                remove_if_there(self._files, name)
 
     def _next_packing(self) -> "_Packing | None":
         packed = self._numbers(self._packed)
         for number in self._numbers(self._plain):
             if number not in packed:
-                unfinished = os.path.join(self._folder, f".{self._stem}{self._ending}.gz")
-                return _Packing(self._path(number), unfinished, self._path(number, ".gz"))
+                return _Packing(self._folder, self._numbered(number))
             # It was compressed, and a crash came before it could be removed.
-            os.unlink(self._path(number))
+            self._files.remove(self._numbered(number))
         return None
+
+
+def _unfinished(name: str) -> str:
+    return f".{name}"
 
 
 class _Packing:
     """One file that is being compressed, piece by piece."""
 
-    def __init__(self, source: str, unfinished: str, target: str) -> None:
-        self._source, self._unfinished, self._target = source, unfinished, target
-        self._reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    def __init__(self, folder: str, name: str) -> None:
+        self._files = OsFileSystem(folder)
+        self._name = name
+        self._unfinished = _unfinished(f"{name}.gz")
+        remove_if_there(self._files, self._unfinished)
+        self._source = self._files.open(name)
         try:
-            self._writing = os.open(unfinished, flags, _MODE)
+            self._target = self._files.create(self._unfinished)
         except BaseException:
-            os.close(self._reading)
+            self._source.close()
             raise
+        self._read = self._written = 0
         self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
 
     def step(self) -> bool:
         """Compress a piece; whether it was the last."""
-        piece = os.read(self._reading, _PIECE_BYTES)
-        self._write(self._compressor.compress(piece) if piece else self._compressor.flush())
+        piece = self._source.read_at(self._read, _PIECE_BYTES)
+        self._read += len(piece)
+        packed = self._compressor.compress(piece) if piece else self._compressor.flush()
+        self._target.write_at(self._written, packed)
+        self._written += len(packed)
         if piece:
             return False
-        os.fsync(self._writing)
-        os.rename(self._unfinished, self._target)
-        os.unlink(self._source)
+        self._target.sync()
+        rename_for_good(self._files, ".", self._unfinished, f"{self._name}.gz")
+        self._files.remove(self._name)
         self._close()
         return True
-
-    def _write(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._writing, left) :]
 
     def give_up(self) -> None:
         self._close()
         with suppress(OSError):
-            os.unlink(self._unfinished)
+            self._files.remove(self._unfinished)
 
     def _close(self) -> None:
-        os.close(self._reading)
-        os.close(self._writing)
+        self._source.close()
+        self._target.close()

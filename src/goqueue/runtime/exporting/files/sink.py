@@ -119,7 +119,7 @@ class FileSink:
 
     def _rotated(self) -> int:
         self._give_back()
-        self._shelf.put(self._path)
+        self._shelf.put_aside()
         self._file = self._open()
         return self._file
 

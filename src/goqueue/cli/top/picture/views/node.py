@@ -123,7 +123,7 @@ def _flows(board: Board, sample: Sample, width: int) -> list[Line]:
     ended = f"{rate(board.rate('committed'))} commits/s  {rate(board.rate('aborted'))} aborts/s"
     words = f"{short(stats.active_transactions)} open  {ended}  "
     words += f"average {age(parse_duration(stats.avg_duration))}  "
-    words += f"{short(stats.active_producers)} producers"
+    words += f"producers {short(stats.active_producers)}"
     return [section("per second", settled, width), section("transactions", words, width)]
 
 

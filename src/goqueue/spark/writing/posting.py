@@ -1,176 +1,29 @@
-"""What one task publishes: rows pressed into batches, gathered, sent, and staged as a whole.
+"""Rows on their way: pressed into batches by partition, gathered, and sent while more come.
 
-Owns the numbering of batches, so that a request may be repeated. In a transaction nothing of it
-is seen before the driver decides; a beat tells the broker that the task lives while Spark is slow.
-
-A prepared transaction waits an hour for its driver, and readers wait with it; one that is open is
-aborted when nobody was heard for half a minute. So the task of a micro-batch leaves its transaction
-open, and the driver prepares it when it decides. If that takes longer, the worker prepares it.
+Owns the numbering of batches, so that a request may be repeated.
 
 Invariant: after `finish` every row is taken exactly once, or the task has failed.
 """
 
 import datetime as dt
-import os
-import threading
 import time
-from collections import deque
-from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from goqueue.client import GoQueueError, NotFound, ProducerFenced, TopicNotFound
+from goqueue.client import TopicNotFound
 from goqueue.model import Refused
-from goqueue.model.requests import Owner
 from goqueue.records.arrow import Press, Pressed
-from goqueue.spark.broker import Author, Batch, Broker, broker
+from goqueue.spark.broker import Author, Batch, Broker
 from goqueue.spark.columns import ColumnInvalid, refused_row, to_sheet
 from goqueue.spark.options import OptionInvalid, WriteOptions
 
-__all__ = ["Staged", "publish"]
+__all__ = ["Posting"]
 
 # What is pressed at once, and what is gathered for a request: well below the limit of a body.
 _PRESSED_BYTES = 4 << 20
 _GATHERED_BYTES = 8 << 20
-_BEAT_S = 10.0
-# How long a finished task waits for its driver: the broker is patient for three times as long.
-_OPEN_S_MAX = 10.0
-# Without it Spark ends a worker with its task, and nobody is left to prepare anything.
-_IS_REUSED = "SPARK_REUSE_WORKER"
-
-
-class Staged(msgspec.Struct, frozen=True):
-    """What a task left behind: a transaction to decide, or nothing that is.
-
-    Without `transaction_id` it is open, and to be prepared.
-    """
-
-    rows: int
-    owner: Owner | None = None
-    transaction_id: str | None = None
-
-
-def publish(
-    options: WriteOptions,
-    transactional_id: str,
-    batches: Iterable[pa.RecordBatch],
-    *,
-    is_brief: bool = False,
-) -> Staged:
-    """Publish rows as the options say. Without rows nothing is begun.
-
-    With `is_brief` the decision is expected within seconds.
-    """
-    link = broker(options.link)
-    posting: Posting | None = None
-    owner: Owner | None = None
-    beats = Beats(link)
-    try:
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            if posting is None:
-                if options.exactly_once:
-                    owner = link.begin(transactional_id, options.transaction_timeout_s)
-                    beats.start(owner)
-                    author = Author(owner.producer_id, owner.epoch)
-                else:
-                    author = link.register()
-                posting = Posting(link, author, options)
-            posting.add(batch)
-        if posting is None:
-            return Staged(0)
-        rows = posting.finish()
-        beats.stop()
-        if owner is None:
-            return Staged(rows)
-        if is_brief and _IS_REUSED in os.environ:
-            _keeper().keep(link, owner)
-            return Staged(rows, owner)
-        return Staged(rows, owner, link.prepare(owner))
-    except BaseException:
-        beats.stop()
-        if posting is not None:
-            posting.cancel()
-        if owner is not None:
-            _give_up(link, owner)
-        raise
-
-
-def _give_up(link: Broker, owner: Owner) -> None:
-    """Abort at once what would time out: until then it holds up those who read the topic."""
-    try:
-        link.abort(owner)
-    except GoQueueError:
-        # Whatever made the task fail is worth more than this.
-        return
-
-
-class Beats:
-    """Tells the broker that a producer lives, from a thread of its own."""
-
-    def __init__(self, link: Broker) -> None:
-        self._link = link
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self, owner: Owner) -> None:
-        self._thread = threading.Thread(target=self._run, args=(owner,), daemon=True, name="beats")
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self, owner: Owner) -> None:
-        while not self._over.wait(_BEAT_S):
-            try:
-                self._link.beat(owner)
-            except (ProducerFenced, NotFound):
-                # Told by the next request of the task, too.
-                return
-            except GoQueueError:
-                # The broker is away: it may be back for the next beat.
-                continue
-
-
-class Keeper:
-    """Prepares what a driver has not decided in time, from a thread of its own."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[float, Broker, Owner]] = deque()
-        self._arrived = threading.Semaphore(0)
-        threading.Thread(target=self._run, daemon=True, name="keeper").start()
-
-    def keep(self, link: Broker, owner: Owner) -> None:
-        self._waiting.append((time.monotonic() + _OPEN_S_MAX, link, owner))
-        self._arrived.release()
-
-    def _run(self) -> None:
-        while True:
-            self._arrived.acquire()
-            due, link, owner = self._waiting.popleft()
-            time.sleep(max(0.0, due - time.monotonic()))
-            try:
-                link.prepare(owner)
-            except GoQueueError:
-                # Decided, as it should be; or lost, which the driver is told when it decides.
-                continue
-
-
-# One per process: a thread does not outlive a fork.
-_KEEPERS: dict[int, Keeper] = {}
-
-
-def _keeper() -> Keeper:
-    process = os.getpid()
-    if process not in _KEEPERS:
-        _KEEPERS[process] = Keeper()
-    return _KEEPERS[process]
 
 
 class Posting:

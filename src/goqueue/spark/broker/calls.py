@@ -6,6 +6,7 @@ that does not answer is asked again for a while: it may just be starting.
 """
 
 import asyncio
+import contextlib
 import datetime as dt
 import os
 import re
@@ -87,6 +88,7 @@ class Broker:
         )
         self.server = server
         self._seen: set[str] = set()
+        self._later: set[asyncio.Task[None]] = set()
         self._transport = Transport(settings)
         self._loop = LoopThread(self._close)
         self._topics = Topics(self._transport)
@@ -99,6 +101,8 @@ class Broker:
         self._loop.stop()
 
     async def _close(self) -> None:
+        for task in self._later:
+            task.cancel()
         self._transport.close()
 
     # Reading
@@ -259,6 +263,21 @@ class Broker:
     def prepare(self, owner: Owner) -> str:
         """Wait for the decision of a group; the id of the transaction."""
         return self._loop.call(self._coordinator.prepare(owner))
+
+    def prepare_later(self, owner: Owner, wait_s: float) -> None:
+        """Prepare what nobody has decided by then, without waiting for it."""
+        self._loop.post(lambda: self._keep(owner, wait_s))
+
+    def _keep(self, owner: Owner, wait_s: float) -> None:
+        task = asyncio.ensure_future(self._prepare_later(owner, wait_s))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _prepare_later(self, owner: Owner, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+        # Decided, as it should be; or lost, which the driver is told when it decides.
+        with contextlib.suppress(GoQueueError):
+            await self._coordinator.prepare(owner)
 
     def prepare_all(self, owners: Sequence[Owner]) -> list[str]:
         """The ids of their transactions, side by side; one that is prepared stays so."""

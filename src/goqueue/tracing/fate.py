@@ -1,0 +1,111 @@
+"""What became of the messages of a trace, worked out from what happened to them in order.
+
+A trace may be that of many messages, for whoever sends them in one span. It is pending while one of
+them waits for somebody to take it, or is in the hands of somebody; it is an error once one of them
+was refused or is dead. A redrive takes a letter back.
+
+A copy of a message does not say which place it was copied from. Where several messages of one trace
+wait, or have failed in one group, the one that has longest is taken for it: which of them makes no
+difference to the trace.
+"""
+
+import msgspec
+
+from goqueue.model.requests import TraceStatus
+from goqueue.tracing.note import Kind, Place
+
+__all__ = ["Fate", "Step"]
+
+# Where a message stands: a log, and an offset of it.
+_Position = tuple[Place, int]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing that happened; `is_delayed` says of a publication that it waits for its time."""
+
+    kind: Kind
+    group: str
+    place: Place
+    offset: int
+    is_delayed: bool = False
+
+
+class Fate:
+    """Told every step in order, knows how the trace stands."""
+
+    def __init__(self) -> None:
+        # Copies that nobody has taken, and whether they wait for their time.
+        self._waiting: dict[_Position, bool] = {}
+        # Deliveries by group and position, and whether they failed.
+        self._held: dict[tuple[str, _Position], bool] = {}
+        # Rejected in a group, and not routed yet.
+        self._rejected: dict[str, int] = {}
+        self._letters: dict[_Position, None] = {}
+        self._is_refused = False
+
+    @property
+    def status(self) -> TraceStatus:
+        if self._is_refused or self._letters or any(self._rejected.values()):
+            return TraceStatus.ERROR
+        if self._waiting or self._held:
+            return TraceStatus.PENDING
+        return TraceStatus.COMPLETED
+
+    def take(self, step: Step) -> None:
+        """Hear of the next step."""
+        position = (step.place, step.offset)
+        delivery = (step.group, position)
+        if step.group:
+            # Somebody has taken it.
+            self._waiting.pop(position, None)
+        match step.kind:
+            case Kind.PUBLISH:
+                self._waiting[position] = step.is_delayed
+            case Kind.FETCH:
+                self._held[delivery] = False
+            case Kind.ACK:
+                self._held.pop(delivery, None)
+            case Kind.NACK | Kind.EXPIRE:
+                self._held[delivery] = True
+            case Kind.EXTEND:
+                self._held.setdefault(delivery, False)
+            case Kind.REFUSE:
+                self._is_refused = True
+            case _:
+                self._move(step, position)
+
+    def _move(self, step: Step, position: _Position) -> None:
+        """What puts a message elsewhere, or takes it away."""
+        match step.kind:
+            case Kind.FIRE:
+                self._end_delay(step.place)
+                self._waiting[position] = False
+            case Kind.CANCEL:
+                if self._waiting.pop(position, None) is None:
+                    self._end_delay(step.place)
+            case Kind.REJECT:
+                self._held.pop((step.group, position), None)
+                self._rejected[step.group] = self._rejected.get(step.group, 0) + 1
+            case Kind.LETTER:
+                self._bury(step.group)
+                self._letters[position] = None
+            case Kind.REDRIVE:
+                if self._letters:
+                    del self._letters[next(iter(self._letters))]
+                self._waiting[position] = False
+
+    def _end_delay(self, place: Place) -> None:
+        for position, is_delayed in self._waiting.items():
+            if is_delayed and position[0] == place:
+                del self._waiting[position]
+                return
+
+    def _bury(self, group: str) -> None:
+        """A message of this group has become a letter."""
+        if self._rejected.get(group, 0):
+            self._rejected[group] -= 1
+            return
+        for delivery, has_failed in self._held.items():
+            if has_failed and delivery[0] == group:
+                del self._held[delivery]
+                return
