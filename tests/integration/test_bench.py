@@ -186,3 +186,17 @@ def test_the_bench_of_metrics_prints_its_figures_and_leaves_no_file(tmp_path: Pa
         "publish_while_scraped",
     }
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bench_of_tracing_prints_its_figures_and_leaves_no_file(tmp_path: Path) -> None:
+    printed = run_bench("tracing", tmp_path, "observability")
+    printed += run_bench("memory", tmp_path, "observability")
+
+    assert {figure.figure for figure in printed} == {
+        "span_store_growth",
+        "tracing_all",
+        "tracing_all_to_file",
+        "tracing_hundredth",
+        "tracing_hundredth_to_file",
+    }
+    assert list(tmp_path.iterdir()) == []

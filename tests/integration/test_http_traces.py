@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.model import Message
-from goqueue.records import build
+from goqueue.records import build, rehead
 from tests.integration.http_api import Api, Json
 from tests.integration.server_process import ServerProcess
 
@@ -173,15 +173,16 @@ def test_raw_records_take_part(api: Api, name: Name) -> None:
     assert names(api.get(f"/traces/{request_trace}")) == PUBLISHED
 
 
-def test_a_place_that_a_sender_made_up_leads_nowhere(api: Api, name: Name) -> None:
-    """The header says where a delayed message came from; senders may write what they like."""
+def test_nobody_can_claim_the_trace_of_another_message(api: Api, name: Name) -> None:
+    """The header that says where a delayed message came from is the broker's alone."""
     topic = api.create(name())
-    for digits in ("9" * 19, "9" * 400, "18446744073709551615", "-1", "0"):
-        api.publish(topic, {"value": "v", "headers": {"gq.delayed-from": digits}})
-    for message in (*api.read(topic), *api.join(name(), topic).take(5)):
-        assert TRACE_ID.fullmatch(message["trace_id"])
-        place = {"topic": topic, "partition": 0, "offset": message["offset"]}
-        assert message["trace_id"] in search(api, **place)
+    claim = {"value": "v", "headers": {"gq.delayed-from": "0"}}
+    (result,) = api.post(f"/topics/{topic}/messages", {"messages": [claim]})["results"]
+    assert result["code"] == "message_invalid"
+    forged = rehead(build((Message(value=b"v"),)), 0, (("gq.delayed-from", b"0"),))
+    answer = api.send("POST", f"/topics/{topic}/records?partition=0", bytes(forged))
+    assert (answer.status, answer.code) == (400, "request_invalid")
+    assert api.read(topic) == []
 
 
 # The routes

@@ -54,12 +54,10 @@ def lag_between(
 ) -> int:
     """How many offsets from `start` on are below `end` and not done for a group."""
     if queue is not None:
-        floor = max(queue.floor, start)
-        return end - floor - queue.done_within(floor, end) if floor < end else 0
-    floor = start if position is None else max(position.floor, start)
-    if floor >= end:
-        return 0
-    return end - floor - (0 if position is None else position.settled_within(floor, end))
+        return queue.missing_within(start, end)
+    if position is not None:
+        return position.missing_within(start, end)
+    return max(0, end - start)
 
 
 class NodeState:

@@ -109,9 +109,9 @@ class DeliveryQueue:
         """How many messages a member holds."""
         return self._leases.load_of(member)
 
-    def done_within(self, first: int, end: int) -> int:
-        """How many offsets of [first, end) are done."""
-        return self._done.count_within(first, end)
+    def missing_within(self, first: int, end: int) -> int:
+        """How many offsets of [first, end) are not done."""
+        return self._done.missing_within(first, end)
 
     # Learning
 

@@ -55,3 +55,13 @@ def test_every_recording_rule_is_tested(record: str) -> None:
 def test_every_alert_is_explained(alert: str) -> None:
     guide = (DEPLOY.parent / "docs" / "guides" / "monitoring.md").read_text()
     assert f"`{alert}`" in guide
+
+
+def test_the_tests_of_alerts_name_the_order_of_every_group() -> None:
+    """Else alerts are judged before or after what they ask for is recorded, as chance has it."""
+    rules = [(FOLDER / "rules" / name).read_text() for name in ("recording.yml", "alerts.yml")]
+    groups = re.findall(r"^  - name: (\w+)", "".join(rules), re.MULTILINE)
+    ordered = re.findall(
+        r"^  - (\w+)$", (FOLDER / "tests" / "alerts_test.yml").read_text(), re.MULTILINE
+    )
+    assert ordered == groups

@@ -39,7 +39,7 @@ SMALL = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "1",
 }
-CHILD_S_MAX = 120
+CHILD_S_MAX = 240
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,8 @@ def write(node: ServerProcess) -> Callable[..., None]:
 
 
 def everything(api: Api, topic: str) -> list[Json]:
+    # Another connection: the node hangs up on one that was silent while Spark was slow.
+    api.close()
     partitions = api.get(f"/topics/{topic}")["partitions"]
     return [message for number in range(partitions) for message in api.read(topic, number)]
 
@@ -367,7 +369,6 @@ def test_a_driver_killed_after_its_commit_leaves_each_row_once(
     )
     assert again.returncode == 0, again.stderr
 
-    # Another connection: the node hangs up on one that was silent for so long.
     check_copied(connect(node), sink, 1000)
 
 

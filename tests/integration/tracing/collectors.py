@@ -1,4 +1,8 @@
-"""Processes that take OTLP: our receiver, and a collector of OpenTelemetry's own in front of it."""
+"""Processes that take OTLP: our receiver, and a collector of OpenTelemetry's own in front of it.
+
+The collector is the program `otelcol`, on the path or in build/otelcol: one with otlpreceiver and
+otlphttpexporter in it, as every distribution has them, or as `ocb` builds it from those two.
+"""
 
 import contextlib
 import os

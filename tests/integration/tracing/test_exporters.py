@@ -1,6 +1,7 @@
 """Exporters whose other side is gone, silent, overloaded or full: the node goes on, and counts."""
 
 import contextlib
+import gzip
 import json
 import os
 import re
@@ -185,6 +186,28 @@ def test_a_removed_span_file_is_made_anew_and_a_restart_appends(
     assert json.loads(b)["offset"] == 1
     assert torn_line == b'{"trace_id":"46d7'
     assert json.loads(c)["offset"] == 2
+
+
+def test_span_files_are_rotated_while_the_node_runs(tmp_path: Path, connect: Connect) -> None:
+    folder = tmp_path / "data" / "traces"
+    flags = ["--tracing-exporters", "file", "--tracing-file-bytes", "64KiB"]
+    with serving(tmp_path / "data", *flags, "--tracing-file-count", "3") as node:
+        api = connect(node)
+        api.create("orders")
+        for number in range(10):
+            api.publish("orders", *BATCH)
+            wait_until_counted(api, "exported_total", (number + 1) * len(BATCH), "file")
+        assert node.stop() == 0
+    names = sorted(path.name for path in folder.iterdir())
+    assert len(names) == 3
+    assert names[-1] == "spans.jsonl"
+    offsets: list[int] = []
+    for name in names:
+        data = (folder / name).read_bytes()
+        assert len(data) <= 64 * 1024
+        lines = (gzip.decompress(data) if name.endswith(".gz") else data).splitlines()
+        offsets += [json.loads(line)["offset"] for line in lines]
+    assert offsets == list(range(10 * len(BATCH) - len(offsets), 10 * len(BATCH)))
 
 
 def test_a_standard_output_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:

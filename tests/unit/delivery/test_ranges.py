@@ -60,7 +60,9 @@ def test_ranges_count_within_bounds_what_a_set_would(
 ) -> None:
     ranges, model = build(steps)
 
-    assert ranges.count_within(first, end) == sum(1 for each in model if first <= each < end)
+    counted = ranges.count_within(first, end)
+    assert counted == sum(1 for each in model if first <= each < end)
+    assert ranges.missing_within(first, end) == max(0, end - first) - counted
 
 
 @given(STEPS, st.lists(OFFSETS, unique=True))

@@ -50,6 +50,8 @@ def rows_of(lift: Lift, rows_max: int = 1000, bytes_max: int = MEBIBYTE) -> list
     rows: list[Record] = []
     while (frame := lift.take(rows_max, bytes_max)) is not None:
         assert 0 < frame.count <= rows_max
+        assert frame.keys is not None
+        assert frame.values is not None
         keys, values = texts(frame.keys, frame.count), texts(frame.values, frame.count)
         headers = headers_of(frame)
         rows += [
@@ -65,6 +67,30 @@ def rows_of(lift: Lift, rows_max: int = 1000, bytes_max: int = MEBIBYTE) -> list
             for row in range(frame.count)
         ]
     return rows
+
+
+@pytest.mark.parametrize("with_headers", [False, True])
+def test_what_is_not_wanted_is_not_lifted_and_the_rest_is_the_same(with_headers: bool) -> None:
+    packed = compress(Message(key=b"l", value=b"x" * 10_000, headers=(("a", b"1"),)), Codec.GZIP)
+    data = stored(Message(key=b"k", value=b"v"), packed)
+
+    keyed = Lift(data, with_headers=with_headers, with_values=False)
+    bare = Lift(data, with_headers=with_headers, with_values=False, with_keys=False)
+
+    keys: list[bytes | None] = []
+    while (frame := keyed.take(10, MEBIBYTE)) is not None:
+        assert frame.values is None
+        assert frame.keys is not None
+        keys += texts(frame.keys, frame.count)
+        if with_headers and frame.offsets[frame.count - 1] == 1:
+            assert headers_of(frame)[-1] == [("a", b"1")]
+    offsets: list[int] = []
+    while (frame := bare.take(10, MEBIBYTE)) is not None:
+        assert frame.keys is None
+        assert frame.values is None
+        offsets += frame.offsets
+    assert keys == [b"k", b"l"]
+    assert offsets == [0, 1]
 
 
 def offsets_of(lift: Lift) -> list[int]:

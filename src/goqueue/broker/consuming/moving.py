@@ -295,7 +295,7 @@ class Moving:
             return
         origin = self._state.catalog.numbered(move.topic)
         if origin is not None:
-            self._state.counts.topic(origin.name).move(move.cause)
+            self._state.counts.topic(origin.name).count_move(move.cause)
         group = self._state.groups.numbered(move.group)
         self._tell(move, group, now)
         self._end(move)

@@ -79,7 +79,7 @@ class TopicCounts(msgspec.Struct, kw_only=True):
     def fail(self, code: str, count: int = 1) -> None:
         add(self.failed, code, count)
 
-    def move(self, cause: str) -> None:
+    def count_move(self, cause: str) -> None:
         add(self.moved, cause)
 
     def settle(self, how: AckType, duration_ns: int) -> None:

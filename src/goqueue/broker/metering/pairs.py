@@ -40,12 +40,10 @@ _SETTLED = (
 def pair_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     counted = state.counts.pairs()
     rows = [(_shown(*labels), counts) for labels, counts in counted]
-    # Whoever reads without a group settles and commits nothing.
-    settling = [(_shown(*labels), counts) for labels, counts in counted if labels[1]]
     for name, field, meaning in _CONSUMED:
         yield counter(name, meaning, _PAIR, plain(rows, attrgetter(field)))
     for name, field, meaning in _SETTLED:
-        yield counter(name, meaning, _PAIR, plain(settling, _moved(field)))
+        yield counter(name, meaning, _PAIR, plain(rows, _moved(field)))
     yield counter(
         _CONSUMER + "offset_commit_errors_total",
         "Commits of offsets that were refused.",

@@ -85,6 +85,10 @@ class Position:
         """How many offsets of [first, end) are settled."""
         return self._done.count_within(first, end)
 
+    def missing_within(self, first: int, end: int) -> int:
+        """How many offsets of [first, end) are not settled."""
+        return self._done.missing_within(first, end)
+
     def has_settled(self, offset: int) -> bool:
         return offset in self._done
 

@@ -215,6 +215,13 @@ class Ranges:
 
     # Counting
 
+    def missing_within(self, first: int, end: int) -> int:
+        """How many offsets of [first, end) are not in the set."""
+        first = max(first, self._floor)
+        if end <= first:
+            return 0
+        return end - first - (self.count_within(first, end) if self._blocks else 0)
+
     def count_within(self, first: int, end: int) -> int:
         """How many offsets of [first, end) are in the set, be they below the floor or above."""
         below = max(0, min(self._floor, end) - first)

@@ -1,16 +1,13 @@
 """Dead letters: a report by origin, group and reason, and the way back for those selected."""
 
-from goqueue.pipelines.packaged.redrive.ledger import Ledger, open_ledger
 from goqueue.pipelines.packaged.redrive.letters import LetterGroup, Report, Sample
 from goqueue.pipelines.packaged.redrive.options import RedriveOptions
 from goqueue.pipelines.packaged.redrive.running import redrive
 
 __all__ = [
-    "Ledger",
     "LetterGroup",
     "RedriveOptions",
     "Report",
     "Sample",
-    "open_ledger",
     "redrive",
 ]

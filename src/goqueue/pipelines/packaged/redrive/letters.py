@@ -67,7 +67,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     strangers: int = 0
     sent: int = 0
     is_sent: bool = False
-    by_broker: bool = False
     groups: tuple[LetterGroup, ...] = ()
 
 

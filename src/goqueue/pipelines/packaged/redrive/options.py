@@ -37,8 +37,3 @@ class RedriveOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise OptionWrong("--where", "is empty")
         if not 0 <= self.samples <= 100:
             raise OptionWrong("--samples", "is from 0 to 100")
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the broker itself can select so."""
-        return self.group is None and self.where is None and self.origin in {None, self.topic}

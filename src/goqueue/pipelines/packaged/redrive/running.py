@@ -1,20 +1,21 @@
 """A look at dead letters, and the way back for those that are selected.
 
-Whatever can be told to the broker in its own words (all letters of a topic, or those of a reason)
-is done by the broker, which moves each letter at most once. Other selections are published here,
-with notes in the ledger. Once there are notes the broker is not asked any more, because it does not
-read them: `goqueue dlq redrive` on the same letters would put them back a second time.
+Spark selects and the broker moves: letters are named to it by their places, and each is moved at
+most once, atomically, whoever asks and how often. So a redrive that was cut off is simply repeated,
+and `goqueue dlq redrive` may be used beside it.
 """
 
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from goqueue.client import TopicNotFound
-from goqueue.pipelines.packaged.redrive.ledger import Ledger, open_ledger
-from goqueue.pipelines.packaged.redrive.letters import REDRIVEN_HEADER, Report, letters, report
+from goqueue.pipelines.packaged.redrive.copies import mark_redriven
+from goqueue.pipelines.packaged.redrive.letters import Report, letters, report
 from goqueue.pipelines.packaged.redrive.options import RedriveOptions
-from goqueue.pipelines.packaged.wiring import OptionWrong, PipelineFailed
+from goqueue.pipelines.packaged.wiring import OptionWrong
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,21 +31,14 @@ def redrive(spark: "SparkSession", options: RedriveOptions) -> Report:
     empty = Report(topic=options.topic, dead_letter_topic=name, is_sent=options.is_sent)
     if not is_there:
         return empty
-    ledger = open_ledger(options.wiring, name)
     rows = letters(_read(spark, options, name)).cache()
     try:
-        return _look(spark, options, ledger, rows, empty)
+        return _look(options, rows, empty)
     finally:
         rows.unpersist()
 
 
-def _look(
-    spark: "SparkSession",
-    options: RedriveOptions,
-    ledger: Ledger,
-    rows: "DataFrame",
-    empty: Report,
-) -> Report:
+def _look(options: RedriveOptions, rows: "DataFrame", empty: Report) -> Report:
     facts = rows.selectExpr(
         "count_if(origin IS NULL) AS strangers",
         "unix_micros(min(timestamp)) AS since",
@@ -54,7 +48,7 @@ def _look(
     if facts.since is None:
         return empty
     targets = _targets(options, list(facts.origins))
-    known = ledger.marked(spark, rows, sorted(targets), facts.since)
+    known = mark_redriven(rows, options.wiring, empty.dead_letter_topic, targets, facts.since)
     marked = _selected(known, options).cache()
     try:
         groups = report(marked, options.samples)
@@ -68,10 +62,7 @@ def _look(
         )
         if not options.is_sent or not found.selected:
             return found
-        if options.is_plain and not ledger.is_there:
-            return msgspec.structs.replace(found, sent=_ask_broker(options), by_broker=True)
-        sent = _send(spark, options, ledger, marked, targets)
-        return msgspec.structs.replace(found, sent=sent)
+        return msgspec.structs.replace(found, sent=_send(options, marked))
     finally:
         marked.unpersist()
 
@@ -100,18 +91,20 @@ def _read(spark: "SparkSession", options: RedriveOptions, name: str) -> "DataFra
     return reader.load()
 
 
-def _targets(options: RedriveOptions, origins: list[str]) -> dict[str, int]:
-    """How many partitions the topics have that letters went or go to, by name."""
+def _targets(options: RedriveOptions, origins: list[str]) -> list[str]:
+    """The topics that letters went or go to, as far as they are there."""
     names = origins if options.to is None else sorted({*origins, options.to})
-    found = {}
+    found = []
     with options.wiring.connect() as client:
         for name in names:
             try:
-                found[name] = len(client.topics.partitions(name))
+                client.topics.describe(name)
             except TopicNotFound:
                 if name == options.to:
                     raise OptionWrong("--to", f"there is no topic {name!r}") from None
                 # Letters of a topic that is gone stay where they are, unless `--to` takes them.
+            else:
+                found.append(name)
     return found
 
 
@@ -141,73 +134,27 @@ def _selected(marked: "DataFrame", options: RedriveOptions) -> "DataFrame":
     )
 
 
-def _ask_broker(options: RedriveOptions) -> int:
+def _send(options: RedriveOptions, marked: "DataFrame") -> int:
+    """Name the selected letters to the broker, the oldest first; how many it moved."""
+    chosen = marked.where("is_selected").select("partition", "offset", "timestamp")
+    chosen = chosen.orderBy("timestamp", "partition", "offset")
     moved = 0
     with options.wiring.connect() as client:
-        while moved < options.letters_max:
-            some = client.dead_letters.redrive(
-                options.topic,
-                limit=min(_AT_ONCE, options.letters_max - moved),
+        for some in _portions((row.partition, row.offset) for row in chosen.toLocalIterator()):
+            moved += client.dead_letters.redrive(
+                options.origin or options.topic,
+                limit=_AT_ONCE,
                 to_topic=options.to,
-                reason=options.reason,
+                letters=some,
             )
-            if not some:
-                break
-            moved += some
     return moved
 
 
-def _send(
-    spark: "SparkSession",
-    options: RedriveOptions,
-    ledger: Ledger,
-    marked: "DataFrame",
-    targets: dict[str, int],
-) -> int:
-    """Publish copies and notes by one decision; how many letters were put back by it."""
-    from pyspark.sql import functions as f
-
-    ledger = ledger.make()
-    sizes = spark.createDataFrame(sorted(targets.items()), "target STRING, partitions INT")
-    goal = f.lit(options.to) if options.to is not None else f.col("origin")
-    chosen = marked.where("is_selected").withColumn("target", goal).join(sizes, "target")
-    place = f"concat('{ledger.letters}-', partition, ':', offset)"
-    others = f"filter(headers, each -> each.key != '{REDRIVEN_HEADER}')"
-    added = f"array(named_struct('key', '{REDRIVEN_HEADER}', 'value', cast({place} AS BINARY)))"
-    copies = chosen.selectExpr(
-        "target AS topic",
-        "origin_partition % partitions AS partition",
-        "key",
-        "value",
-        "priority",
-        f"concat({others}, {added}) AS headers",
-        "struct(timestamp, partition AS letter, offset) AS place",
-    )
-    notes = chosen.selectExpr(
-        f"'{ledger.topic}' AS topic",
-        "0 AS partition",
-        "cast(mark AS BINARY) AS key",
-        "cast(to_json(struct(target, origin, origin_partition, origin_offset, "
-        "current_timestamp() AS redriven)) AS BINARY) AS value",
-        "2 AS priority",
-        "filter(headers, each -> false) AS headers",
-        "struct(timestamp, partition AS letter, offset) AS place",
-    )
-    # One task for all: letters of a partition go back in the order in which they died.
-    rows = copies.unionByName(notes).coalesce(1).sortWithinPartitions("place").drop("place")
-    rows.write.format("goqueue").options(**options.wiring.options(**ledger.key)).mode(
-        "append"
-    ).save()
-    return _noted(spark, ledger, chosen)
-
-
-def _noted(spark: "SparkSession", ledger: Ledger, chosen: "DataFrame") -> int:
-    """How many of the chosen letters this ledger has now: none if another redrive was faster."""
-    now = open_ledger(ledger.wiring, ledger.letters)
-    known = now.marks(spark, since=ledger.end)
-    wanted = chosen.select("mark")
-    missing = wanted.join(known, "mark", "left_anti").count()
-    if missing:
-        words = "another redrive of the same letters was decided at the same time"
-        raise PipelineFailed(f"{words}, and nothing was sent by this one: look at them again")
-    return int(wanted.count())
+def _portions(places: Iterable[tuple[int, int]]) -> Iterator[dict[int, list[int]]]:
+    """Offsets by partition, as many at once as the broker takes."""
+    left = iter(places)
+    while some := list(itertools.islice(left, _AT_ONCE)):
+        portion: dict[int, list[int]] = {}
+        for partition, offset in some:
+            portion.setdefault(partition, []).append(offset)
+        yield portion
