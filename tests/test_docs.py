@@ -24,7 +24,7 @@ from tests.integration.server_process import serving
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LANGUAGES = ("python", "sh")
-SECONDS_MAX = 120
+SECONDS_MAX = 280
 
 WITH_A_BROKER = "<!-- with a broker -->"
 USUAL_ADDRESS = "127.0.0.1:8080"

@@ -16,11 +16,11 @@ class Usage:
     """Processor seconds of a process since this was made."""
 
     def __init__(self, pid: int) -> None:
-        self.pid = pid
+        self._pid = pid
         self._before = self._cpu_s()
 
     def _cpu_s(self) -> float:
-        with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
+        with open(f"/proc/{self._pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -30,7 +30,7 @@ class Usage:
 
     @property
     def rss_mib(self) -> float:
-        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
+        with open(f"/proc/{self._pid}/status", encoding="ascii") as status:
             line = next(line for line in status if line.startswith("VmRSS"))
         return round(int(line.split()[1]) / 1024, 1)
 

@@ -13,19 +13,31 @@ from typing import Any
 import schemathesis
 from hypothesis import strategies as st
 
-from goqueue.model import Message, parse_duration
+from goqueue.model import Message, parse_duration, parse_time
 from goqueue.records import build
 
-__all__ = ["GROUP", "OWNER", "TOPIC", "be_a_producer", "cut_waits", "meet_what_exists"]
+__all__ = [
+    "GROUP",
+    "OWNER",
+    "TOPIC",
+    "TRACE",
+    "be_a_producer",
+    "cut_waits",
+    "meet_what_exists",
+    "order_times",
+]
 
 GROUP = "known-group"
 TOPIC = "known-topic"
+TRACE = "0af7651916cd43dd8448eb211c80319c"
 # The first producer of a new node.
 OWNER: dict[str, str | int] = {"producer_id": 1, "epoch": 0, "transactional_id": "known-producer"}
 _INT64_MAX = (1 << 63) - 1
 _EPOCH_MAX = 32_767
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _KNOWN = {"topic": TOPIC, "group": GROUP}
+_TRACE = re.compile(r"[0-9a-f]{32}")
+_SEARCH = "/traces/search"
 _WAITS = {
     "/groups/{group}/poll": "timeout",
     "/topics/{topic}/partitions/{partition}/messages": "wait",
@@ -68,6 +80,20 @@ def meet_what_exists(_: schemathesis.HookContext, case: Case, __: dict[str, obje
         given = (case.path_parameters or {}).get(kind)
         if isinstance(given, str) and _NAME.fullmatch(given) and ord(given[-1]) % 2:
             case.path_parameters[kind] = known
+    trace = (case.path_parameters or {}).get("id")
+    if isinstance(trace, str) and _TRACE.fullmatch(trace) and ord(trace[-1]) % 2:
+        case.path_parameters["id"] = TRACE
+
+
+@schemathesis.hook("before_call")
+def order_times(_: schemathesis.HookContext, case: Case, __: dict[str, object]) -> None:
+    """No document can say that an end is not before its start."""
+    start, end = case.query.get("start"), case.query.get("end")
+    if case.path != _SEARCH or not isinstance(start, str) or not isinstance(end, str):
+        return
+    with contextlib.suppress(ValueError):
+        if parse_time(end) < parse_time(start):
+            case.query["start"], case.query["end"] = end, start
 
 
 @schemathesis.hook("before_call")

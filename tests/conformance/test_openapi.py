@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conformance.generated_requests import GROUP, OWNER, TOPIC
+from tests.conformance.generated_requests import GROUP, OWNER, TOPIC, TRACE
 from tests.integration.http_api import Api
 from tests.integration.server_process import serving
 
@@ -25,6 +25,8 @@ def test_the_api_does_what_its_document_says(tmp_path: Path) -> None:
         with contextlib.closing(Api(server.url)) as api:
             api.create(TOPIC, partitions=3)
             api.publish(TOPIC, *map(str, range(30)))
+            followed = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+            api.publish(TOPIC, {"value": "followed", "headers": followed})
             api.join(GROUP, TOPIC).poll(max_messages=5)
             owner = {"transactional_id": OWNER["transactional_id"]}
             granted = api.post("/producers/init", owner)

@@ -195,8 +195,6 @@ def test_the_bench_of_tracing_prints_its_figures_and_leaves_no_file(tmp_path: Pa
     assert {figure.figure for figure in printed} == {
         "span_store_growth",
         "tracing_all",
-        "tracing_all_to_file",
         "tracing_hundredth",
-        "tracing_hundredth_to_file",
     }
     assert list(tmp_path.iterdir()) == []

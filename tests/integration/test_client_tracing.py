@@ -339,6 +339,37 @@ def test_a_message_that_nobody_traced_is_worked_on_in_the_trace_that_the_broker_
         play(node, scene)
 
 
+def test_journeys_are_listed_searched_and_counted(node: ServerProcess, name: Name) -> None:
+    topic = name()
+
+    async def scene(q: Connection) -> None:
+        await q.topics.create(topic, partitions=1)
+        first = await q.publish(topic, "a", key="k")
+        await q.publish(topic, "b")
+        message = await take_one(q, topic, "reading")
+        assert len((await q.traces.list(limit=1)).traces) == 1
+        found = await q.traces.search(topic=topic, partition=0, offset=first.offset)
+        (summary,) = found.traces
+        assert (summary.trace_id, summary.status) == (message.trace_id, "completed")
+        assert summary.end_time is not None
+        same = [
+            await q.traces.search(key="k", topic=topic),
+            await q.traces.search(status="completed", topic=topic, group="reading", offset=0),
+            await q.traces.search(topic=topic, partition=0, end=summary.start_time),
+        ]
+        assert [[each.trace_id for each in page.traces] for page in same] == [
+            [message.trace_id]
+        ] * 3
+        assert (await q.traces.search(topic=topic, consumer="nobody")).total == 0
+        stats = await q.traces.stats()
+        assert stats.traces_total == (await q.traces.list()).total
+        with pytest.raises(NotFound) as refused:
+            await q.traces.get("0" * 31 + "1")
+        assert refused.value.code == "trace_not_found"
+
+    play(node, scene)
+
+
 @pytest.fixture
 def program(node: ServerProcess, name: Name) -> str:
     return f"""

@@ -22,9 +22,9 @@ SMALL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def found(_: int) -> list[str]:
     import pyarrow as pa
 
-    import goqueue.records.hops
+    from goqueue import records
 
-    return [sys.executable, str(goqueue.records.hops.__file__), str(pa.__file__)]
+    return [sys.executable, records.__file__, str(records.COMPILED), str(pa.__file__)]
 
 
 def copy(spark: SparkSession, url: str, source: str, sink: str) -> None:

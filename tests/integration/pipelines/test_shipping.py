@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from goqueue.records import COMPILED
 from tests.integration.http_api import Api
 from tests.integration.server_process import ServerProcess
 
@@ -50,14 +51,11 @@ def test_executors_with_a_bare_python_run_the_compiled_connector(
     )
 
     assert ran.returncode == 0, ran.stderr
-    executable, hops, pyarrow = json.loads(ran.stdout.splitlines()[-1])
+    executable, records, is_compiled, pyarrow = json.loads(ran.stdout.splitlines()[-1])
     assert executable == str(python)
     # Spark leaves behind what the executor unpacked, and that beside its own files.
-    shutil.rmtree(Path(hops[: hops.index("goqueue-packages")]).parent)
-    assert "goqueue-packages" in hops
+    shutil.rmtree(Path(records[: records.index("goqueue-packages")]).parent)
+    assert "goqueue-packages" in records
     assert "goqueue-packages" in pyarrow
-    # Compiled there if it is compiled here.
-    import goqueue.records.hops
-
-    assert Path(hops).suffix == Path(goqueue.records.hops.__file__).suffix
+    assert is_compiled == str(COMPILED)
     assert len(connect(node).read(sink)) == 50

@@ -20,6 +20,8 @@ from goqueue.tracing import UNWRITTEN, Kind, Note, Place, Tracer, place_of
 __all__ = ["TRACE_PARENT", "Journeys", "Story", "trace_header"]
 
 _TRACE_BYTES = 16
+# The partition of what was never written.
+_NOWHERE = -1
 TRACE_PARENT = "traceparent"
 
 
@@ -63,6 +65,7 @@ class Journeys:
         """A topic is gone."""
         for log in logs:
             self._places.pop(log, None)
+            self._places.pop(LogId(log.topic, _NOWHERE), None)
 
     # Publishing
 
@@ -106,9 +109,10 @@ class Journeys:
         if not self.is_on:
             return
         contexts = look(batch).contexts
-        place = self._place(topic, LogId(topic.name, -1))
+        place = self._place(topic, LogId(topic.name, _NOWHERE))
         for index, code in codes.items():
-            self._refused += 1
+            # By the time, so that no two are alike, also in another life of the node.
+            self._refused = max(self._refused + 1, now.wall)
             given = contexts.get(index)
             self.tracer.add(
                 Note(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.client.tracing.telemetry import find_tracer
+from goqueue.client.tracing.telemetry import find_telemetry
 from goqueue.model import Header
 from goqueue.model.requests import TraceSeed
 from goqueue.records.tracing import CONTEXT_BYTES, GIVEN_BYTES, make_contexts, read_context
@@ -66,7 +66,7 @@ def _written(context: bytes) -> str:
 
 def remote_context(parent: str, state: str) -> "Context | None":
     """The context for OpenTelemetry; None if the program does not use it, or there is none."""
-    if not parent or find_tracer() is None:
+    if not parent or find_telemetry() is None:
         return None
     from opentelemetry.context import get_current
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -78,12 +78,10 @@ def remote_context(parent: str, state: str) -> "Context | None":
 @contextlib.contextmanager
 def processing(work: Work, parent: str, state: str) -> "Iterator[Span | None]":
     """A span of work on a message, current within the block; none without OpenTelemetry."""
-    tracer = find_tracer()
-    if tracer is None:
+    telemetry = find_telemetry()
+    if telemetry is None:
         yield None
         return
-    from opentelemetry.trace import SpanKind
-
     attributes: dict[str, str | int] = {
         "messaging.system": "goqueue",
         "messaging.operation.name": "process",
@@ -94,10 +92,10 @@ def processing(work: Work, parent: str, state: str) -> "Iterator[Span | None]":
     }
     if work.group:
         attributes["messaging.consumer.group.name"] = work.group
-    with tracer.start_as_current_span(
+    with telemetry.tracer.start_as_current_span(
         f"process {work.topic}",
         context=remote_context(parent, state),
-        kind=SpanKind.CONSUMER,
+        kind=telemetry.consumer,
         attributes=attributes,
     ) as span:
         yield span

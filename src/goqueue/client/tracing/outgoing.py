@@ -3,13 +3,15 @@
 Never in the way of a message: where there is no room for the headers it goes without them.
 """
 
+import functools
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from goqueue import records
 from goqueue.client.errors import GoQueueError
-from goqueue.client.tracing.telemetry import find_tracer
+from goqueue.client.tracing.telemetry import find_telemetry
 from goqueue.model import Header, Message, Refused
 from goqueue.records import HEADER_SIZE
 
@@ -22,24 +24,31 @@ _PARENT = "traceparent"
 _STATE = "tracestate"
 _NAMES = (_PARENT, _STATE)
 _STATE_CHARACTERS_MAX = 4096
+_TOPICS_MAX = 1024
 
 
 def start_sending(topic: str, message: Message) -> "Sending | None":
     """Begin a span below the caller's; None if nobody traces, or the message has a context."""
-    tracer = find_tracer()
-    if tracer is None or any(name == _PARENT for name, _ in message.headers):
+    telemetry = find_telemetry()
+    if telemetry is None:
         return None
-    from opentelemetry.trace import SpanKind
+    if message.headers and any(name == _PARENT for name, _ in message.headers):
+        return None
+    span = telemetry.tracer.start_span(
+        f"send {topic}", kind=telemetry.producer, attributes=_attributes(topic)
+    )
+    context = span.get_span_context()
+    return Sending(span, _headers(context)) if context.is_valid else None
 
-    attributes = {
+
+@functools.lru_cache(_TOPICS_MAX)
+def _attributes(topic: str) -> Mapping[str, str]:
+    return {
         "messaging.system": "goqueue",
         "messaging.operation.name": "send",
         "messaging.operation.type": "send",
         "messaging.destination.name": topic,
     }
-    span = tracer.start_span(f"send {topic}", kind=SpanKind.PRODUCER, attributes=attributes)
-    context = span.get_span_context()
-    return Sending(span, _headers(context)) if context.is_valid else None
 
 
 class Sending:

@@ -9,26 +9,37 @@ import functools
 import sys
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
+import msgspec
 
-__all__ = ["find_tracer"]
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanKind, Tracer
+
+__all__ = ["Telemetry", "find_telemetry"]
 
 _API = "opentelemetry.trace"
 _SCOPE = "goqueue.client"
 
 
-def find_tracer() -> "Tracer | None":
-    """What spans are made by; None in a program that does not use OpenTelemetry."""
-    return _tracer() if _API in sys.modules else None
+class Telemetry(msgspec.Struct, frozen=True, eq=False):
+    """What spans are made by, and of which kinds."""
+
+    tracer: "Tracer"
+    producer: "SpanKind"
+    consumer: "SpanKind"
+
+
+def find_telemetry() -> Telemetry | None:
+    """None in a program that does not use OpenTelemetry."""
+    return _load() if _API in sys.modules else None
 
 
 @functools.cache
-def _tracer() -> "Tracer | None":
+def _load() -> Telemetry | None:
     try:
         from opentelemetry import trace
     except ImportError:
         # Something else of that name, or half of it.
         return None
     # Until a provider is set it makes spans that record nothing and have their parent's context.
-    return trace.get_tracer(_SCOPE)
+    tracer = trace.get_tracer(_SCOPE)
+    return Telemetry(tracer, trace.SpanKind.PRODUCER, trace.SpanKind.CONSUMER)

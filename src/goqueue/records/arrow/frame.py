@@ -26,8 +26,8 @@ class Frame:
     """The rows of consecutive records.
 
     Timestamps are in microseconds. `header_rows` says where among the headers those of each row
-    begin; it is as long as the offsets of a column of lists. Keys or values are None if nobody asked
-    for them.
+    begin; it is as long as the offsets of a column of lists. Keys or values are None if nobody
+    asked for them.
     """
 
     __slots__ = (

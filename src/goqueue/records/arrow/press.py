@@ -54,7 +54,7 @@ class Pressed(msgspec.Struct, frozen=True):
 
 
 class Press:
-    """Presses sheets for one topic. Keyless rows, or all if not `is_keyed`, take turns, over sheets.
+    """Presses sheets for one topic. Keyless rows, or all if not `is_keyed`, take turns.
 
     `body_bytes_max` is what the topic takes of a message: key, value and headers.
     """

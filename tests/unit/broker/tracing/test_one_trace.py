@@ -2,8 +2,18 @@
 
 import pytest
 
-from goqueue.model import SECOND, Header, LogId, Record
-from goqueue.model.requests import Leased, Read, Records, Redrive, Redriven, TraceStatus
+from goqueue.model import SECOND, Header, LogId, Message, Record
+from goqueue.model.requests import (
+    Leased,
+    Publish,
+    Published,
+    Read,
+    Records,
+    Redrive,
+    Redriven,
+    TraceStatus,
+)
+from goqueue.records import build
 from goqueue.records.tracing import make_contexts
 from tests.unit.broker.delayed import delay, store
 from tests.unit.broker.driven_node import DrivenNode
@@ -216,6 +226,18 @@ def test_spans_of_the_same_thing_have_the_same_id_in_every_life() -> None:
     join(node)
     poll(node)
     assert events(node)[-1].parent_span_id == above
+
+
+def test_what_is_refused_in_another_life_is_another_trace() -> None:
+    node = shop(max_message_bytes=2_000)
+    found: list[str] = []
+    for _ in range(2):
+        batch = build((Message(value=b"x" * 3_000), Message(value=b"x" * 3_000)))
+        node.ask(Publish(topic="orders", batch=batch), Published)
+        found += [each.trace_id for each in traces(node, status=TraceStatus.ERROR).traces]
+        node.advance(SECOND)
+        node.restart()
+    assert len(set(found)) == len(found) == 4
 
 
 # Sampling

@@ -31,7 +31,8 @@ __all__ = ["TRACE_ROUTES"]
 _SECTION = "Traces"
 _TRACE_DIGITS = 32
 _HEXADECIMAL = frozenset("0123456789abcdef")
-_KEY_CHARACTERS_MAX = 65_535
+# Longer keys are keys, too, but no line of a request.
+_KEY_CHARACTERS_MAX = 1024
 
 
 def _trace_id(given: str) -> bytes:
