@@ -86,7 +86,8 @@ def test_a_trace_goes_from_the_caller_through_the_broker_into_the_handler_and_on
             "messaging.operation.type": "send",
             "messaging.destination.name": first,
             "messaging.destination.partition.id": "0",
-            "messaging.goqueue.offset": offset,
+            "messaging.message.id": f"{first}/0/{offset}",
+            "goqueue.message.offset": offset,
         }
         assert facts(process)["messaging.consumer.group.name"] == "work"
 
@@ -105,7 +106,7 @@ def test_every_message_of_a_batch_has_a_span_of_its_own(node: ServerProcess, nam
             places = {((await each).partition, (await each).offset) for each in receipts}
         spans = recorder.named(f"send {topic}")
         told = {
-            (int(str(told["messaging.destination.partition.id"])), told["messaging.goqueue.offset"])
+            (int(str(told["messaging.destination.partition.id"])), told["goqueue.message.offset"])
             for told in map(facts, spans)
         }
         assert told == places
@@ -140,7 +141,7 @@ def test_a_transaction_carries_the_context_too(node: ServerProcess, name: Name) 
         assert copied.trace_id == message.trace_id == hexadecimal(recorder.only("order"))[0]
         send = recorder.only(f"send {target}")
         assert parent_of(send) == hexadecimal(recorder.only(f"process {source}"))[1]
-        assert facts(send)["messaging.goqueue.offset"] == copied.offset
+        assert facts(send)["goqueue.message.offset"] == copied.offset
         kinds = [event.event_type for event in (await q.traces.get(copied.trace_id)).events]
         assert kinds.count("publish.persisted") == kinds.count("consume.acked") == 2
 
@@ -226,7 +227,7 @@ def test_a_batch_that_is_sent_again_has_one_span_per_message(
         proxy.cuts_answer = lambda target: "/records" in target and next(cuts) < 2
         sent = await q.publish(topic, "sent again")
         spans = recorder.named(f"send {topic}")
-        assert [facts(each)["messaging.goqueue.offset"] for each in spans] == [0, sent.offset]
+        assert [facts(each)["goqueue.message.offset"] for each in spans] == [0, sent.offset]
         assert {each.status.status_code for each in spans} == {StatusCode.UNSET}
         found = (await q.traces.get(hexadecimal(spans[-1])[0])).events
         assert [each.event_type for each in found].count("publish.persisted") == 1

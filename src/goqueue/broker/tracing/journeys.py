@@ -253,7 +253,8 @@ class Journeys:
         """The partitions of a group are dealt out anew."""
         if self.is_on:
             topic = group.topics[0] if group.topics else ""
-            place = place_of(topic, -1, f"group {group.number}")
+            # With the time: groups of other nodes have the same numbers and generations.
+            place = place_of(topic, _NOWHERE, f"group {group.number} {now.wall}")
             self.tracer.add(
                 Note(
                     Kind.REBALANCE,

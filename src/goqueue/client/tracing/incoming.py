@@ -88,7 +88,8 @@ def processing(work: Work, parent: str, state: str) -> "Iterator[Span | None]":
         "messaging.operation.type": "process",
         "messaging.destination.name": work.topic,
         "messaging.destination.partition.id": str(work.partition),
-        "messaging.goqueue.offset": work.offset,
+        "messaging.message.id": f"{work.topic}/{work.partition}/{work.offset}",
+        "goqueue.message.offset": work.offset,
     }
     if work.group:
         attributes["messaging.consumer.group.name"] = work.group

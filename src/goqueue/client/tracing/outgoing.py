@@ -74,11 +74,12 @@ class Sending:
                 return message, size_bytes
         return loaded, size_bytes + added
 
-    def end(self, partition: int, offset: int) -> None:
+    def end(self, topic: str, partition: int, offset: int) -> None:
         """The message stands there."""
         if self._span.is_recording():
             self._span.set_attribute("messaging.destination.partition.id", str(partition))
-            self._span.set_attribute("messaging.goqueue.offset", offset)
+            self._span.set_attribute("messaging.message.id", f"{topic}/{partition}/{offset}")
+            self._span.set_attribute("goqueue.message.offset", offset)
         self._span.end()
 
     def fail(self, error: GoQueueError) -> None:

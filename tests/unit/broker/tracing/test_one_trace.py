@@ -240,6 +240,15 @@ def test_what_is_refused_in_another_life_is_another_trace() -> None:
     assert len(set(found)) == len(found) == 4
 
 
+def test_rebalances_of_two_nodes_are_not_one_trace() -> None:
+    nodes = [DrivenNode(now_ns=number) for number in range(2)]
+    for node in nodes:
+        create(node)
+        join(node)
+    found = {each.trace_id for node in nodes for each in traces(node, group="shop").traces}
+    assert len(found) == 2
+
+
 # Sampling
 
 

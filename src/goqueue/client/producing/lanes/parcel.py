@@ -129,7 +129,7 @@ class Parcel:
         for index, sending in self._followed.items():
             error = self._error_of(index)
             if error is None:
-                sending.end(self.partition, self._offset_of(index))
+                sending.end(self.topic, self.partition, self._offset_of(index))
             else:
                 sending.fail(error)
         self._followed = {}

@@ -138,6 +138,7 @@ class ExtendOut(msgspec.Struct, frozen=True, kw_only=True):
     new_deadline: TimeText
 
 
+PartitionKey = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,3})$"})]
 Offsets = Annotated[list[Annotated[int, Meta(ge=0, le=INT64_MAX)]], Meta(max_length=LETTERS_MAX)]
 
 
@@ -148,7 +149,7 @@ class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     reason: Reason | None = None
-    letters: Annotated[dict[str, Offsets], Meta(max_length=10_000)] | None = None
+    letters: Annotated[dict[PartitionKey, Offsets], Meta(max_length=10_000)] | None = None
 
 
 class RedriveBody(msgspec.Struct, frozen=True, kw_only=True):
