@@ -58,6 +58,7 @@ def test_one_message_is_published_with_all_that_was_said_of_it(
     assert program.do("produce", topic, "-m", "hello", *flags).text == f"{topic} 1:0\n"
     (message,) = messages(program, topic)
     del message["timestamp"]
+    assert len(str(message.pop("trace_id"))) == 32
     assert message == {
         "topic": topic,
         "partition": 1,

@@ -1,5 +1,6 @@
 """Traces through the SDK and a real node: from the caller's span by a message to its handler."""
 
+import datetime as dt
 import itertools
 import os
 import subprocess
@@ -22,6 +23,8 @@ from tests.integration.sdk_scenes import Name, play, play_cut
 from tests.integration.server_process import ServerProcess
 from tests.integration.telemetry import recording
 
+# What is written with nanoseconds is read without them.
+MICROSECOND = dt.timedelta(microseconds=1)
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 
 
@@ -356,7 +359,7 @@ def test_journeys_are_listed_searched_and_counted(node: ServerProcess, name: Nam
         same = [
             await q.traces.search(key="k", topic=topic),
             await q.traces.search(status="completed", topic=topic, group="reading", offset=0),
-            await q.traces.search(topic=topic, partition=0, end=summary.start_time),
+            await q.traces.search(topic=topic, partition=0, end=summary.start_time + MICROSECOND),
         ]
         assert [[each.trace_id for each in page.traces] for page in same] == [
             [message.trace_id]

@@ -81,6 +81,11 @@ class Tracer:
         """Whether anything is noted at all."""
         return self.threshold > 0
 
+    @property
+    def is_all(self) -> bool:
+        """Whether every trace is followed that nobody decided against."""
+        return self.threshold >= _ALL
+
     def follows(self, context: bytes) -> bool:
         """Whether a trace that nobody else decided about is followed."""
         return int.from_bytes(context[8:TRACE_BYTES]) < self.threshold

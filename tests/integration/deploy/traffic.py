@@ -4,6 +4,7 @@ import httpx
 
 __all__ = ["Traffic"]
 
+POLLS_MAX = 100
 PRIORITIES = ("critical", "high", "normal", "low", "background")
 
 
@@ -13,7 +14,7 @@ class Traffic:
     def __init__(self, url: str) -> None:
         self._api = httpx.Client(base_url=url, timeout=30)
         self._rounds = 0
-        self._post("/topics", name="orders", num_partitions=1, max_deliveries=1)
+        self._post("/topics", name="orders", num_partitions=1, max_deliveries=2)
         self._post("/topics", name="state", num_partitions=1, cleanup_policy="compact")
 
     def close(self) -> None:
@@ -56,10 +57,20 @@ class Traffic:
             receipts.pop()
             self._api.post("/messages/ack/batch", json={"receipt_handles": receipts[1:]})
             self._api.post("/messages/ack", json={"receipt_handle": receipts[0]})
+            self._wait_for_redelivery(query)
         # Nothing is left to wait for in a group of its own: a poll that is empty.
         self._post("/groups/idle/join", client_id="test", topics=["state"], start_position="latest")
         self._post("/groups/billing/leave", member_id=member["member_id"])
         self._post("/groups/streams/offsets", offsets={"orders": {"0": self._rounds}})
+
+    def _wait_for_redelivery(self, query: str) -> None:
+        """The lease that is left runs out, and the message comes again."""
+        for _ in range(POLLS_MAX):
+            polled = self._api.get(f"/groups/billing/poll?{query}&max_messages=100")
+            messages = polled.raise_for_status().json()["messages"]
+            if any(each["delivery_count"] > 1 for each in messages):
+                return
+        raise AssertionError("no lease ran out")
 
     def _transact(self) -> None:
         for end in ("commit", "abort"):

@@ -20,7 +20,7 @@ from goqueue.records import (
     visible,
     walk,
 )
-from goqueue.records.tracing import find_contexts, look
+from goqueue.records.tracing import find_contexts, follow, look
 from tests.unit.records.examples import FIRST_VECTOR, SECOND_VECTOR, Forged, batches
 
 MIB = 1024 * 1024
@@ -33,6 +33,7 @@ PASSES: dict[str, Callable[[Buffer], object]] = {
     "pick": lambda data: pick(data, range(20)),
     "visible": lambda data: visible(data, 0, FAR),
     "look": look,
+    "follow": lambda data: follow(data, (1, 2), 0, 1 << 63),
     "find_contexts": find_contexts,
     "rehead": lambda data: rehead(data, 0, (("name", b"value"),)),
 }

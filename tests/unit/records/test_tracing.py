@@ -15,6 +15,7 @@ from goqueue.records.tracing import (
     choose,
     find_contexts,
     fingerprint,
+    follow,
     look,
     make_contexts,
     mix,
@@ -271,3 +272,42 @@ def test_a_block_of_headers_that_ends_too_early_gives_nothing(block: bytes) -> N
     forged = Forged(body=block, flags=2, headers_length=len(block)).encode()
     assert find_contexts(forged) == {}
     assert look(forged + build((message(),))).contexts == {}
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=4), st.sampled_from([b"", EXAMPLE, OTHER, b"no"]))),
+    st.integers(0, 1 << 40),
+    st.integers(1, (1 << 64) - 1),
+)
+def test_following_finds_what_looking_and_choosing_find(
+    records: list[tuple[bytes, bytes]], first: int, threshold: int
+) -> None:
+    batch = build(
+        [
+            Message(
+                value=b"v",
+                key=key,
+                headers=(("traceparent", parent),) if parent else (),
+            )
+            for key, parent in records
+        ]
+    )
+    told = look(batch)
+    made = make_contexts(7, 9, range(first, first + len(records)))
+    wanted = []
+    for index in range(len(records)):
+        context = told.contexts.get(index, made[24 * index : 24 * index + 24] + b"\x01")
+        if context[24] & 1 and int.from_bytes(context[8:16]) < threshold:
+            wanted.append(index)
+
+    found = follow(batch, (7, 9), first, threshold)
+
+    assert (found.indexes if found is not None else []) == wanted
+    if found is not None:
+        keys = [told.keys[index] if told.keys is not None else 0 for index in wanted]
+        assert (list(found.keys) if found.keys is not None else [0] * len(wanted)) == keys
+        assert found.contexts == {
+            place: told.contexts[index]
+            for place, index in enumerate(wanted)
+            if index in told.contexts
+        }

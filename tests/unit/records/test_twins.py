@@ -96,6 +96,7 @@ for round in range(300):
     note(mark_delayed, bytearray(data), 3, 10**18)
     note(partial(survey, with_keys=chance.random() < 0.5), data, chance.randrange(5))
     note(lambda: [(told.contexts, told.keys) for told in [look(data)]])
+    note(lambda: (told := follow(data, (1, 2), 3, 1 << 63)) and (told.contexts, told.keys, told.indexes))
     note(find_contexts, data)
     note(fingerprint, bytes(data))
     note(read_context, chance.choice(parents)[:chance.choice([54, 55, 99])])

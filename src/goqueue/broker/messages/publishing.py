@@ -113,8 +113,9 @@ class Publishing:
                 holder = None if transaction is None else transaction.key
                 delayed = find_delayed(batch, first)
                 self._delaying.expect(partition, delayed, now, holder)
-            if story is not None:
-                self._state.journeys.add_part(story, number, batch, delayed)
+            if story is not None and first is not None:
+                journeys = self._state.journeys
+                journeys.add_part(story, partition.log_id, batch, first, delayed)
         if not routed.parts or not waits:
             self._state.outbox.answer(request, publication.published())
 

@@ -14,7 +14,7 @@ from goqueue.groups import Group
 from goqueue.model import Header, LogId, Now, Offset
 from goqueue.model.requests import Published, TraceSeed
 from goqueue.records import Waiting
-from goqueue.records.tracing import GIVEN_BYTES, Told, find_contexts, look, make_contexts
+from goqueue.records.tracing import GIVEN_BYTES, Told, find_contexts, follow, look, make_contexts
 from goqueue.tracing import UNWRITTEN, Kind, Note, Place, Tracer, place_of
 
 __all__ = ["TRACE_PARENT", "Journeys", "Story", "trace_header"]
@@ -73,23 +73,36 @@ class Journeys:
         """Begin the story of a publication."""
         return Story(topic, now.wall, {}) if self.is_on else None
 
-    @staticmethod
-    def add_part(story: Story, number: int, batch: bytearray, waiting: Waiting | None) -> None:
-        """A batch is on its way to a partition."""
-        story.parts[number] = (look(batch), waiting)
+    def add_part(
+        self, story: Story, log: LogId, batch: bytearray, first: Offset, waiting: Waiting | None
+    ) -> None:
+        """A batch is on its way to a partition, where it begins at `first`."""
+        if self.tracer.is_all:
+            told: Told | None = look(batch)
+        else:
+            place = self._place(story.topic, log)
+            told = follow(batch, (place.high, place.low), first, self.tracer.threshold)
+        if told is not None:
+            story.parts[log.partition] = (told, waiting)
 
     def published(self, story: Story, published: Published, now: Now) -> None:
         """The publication has ended: note what is in the log."""
         for placed in published.placed:
             if placed.refused is not None or placed.is_duplicate or not placed.count:
                 continue
-            told, waiting = story.parts[placed.partition]
+            part = story.parts.get(placed.partition)
+            if part is None:
+                continue
+            told, waiting = part
+            offsets: Sequence[int] = range(placed.first, placed.first + placed.count)
+            if told.indexes is not None:
+                offsets = [placed.first + index for index in told.indexes]
             place = self._place(story.topic, LogId(story.topic.name, placed.partition))
             self.tracer.add(
                 Note(
                     Kind.PUBLISH,
                     place,
-                    range(placed.first, placed.first + placed.count),
+                    offsets,
                     story.at,
                     now.wall,
                     given=told.contexts,

@@ -6,6 +6,7 @@ from goqueue.records.tracing.given import (
     Told,
     find_contexts,
     fingerprint,
+    follow,
     look,
     read_context,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "choose",
     "find_contexts",
     "fingerprint",
+    "follow",
     "look",
     "make_contexts",
     "mix",

@@ -15,6 +15,7 @@ from goqueue.records.layout import Buffer
 
 if not cython.compiled:
     from goqueue.records.layout import HEADER_SIZE, IS_CONTROL, OK
+    from goqueue.records.tracing.made import second_half
 
 __all__ = [
     "GIVEN_BYTES",
@@ -22,6 +23,7 @@ __all__ = [
     "context_of",
     "find_contexts",
     "fingerprint",
+    "follow",
     "look",
     "read_context",
 ]
@@ -42,11 +44,12 @@ class Told(msgspec.Struct, frozen=True):
     """What the records of a batch say of themselves, by their place in it.
 
     `contexts` has those that give one, `keys` a hash of each key, 0 where there is none; it is
-    None if there is none at all.
+    None if there is none at all. `indexes` names the records that this is about, None all of them.
     """
 
     contexts: dict[int, bytes]
     keys: "array[int] | None"
+    indexes: list[int] | None = None
 
 
 def look(batch: Buffer) -> Told:
@@ -81,6 +84,42 @@ def _look(cursor: Cursor, keys: "array[int]", contexts: dict[int, bytes]) -> boo
         position = cursor.end
         index += 1
     return has_keys
+
+
+def follow(batch: Buffer, seed: tuple[int, int], first: int, threshold: int) -> Told | None:
+    """Look only at the records whose traces are followed; None if there is none of them.
+
+    They have offsets from `first` on in the log of the seed; a trace is followed if the second half
+    of its id is below the threshold, unless who gave it decided otherwise.
+    """
+    cursor = Cursor(batch)
+    high, low = seed
+    keys: list[int] = []
+    contexts: dict[int, bytes] = {}
+    indexes: list[int] = []
+    position = 0
+    index = 0
+    while position < cursor.size:
+        reason = cursor.skim(position)
+        if reason != OK:
+            raise cursor.corrupt(reason)
+        context = context_of(cursor) if cursor.headers_length > 0 else b""
+        if len(context) == GIVEN_BYTES:
+            is_followed = context[24] & 1 and int.from_bytes(context[8:16], "big") < threshold
+        else:
+            is_followed = second_half(high, low, first + index) < threshold
+        if is_followed:
+            if context:
+                contexts[len(indexes)] = context
+            start = position + HEADER_SIZE
+            length = cursor.key_length
+            keys.append(cursor.fingerprint(start, start + length) if length > 0 else 0)
+            indexes.append(index)
+        position = cursor.end
+        index += 1
+    if not indexes:
+        return None
+    return Told(contexts, array("Q", keys) if any(keys) else None, indexes)
 
 
 def fingerprint(key: bytes) -> int:

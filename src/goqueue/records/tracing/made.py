@@ -6,7 +6,7 @@ because every step of the mixing can be undone.
 
 from collections.abc import Sequence
 
-__all__ = ["CONTEXT_BYTES", "choose", "make_contexts", "mix"]
+__all__ = ["CONTEXT_BYTES", "choose", "make_contexts", "mix", "second_half"]
 
 # A trace id and a span id.
 CONTEXT_BYTES = 24
@@ -52,6 +52,11 @@ def _make(high: int, low: int, offsets: Sequence[int], made: bytearray) -> None:
 def _put(made: bytearray, place: int, number: int) -> None:
     for index in range(8):
         made[place + index] = (number >> (56 - 8 * index)) & 255
+
+
+def second_half(high: int, low: int, offset: int) -> int:
+    """What decides whether the trace of an offset is followed."""
+    return _mixed(low ^ _mixed(high ^ offset))
 
 
 def choose(contexts: bytes, threshold: int) -> list[int]:
