@@ -17,7 +17,8 @@ WORKERS ?= 2
 
 venv := .venv/bin/python
 pip := $(venv) -m pip --disable-pip-version-check --no-input --quiet
-pytest := $(venv) -m pytest -n $(WORKERS) -q
+# Tests of one group, those on Spark, are run by one worker.
+pytest := $(venv) -m pytest -n $(WORKERS) --dist loadgroup -q
 records := src/goqueue/records
 has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
 sources := $(foreach folder,src tests bench demo deploy fuzz soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
@@ -126,10 +127,13 @@ bench-observability: setup ## measure what it costs to watch a node: metrics and
 
 # ---- proof ---------------------------------------------------------------------------------
 
+# The rooms that hold compiled code, and those that stand on it directly.
+with_twins := records model delivery log storage
+
 # The interpreted run comes first, so that the last line says how many tests there are in all.
-test: setup lint ## everything: lint, then all tests, the records room both compiled and interpreted
+test: setup lint ## everything: lint, then all tests; those of compiled rooms interpreted, too
 	@if ls $(records)/*.so >/dev/null 2>&1; then \
-		echo "test: interpreted"; GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(wildcard tests/unit tests/hostile) && \
+		echo "test: interpreted"; GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(foreach room,$(with_twins),tests/unit/$(room)) && \
 		echo "test: compiled"; else echo "test: interpreted (there are no extensions)"; fi
 	@$(pytest) tests
 

@@ -4,15 +4,24 @@ import os
 from pathlib import Path
 
 import hypothesis
+import pytest
 
 IS_EXHAUSTIVE = os.environ.get("GOQUEUE_EXHAUSTIVE") == "1"
 
+ON_SPARK = {"spark", "pipelines"}
 # A run in CI is a function of the commit. Exhaustive runs look for new examples instead.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.register_profile(
     "exhaustive", max_examples=5_000, deadline=None, print_blob=True
 )
 hypothesis.settings.load_profile("exhaustive" if IS_EXHAUSTIVE else "repeatable")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker run what starts Spark: its sessions are shared, and two would crowd."""
+    for item in items:
+        if "integration" in item.path.parts and ON_SPARK & set(item.path.parts):
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def pytest_report_header() -> str:

@@ -1,9 +1,4 @@
-"""Small sessions of Spark for tests: started as fast as can be, writing nothing into the package.
-
-The home of Spark is a folder of links to the installed one. It leaves out the zipped copy of
-pyspark, which every worker would compile anew, and it is where a cluster of processes keeps its
-logs, which would otherwise go into the installed package.
-"""
+"""Small sessions of Spark for tests: they start fast and write nothing into the package."""
 
 import os
 import sys
@@ -12,6 +7,8 @@ from pathlib import Path
 
 import pyspark
 from pyspark.sql import SparkSession
+
+from goqueue.pipelines.launching import make_home
 
 __all__ = ["ROOT", "session"]
 
@@ -42,20 +39,9 @@ def session(
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, places)))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_HOME"] = str(_home(folder / "home"))
+    os.environ["SPARK_HOME"] = str(make_home(folder / "home", Path(pyspark.__file__).parent))
     builder = SparkSession.builder.master(master).appName("tests")
     chosen = {"spark.sql.warehouse.dir": str(folder / "warehouse"), **(settings or {})}
     for name, value in {**_SETTINGS, **chosen}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def _home(home: Path) -> Path:
-    installed = Path(pyspark.__file__).parent
-    libraries = Path("python", "lib")
-    (home / libraries).mkdir(parents=True, exist_ok=True)
-    zips = [libraries / each.name for each in (installed / libraries).glob("py4j-*.zip")]
-    for place in (Path("bin"), Path("jars"), *zips):
-        if not (home / place).exists():
-            (home / place).symlink_to(installed / place)
-    return home

@@ -1,5 +1,6 @@
 """Starting Spark: its Java, its settings, and what its executors need."""
 
+from goqueue.pipelines.launching.home import make_home
 from goqueue.pipelines.launching.java import JavaMissing, find_java, fronted
 from goqueue.pipelines.launching.sessions import local_master, session, session_settings
 from goqueue.pipelines.launching.shipping import executor_files, ship
@@ -10,6 +11,7 @@ __all__ = [
     "find_java",
     "fronted",
     "local_master",
+    "make_home",
     "session",
     "session_settings",
     "ship",

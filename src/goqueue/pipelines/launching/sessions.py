@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from goqueue.pipelines.launching.home import lean_home
 from goqueue.pipelines.launching.java import find_java, fronted
 from goqueue.pipelines.launching.shipping import ship
 
@@ -54,6 +55,9 @@ def session(
     if is_local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        home = lean_home() if "SPARK_HOME" not in os.environ else None
+        if home is not None:
+            os.environ["SPARK_HOME"] = str(home)
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = session_settings(name, master, conf or {})
