@@ -5,6 +5,8 @@ and sinks that do nothing: record batches that are ready, rows in memory, a sink
 """
 
 import argparse
+import contextlib
+import os
 import statistics
 import tempfile
 import threading
@@ -20,6 +22,7 @@ from bench.broker.broker import BrokerProcess
 from bench.log.figure import Target
 from bench.spark.rig import Rig, Scale, rate, say, session
 from goqueue.client.sync import SyncConnection
+from goqueue.pipelines.launching import NICENESS
 
 __all__ = ["bench"]
 
@@ -163,12 +166,55 @@ def measure_broker(rig: Rig, size: int) -> None:
         reading = threading.Thread(target=read)
         reading.start()
         loaded = [_publish(q, other, PROBES) for _ in range(rig.scale.rounds)]
+        _step_back()
+        stepped_back = [_publish(q, other, PROBES) for _ in range(rig.scale.rounds)]
         over.set()
         reading.join()
-    value = statistics.median(each[1] for each in loaded)
-    half = statistics.median(each[0] for each in loaded)
     name, target = f"publish_p99_while_reading_{size}B", Target(below=25)
-    say(name, value, "ms", None, target, p50=half, quiet_p50=quiet[0], quiet_p99=quiet[1])
+    alike, modest = (
+        [statistics.median(each[index] for each in some) for index in (0, 1)]
+        for some in (loaded, stepped_back)
+    )
+    say(
+        name,
+        modest[1],
+        "ms",
+        None,
+        target,
+        p50=modest[0],
+        without_stepping_back=alike[1],
+        quiet_p50=quiet[0],
+        quiet_p99=quiet[1],
+    )
+
+
+def _step_back() -> None:
+    """Give the Spark of this process the priority that pipelines of ours have."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    ours = _below({os.getpid()}, parents)
+    spark = {pid for pid in ours if b"java" in _command(pid).partition(b"\0")[0]}
+    spark |= _below(spark, parents)
+    for task in (task for pid in spark for task in Path(f"/proc/{pid}/task").glob("*")):
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, int(task.name), NICENESS)
+
+
+def _below(above: set[int], parents: dict[int, int]) -> set[int]:
+    """The processes that these have started, and those that they did."""
+    found: set[int] = set()
+    while grown := {pid for pid, parent in parents.items() if parent in above | found} - found:
+        found |= grown
+    return found
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _publish(q: SyncConnection, topic: str, count: int) -> tuple[float, float]:

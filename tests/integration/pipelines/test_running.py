@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -20,6 +21,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql import SparkSession
 
 from goqueue.pipelines import session
+from goqueue.pipelines.launching import NICENESS
 from goqueue.pipelines.plan import Fault, StepInvalid, Table, build, check_sink
 from goqueue.pipelines.progress import BatchProgress, CheckpointBusy, Journal, Totals, read_status
 from goqueue.pipelines.running import (
@@ -383,6 +385,7 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     first = [json.loads(child.stdout.readline()) for _ in range(2)]
+    niceness = os.getpriority(os.PRIO_PROCESS, child.pid)
     child.send_signal(signal.SIGINT)
     rest, said = child.communicate(timeout=CHILD_S_MAX)
     batches = first + [json.loads(line) for line in rest.splitlines()]
@@ -391,6 +394,7 @@ def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(
     stage.run(text.replace("maxRecordsPerTrigger: 10", "maxRecordsPerTrigger: 100"))
 
     assert (child.returncode, said) == (0, "")
+    assert niceness >= NICENESS, "it steps back for the broker"
     assert len(batches) < 20, "it stopped long before all was done"
     assert sum(batch["rows_out"] for batch in batches) == len(published), "the batch was finished"
     assert (status.state, status.done_batch) == ("stopped", batches[-1]["batch"])

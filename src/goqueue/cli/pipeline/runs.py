@@ -63,7 +63,9 @@ def _run(wish: Wish, master: str, log: Path, output: Output) -> int:
     conf = option_texts(wish.pipeline.configuration)
     started_at = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     journal = Journal(wish.pipeline.name, local_checkpoint(wish), started_at)
-    spark = session(f"goqueue {wish.pipeline.name}", master=master, conf=conf, log=log)
+    spark = session(
+        f"goqueue {wish.pipeline.name}", master=master, conf=conf, log=log, is_modest=True
+    )
     try:
         # Spark has set a handler of its own, which would end its jobs: this one goes over it.
         with stopped_by_signals() as stop, displayed(wish.pipeline, output) as display:

@@ -27,10 +27,12 @@ from goqueue.pipelines.launching.shipping import ship
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["local_master", "session", "session_settings"]
+__all__ = ["NICENESS", "local_master", "session", "session_settings"]
 
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*(\d+))?\])?")
 _ATTEMPTS = 4
+# A third of the weight of others.
+NICENESS = 5
 _BUFFER_BYTES = 1 << 20
 _ARROW_BYTES = 8 << 20
 
@@ -41,8 +43,12 @@ def session(
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
     log: Path | None = None,
+    is_modest: bool = False,
 ) -> "SparkSession":
     """A session with our settings, over which `conf` goes. Raises `JavaMissing` without a Java.
+
+    On this machine a modest one, and this process with it, steps back for others that want the
+    processor: for the broker, which may well be here, too.
 
     What Java and its workers print on standard error goes to `log`, if given: stack traces belong
     into a file, not on a terminal.
@@ -55,6 +61,8 @@ def session(
     if is_local:
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        if is_modest:
+            os.nice(max(0, NICENESS - os.getpriority(os.PRIO_PROCESS, 0)))
         home = lean_home() if "SPARK_HOME" not in os.environ else None
         if home is not None:
             os.environ["SPARK_HOME"] = str(home)

@@ -69,7 +69,7 @@ class Endeavour:
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         log = log_path(checkpoint)
-        spark = session(f"goqueue {self._name}", master=self._master, log=log)
+        spark = session(f"goqueue {self._name}", master=self._master, log=log, is_modest=True)
         try:
             yield spark
         finally:
