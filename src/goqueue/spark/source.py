@@ -1,5 +1,7 @@
 """The data source `goqueue`: what Spark asks for by name, and gets readers and writers from."""
 
+import contextlib
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -9,6 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from goqueue.client import ServerUnreachable
 from goqueue.spark.broker import broker
 from goqueue.spark.columns import check_columns, row_schema
 from goqueue.spark.options import (
@@ -55,7 +58,10 @@ class GoQueueSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         options = write_options(self.options, is_stream=True)
         self._refuse_overwrite(overwrite)
-        self._check(schema, options)
+        # Asked for anew at every commit and abort: a broker that is away by then must not hide why
+        # the batch failed, and whoever writes is told in any case.
+        with contextlib.suppress(ServerUnreachable):
+            self._check(schema, options)
         return TopicStreamWriter(options)
 
     def _refuse_schema(self, schema: StructType) -> None:

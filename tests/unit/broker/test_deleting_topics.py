@@ -16,6 +16,7 @@ from goqueue.model.requests import (
     ListTopics,
     NodeDescription,
     Offsets,
+    Reject,
     TopicConfig,
     TopicList,
 )
@@ -32,6 +33,7 @@ from tests.unit.broker.users import (
     polled,
     publish,
     read,
+    reject,
     values,
 )
 
@@ -251,3 +253,22 @@ def test_a_compacted_topic_says_so() -> None:
     created = create(node, config=TopicConfig(cleanup_policy=Cleanup.COMPACT))
 
     assert created.config.cleanup_policy is Cleanup.COMPACT
+
+
+def test_a_topic_and_its_letters_are_deleted_while_a_letter_is_on_its_way() -> None:
+    node = DrivenNode()
+    create(node)
+    join(node)
+    publish(node, "first", "second")
+    first, second = poll(node)
+    reject(node, first)
+    letters = LogId("orders.dlq", 0)
+    node.slow_down(letters)
+    node.begin(Reject(receipt=second.receipt))
+    node.ask(DeleteTopic(name="orders"), Done)
+
+    deleting = node.begin(DeleteTopic(name="orders.dlq"))
+    node.speed_up()
+
+    assert node.reply(deleting, Done) == Done()
+    assert topics(node) == ()

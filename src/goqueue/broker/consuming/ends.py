@@ -73,7 +73,9 @@ class Ends:
         topic = self._state.catalog.get(move.target)
         if topic is None and move.cause != Cause.REDRIVE:
             origin = self._state.catalog.numbered(move.topic)
-            assert origin is not None
+            if origin is None:
+                # Deleted meanwhile, as its letters were.
+                return None
             topic = self._topics.ensure_letters(origin, move.target, now)
         if topic is None or not topic.is_open:
             return None
