@@ -21,7 +21,7 @@ from goqueue.runtime.exporting.exporter import ExporterUnusable, NotShipped
 from goqueue.runtime.exporting.words import WORDS, Role
 from goqueue.tracing import NO_OFFSET, Kind, Span
 
-__all__ = ["CollectorSink", "open_collector"]
+__all__ = ["CollectorSink", "open_collector", "traces_url"]
 
 # OpenTelemetry makes a batch ready in one go, which takes milliseconds: small ones stall nobody.
 _BATCH_SPANS = 128
@@ -44,9 +44,13 @@ def open_collector(protocol: str, endpoint: str, node_id: str) -> "CollectorSink
 def _http(endpoint: str) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    # Whoever names a path means it.
+    return OTLPSpanExporter(endpoint=traces_url(endpoint))
+
+
+def traces_url(endpoint: str) -> str:
+    """Where spans go over HTTP. Whoever names a path means it."""
     has_path = endpoint.partition("://")[2].partition("/")[2]
-    return OTLPSpanExporter(endpoint=endpoint if has_path else endpoint.rstrip("/") + _PATH)
+    return endpoint if has_path else endpoint.rstrip("/") + _PATH
 
 
 def _grpc(endpoint: str) -> SpanExporter:

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, StatusCode
 
-from goqueue.runtime.exporting.otlp import CollectorSink, open_collector
+from goqueue.runtime.exporting.otlp import CollectorSink, open_collector, traces_url
 from goqueue.tracing import Kind, Span
 from tests.unit.runtime.exporting.made_notes import GIVEN, note, spans
 
@@ -99,11 +99,27 @@ def test_what_failed_says_so(
     assert made.status.description == ("because" if error else None)
 
 
-def test_a_collector_is_addressed_as_its_protocol_wants() -> None:
-    for protocol, endpoint in (
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        ("http://127.0.0.1:1", "http://127.0.0.1:1/v1/traces"),
+        ("http://127.0.0.1:1/", "http://127.0.0.1:1/v1/traces"),
+        ("https://a.example/custom/path", "https://a.example/custom/path"),
+    ],
+)
+def test_spans_go_to_the_usual_path_unless_another_is_named(endpoint: str, url: str) -> None:
+    assert traces_url(endpoint) == url
+
+
+@pytest.mark.parametrize(
+    ("protocol", "endpoint"),
+    [
         ("http", "http://127.0.0.1:1"),
-        ("http", "https://a.example/custom/path"),
         ("grpc", "127.0.0.1:1"),
         ("grpc", "https://a.example:4317"),
-    ):
-        open_collector(protocol, endpoint, "node-1").close()
+    ],
+)
+def test_a_collector_can_be_opened_before_it_is_there(protocol: str, endpoint: str) -> None:
+    sink = open_collector(protocol, endpoint, "node-1")
+    assert sink.name == "otlp"
+    sink.close()
