@@ -26,7 +26,7 @@ class Asking:
 
     def search(self, request: RequestId, command: SearchTraces) -> None:
         if command.start is not None and command.end is not None and command.end < command.start:
-            raise Refused(Code.REQUEST_INVALID, field="end", reason="before the start")
+            raise Refused(Code.REQUEST_INVALID, field="end", reason="is before the start")
         search = Search(
             topic=command.topic,
             partition=command.partition,

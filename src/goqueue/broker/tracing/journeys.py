@@ -15,11 +15,10 @@ from goqueue.model import Header, LogId, Now, Offset
 from goqueue.model.requests import Published, TraceSeed
 from goqueue.records import Waiting
 from goqueue.records.tracing import GIVEN_BYTES, Told, find_contexts, follow, look, make_contexts
-from goqueue.tracing import UNWRITTEN, Kind, Note, Place, Tracer, place_of
+from goqueue.tracing import TRACE_BYTES, UNWRITTEN, Kind, Note, Place, Tracer, place_of
 
 __all__ = ["TRACE_PARENT", "Journeys", "Story", "trace_header"]
 
-_TRACE_BYTES = 16
 # The partition of what was never written.
 _NOWHERE = -1
 TRACE_PARENT = "traceparent"
@@ -283,5 +282,5 @@ class Journeys:
 
 def trace_header(context: bytes) -> Header:
     """The header that carries a context."""
-    trace, span = context[:_TRACE_BYTES].hex(), context[_TRACE_BYTES : GIVEN_BYTES - 1].hex()
+    trace, span = context[:TRACE_BYTES].hex(), context[TRACE_BYTES : GIVEN_BYTES - 1].hex()
     return TRACE_PARENT, f"00-{trace}-{span}-{context[-1]:02x}".encode()
