@@ -76,10 +76,6 @@ def test_files_are_named_for_what_they_hold() -> None:
     assert_holds(shape.finds_banned_file_names, EVERYWHERE)
 
 
-def test_rooms_have_at_most_nine_modules() -> None:
-    assert_nothing(shape.finds_crowded_rooms(PACKAGE))
-
-
 # ---- the public surface --------------------------------------------------------------------
 
 
@@ -266,12 +262,6 @@ def test_each_rule_lets_sound_code_pass(case: tuple[Rule, Source]) -> None:
     assert_holds(rule, [source])
 
 
-def test_a_room_with_ten_modules_is_crowded() -> None:
-    ten = [Source(f"src/goqueue/log/noun{number}.py", "") for number in range(10)]
-    assert list(shape.finds_crowded_rooms(ten))
-    assert not list(shape.finds_crowded_rooms([*ten[1:], Source(IN_PACKAGE, "")]))
-
-
 @pytest.mark.parametrize("folder", ["home/ada", "root", "Users/ada", "workspace/ada"])
 def test_a_path_of_one_machine_is_found(folder: str) -> None:
     assert list(hygiene.finds_machine_paths("README.md", f"see /{folder}/notes"))
@@ -282,5 +272,5 @@ def test_every_rule_is_shown_to_fail() -> None:
     modules = (purity, sets, shape, surface, hygiene)
     rules = [name for module in modules for name in module.__all__ if name.startswith("finds_")]
     shown = [named(case) for case in BROKEN]
-    shown += ["finds_crowded_rooms", "finds_machine_paths"]
+    shown += ["finds_machine_paths"]
     assert sorted(rules) == sorted(dict.fromkeys(shown))

@@ -2,22 +2,19 @@
 
 import ast
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tests.tidy.sources import Finding, Source
 
 __all__ = [
     "finds_banned_class_names",
     "finds_banned_file_names",
-    "finds_crowded_rooms",
     "finds_long_files",
     "finds_long_functions",
 ]
 
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 600
-ROOM_MODULES_MAX = 9
 
 _BANNED_CLASS = re.compile(
     r"(Manager|Helper|Helpers|Util|Utils|Service|Impl|Handler|Processor|Base|Info|Data)$"
@@ -55,13 +52,3 @@ def finds_banned_file_names(source: Source) -> Iterator[Finding]:
     name = source.path.rsplit("/", 1)[-1]
     if _BANNED_FILE.search(name):
         yield Finding(source.path, 1, f"{name} is not a noun of the glossary")
-
-
-def finds_crowded_rooms(sources: Iterable[Source]) -> Iterator[Finding]:
-    """Counts modules by folder, so that each gateway is a room of its own."""
-    folders = (source.path.rsplit("/", 1) for source in sources if source.is_package)
-    counts = Counter(folder for folder, name in folders if not name.startswith("__"))
-    for folder, count in sorted(counts.items()):
-        if count > ROOM_MODULES_MAX:
-            words = f"{count} modules, the limit is {ROOM_MODULES_MAX}: split the room by an ADR"
-            yield Finding(folder, 1, words)

@@ -6,10 +6,12 @@ Invariant: each subject has at most one deadline; older entries of it stay in th
 surface and are then ignored.
 """
 
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 import msgspec
 
+from goqueue.broker.budget import TurnBudget
 from goqueue.model import Instant, LogId, RequestId
 
 __all__ = [
@@ -121,12 +123,20 @@ class Alarms:
             heappop(self._heap)
         return None
 
-    def due(self, now: Instant) -> list[Subject]:
-        """Everything whose deadline has passed, earliest first; each is unset."""
-        found: list[Subject] = []
-        while self._heap and self._heap[0][0] <= now:
-            deadline, _, subject = heappop(self._heap)
+    def due(self, now: Instant, budget: TurnBudget) -> Iterator[Subject]:
+        """What is due, earliest first, until the turn has done enough; each is unset.
+
+        A subject that is set again for now comes behind all that is due already, in this turn or in
+        a later one, so long work that goes on by an alarm leaves room for the alarms of others.
+        """
+        serial = self._serial
+        while self._heap and self._heap[0][0] <= now and not budget.is_spent:
+            deadline, number, subject = self._heap[0]
+            if number > serial:
+                # Set in this turn: the shell looks at sockets first.
+                return
+            heappop(self._heap)
             if self._deadlines.get(subject) == deadline:
                 del self._deadlines[subject]
-                found.append(subject)
-        return found
+                budget.spend()
+                yield subject

@@ -171,12 +171,18 @@ class Node:
             state.topics_journal.is_quiet and state.groups_journal.is_quiet
         )
 
+    @property
+    def turn_units(self) -> int:
+        """How many units of work the last turn did: see `TurnBudget`."""
+        return self._state.budget.spent
+
     def next_deadline(self) -> Instant | None:
-        """When the node wants `Woke`."""
+        """When the node wants `Woke`; a deadline that has passed: as soon as others were served."""
         return self._state.alarms.next_deadline()
 
     def handle(self, event: NodeEvent, now: Now) -> list[NodeEffect]:
         """Learn one thing and decide what follows from it."""
+        self._state.budget.begin()
         match event:
             case Asked():
                 self._ask(event, now)
@@ -374,7 +380,8 @@ class Node:
     # Time
 
     def _wake(self, now: Now) -> None:
-        for subject in self._state.alarms.due(now.instant):
+        budget = self._state.budget
+        for subject in self._state.alarms.due(now.instant, budget):
             match subject:
                 case ForRequest(request):
                     self._give_up(request)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from goqueue.broker.alarms import Alarms, ForLog
+from goqueue.broker.budget import TurnBudget
 from goqueue.broker.catalog import Catalog, Topic
 from goqueue.broker.counts import Counts
 from goqueue.broker.journals import Change, Journal, TopicChange
@@ -66,6 +67,7 @@ class NodeState:
     def __init__(self, node_id: str, tracer: Tracer) -> None:
         self.node_id = node_id
         self.outbox = Outbox()
+        self.budget = TurnBudget()
         self.alarms = Alarms()
         self.catalog = Catalog()
         self.partitions = Partitions()

@@ -46,6 +46,8 @@ __all__ = ["Pump"]
 _logger = logging.getLogger(__name__)
 
 _OPENED_TOGETHER = 64
+# How long events are handled before the loop looks at sockets again.
+_SLICE_NS = 2_000_000
 
 
 class Pump:
@@ -69,6 +71,7 @@ class Pump:
         self._work: list[Work] = []
         self._opens: list[Open] = []
         self._is_running = False
+        self._is_scheduled = False
         self._waiting: dict[RequestId, asyncio.Future[Reply]] = {}
         self._next_request = 1
         self._timer: asyncio.TimerHandle | None = None
@@ -118,7 +121,8 @@ class Pump:
     def _note_state(self) -> None:
         if self._node.is_serving:
             self._serving.set()
-        if self._quiet is not None and not self._waiting and self._node.is_quiet:
+        is_idle = not self._waiting and not self._events
+        if self._quiet is not None and is_idle and self._node.is_quiet:
             self._quiet.set()
 
     async def ask(self, command: Command) -> Reply:
@@ -139,12 +143,11 @@ class Pump:
 
     def _take(self, events: "list[DiskEvent] | tuple[NodeEvent, ...]") -> None:
         self._events.extend(events)
-        if self._is_running:
+        if self._is_running or self._is_scheduled:
             return
         self._is_running = True
         try:
-            while self._events:
-                self._carry_out(self._node.handle(self._events.popleft(), read_clock()))
+            self._handle_events()
             self._finish_turn()
         except BaseException as bug:
             # What the node knows can no longer be trusted: only a restart from its logs can. So
@@ -152,6 +155,22 @@ class Pump:
             self._halt(f"a bug: {bug!r}")
             raise
         self._is_running = False
+
+    def _handle_events(self) -> None:
+        """Handle what has come, for a slice of time; the rest follows when others were served."""
+        now = read_clock()
+        end = now.instant + _SLICE_NS
+        while self._events:
+            if now.instant >= end:
+                self._is_scheduled = True
+                self._loop.call_soon(self._resume)
+                return
+            self._carry_out(self._node.handle(self._events.popleft(), now))
+            now = read_clock()
+
+    def _resume(self) -> None:
+        self._is_scheduled = False
+        self._take(())
 
     def _finish_turn(self) -> None:
         if self._work and self._disk is not None:

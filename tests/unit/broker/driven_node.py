@@ -82,6 +82,7 @@ class DrivenNode:
         self.news_of_reads_is_late = False
         # How far the wall clock was put away from the one that only goes forward.
         self.wall_shift_ns = wall_shift_ns
+        self.runs_later_turns = True
         self._slow: dict[LogId, None] = {}
         self._answers: dict[RequestId, Reply | Refused] = {}
         self._next_request = 1
@@ -230,7 +231,12 @@ class DrivenNode:
     def _run(self) -> None:
         """Until nothing more follows."""
         handled = 0
-        while self._events or self._work or self.storage.has_background_work:
+        while (
+            self._events
+            or self._work
+            or self.storage.has_background_work
+            or self._continues_at_once()
+        ):
             while self._events:
                 self._carry_out(self.node.handle(self._events.popleft(), self.now))
                 handled += 1
@@ -240,6 +246,14 @@ class DrivenNode:
                 self._do(work)
             elif self.storage.has_background_work:
                 self._events.extend(self.storage.work())
+
+    def _continues_at_once(self) -> bool:
+        """Work that was left to a later turn goes on without any time passing."""
+        deadline = self.node.next_deadline() if self.runs_later_turns else None
+        continues = deadline is not None and deadline <= self.now_ns
+        if continues:
+            self._events.append(Woke())
+        return continues
 
     def _do(self, work: Sequence[Work]) -> None:
         effects: list[Effect] = []

@@ -155,6 +155,7 @@ def test_scouting_reads_each_piece_of_a_backlog_once_and_ends() -> None:
     node = shop()
     for _ in range(10):
         publish(node, [NORMAL] * 5000 + [HIGH], value=b"x" * 50)
+    node.runs_later_turns = False
     poll(node, count=1)
     node.reads_are_late = True
     pieces = 0

@@ -170,12 +170,18 @@ class Process:
 
     def settle(self, now: Now) -> None:
         """Let everything that is under way end, without any time passing."""
-        while not self.is_idle and self.halted is None:
+        while self.halted is None and (not self.is_idle or self._continues_at(now)):
+            self.wake(now)
             self.open_turn(now)
             self.late_turn(now)
             self.disk_turn(len(self._submitted))
             self.background_turn()
             self.report_turn(now)
+
+    def _continues_at(self, now: Now) -> bool:
+        """Whether work was left to a later turn."""
+        deadline = self.deadline
+        return deadline is not None and deadline <= now.instant
 
     # What the pump does
 
