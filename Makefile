@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-spark soak soak-transactions soak-spark fuzz test-exhaustive test-declarative surface spark-options lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface spark-options lock clean FORCE
 
 # Settings of the caller's shell that would make another Python or other modules than ours run.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -13,6 +13,7 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
 PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3
 SECONDS ?= 60
 SEEDS ?= 10
+HOURS ?= 1
 WORKERS ?= 2
 
 venv := .venv/bin/python
@@ -105,6 +106,9 @@ bench-broker: setup ## measure a node over HTTP, its client, and a crowded node
 
 soak: setup ## kill a node under load for SECONDS=600, and check that nothing is lost or comes back
 	@$(venv) -m soak --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600) --kill-every 20
+
+soak-sim: setup ## run fresh seeds of the simulator for HOURS=1; findings go to build/soak-sim
+	@$(venv) -m soak.simulation --hours $(HOURS)
 
 soak-transactions: setup ## copy 100,000 messages in transactions while broker and workers are killed
 	@$(venv) -m soak.copies --mode stream --blow-every 1.5

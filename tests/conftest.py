@@ -1,11 +1,14 @@
 """Settings of every test run: how properties are explored, which twin runs."""
 
 import os
+import time
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+# Fresh seeds of the simulator begin here. Workers inherit it from the process that starts them.
+SEED_BASE = os.environ.setdefault("GOQUEUE_SEED_BASE", str(int(time.time()) * 1000))
 IS_EXHAUSTIVE = os.environ.get("GOQUEUE_EXHAUSTIVE") == "1"
 
 ON_SPARK = {"spark", "pipelines"}
@@ -29,3 +32,8 @@ def pytest_report_header() -> str:
     records = Path(__file__).parents[1] / "src" / "goqueue" / "records"
     is_compiled = any(records.glob("*.so")) and os.environ.get("GOQUEUE_NO_EXTENSIONS") != "1"
     return f"goqueue.records: {'compiled' if is_compiled else 'interpreted'}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how to run the same fresh seeds again."""
+    terminalreporter.write_line(f"fresh seeds: replay with GOQUEUE_SEED_BASE={SEED_BASE}")

@@ -1,9 +1,12 @@
-"""How the simulator is tried on planted faults: the first seed that notices counts."""
+"""How seeds are run: the first that notices a planted fault counts; one that fails is named."""
+
+import contextlib
+from collections.abc import Iterator
 
 from goqueue.model import Refused
 from goqueue.sim import NodeRun, Trace, Violation
 
-__all__ = ["FINDINGS", "first_seed_that_notices"]
+__all__ = ["FINDINGS", "first_seed_that_notices", "named_when_it_fails"]
 
 # An error that leaves the node or its storage ends the process: that is a finding, too.
 FINDINGS = (Violation, AssertionError, Refused, LookupError, OSError, StopIteration)
@@ -20,3 +23,13 @@ def first_seed_that_notices(
         except FINDINGS:
             return seed
     return None
+
+
+@contextlib.contextmanager
+def named_when_it_fails(world: str, seed: int) -> Iterator[None]:
+    """Whatever goes wrong in here says how to see it again."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"replay: python -m soak.simulation --worlds {world} --seed {seed}")
+        raise
