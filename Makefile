@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface spark-options lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-stalls bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface spark-options lock clean FORCE
 
 # Settings of the caller's shell that would make another Python or other modules than ours run.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -128,6 +128,9 @@ bench-spark: setup ## measure topics in Spark beside Spark's own sources and sin
 
 bench-observability: setup ## measure what it costs to watch a node: metrics and traces
 	@$(venv) bench/observability/run.py
+
+bench-stalls: setup ## measure how long others wait while a node does something large
+	@$(venv) bench/stalls/run.py
 
 # ---- proof ---------------------------------------------------------------------------------
 

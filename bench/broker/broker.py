@@ -7,7 +7,15 @@ import sys
 import tempfile
 from types import TracebackType
 
-__all__ = ["BrokerProcess", "Usage"]
+__all__ = ["BrokerProcess", "Usage", "serve_from"]
+
+_source: list[str] = []
+
+
+def serve_from(tree: str) -> None:
+    """From now on brokers run the code of another source tree: an older version, to compare."""
+    _source[:] = [os.path.join(tree, "src")]
+
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -38,14 +46,17 @@ class Usage:
 class BrokerProcess:
     """`goqueue serve` on a free port and an empty directory; gone when the block ends."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, path: str = "") -> None:
+        """`path` is where its Python looks first."""
         self._data = tempfile.mkdtemp(prefix="data-", dir=folder)
+        self._path = [path] if path else []
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
     def __enter__(self) -> "BrokerProcess":
         command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", self._data]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path[:2])}
+        path = os.pathsep.join([*self._path, *(_source or sys.path[:2])])
+        environment = {**os.environ, "PYTHONPATH": path}
         self._process = subprocess.Popen(
             [*command, "--http", "127.0.0.1:0", "--log-level", "warning"],
             stdout=subprocess.PIPE,

@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from bench.broker.broker import serve_from
 from bench.log.figure import Figure
 
 __all__ = ["Measure", "bench_command"]
@@ -30,7 +31,16 @@ def bench_command(title: str, suites: Mapping[str, Measure], words: str) -> clic
     @click.option("--quick", "scale", flag_value="quick", help="A fifth of the work.")
     @click.option("--tiny", "scale", flag_value="tiny", help="Only to see that it runs.")
     @click.option("--dir", "parent", type=click.Path(file_okay=False), help="Where files go.")
-    def bench(only: tuple[str, ...], scale: str | None, parent: str | None) -> None:
+    @click.option(
+        "--source",
+        type=click.Path(file_okay=False, exists=True),
+        help="Serve from this source tree: an older version, to compare.",
+    )
+    def bench(
+        only: tuple[str, ...], scale: str | None, parent: str | None, source: str | None
+    ) -> None:
+        if source is not None:
+            serve_from(source)
         folder = tempfile.mkdtemp(prefix="goqueue-bench-", dir=parent or _default_parent())
         figures: list[Figure] = []
         try:

@@ -198,3 +198,12 @@ def test_the_bench_of_tracing_prints_its_figures_and_leaves_no_file(tmp_path: Pa
         "tracing_hundredth",
     }
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bench_of_stalls_prints_its_figures_and_leaves_no_file(tmp_path: Path) -> None:
+    rows = ("redrive", "abort", "traces")
+    printed = [figure for row in rows for figure in run_bench(row, tmp_path, "stalls")]
+
+    assert {figure.figure for figure in printed} == {f"livez_during_{row}" for row in rows}
+    assert all(figure.details["p99_ms"] for figure in printed)
+    assert list(tmp_path.iterdir()) == []

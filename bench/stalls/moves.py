@@ -1,0 +1,86 @@
+"""Rows about messages that move, and transactions that end."""
+
+import asyncio
+import time
+
+from bench.broker.wire import request
+from bench.stalls.stage import Stage, Stall, encoded
+from goqueue.model import Message
+
+__all__ = ["abort", "last_deliveries", "redrive"]
+
+_TOPIC = "orders"
+_LETTERS = "orders.dead"
+_REDRIVE_MAX = 10_000
+_LETTER = {
+    "topic": _TOPIC,
+    "partition": "0",
+    "offset": "7",
+    "group": "billing",
+    "deliveries": "3",
+    "hops": "1",
+    "cause": "rejected",
+}
+
+
+async def redrive(stage: Stage, size: int) -> Stall:
+    """Put dead letters back."""
+    await stage.create(_TOPIC, dead_letter_topic=_LETTERS)
+    await stage.create(_LETTERS)
+    headers = tuple((f"goqueue.dlq.{name}", text.encode()) for name, text in _LETTER.items())
+    await stage.publish(_LETTERS, size, Message(value=b"x" * 100, headers=headers))
+    moved = 0
+
+    async def work() -> None:
+        nonlocal moved
+        while moved < size:
+            body = {"max": min(_REDRIVE_MAX, size - moved)}
+            found = await stage.ask("POST", f"/topics/{_TOPIC}/dlq/redrive", body)
+            assert found["moved"], f"only {moved} letters were put back"
+            moved += found["moved"]
+
+    return await stage.during(work, size)
+
+
+async def last_deliveries(stage: Stage, size: int) -> Stall:
+    """Leases of last deliveries run out together, and become dead letters."""
+    await stage.create(_TOPIC, dead_letter_topic=_LETTERS, max_deliveries=1)
+    await stage.publish(_TOPIC, size)
+    # As long as it takes to lease them all, and one second more.
+    until = time.perf_counter() + 3 + size / 4000
+    await stage.lease("billing", _TOPIC, size, until)
+    lateness = time.perf_counter() - until
+    assert lateness < 0, f"leasing took {lateness:.1f} s too long"
+    await asyncio.sleep(max(0.0, -lateness - 1))
+
+    async def work() -> None:
+        kept = 0
+        while kept < size:
+            await asyncio.sleep(0.05)
+            kept = (await stage.ask("GET", "/reliability/stats"))["dlq_messages"]
+
+    return await stage.during(work, size)
+
+
+async def abort(stage: Stage, size: int) -> Stall:
+    """Abort a transaction that holds acks which came one by one, on two partitions."""
+    await stage.create(_TOPIC, 2)
+    for partition in range(2):
+        await stage.publish(_TOPIC, size, partition=partition)
+    receipts = await stage.lease("billing", _TOPIC, 2 * size)
+    named = {"transactional_id": "t"}
+    owner = {**await stage.ask("POST", "/producers/init", named), **named}
+    await stage.ask("POST", "/transactions/begin", owner)
+    await stage.send_all(
+        request(
+            "POST",
+            "/transactions/offsets",
+            encoded({**owner, "group": "billing", "receipt_handles": [receipt]}),
+        )
+        for receipt in receipts
+    )
+
+    async def work() -> None:
+        await stage.ask("POST", "/transactions/abort", owner)
+
+    return await stage.during(work, len(receipts))

@@ -1,0 +1,100 @@
+"""How long others wait while a node does something large: every operation at its size.
+
+Each row starts a node, brings it into a state, and has the operation done while a process of its
+own asks `/livez`. The cost per item is measured at several sizes: it should not grow with them.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.broker.broker import BrokerProcess
+from bench.broker.command import Measure, bench_command
+from bench.log.figure import Detail, Figure, Target
+from bench.stalls import groups, moves, reads
+from bench.stalls.stage import Row, Stage, Stall
+
+__all__ = ["bench"]
+
+_WAIT_MS_MAX = 50
+_SLOW_DISK = str(Path(__file__).parent / "slow_disk")
+_FLAT = (1_000, 10_000, 100_000)
+_TINY = 0.005
+_QUICK = 0.2
+
+_ROWS = {
+    "redrive": Row(run=moves.redrive, size=10_000, sizes=_FLAT),
+    "abort": Row(run=moves.abort, size=4_000, sizes=(500, 5_000)),
+    "last_deliveries": Row(run=moves.last_deliveries, size=20_000, sizes=_FLAT),
+    "idle_polls": Row(run=groups.idle_polls, size=200),
+    "positions": Row(run=groups.positions, size=300_000, sizes=(10_000, 100_000)),
+    "compaction": Row(run=reads.compaction, size=300_000_000, path=_SLOW_DISK),
+    "settled_above": Row(run=groups.settled_above, size=1_500_000),
+    "delayed_poll": Row(run=reads.delayed_poll, size=400_000, sizes=_FLAT),
+    "keys": Row(run=groups.keys, size=20_000),
+    "headers": Row(run=reads.headers, size=10 << 20),
+    "shared_join": Row(run=groups.shared_join, size=300),
+    "hidden_ack": Row(run=groups.hidden_ack, size=100_000),
+    "markers": Row(run=groups.markers, size=20_000),
+    "metrics": Row(run=reads.metrics, size=317_000),
+    "traces": Row(run=reads.traces, size=100_000),
+    "deep_page": Row(run=reads.deep_page, size=1_000_000),
+}
+
+
+def _measure(name: str, row: Row) -> Measure:
+    def measure(folder: str, scale: float) -> Iterator[Figure]:
+        size = max(20, int(row.size * scale)) if scale <= _TINY else row.size
+        stall = _run(row, folder, size)
+        costs: dict[str, int] = {}
+        if scale > _TINY:
+            for each in row.sizes if scale > _QUICK else row.sizes[:-1]:
+                found = _run(row, folder, each)
+                costs[f"{each:,}"] = round(found.seconds * 1e6 / found.items)
+        yield _figure(name, size, stall, costs)
+
+    return measure
+
+
+def _run(row: Row, folder: str, size: int) -> Stall:
+    with BrokerProcess(folder, row.path) as broker:
+
+        async def stage_and_run() -> Stall:
+            stage = await Stage.open(broker)
+            await stage.wires[0].ask("GET", "/readyz")
+            try:
+                return await row.run(stage, size)
+            finally:
+                stage.close()
+
+        return asyncio.run(stage_and_run())
+
+
+def _figure(name: str, size: int, stall: Stall, costs: dict[str, int]) -> Figure:
+    waits = stall.waits
+    details: dict[str, Detail] = {
+        "size": size,
+        "p50_ms": waits.p50,
+        "p99_ms": waits.p99,
+        "probes": waits.count,
+        "prober_late_ms": waits.late,
+        "seconds": round(stall.seconds, 2),
+    }
+    if stall.longest_ms is not None:
+        details["operation_ms"] = stall.longest_ms
+    if costs:
+        details["us_per_item_at"] = costs
+    return Figure(
+        figure=f"livez_during_{name}",
+        value=waits.max,
+        unit="ms max",
+        target=Target(below=_WAIT_MS_MAX),
+        details=details,
+    )
+
+
+bench = bench_command(
+    "GoQueue stalls",
+    {name: _measure(name, row) for name, row in _ROWS.items()},
+    "Measure the longest wait of others during each large operation, and its cost per item.",
+)
