@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from goqueue.client.errors import GoQueueError
-from goqueue.model import Header
+from goqueue.model import Header, Priority
 
 __all__ = [
     "DELIVER_HEADER",
@@ -22,6 +22,7 @@ __all__ = [
     "encode_value",
     "headers",
     "nanoseconds",
+    "priority_number",
 ]
 
 # What names the time of a delayed record: nanoseconds since 1970 in decimal digits.
@@ -54,9 +55,7 @@ def encode_value(value: Value) -> bytes | None:
 
 def encode_key(key: str | bytes | None) -> bytes:
     """The bytes of a key; none is empty."""
-    if key is None:
-        return b""
-    return key.encode() if isinstance(key, str) else bytes(key)
+    return b"" if key is None else _encode_text("a key", key)
 
 
 def headers(given: Headers | None) -> tuple[Header, ...]:
@@ -64,9 +63,21 @@ def headers(given: Headers | None) -> tuple[Header, ...]:
     if not given:
         return ()
     pairs = given.items() if isinstance(given, Mapping) else given
-    return tuple(
-        (name, value.encode() if isinstance(value, str) else bytes(value)) for name, value in pairs
-    )
+    return tuple((_header_name(name), _header_value(name, value)) for name, value in pairs)
+
+
+def priority_number(priority: int | str) -> int:
+    """The number of a priority, given as a number or by name in any case."""
+    if isinstance(priority, int):
+        return int(priority)
+    if not isinstance(priority, str):
+        raise TypeError(f"a priority is a name or a number, not {type(priority).__name__}")
+    try:
+        return int(Priority[priority.upper()])
+    except KeyError:
+        names = ", ".join(each.name.lower() for each in Priority)
+        words = f"{priority!r} is not a priority; use {names}, or a number from 0 to 4"
+        raise GoQueueError("message_invalid", words) from None
 
 
 def duration(seconds: float) -> str:
@@ -86,3 +97,23 @@ def nanoseconds(text: str) -> int:
         raise GoQueueError("response_invalid", f"{text!r} is no time: {error}") from error
     seconds = since.days * 86_400 + since.seconds
     return seconds * 1_000_000_000 + (int(fraction.ljust(9, "0")) if fraction else 0)
+
+
+def _encode_text(what: str, given: object) -> bytes:
+    """The bytes of text or bytes. `bytes(5)` would be five zero bytes: nothing else is taken."""
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    kind = type(given).__name__
+    raise TypeError(f"{what} is str or bytes, not {kind}; convert it, for example with str()")
+
+
+def _header_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a header is str, not {type(name).__name__}")
+    return name
+
+
+def _header_value(name: str, value: object) -> bytes:
+    return _encode_text(f"the value of header {name!r}", value)

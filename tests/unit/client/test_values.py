@@ -5,7 +5,16 @@ import pytest
 
 from goqueue.client.errors import GoQueueError, MessageTooLarge
 from goqueue.client.producing.draft import draft, weigh
-from goqueue.client.values import Headers, duration, encode_key, encode_value, headers, nanoseconds
+from goqueue.client.values import (
+    Headers,
+    duration,
+    encode_key,
+    encode_value,
+    headers,
+    nanoseconds,
+    priority_number,
+)
+from goqueue.model import Priority
 
 
 class Order(msgspec.Struct):
@@ -41,6 +50,39 @@ def test_keys_are_text_or_bytes_or_absent() -> None:
     assert encode_key(None) == b""
     assert encode_key("é") == b"\xc3\xa9"
     assert encode_key(b"\xff") == b"\xff"
+
+
+@pytest.mark.parametrize("key", [5, 0, True, 1.5, ("a",), object()])
+def test_a_key_that_is_no_text_is_refused_and_never_made_of_zero_bytes(key: object) -> None:
+    with pytest.raises(TypeError, match="a key is str or bytes, not"):
+        draft("value", key, None, 2)  # type: ignore[arg-type]  # what a program gets wrong
+
+
+@pytest.mark.parametrize("given", [{"a": 5}, [("a", 0)], {"a": None}])
+def test_a_header_value_that_is_no_text_is_refused_by_name(given: Headers) -> None:
+    with pytest.raises(TypeError, match="the value of header 'a' is str or bytes, not"):
+        draft("value", None, given, 2)
+
+
+def test_a_header_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(TypeError, match="the name of a header is str, not int"):
+        headers({5: "a"})  # type: ignore[arg-type]  # what a program gets wrong
+
+
+@pytest.mark.parametrize(
+    ("given", "number"), [("high", 1), ("CRITICAL", 0), (Priority.LOW, 3), (4, 4), ("Normal", 2)]
+)
+def test_priorities_are_names_in_any_case_or_numbers(given: int | str, number: int) -> None:
+    assert priority_number(given) == number
+    assert draft("value", None, None, given).priority == number
+
+
+def test_an_unknown_priority_names_those_that_there_are() -> None:
+    with pytest.raises(GoQueueError, match="critical, high, normal, low, background") as refused:
+        draft("value", None, None, "urgent")
+    assert refused.value.code == "message_invalid"
+    with pytest.raises(TypeError, match="not float"):
+        draft("value", None, None, 1.5)  # type: ignore[arg-type]  # what a program gets wrong
 
 
 @pytest.mark.parametrize("given", [{"a": "1", "b": b"\xff"}, [("a", "1"), ("b", b"\xff")]])

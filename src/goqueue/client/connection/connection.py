@@ -103,7 +103,7 @@ class Connection:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int = _NORMAL,
+        priority: int | str = _NORMAL,
         due: Due | None = None,
     ) -> Sent:
         """Publish one message and wait until it is durable.

@@ -5,7 +5,7 @@ What is unusual about a message is tried out here: in a batch it would take the 
 
 from goqueue import records
 from goqueue.client.errors import MessageTooLarge, refusal
-from goqueue.client.values import Headers, Value, encode_key, encode_value, headers
+from goqueue.client.values import Headers, Value, encode_key, encode_value, headers, priority_number
 from goqueue.model import KEY_BYTES_MAX, Message, Priority, Refused
 from goqueue.records import HEADER_SIZE
 
@@ -15,7 +15,9 @@ _NORMAL = int(Priority.NORMAL)
 _RESERVED = b"gq."
 
 
-def draft(value: Value, key: str | bytes | None, given: Headers | None, priority: int) -> Message:
+def draft(
+    value: Value, key: str | bytes | None, given: Headers | None, priority: int | str
+) -> Message:
     """The message, checked as far as a record goes."""
     if type(value) is not bytes:
         value = encode_value(value)
@@ -25,7 +27,8 @@ def draft(value: Value, key: str | bytes | None, given: Headers | None, priority
         if not key.startswith(_RESERVED) and len(key) <= KEY_BYTES_MAX:
             return message
     else:
-        message = Message(value=value, key=key, headers=headers(given), priority=priority)
+        number = priority_number(priority)
+        message = Message(value=value, key=key, headers=headers(given), priority=number)
     try:
         records.build((message,))
     except Refused as refused:

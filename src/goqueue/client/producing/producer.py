@@ -104,7 +104,7 @@ class Producer:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int = _NORMAL,
+        priority: int | str = _NORMAL,
         due: Due | None = None,
     ) -> Receipt:
         """Take a message in. What can be seen to be wrong with it is raised here.

@@ -48,7 +48,7 @@ class SyncProducer:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int = _NORMAL,
+        priority: int | str = _NORMAL,
         due: Due | None = None,
     ) -> SyncReceipt:
         """Take a message in; waits only while the buffer is full."""

@@ -48,7 +48,7 @@ class SyncTransaction:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int = _NORMAL,
+        priority: int | str = _NORMAL,
         due: Due | None = None,
     ) -> SyncReceipt:
         """Take a message in; it is seen when the transaction is committed."""

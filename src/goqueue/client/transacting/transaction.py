@@ -111,7 +111,7 @@ class Transaction:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int = _NORMAL,
+        priority: int | str = _NORMAL,
         due: Due | None = None,
     ) -> Receipt:
         """Take a message in; it is seen when the transaction is committed.
