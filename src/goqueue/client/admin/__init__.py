@@ -32,7 +32,7 @@ from goqueue.client.admin.replies import (
     TransactionStats,
     Version,
 )
-from goqueue.client.admin.topics import Topics
+from goqueue.client.admin.topics import Topics, TopicSettings
 from goqueue.client.admin.traces import (
     Trace,
     TraceCriteria,
@@ -71,6 +71,7 @@ __all__ = [
     "ResetOffsets",
     "Topic",
     "TopicConfig",
+    "TopicSettings",
     "TopicStats",
     "Topics",
     "Trace",

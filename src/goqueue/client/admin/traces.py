@@ -5,6 +5,7 @@ from typing import TypedDict, Unpack
 
 import msgspec
 
+from goqueue.client.admin.keywords import check_keywords
 from goqueue.client.transport import Transport, get
 
 __all__ = [
@@ -109,6 +110,7 @@ class TraceCriteria(TypedDict, total=False):
     status: str
 
 
+_CRITERIA = ("limit", *TraceCriteria.__annotations__)
 _LISTS = msgspec.json.Decoder(TraceList)
 _TRACES = msgspec.json.Decoder(Trace)
 _STATS = msgspec.json.Decoder(TraceStats)
@@ -126,6 +128,7 @@ class Traces:
 
     async def search(self, *, limit: int = 100, **wanted: Unpack[TraceCriteria]) -> TraceList:
         """The newest with an event that is like this."""
+        check_keywords("search", wanted, _CRITERIA)
         start, end = wanted.get("start"), wanted.get("end")
         request = get(
             "traces",

@@ -18,6 +18,7 @@ from goqueue.client.admin import (
     ResetOffsets,
     Topic,
     Topics,
+    TopicSettings,
     Trace,
     TraceCriteria,
     TraceList,
@@ -47,8 +48,18 @@ class SyncTopics:
         self._loop = loop
         self._topics = topics
 
-    def create(self, name: str, *, partitions: int | None = None, **config: object) -> Topic:
-        return self._loop.call(self._topics.create(name, partitions=partitions, **config))
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        **settings: Unpack[TopicSettings],
+    ) -> Topic:
+        creating = self._topics.create(
+            name, partitions=partitions, replication_factor=replication_factor, **settings
+        )
+        return self._loop.call(creating)
 
     def list(self) -> tuple[str, ...]:
         return self._loop.call(self._topics.list())
@@ -56,8 +67,8 @@ class SyncTopics:
     def describe(self, name: str) -> Topic:
         return self._loop.call(self._topics.describe(name))
 
-    def alter(self, name: str, **config: object) -> Topic:
-        return self._loop.call(self._topics.alter(name, **config))
+    def alter(self, name: str, **settings: Unpack[TopicSettings]) -> Topic:
+        return self._loop.call(self._topics.alter(name, **settings))
 
     def delete(self, name: str) -> None:
         self._loop.call(self._topics.delete(name))

@@ -1,0 +1,80 @@
+"""Topics through the SDK: settings by name, and names that are none."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+import goqueue
+from goqueue.client.admin import TopicConfig, TopicSettings
+from goqueue.client.connection import Connection
+from goqueue.gateways.http.bodies import AlterTopicBody, CreateTopicBody
+from tests.unit.client.peer import Answer, Asked, json_answer, peer
+
+
+def asked_by(scene: Callable[[Connection], Awaitable[object]]) -> list[Asked]:
+    """What the server was asked by a program."""
+    asked: list[Asked] = []
+
+    async def answer(request: Asked) -> Answer:
+        asked.append(request)
+        return json_answer({"name": "orders", "partitions": 3})
+
+    async def play() -> None:
+        async with peer(answer) as server, goqueue.connect(server) as q:
+            await scene(q)
+
+    asyncio.run(play())
+    return asked
+
+
+def test_settings_travel_by_their_names() -> None:
+    (created,) = asked_by(
+        lambda q: q.topics.create("orders", partitions=3, max_deliveries=5, priority_boost="1m")
+    )
+    assert msgspec.json.decode(created.body) == {
+        "name": "orders",
+        "num_partitions": 3,
+        "max_deliveries": 5,
+        "priority_boost": "1m",
+    }
+    (altered,) = asked_by(lambda q: q.topics.alter("orders", visibility_timeout=90))
+    assert msgspec.json.decode(altered.body) == {"visibility_timeout": 90}
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("max_delivries", "max_deliveries"),
+        ("partitons", "partitions"),
+        ("num_partitions", "partitions"),
+    ],
+)
+def test_a_setting_with_a_typo_is_refused_before_anything_is_asked(given: str, meant: str) -> None:
+    settings: TopicSettings = {given: 5}  # type: ignore[misc]  # what a program gets wrong
+
+    async def create(q: Connection) -> None:
+        with pytest.raises(TypeError, match=f"argument '{given}'; did you mean '{meant}'"):
+            await q.topics.create("orders", **settings)
+        with pytest.raises(TypeError, match=f"argument '{given}'"):
+            await q.topics.alter("orders", **settings)
+
+    assert asked_by(create) == []
+
+
+def test_a_search_for_something_that_does_not_exist_is_refused() -> None:
+    async def search(q: Connection) -> None:
+        with pytest.raises(TypeError, match="did you mean 'topic'"):
+            await q.traces.search(topics="orders")  # type: ignore[call-arg]  # what is wrong
+
+    assert asked_by(search) == []
+
+
+def test_the_settings_are_those_that_the_server_takes_and_shows() -> None:
+    at_any_time = set(TopicSettings.__annotations__)
+    assert at_any_time | {"name", "num_partitions", "replication_factor"} == set(
+        CreateTopicBody.__struct_fields__
+    )
+    assert at_any_time <= set(AlterTopicBody.__struct_fields__)
+    assert at_any_time | {"replication_factor"} == set(TopicConfig.__struct_fields__)
