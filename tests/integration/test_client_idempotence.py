@@ -150,6 +150,37 @@ def test_a_producer_goes_on_after_the_node_was_killed(mortal: ServerProcess, nam
     asyncio.run(run())
 
 
+# Longer than eight attempts with growing waits could ever take: 0.05 s up to 2 s, 5.15 s in all.
+ABSENCE_S = 6.0
+
+
+def test_publishing_and_consuming_survive_a_node_that_is_away_for_seconds(
+    mortal: ServerProcess, name: Name, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stay_away() -> None:
+        await asyncio.to_thread(mortal.kill)
+        await asyncio.sleep(ABSENCE_S)
+        await asyncio.to_thread(mortal.start)
+
+    async def scene(q: Connection) -> None:
+        topic = name()
+        await q.topics.create(topic, partitions=1)
+        consumer = q.consume(topic, group="g")
+        await q.publish(topic, "before")
+        await (await anext(consumer)).ack()
+        absence = asyncio.ensure_future(stay_away())
+        await asyncio.sleep(0.1)
+        sent = [asyncio.ensure_future(q.publish(topic, f"{number}")) for number in range(20)]
+        await asyncio.gather(*sent)
+        await absence
+        found = [await anext(consumer) for _ in range(20)]
+        assert sorted(int(message.text) for message in found) == list(range(20))
+
+    play(mortal, scene)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert sum("cannot connect" in words for words in warnings) == 1, warnings
+
+
 def test_a_batch_that_is_sent_again_while_the_first_is_still_on_its_way_is_taken_once(
     mortal: ServerProcess, name: Name
 ) -> None:

@@ -32,6 +32,8 @@ def connect(
     Without `server` and `api_key` the environment decides, `GOQUEUE_SERVER` and
     `GOQUEUE_API_KEY`, and then http://127.0.0.1:8080 without a key. A key of the environment is
     never sent to a server that was named in the program. Nothing is sent before the first request.
+    One attempt at a request takes at most `timeout_s`, and what may be repeated is repeated for as
+    long, unless `retries` says otherwise.
     `tls` replaces the default context of an https server. `client_id` names this program among
     the members of a group.
     """
@@ -46,7 +48,7 @@ def connect(
         api_key=api_key,
         timeout_s=timeout_s,
         tls=tls,
-        retries=retries or Retries(),
+        retries=retries or Retries(total_s=timeout_s),
         client_id=client_id,
     )
     return Connection(settings)

@@ -42,6 +42,38 @@ def test_attempts_end_by_their_time() -> None:
     assert wait_s(Retries(total_s=10.0), error, elapsed_s=8.1) is None
 
 
+def test_a_server_that_is_away_is_asked_until_the_time_is_over() -> None:
+    retries, chance, clock, attempts = Retries(total_s=30.0), Random(7), 0.0, 1
+    away = ServerUnreachable("connection refused")
+    waits = []
+    while True:
+        wait = retries.wait_s(
+            away, attempt=attempts, elapsed_s=clock, is_repeatable=True, chance=chance
+        )
+        if wait is None:
+            break
+        waits.append(wait)
+        clock += wait
+        attempts += 1
+    assert clock == pytest.approx(30.0)
+    assert max(waits) <= retries.wait_s_max
+    assert 20 < attempts < 100
+
+
+def test_the_last_attempt_is_made_when_the_time_is_over() -> None:
+    away = ServerUnreachable("connection refused")
+    wait = wait_s(Retries(total_s=10.0, first_wait_s=2.0), away, elapsed_s=9.999)
+    assert wait == pytest.approx(0.001)
+    assert wait_s(Retries(total_s=10.0), away, elapsed_s=10.0) is None
+
+
+def test_a_request_may_have_less_patience_than_its_connection_and_never_more() -> None:
+    retries = Retries(total_s=10.0, wait_s_max=0.5)
+    assert retries.within(2.0) == Retries(total_s=2.0, wait_s_max=0.5)
+    assert retries.within(20.0) is retries
+    assert retries.within(None) is retries
+
+
 @pytest.mark.parametrize("code", ["topic_busy", "rate_limited", "not_leader", "storage_full"])
 def test_what_changed_nothing_may_always_be_repeated(code: str) -> None:
     assert is_worth_retrying(GoQueueError(code, ""), is_repeatable=False)

@@ -24,7 +24,7 @@ from tests.unit.client.peer import (
     refusal_answer,
 )
 
-SWIFT = Retries(first_wait_s=0.001, wait_s_max=0.001)
+SWIFT = Retries(attempts_max=8, first_wait_s=0.001, wait_s_max=0.001)
 ANYTHING = msgspec.json.Decoder(dict[str, object])
 
 

@@ -32,6 +32,9 @@ class _Beat(msgspec.Struct, frozen=True):
     assigned_partitions: list[str]
 
 
+# A server that is away notices by itself that a member is gone: closing does not wait for it.
+_FAREWELL_S = 2.0
+
 _JOINED = msgspec.json.Decoder(_Joined)
 _BEATS = msgspec.json.Decoder(_Beat)
 
@@ -105,13 +108,13 @@ class Membership:
             return
         fields: dict[str, object] = {"member_id": self.member_id}
         self.member_id = None
+        group = self._subscription.group
         try:
-            await self._transport.ask(
-                post("groups", self._subscription.group, "leave", fields=fields)
-            )
+            request = post("groups", group, "leave", fields=fields, patience_s=_FAREWELL_S)
+            await self._transport.ask(request)
         except GoQueueError as error:
             # Whatever the reason, the session ends by itself in its time.
-            _log.info("leaving group %s: %s", self._subscription.group, error)
+            _log.info("leaving group %s: %s", group, error)
 
     def _adopt(self, generation: int, assigned: list[str]) -> None:
         self.generation = generation

@@ -19,8 +19,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request.
 
     `is_repeatable` says that sending it twice does no harm. `wait_s` is how long the server may
-    hold the answer; it comes on top of the time limit. `answers` are statuses that carry an answer
-    although they are no success: a probe that fails tells why.
+    hold the answer; it comes on top of the time limit. `patience_s` bounds the time of retries more
+    tightly than the connection does, for what is not worth the wait. `answers` are statuses that
+    carry an answer although they are no success: a probe that fails tells why.
     """
 
     method: str
@@ -29,6 +30,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     is_repeatable: bool = False
     wait_s: float = 0.0
+    patience_s: float | None = None
     answers: frozenset[int] = frozenset()
 
 
@@ -50,7 +52,12 @@ def get(*parts: str | int, **query: str | float | None) -> Request:
     return Request(method="GET", target=target(*parts, **query), is_repeatable=True)
 
 
-def post(*parts: str | int, fields: dict[str, object], is_repeatable: bool = False) -> Request:
+def post(
+    *parts: str | int,
+    fields: dict[str, object],
+    is_repeatable: bool = False,
+    patience_s: float | None = None,
+) -> Request:
     """Send fields as JSON; what is None is left out."""
     given = {name: value for name, value in fields.items() if value is not None}
     return Request(
@@ -58,6 +65,7 @@ def post(*parts: str | int, fields: dict[str, object], is_repeatable: bool = Fal
         target=target(*parts),
         body=_ENCODER.encode(given),
         is_repeatable=is_repeatable,
+        patience_s=patience_s,
     )
 
 

@@ -38,9 +38,13 @@ class Chance(Protocol):
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on trying again: how often, and how long in all; 1 attempt means no retry."""
+    """Bounds on trying again: how long in all, and how often; 1 attempt means no retry.
 
-    attempts_max: int = 8
+    Time is the bound that counts: a server that restarts refuses connections at once, and any
+    small number of attempts is used up before it is back.
+    """
+
+    attempts_max: int = 1000
     total_s: float = 30.0
     first_wait_s: float = 0.05
     wait_s_max: float = 2.0
@@ -57,13 +61,22 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True):
         """How long to wait before attempt number `attempt` + 1, or None to give up.
 
         Full jitter: anywhere from zero to a bound that doubles with each attempt, but never less
-        than the server asks for.
+        than the server asks for. The last attempt is made when the time is over, not earlier.
         """
         if attempt >= self.attempts_max or not is_worth_retrying(error, is_repeatable):
             return None
+        left_s = self.total_s - elapsed_s
+        asked_s = error.retry_after_s or 0.0
+        if left_s <= 0 or asked_s > left_s:
+            return None
         bound = min(self.wait_s_max, self.first_wait_s * float(2 ** min(attempt - 1, 20)))
-        wait = max(chance.random() * bound, error.retry_after_s or 0.0)
-        return wait if elapsed_s + wait <= self.total_s else None
+        return min(max(chance.random() * bound, asked_s), left_s)
+
+    def within(self, total_s: float | None) -> "Retries":
+        """The same with no more time than this."""
+        if total_s is None or total_s >= self.total_s:
+            return self
+        return msgspec.structs.replace(self, total_s=total_s)
 
 
 def is_worth_retrying(error: GoQueueError, is_repeatable: bool) -> bool:

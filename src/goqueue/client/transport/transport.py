@@ -4,6 +4,7 @@ Owns the pools. Never follows a redirect, never shows the key, never decides wha
 """
 
 import asyncio
+import logging
 import random
 import ssl
 from collections.abc import Callable
@@ -22,7 +23,11 @@ __all__ = ["Transport"]
 
 T = TypeVar("T")
 
+_log = logging.getLogger("goqueue.client")
+
 _VISIBLE = range(0x21, 0x7F)
+# A request that is tried for longer than this is worth a line in the log.
+_SILENCE_S_MAX = 1.0
 
 
 class Transport:
@@ -35,6 +40,8 @@ class Transport:
         self._waiting = self._pool(settings.waiting_connections_max)
         self._fixed = self._fixed_headers()
         self._chance = random.SystemRandom()
+        # Whether the log says already that requests are being tried again.
+        self._is_troubled = False
         self._is_closed = False
 
     async def ask(self, request: Request, on_doubt: Callable[[], None] | None = None) -> Response:
@@ -45,20 +52,24 @@ class Transport:
         """
         clock = asyncio.get_running_loop().time
         started = clock()
+        retries = self._settings.retries.within(request.patience_s)
         attempt = 0
         is_outcome_unknown = False
         while True:
             attempt += 1
             try:
-                return await self._ask_once(request)
+                response = await self._ask_once(request)
+                self._is_troubled = False
+                return response
             except GoQueueError as error:
                 is_outcome_unknown = is_outcome_unknown or error.is_outcome_unknown
                 if error.is_outcome_unknown and on_doubt is not None:
                     on_doubt()
-                wait = self._settings.retries.wait_s(
+                elapsed_s = clock() - started
+                wait = retries.wait_s(
                     error,
                     attempt=attempt,
-                    elapsed_s=clock() - started,
+                    elapsed_s=elapsed_s,
                     is_repeatable=request.is_repeatable,
                     chance=self._chance,
                 )
@@ -66,6 +77,8 @@ class Transport:
                     # What an earlier attempt left open, the last one does not close.
                     error.is_outcome_unknown = is_outcome_unknown
                     raise
+                if elapsed_s > _SILENCE_S_MAX:
+                    self._report_trouble(error, retries.total_s - elapsed_s)
             except BaseException:
                 if on_doubt is not None:
                     on_doubt()
@@ -80,6 +93,13 @@ class Transport:
     ) -> T:
         """Ask, and read the answer."""
         return read_answer(await self.ask(request, on_doubt), decoder)
+
+    def _report_trouble(self, error: GoQueueError, left_s: float) -> None:
+        """Once, until something succeeds: many requests may be waiting for one server."""
+        if not self._is_troubled:
+            self._is_troubled = True
+            server = self._address.authority
+            _log.warning("%s: %s; trying again for up to %.0f s", server, error, left_s)
 
     def close(self) -> None:
         self._is_closed = True
