@@ -43,6 +43,26 @@ def test_an_ack_commits(api: Api, name: Name) -> None:
     assert api.committed(group, topic) == 3
 
 
+def test_what_is_released_is_ready_at_once_and_does_not_count_as_delivered(
+    api: Api, name: Name
+) -> None:
+    topic, group = api.create(name()), name()
+    api.publish(topic, "a", "b")
+    member = api.join(group, topic)
+    first, second = member.take(2)
+    api.ack(second)
+    handles = [first["receipt_handle"], second["receipt_handle"], "nonsense"]
+
+    results = api.post("/messages/release", {"receipt_handles": handles})["results"]
+
+    assert [each["receipt_handle"] for each in results] == handles
+    assert [each["success"] for each in results] == [True, False, False]
+    codes = [each.get("code") for each in results]
+    assert codes == [None, "receipt_stale", "receipt_invalid"]
+    (again,) = member.take(1)
+    assert (again["value"], again["delivery_count"]) == ("a", 1)
+
+
 def test_an_ack_outlives_a_crash(mortal: ServerProcess, connect: Connect) -> None:
     api = connect(mortal)
     topic = api.create("t")

@@ -32,6 +32,7 @@ class Tally(msgspec.Struct):
     acks: int = 0
     nacks: int = 0
     rejects: int = 0
+    releases: int = 0
     extensions: int = 0
     redeliveries: int = 0
     expirations: int = 0

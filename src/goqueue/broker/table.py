@@ -48,6 +48,7 @@ from goqueue.model.requests import (
     Read,
     Redrive,
     Reject,
+    Release,
     ResetOffsets,
     SearchTraces,
 )
@@ -117,6 +118,7 @@ def _take_groups(take: _Table, parts: Parts) -> None:
     take(Ack, parts.settling.ack)
     take(Nack, parts.settling.nack)
     take(Reject, parts.settling.reject)
+    take(Release, parts.settling.release)
     take(Extend, parts.settling.extend)
     take(Redrive, parts.redriving.redrive)
     take(DescribeReliability, lambda request, _, __: parts.redriving.reliability(request))

@@ -61,7 +61,7 @@ class Fate:
         match step.kind:
             case Kind.PUBLISH:
                 self._waiting[position] = step.is_delayed
-            case Kind.FETCH:
+            case Kind.FETCH | Kind.RELEASE:
                 self._held[delivery] = False
             case Kind.ACK:
                 self._held.pop(delivery, None)

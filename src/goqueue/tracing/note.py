@@ -39,6 +39,7 @@ class Kind(enum.IntEnum):
     REDRIVE = 12
     REBALANCE = 13
     REPLICATE = 14
+    RELEASE = 15
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ EVENTS: dict[Kind, tuple[str, ...]] = {
     Kind.ACK: ("consume.acked",),
     Kind.NACK: ("consume.nacked",),
     Kind.REJECT: ("consume.rejected",),
+    Kind.RELEASE: ("consume.released",),
     Kind.EXTEND: ("visibility.extended",),
     Kind.EXPIRE: ("visibility.expired",),
     Kind.FIRE: ("delay.fired",),
@@ -39,7 +40,9 @@ EVENTS: dict[Kind, tuple[str, ...]] = {
 _SCHEDULED = "delay.scheduled"
 # These are the positions of messages; whatever else happens to one happens at its position.
 _POSITIONS = frozenset({Kind.PUBLISH, Kind.REFUSE, Kind.FIRE, Kind.LETTER, Kind.REDRIVE})
-_OF_A_DELIVERY = frozenset({Kind.ACK, Kind.NACK, Kind.REJECT, Kind.EXTEND, Kind.EXPIRE})
+_OF_A_DELIVERY = frozenset(
+    {Kind.ACK, Kind.NACK, Kind.REJECT, Kind.RELEASE, Kind.EXTEND, Kind.EXPIRE}
+)
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,13 @@ A commit moves forward only; a reset goes anywhere in the log and makes every op
 import msgspec
 
 from goqueue.broker.consuming.delivering import Delivering
-from goqueue.broker.journals import GivenBack, PositionChange, PositionMoved, Settled
+from goqueue.broker.journals import (
+    DeliveryReleased,
+    GivenBack,
+    PositionChange,
+    PositionMoved,
+    Settled,
+)
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import Position, PositionStated
@@ -91,6 +97,8 @@ class Positions:
                 position.restore(change.position)
             case GivenBack():
                 position.excuse(change.offset, change.reason)
+            case DeliveryReleased():
+                position.release_delivery(change.attempt, position.unsettled(change.unfold()))
             case _:
                 # A snapshot may know already that they were settled afterwards.
                 delivered = position.unsettled(change.unfold())

@@ -198,6 +198,7 @@ class Redriving:
             rejected_letters=tally.rejected_letters,
             exhausted_letters=tally.exhausted_letters,
             letters_by_topic=letters,
+            releases=tally.releases,
         )
         self._state.outbox.answer(request, reply)
 

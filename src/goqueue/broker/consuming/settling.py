@@ -10,7 +10,7 @@ from goqueue.broker.alarms import ForQueue
 from goqueue.broker.consuming.delivering import Delivering, settle
 from goqueue.broker.consuming.ends import Cause
 from goqueue.broker.consuming.moving import REASON_CHARACTERS_MAX, Death, Moving
-from goqueue.broker.journals import GivenBack
+from goqueue.broker.journals import DeliveryReleased, GivenBack, fold
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Held, Position, Receipt, rest_ns
 from goqueue.groups import Group
@@ -33,6 +33,8 @@ from goqueue.model.requests import (
     Extended,
     Nack,
     Reject,
+    Release,
+    Released,
     Returned,
     Settlement,
 )
@@ -152,6 +154,68 @@ class Settling:
         if group is None or queue is None or held is None:
             raise Refused(Code.RECEIPT_STALE)
         return receipt, group, queue, held
+
+    # Release
+
+    def release(self, request: RequestId, command: Release, now: Now) -> None:
+        """Make messages ready again that were not begun, and take back what their leases counted.
+
+        The next delivery may be handed out before this is committed: the count that the journal
+        then knows is one too high at most, and never too low.
+        """
+        self._state.groups_journal.check_room()
+        receipts, settlements = self._sort(command.receipts)
+        for (number, log), pile in receipts.items():
+            self._release_pile(number, log, pile, settlements, now)
+        answer = Answer(request=request, reply=Released(settlements=tuple(settlements)))
+        self._state.groups_journal.note([], [answer])
+
+    def _release_pile(
+        self,
+        number: int,
+        log: LogId,
+        pile: list[tuple[int, Receipt]],
+        settlements: list[Settlement],
+        now: Now,
+    ) -> None:
+        """Give back the leases of one group on one partition together."""
+        group = self._state.groups.numbered(number)
+        queue = self._state.queue(number, log)
+        if group is None or queue is None:
+            return
+        released: list[Held] = []
+        for index, receipt in pile:
+            held = self._held(queue, receipt)
+            if held is not None:
+                queue.give_back(held)
+                released.append(held)
+                settlements[index] = Settlement(log, receipt.offset)
+        if not released:
+            return
+        self._state.tally.releases += len(released)
+        self._state.counts.pair(log.topic, group.name).released += len(released)
+        self._state.journeys.each_leased(Kind.RELEASE, group, log, released, now)
+        self._uncount(group, log, released)
+        self._delivering.arm(number, log, queue)
+        self._delivering.wake_group(group, now)
+
+    def _uncount(self, group: Group, log: LogId, released: list[Held]) -> None:
+        """Journal that deliveries did not happen."""
+        by_attempt: dict[int, list[int]] = {}
+        for held in released:
+            by_attempt.setdefault(held.attempt, []).append(held.offset)
+        for attempt, offsets in by_attempt.items():
+            folded = fold(sorted(offsets))
+            change = DeliveryReleased(
+                group=group.number,
+                topic=self._state.catalog.find(log.topic).number,
+                partition=log.partition,
+                attempt=attempt,
+                offsets=folded.ranges,
+                steps=folded.steps,
+            )
+            self._state.positions[group.number][log].release_delivery(attempt, sorted(offsets))
+            self._state.groups_journal.note([change])
 
     # Nack, reject, extend
 

@@ -98,6 +98,7 @@ class PairCounts(msgspec.Struct, kw_only=True):
     acked: int = 0
     nacked: int = 0
     rejected: int = 0
+    released: int = 0
     expired: int = 0
     commits: int = 0
     # None until the first: most pairs never have one.

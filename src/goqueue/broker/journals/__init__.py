@@ -3,6 +3,7 @@
 from goqueue.broker.journals.changes import (
     Change,
     Delivered,
+    DeliveryReleased,
     GivenBack,
     Numbered,
     PositionChange,
@@ -20,6 +21,7 @@ __all__ = [
     "JOURNAL_SETTINGS",
     "Change",
     "Delivered",
+    "DeliveryReleased",
     "GivenBack",
     "Journal",
     "JournalLimits",

@@ -26,6 +26,7 @@ from goqueue.transactions import (
 __all__ = [
     "Change",
     "Delivered",
+    "DeliveryReleased",
     "GivenBack",
     "Numbered",
     "PositionChange",
@@ -100,6 +101,24 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered", omit
         return unfold(self.offsets, self.steps)
 
 
+class DeliveryReleased(
+    msgspec.Struct, frozen=True, kw_only=True, tag="delivery_released", omit_defaults=True
+):
+    """The `attempt`-th deliveries of messages did not happen: their leases were given back."""
+
+    group: int
+    topic: int
+    partition: int
+    attempt: int
+    offsets: list[Range] = []
+    # As in `Delivered`.
+    steps: list[int] = []
+
+    def unfold(self) -> Sequence[int]:
+        """The offsets of the messages, in order."""
+        return unfold(self.offsets, self.steps)
+
+
 class GivenBack(msgspec.Struct, frozen=True, kw_only=True, tag="given_back"):
     """A message was given back, with a reason: its dead letter will tell it."""
 
@@ -135,12 +154,13 @@ class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
     position: PositionStated
 
 
-PositionChange = Delivered | GivenBack | Settled | PositionMoved
+PositionChange = Delivered | DeliveryReleased | GivenBack | Settled | PositionMoved
 Change = (
     Numbered
     | GroupStated
     | GroupDeleted
     | Delivered
+    | DeliveryReleased
     | GivenBack
     | Settled
     | PositionMoved

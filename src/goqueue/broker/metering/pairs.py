@@ -32,6 +32,11 @@ _SETTLED = (
     (_BROKER + "messages_acked_total", "acked", "Messages acknowledged, also by transactions."),
     (_BROKER + "messages_nacked_total", "nacked", "Messages given back."),
     (_BROKER + "messages_rejected_total", "rejected", "Messages rejected."),
+    (
+        _BROKER + "messages_released_total",
+        "released",
+        "Messages given back before they were begun.",
+    ),
     (_BROKER + "messages_expired_total", "expired", "Messages whose lease ran out."),
     (_CONSUMER + "offset_commits_total", "commits", "Commits of offsets."),
 )

@@ -11,6 +11,7 @@ from goqueue.broker.consuming.positions import Positions
 from goqueue.broker.journals import (
     Change,
     Delivered,
+    DeliveryReleased,
     GivenBack,
     Numbered,
     PositionMoved,
@@ -69,7 +70,7 @@ class Memory:
                 # A move of the broker's own.
                 self._state.next_move = max(self._state.next_move, 1 - change.producer)
                 self._progressing.apply(change, at)
-            case Delivered() | GivenBack() | Settled() | PositionMoved():
+            case Delivered() | DeliveryReleased() | GivenBack() | Settled() | PositionMoved():
                 self._positions.apply(change, at)
             case _:
                 self._progressing.apply(change, at)

@@ -303,6 +303,7 @@ class ReliabilityStats(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     dlq_by_cause: dict[str, int] = {}
     dlq_by_topic: dict[str, int] = {}
+    releases_total: int = 0
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):

@@ -161,7 +161,7 @@ class Position:
     def count_delivery(self, attempt: int, delivered: Sequence[int]) -> None:
         """Remember that these, all unsettled, were delivered for the `attempt`-th time.
 
-        Counts never fall.
+        Counts fall only by a release of the lease that counted it.
         """
         if self._attempts.keys().isdisjoint(delivered):
             self._attempts.update(dict.fromkeys(delivered, attempt))
@@ -169,6 +169,19 @@ class Position:
         for offset in delivered:
             if attempt > self._attempts.get(offset, 0):
                 self._attempts[offset] = attempt
+
+    def release_delivery(self, attempt: int, released: Sequence[int]) -> None:
+        """Forget that these, all unsettled, were delivered for the `attempt`-th time.
+
+        Where another delivery was counted since, a snapshot knew of it: its count stays.
+        """
+        for offset in released:
+            if self._attempts.get(offset) != attempt:
+                continue
+            if attempt > 1:
+                self._attempts[offset] = attempt - 1
+            else:
+                del self._attempts[offset]
 
 
 def _forget(kept: dict[int, V], settled: Sequence[int]) -> None:

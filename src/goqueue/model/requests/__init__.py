@@ -28,6 +28,7 @@ from goqueue.model.requests.commands import (
     Read,
     Redrive,
     Reject,
+    Release,
     ResetOffsets,
 )
 from goqueue.model.requests.delays import (
@@ -72,6 +73,7 @@ from goqueue.model.requests.replies import (
     Published,
     Records,
     Redriven,
+    Released,
     Reliability,
     Reply,
     Returned,
@@ -207,6 +209,8 @@ __all__ = [
     "Redrive",
     "Redriven",
     "Reject",
+    "Release",
+    "Released",
     "Reliability",
     "Reply",
     "ResetOffsets",

@@ -56,6 +56,7 @@ __all__ = [
     "Read",
     "Redrive",
     "Reject",
+    "Release",
     "ResetOffsets",
 ]
 
@@ -274,6 +275,15 @@ class Extend(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ns: int
 
 
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """Give leases back at once, as if they had never been; answered by `Released`.
+
+    For messages that were not begun: the delivery that the lease counted is taken back.
+    """
+
+    receipts: tuple[str, ...]
+
+
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     """Put dead letters of a topic back, oldest first; answered by `Redriven`.
 
@@ -329,6 +339,7 @@ Command = (
     | Ack
     | Nack
     | Reject
+    | Release
     | Extend
     | Redrive
     | DescribeReliability

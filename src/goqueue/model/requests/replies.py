@@ -48,6 +48,7 @@ __all__ = [
     "Published",
     "Records",
     "Redriven",
+    "Released",
     "Reliability",
     "Reply",
     "Returned",
@@ -291,6 +292,12 @@ class Acked(msgspec.Struct, frozen=True, kw_only=True):
     settlements: tuple[Settlement, ...]
 
 
+class Released(msgspec.Struct, frozen=True, kw_only=True):
+    """One settlement per receipt, in order: each message is ready again, or its lease was over."""
+
+    settlements: tuple[Settlement, ...]
+
+
 class Returned(msgspec.Struct, frozen=True, kw_only=True):
     """A message that was given back: to be delivered again, or sent to the dead letters."""
 
@@ -328,6 +335,7 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     exhausted_letters: int
     # By the topic that keeps them.
     letters_by_topic: dict[str, int] = {}
+    releases: int = 0
 
 
 class LaneDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -396,6 +404,7 @@ Reply = (
     | PositionsReset
     | Lag
     | Acked
+    | Released
     | Returned
     | Extended
     | Redriven

@@ -41,6 +41,7 @@ WORDS: dict[Kind, Words] = {
     Kind.ACK: Words("ack", Role.INTERNAL, "ack", "settle"),
     Kind.NACK: Words("nack", Role.INTERNAL, "nack", "settle", "nacked"),
     Kind.REJECT: Words("reject", Role.INTERNAL, "reject", "settle", "rejected"),
+    Kind.RELEASE: Words("release", Role.INTERNAL, "release", "settle"),
     Kind.EXTEND: Words("extend", operation="extend"),
     Kind.EXPIRE: Words("expire", operation="expire", failure="visibility_expired"),
     Kind.FIRE: Words("fire", operation="fire"),

@@ -30,6 +30,7 @@ from goqueue.model.requests import (
     Poll,
     Redrive,
     Reject,
+    Release,
     ResetOffsets,
     Start,
     Strategy,
@@ -127,6 +128,7 @@ CASES: list[tuple[str, str, object, Command]] = [
     ),
     ("POST", "/messages/ack", {"receipt_handle": "r"}, Ack(receipts=("r",))),
     ("POST", "/messages/ack/batch", {"receipt_handles": ["r", "s"]}, Ack(receipts=("r", "s"))),
+    ("POST", "/messages/release", {"receipt_handles": ["r", "s"]}, Release(receipts=("r", "s"))),
     ("POST", "/messages/nack", {"receipt_handle": "r"}, Nack(receipt="r")),
     (
         "POST",

@@ -108,6 +108,7 @@ from goqueue.gateways.http.bodies.settlement import (
     RedriveOut,
     RejectBody,
     RejectOut,
+    ReleaseBody,
     ReliabilityOut,
 )
 from goqueue.gateways.http.bodies.topics import (
@@ -250,6 +251,7 @@ __all__ = [
     "RedriveOut",
     "RejectBody",
     "RejectOut",
+    "ReleaseBody",
     "ReliabilityOut",
     "ResetBody",
     "ResetOut",

@@ -33,6 +33,7 @@ __all__ = [
     "RedriveOut",
     "RejectBody",
     "RejectOut",
+    "ReleaseBody",
     "ReliabilityOut",
 ]
 
@@ -85,6 +86,12 @@ class AckBatchOut(msgspec.Struct, frozen=True, kw_only=True):
     """One result per handle, in order."""
 
     results: list[AckResult]
+
+
+class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Give leases back whose messages were not begun."""
+
+    receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
 
 
 class NackBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +186,7 @@ class ReliabilityOut(msgspec.Struct, frozen=True, kw_only=True):
     acks_total: Count
     nacks_total: Count
     rejects_total: Count
+    releases_total: Count
     dlq_messages: Count
     visibility_extensions: Count
     redeliveries_total: Count

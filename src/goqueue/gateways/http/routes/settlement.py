@@ -1,6 +1,7 @@
-"""The routes that settle messages: ack, nack, reject, extend, and what becomes of dead letters."""
+"""The routes that settle messages: ack, nack, reject, release, extend; and of dead letters."""
 
 import re
+from collections.abc import Sequence
 
 from goqueue.gateways.http.bodies import (
     LETTERS_MAX,
@@ -18,6 +19,7 @@ from goqueue.gateways.http.bodies import (
     RedriveOut,
     RejectBody,
     RejectOut,
+    ReleaseBody,
     ReliabilityOut,
 )
 from goqueue.gateways.http.errors import describe
@@ -33,6 +35,8 @@ from goqueue.model.requests import (
     Redrive,
     Redriven,
     Reject,
+    Release,
+    Released,
     Reliability,
     Returned,
     Settlement,
@@ -67,9 +71,18 @@ async def _ack(call: Call) -> AckOut:
 async def _ack_batch(call: Call) -> AckBatchOut:
     receipts = tuple(call.body(AckBatchBody).receipt_handles)
     acked = await call.ask(Ack(receipts=receipts), Acked)
+    return _results(receipts, acked.settlements)
+
+
+async def _release(call: Call) -> AckBatchOut:
+    receipts = tuple(call.body(ReleaseBody).receipt_handles)
+    released = await call.ask(Release(receipts=receipts), Released)
+    return _results(receipts, released.settlements)
+
+
+def _results(receipts: Sequence[str], settlements: Sequence[Settlement]) -> AckBatchOut:
     results = [
-        _result(receipt, settled)
-        for receipt, settled in zip(receipts, acked.settlements, strict=True)
+        _result(receipt, settled) for receipt, settled in zip(receipts, settlements, strict=True)
     ]
     return AckBatchOut(results=results)
 
@@ -164,6 +177,7 @@ async def _reliability(call: Call) -> ReliabilityOut:
         acks_total=counts.acks,
         nacks_total=counts.nacks,
         rejects_total=counts.rejects,
+        releases_total=counts.releases,
         dlq_messages=counts.dead_letters,
         visibility_extensions=counts.extensions,
         redeliveries_total=counts.redeliveries,
@@ -196,6 +210,17 @@ SETTLEMENT_ROUTES = (
         summary="Settle many messages, each for itself",
         run=_ack_batch,
         body=AckBatchBody,
+        answer=AckBatchOut,
+        writes=True,
+        example={"receipt_handles": [_HANDLE]},
+    ),
+    Route(
+        method="POST",
+        path="/messages/release",
+        section=_SECTION,
+        summary="Give leases back whose messages were not begun; they do not count as delivered",
+        run=_release,
+        body=ReleaseBody,
         answer=AckBatchOut,
         writes=True,
         example={"receipt_handles": [_HANDLE]},
