@@ -39,6 +39,8 @@ from goqueue.broker.metering import Watching, families_of, health_families
 from goqueue.broker.outbox import (
     BeginServing,
     CarryOver,
+    CreateLogs,
+    DescribeAltered,
     Later,
     Prune,
     PublishAnnounced,
@@ -61,6 +63,7 @@ from goqueue.broker.starting import (
     ReplayingRecords,
 )
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.broker.table import table_of
 from goqueue.metrics import Family
 from goqueue.model import (
@@ -88,9 +91,11 @@ from goqueue.model import (
     Woke,
 )
 from goqueue.model.requests import (
+    CheckHealth,
     DeleteTopic,
     DescribeNode,
     NodeDescription,
+    NodeHealth,
     Published,
     Reply,
 )
@@ -140,6 +145,7 @@ class Node:
         self._takes = table_of(self._parts)
         self._takes[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
         self._takes[DescribeNode] = self._describe  # type: ignore[assignment]  # by type
+        self._takes[CheckHealth] = self._check_health  # type: ignore[assignment]  # by type
 
     def start(self) -> list[NodeEffect]:
         """The first effects; the node serves once they and what follows from them is done."""
@@ -229,7 +235,7 @@ class Node:
     def _ask(self, event: Asked, now: Now) -> None:
         command = event.command
         not_ready = self._state.not_ready
-        if not_ready is not None and not isinstance(command, DescribeNode):
+        if not_ready is not None and not isinstance(command, DescribeNode | CheckHealth):
             refusal = Refused(Code.BROKER_UNAVAILABLE, reason=not_ready)
             self._state.outbox.answer(event.request, refusal)
             return
@@ -246,6 +252,7 @@ class Node:
         gone = Refused(Code.TOPIC_NOT_FOUND, topic=command.name)
         for log in logs:
             partition = self._state.partitions.remove(log)
+            self._state.failed.pop(log, None)
             self._parts.delaying.forget(log)
             self._parts.marking.forget(log)
             self._parts.remembering.forget(log)
@@ -260,15 +267,25 @@ class Node:
         self._parts.progressing.look_again()
         self._parts.membership.rebalance(command.name, now)
 
-    def _describe(self, request: RequestId, _: DescribeNode, __: Now) -> None:
+    def _describe(self, request: RequestId, _: DescribeNode, now: Now) -> None:
+        self._state.stepwise.begin(request, self._described(request), now)
+
+    def _described(self, request: RequestId) -> Steps:
         state = self._state
-        failed = tuple(each.log_id for each in state.partitions if each.log.failure is not None)
+        topics = yield from self._parts.topics.describe_all()
         reply = NodeDescription(
             node_id=state.node_id,
             not_ready=state.not_ready,
-            failed_logs=failed,
-            topics=self._parts.topics.described(),
+            failed_logs=tuple(state.failed),
+            topics=topics,
             flows=state.counts.flows(),
+        )
+        state.outbox.answer(request, reply)
+
+    def _check_health(self, request: RequestId, _: CheckHealth, __: Now) -> None:
+        state = self._state
+        reply = NodeHealth(
+            node_id=state.node_id, not_ready=state.not_ready, failed_logs=tuple(state.failed)
         )
         state.outbox.answer(request, reply)
 
@@ -293,6 +310,7 @@ class Node:
 
     def _take_partition(self, partition: Partition, event: DiskEvent, now: Now) -> None:
         if isinstance(event, Failed):
+            self._state.failed[event.log] = None
             self._created(Created(log=event.log), event.reason, now)
         known = partition.log.damaged
         self._state.outbox.extend(partition.log.take(event, now))
@@ -340,7 +358,7 @@ class Node:
             self._state.outbox.answer(publication.request, published)
 
     def _created(self, event: Created, failure: str | None, now: Now) -> None:
-        topic = self._parts.topics.created(event.log, failure)
+        topic = self._parts.topics.created(event.log, failure, now)
         if topic is not None:
             self._parts.membership.rebalance(topic.name, now)
             self._parts.moving.resume(now)
@@ -406,6 +424,8 @@ class Node:
     def _give_up(self, request: RequestId, *, is_gone: bool = False) -> None:
         """Somebody has waited long enough, or is gone."""
         parts = self._parts
+        if self._state.stepwise.give_up(request):
+            return
         for part in (parts.reading, parts.delivering, parts.progressing):
             if part.give_up(request, is_gone=is_gone):
                 return
@@ -418,6 +438,8 @@ class Node:
                 self._parts.moving.resume(now)
             case "markers":
                 self._parts.marking.resume(now)
+            case "steps":
+                self._state.stepwise.resume(now)
             case _:
                 self._retry_journals(now)
 
@@ -461,6 +483,10 @@ class Node:
             match later:
                 case CarryOver():
                     self._parts.moving.announced(later, now)
+                case CreateLogs(topic):
+                    self._parts.topics.create_logs(topic, now)
+                case DescribeAltered():
+                    self._parts.topics.describe_altered(later, now)
                 case Prune(journal=journal, offset=offset):
                     is_groups = journal == GROUPS_LOG
                     state = self._state

@@ -13,6 +13,8 @@ from goqueue.transactions import Admission
 __all__ = [
     "BeginServing",
     "CarryOver",
+    "CreateLogs",
+    "DescribeAltered",
     "Later",
     "Outbox",
     "Prune",
@@ -30,6 +32,19 @@ class CarryOver(msgspec.Struct, frozen=True):
     """That a topic may hold copies which do not count is committed: bring a message there."""
 
     move: int
+    topic: int
+
+
+class CreateLogs(msgspec.Struct, frozen=True):
+    """That a topic exists is committed: create its logs. `topic` is its number."""
+
+    topic: int
+
+
+class DescribeAltered(msgspec.Struct, frozen=True):
+    """Other settings of a topic are committed: answer with its description."""
+
+    request: RequestId
     topic: int
 
 
@@ -67,7 +82,17 @@ class WriteMarkers(msgspec.Struct, frozen=True):
     transaction: tuple[int, int]
 
 
-Later = NodeEffect | BeginServing | CarryOver | Prune | PublishAnnounced | Rebalanced | WriteMarkers
+Later = (
+    NodeEffect
+    | BeginServing
+    | CarryOver
+    | CreateLogs
+    | DescribeAltered
+    | Prune
+    | PublishAnnounced
+    | Rebalanced
+    | WriteMarkers
+)
 
 
 class Outbox:

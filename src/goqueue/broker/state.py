@@ -15,6 +15,7 @@ from goqueue.broker.counts import Counts
 from goqueue.broker.journals import Change, Journal, TopicChange
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
+from goqueue.broker.stepwise import Stepwise
 from goqueue.broker.tracing import Journeys
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Groups
@@ -70,6 +71,7 @@ class NodeState:
         self.outbox = Outbox()
         self.budget = TurnBudget()
         self.alarms = Alarms()
+        self.stepwise = Stepwise(self.outbox, self.alarms, self.budget)
         self.catalog = Catalog()
         self.partitions = Partitions()
         self.journeys = Journeys(self.catalog, tracer)
@@ -85,6 +87,8 @@ class NodeState:
         self.internal: dict[LogId, Partition] = {}
         self.receipts: Receipts
         self.not_ready: str | None = "starting"
+        # Logs that take no writes, in the order in which they failed.
+        self.failed: dict[LogId, None] = {}
         # By group number, then by partition.
         self.positions: dict[int, dict[LogId, Position]] = {}
         self.queues: dict[int, dict[LogId, DeliveryQueue]] = {}

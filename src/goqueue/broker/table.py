@@ -82,11 +82,8 @@ def _take_messages(take: _Table, parts: Parts) -> None:
     take(CreateTopic, parts.topics.create)
     take(AlterTopic, lambda request, command, _: parts.topics.alter(request, command))
     take(ListTopics, lambda request, _, __: parts.topics.list_all(request))
-    take(DescribeTopic, lambda request, asked, _: parts.topics.describe(request, asked))
-    take(
-        DescribePartitions,
-        lambda request, asked, _: parts.topics.describe_partitions(request, asked),
-    )
+    take(DescribeTopic, parts.topics.describe)
+    take(DescribePartitions, parts.topics.describe_partitions)
     take(Publish, parts.publishing.publish)
     take(Read, parts.reading.read)
     take(ListDelayed, parts.delaying.list_pending)

@@ -83,6 +83,8 @@ class DrivenNode:
         # How far the wall clock was put away from the one that only goes forward.
         self.wall_shift_ns = wall_shift_ns
         self.runs_later_turns = True
+        # The most that one turn did since somebody set it to zero.
+        self.turn_units_max = 0
         self._slow: dict[LogId, None] = {}
         self._answers: dict[RequestId, Reply | Refused] = {}
         self._next_request = 1
@@ -116,6 +118,11 @@ class DrivenNode:
             self._events.append(Woke())
             self._run()
         self.now_ns = until
+
+    def run_later_turn(self) -> None:
+        """Let the node go on with what it left to a later turn, once, without any time passing."""
+        self._events.append(Woke())
+        self._run()
 
     # Questions
 
@@ -239,6 +246,7 @@ class DrivenNode:
         ):
             while self._events:
                 self._carry_out(self.node.handle(self._events.popleft(), self.now))
+                self.turn_units_max = max(self.turn_units_max, self.node.turn_units)
                 handled += 1
                 assert handled < _EVENTS_MAX, "the node does not come to rest"
             if self._work:

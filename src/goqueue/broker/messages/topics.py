@@ -4,15 +4,18 @@ A topic is in the journal before its logs are made, so a log that no journal men
 it is out of the journal before its logs are removed, and its name is free when they are gone.
 """
 
+from collections.abc import Generator, Iterator
+
 import msgspec
 
 from goqueue.broker.catalog import Topic
 from goqueue.broker.journals import TopicDeleted, TopicStated
+from goqueue.broker.outbox import CreateLogs, DescribeAltered
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.log import Log, LogState
 from goqueue.model import (
-    Answer,
     Code,
     Create,
     Delete,
@@ -80,16 +83,24 @@ class Topics:
     def _make(self, stated: TopicStated, request: RequestId | None) -> None:
         topic = self._state.catalog.apply(stated)
         assert topic is not None
-        settings = stated.config.log_settings
-        logs = topic.logs
-        for log in logs:
-            self._state.partitions.add(Partition(log, Log(log, settings, LogState())))
-        self._coming[topic.name] = _Coming(topic, dict.fromkeys(logs), request)
-        self._state.topics_journal.note(
-            [stated], [Reshape(log=log, change=Create(settings)) for log in logs]
-        )
+        self._coming[topic.name] = _Coming(topic, dict.fromkeys(topic.logs), request)
+        self._state.topics_journal.note([stated], [CreateLogs(topic.number)])
 
-    def created(self, log: LogId, failure: str | None = None) -> Topic | None:
+    def create_logs(self, number: int, now: Now) -> None:
+        """That the topic exists is committed: its logs may."""
+        topic = self._state.catalog.numbered(number)
+        assert topic is not None, "a topic that is not open cannot be deleted"
+        self._state.stepwise.begin(None, self._create_logs(topic), now)
+
+    def _create_logs(self, topic: Topic) -> Steps:
+        settings = topic.config.log_settings
+        for number in range(topic.stated.partitions):
+            log = LogId(topic.name, number)
+            self._state.partitions.add(Partition(log, Log(log, settings, LogState())))
+            self._state.outbox.append(Reshape(log=log, change=Create(settings)))
+            yield 1
+
+    def created(self, log: LogId, failure: str | None, now: Now) -> Topic | None:
         """A log is there, or could not be made: the topic, if it can be used from now on."""
         coming = self._coming.get(log.topic)
         if coming is None:
@@ -105,7 +116,8 @@ class Topics:
         coming.topic.is_open = True
         coming.topic.may_mark = coming.topic.stated.has_producers
         if coming.request is not None:
-            self._state.outbox.answer(coming.request, self._described(coming.topic))
+            steps = self._answer_described(coming.request, coming.topic)
+            self._state.stepwise.begin(coming.request, steps, now)
         return coming.topic
 
     def _unmake(self, topic: Topic, request: RequestId | None, failure: str) -> None:
@@ -121,8 +133,17 @@ class Topics:
         settings = topic.config.log_settings
         for log in topic.logs:
             self._state.partitions[log].log.configure(settings)
-        answer = Answer(request=request, reply=self._described(topic))
+        answer = DescribeAltered(request, topic.number)
         self._state.topics_journal.note([topic.stated], [answer])
+
+    def describe_altered(self, altered: DescribeAltered, now: Now) -> None:
+        topic = self._state.catalog.numbered(altered.topic)
+        if topic is None:
+            # Deleted in the same moment, after the change.
+            self._state.outbox.answer(altered.request, Refused(Code.TOPIC_NOT_FOUND))
+            return
+        steps = self._answer_described(altered.request, topic)
+        self._state.stepwise.begin(altered.request, steps, now)
 
     def delete(self, request: RequestId, command: DeleteTopic) -> None:
         """Take a topic out; the caller takes away what groups have in it."""
@@ -160,19 +181,36 @@ class Topics:
         names = tuple(topic.name for topic in self._state.catalog)
         self._state.outbox.answer(request, TopicList(topics=names))
 
-    def describe(self, request: RequestId, command: DescribeTopic) -> None:
+    def describe(self, request: RequestId, command: DescribeTopic, now: Now) -> None:
         topic = self._state.catalog.find(command.name)
-        self._state.outbox.answer(request, self._described(topic))
+        self._state.stepwise.begin(request, self._answer_described(request, topic), now)
 
-    def described(self) -> tuple[TopicDescription, ...]:
-        return tuple(self._described(topic) for topic in self._state.catalog)
+    def _answer_described(self, request: RequestId, topic: Topic) -> Steps:
+        description = yield from self._describe(topic)
+        self._state.outbox.answer(request, description)
 
-    def describe_partitions(self, request: RequestId, command: DescribePartitions) -> None:
+    def describe_all(self) -> Generator[int, None, tuple[TopicDescription, ...]]:
+        """All topics, without those that are deleted in the meantime."""
+        descriptions = []
+        for topic in self._state.catalog:
+            try:
+                descriptions.append((yield from self._describe(topic)))
+            except Refused:
+                continue
+        return tuple(descriptions)
+
+    def describe_partitions(
+        self, request: RequestId, command: DescribePartitions, now: Now
+    ) -> None:
         topic = self._state.catalog.find(command.topic)
+        self._state.stepwise.begin(request, self._answer_partitions(request, topic), now)
+
+    def _answer_partitions(self, request: RequestId, topic: Topic) -> Steps:
         node = self._state.node_id
-        partitions = tuple(
-            PartitionDescription(
-                partition=log.partition,
+        described = []
+        for partition in self._partitions_of(topic):
+            description = PartitionDescription(
+                partition=partition.log_id.partition,
                 leader=node,
                 replicas=(node,),
                 isr=(node,),
@@ -182,24 +220,36 @@ class Topics:
                 high_watermark=partition.log.high_watermark,
                 size_bytes=partition.log.size,
             )
-            for log in topic.logs
-            for partition in [self._state.partitions[log]]
-        )
-        self._state.outbox.answer(request, PartitionList(topic=topic.name, partitions=partitions))
+            described.append(description)
+            yield 1
+        reply = PartitionList(topic=topic.name, partitions=tuple(described))
+        self._state.outbox.answer(request, reply)
+
+    def _partitions_of(self, topic: Topic) -> Iterator[Partition]:
+        """The partitions one by one; refuses when the topic is deleted in between."""
+        for number in range(topic.stated.partitions):
+            if self._state.catalog.numbered(topic.number) is None:
+                raise Refused(Code.TOPIC_NOT_FOUND, topic=topic.name)
+            yield self._state.partitions[LogId(topic.name, number)]
 
     def _messages_in(self, partition: Partition) -> int:
         start, end = partition.log.start, partition.log.watermarks.stable
         return end - start - self._state.hidden_within(partition.log_id, start, end)
 
-    def _described(self, topic: Topic) -> TopicDescription:
-        partitions = [self._state.partitions[log] for log in topic.logs]
+    def _describe(self, topic: Topic) -> Generator[int, None, TopicDescription]:
+        total_messages = total_bytes = 0
+        offsets = []
+        for partition in self._partitions_of(topic):
+            log = partition.log
+            total_messages += self._messages_in(partition)
+            total_bytes += log.size
+            offsets.append((log.start, Offset(log.high_watermark - 1)))
+            yield 1
         return TopicDescription(
             name=topic.name,
             config=topic.config,
             created_at=Timestamp(topic.stated.created_at),
-            total_messages=sum(self._messages_in(each) for each in partitions),
-            total_size_bytes=sum(each.log.size for each in partitions),
-            offsets=tuple(
-                (each.log.start, Offset(each.log.high_watermark - 1)) for each in partitions
-            ),
+            total_messages=total_messages,
+            total_size_bytes=total_bytes,
+            offsets=tuple(offsets),
         )

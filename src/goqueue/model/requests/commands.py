@@ -31,6 +31,7 @@ from goqueue.model.requests.transactions import (
 __all__ = [
     "Ack",
     "AlterTopic",
+    "CheckHealth",
     "Command",
     "CommitOffsets",
     "CreateTopic",
@@ -312,6 +313,10 @@ class DescribeNode(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by `NodeDescription`, also before the node is ready."""
 
 
+class CheckHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered by `NodeHealth` at once, also before the node is ready: for probes."""
+
+
 Command = (
     CreateTopic
     | AlterTopic
@@ -345,6 +350,7 @@ Command = (
     | DescribeReliability
     | DescribePriorities
     | DescribeNode
+    | CheckHealth
     | InitProducer
     | HeartbeatProducer
     | BeginTransaction

@@ -36,6 +36,7 @@ __all__ = [
     "Leased",
     "MemberDescription",
     "NodeDescription",
+    "NodeHealth",
     "Offsets",
     "Parcel",
     "PartitionDescription",
@@ -385,6 +386,14 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     flows: dict[str, TopicFlow] = {}
 
 
+class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the node serves; costs the same however many topics there are."""
+
+    node_id: str
+    not_ready: str | None
+    failed_logs: tuple[LogId, ...]
+
+
 Reply = (
     Done
     | TopicList
@@ -411,6 +420,7 @@ Reply = (
     | Reliability
     | PriorityStatistics
     | NodeDescription
+    | NodeHealth
     | ProducerGranted
     | TransactionBegan
     | TransactionPrepared

@@ -1,6 +1,7 @@
 """The service routes: probes, version, totals, metrics, and the document of the API itself."""
 
 import asyncio
+from typing import TypeVar
 
 from goqueue.gateways.http.bodies import (
     BrokerOut,
@@ -16,9 +17,17 @@ from goqueue.gateways.http.encoding import encode_json
 from goqueue.gateways.http.table import Call, Route, boolean
 from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import Refused, format_duration, format_time
-from goqueue.model.requests import DescribeNode, NodeDescription, TopicFlow
+from goqueue.model.requests import (
+    CheckHealth,
+    DescribeNode,
+    NodeDescription,
+    NodeHealth,
+    TopicFlow,
+)
 
 __all__ = ["SERVICE_ROUTES"]
+
+R = TypeVar("R", NodeDescription, NodeHealth)
 
 _SECTION = "Service"
 _VERBOSE = boolean("verbose", "whether to list what was checked")
@@ -28,7 +37,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def _health(call: Call) -> HttpResponse:
-    node = await _node(call)
+    node = await _checked(call)
     if isinstance(node, str) or node.not_ready is not None:
         return _answered(_FAILED, Health(status="fail", timestamp=_now(call)))
     is_whole = not node.failed_logs
@@ -37,7 +46,7 @@ async def _health(call: Call) -> HttpResponse:
 
 async def _alive(call: Call) -> HttpResponse:
     """Alive is who still answers; a node that is starting or stopping does."""
-    node = await _node(call)
+    node = await _checked(call)
     message = node if isinstance(node, str) else None
     probe = Probe(
         status="pass" if message is None else "fail",
@@ -125,10 +134,19 @@ async def _docs(call: Call) -> HttpResponse:
 
 
 async def _node(call: Call) -> NodeDescription | str:
-    """The node, or why it cannot be described."""
+    """The node with its topics, or why it cannot be described."""
+    return await _asked(call, DescribeNode(), NodeDescription)
+
+
+async def _checked(call: Call) -> NodeHealth | str:
+    """Whether the node serves, or why it does not answer."""
+    return await _asked(call, CheckHealth(), NodeHealth)
+
+
+async def _asked(call: Call, command: DescribeNode | CheckHealth, expected: type[R]) -> R | str:
     try:
         async with asyncio.timeout(call.desk.limits.probe_seconds):
-            return await call.ask(DescribeNode(), NodeDescription)
+            return await call.ask(command, expected)
     except TimeoutError:
         return "the broker does not answer"
     except Refused as refused:
