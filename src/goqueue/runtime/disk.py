@@ -32,7 +32,6 @@ from goqueue.storage import Opened, Storage, sync_in_turn
 
 __all__ = ["Disk", "Work", "reserve_for"]
 
-_RESERVE_BYTES_MAX = 1024 * 1024 * 1024
 _RESERVE_SHARE = 20
 _EFFECTS_PER_GROUP_MAX = 4096
 _SYNC_THREADS = 8
@@ -42,9 +41,9 @@ _SYNCS_TOGETHER_MIN = 4
 Work = Effect | Save | Sweep
 
 
-def reserve_for(free_bytes: int) -> int:
-    """Space that producers may not use up, so that acknowledgements and metadata still fit."""
-    return min(_RESERVE_BYTES_MAX, free_bytes // _RESERVE_SHARE)
+def reserve_for(wanted: int, disk_bytes: int) -> int:
+    """How much of a disk of this size is kept for journals; a small one keeps less than asked."""
+    return min(wanted, disk_bytes // _RESERVE_SHARE)
 
 
 class _SyncsTogether:
@@ -168,6 +167,8 @@ class Disk:
     def _run(self) -> None:
         try:
             self._try("remove deleted logs", self._storage.find_trash)
+            if not self._storage.restore_reserve():
+                self._tell("there is no space for the journal reserve: publishing waits for space")
             while self._turn():
                 pass
         except BaseException as crash:

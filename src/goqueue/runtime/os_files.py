@@ -24,6 +24,8 @@ _KINDS = {
     stat.S_IFLNK: EntryKind.LINK,
 }
 _MODE = 0o640
+_CANNOT_ALLOCATE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
+_ZEROS = 1024 * 1024
 _DIRECTORY_MODE = 0o750
 
 
@@ -73,6 +75,22 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
+
+    def allocate(self, size: int) -> None:
+        try:
+            os.posix_fallocate(self._descriptor, 0, size)
+        except OSError as error:
+            if error.errno not in _CANNOT_ALLOCATE:
+                raise
+            self._fill(size)
+
+    def _fill(self, size: int) -> None:
+        """Take the space by writing, where a file system cannot give it away otherwise."""
+        position = self.size()
+        while position < size:
+            zeros = bytes(min(_ZEROS, size - position))
+            self.write_at(position, zeros)
+            position += len(zeros)
 
     def sync(self) -> None:
         os.fdatasync(self._descriptor)

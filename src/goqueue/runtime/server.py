@@ -79,7 +79,7 @@ class Server:
                 self._pump.take_from_disk,
                 tell=_logger.warning,
                 crashed=self._pump.take_crash,
-                reserve_bytes=reserve_for(files.free_bytes()),
+                reserve_bytes=reserve_for(broker.journal_reserve, files.size_bytes()),
             )
             scraping = Scraping((*self._metrics(node, self._disk, files), exporting.metrics))
             api = self._api(self._pump, scraping)

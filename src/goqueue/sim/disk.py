@@ -135,7 +135,14 @@ class _Handle:
 
     def truncate(self, size: int) -> None:
         self._files.step("truncate")
+        self._files.faults.give_back(max(0, len(self._open.seen) - size))
         self._open.truncate(size)
+
+    def allocate(self, size: int) -> None:
+        self._files.step("allocate")
+        present = len(self._open.seen)
+        if size > present:
+            self._files.write(self._open, present, bytes(size - present))
 
     def sync(self) -> None:
         self._files.step("sync")

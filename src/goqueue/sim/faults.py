@@ -125,6 +125,11 @@ class Faults:
         self._room -= granted
         return granted
 
+    def give_back(self, size: int) -> None:
+        """A file became shorter."""
+        if self._room is not None:
+            self._room += size
+
     def check_space(self) -> None:
         if self._room is not None and self._room <= 0:
             raise OSError(errno.ENOSPC, "simulated full disk")

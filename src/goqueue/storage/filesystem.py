@@ -3,12 +3,14 @@
 Paths are relative to the data directory, with `/` between names. Every method may raise OSError;
 `create` and `make_directory` raise FileExistsError, `open` and `remove` FileNotFoundError.
 `rename` moves a file or a directory with all that is in it; only a file may stand in its way.
-A write is either whole or raises; a read is short only at the end of the file.
+A write is either whole or raises; a read is short only at the end of the file. `allocate` makes a
+file at least that long and finds space for all of it, or raises.
 """
 
 import enum
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -51,6 +53,7 @@ class File(Protocol):
     def read_at(self, position: int, size: int) -> bytes: ...
     def write_at(self, position: int, data: Buffer) -> None: ...
     def truncate(self, size: int) -> None: ...
+    def allocate(self, size: int) -> None: ...
     def sync(self) -> None: ...
     def size(self) -> int: ...
     def close(self) -> None: ...
@@ -113,6 +116,11 @@ def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> N
     try:
         file.write_at(0, data)
         file.sync()
+    except OSError:
+        # Half a file helps nobody, and on a full disk it takes what others could use.
+        with suppress(OSError):
+            files.remove(temporary)
+        raise
     finally:
         file.close()
     rename_for_good(files, directory, f"{name}.tmp", name)

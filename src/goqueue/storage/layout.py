@@ -1,8 +1,9 @@
 """Where things lie in a data directory, and what a name found there means.
 
 `logs/{topic}/{partition}/{base offset, 20 digits}.log`, with `.index` and `.timeindex` beside it.
-Beside `logs`: `snapshots/{name}.json`, `trash` for deleted logs whose files are still to go, and
-`unclaimed/{number}/{topic}` for logs that no topic lays claim to.
+Beside `logs`: `snapshots/{name}.json`, `trash` for deleted logs whose files are still to go,
+`unclaimed/{number}/{topic}` for logs that no topic lays claim to, and `journal-reserve`, which
+holds nothing but space.
 """
 
 import enum
@@ -17,6 +18,7 @@ __all__ = [
     "EPOCHS_FILE",
     "LOGS",
     "POINT_FILE",
+    "RESERVE_FILE",
     "SNAPSHOTS",
     "TRASH",
     "UNCLAIMED",
@@ -36,6 +38,7 @@ SNAPSHOTS = "snapshots"
 TRASH = "trash"
 UNCLAIMED = "unclaimed"
 POINT_FILE = "recovery-point"
+RESERVE_FILE = "journal-reserve"
 EPOCHS_FILE = "epochs.json"
 
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)

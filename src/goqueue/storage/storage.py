@@ -49,12 +49,14 @@ from goqueue.model import (
     Sync,
     Synced,
     Write,
+    is_internal,
 )
 from goqueue.records import Corrupt
 from goqueue.storage.desk import Desk, Syncing, TimedSync, sync_in_turn
 from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.metering import IndexType, Meters, families_of
 from goqueue.storage.opening import Opened, new_log, open_log
+from goqueue.storage.reserve import JournalReserve
 from goqueue.storage.segment import DamageFound, OpenActives, OpenSegments, Pools
 from goqueue.storage.tree import (
     Moved,
@@ -68,7 +70,8 @@ from goqueue.storage.tree import (
 __all__ = ["Storage"]
 
 # What goes away by itself: a write or a new file may succeed later.
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PASSING = _NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 def _describe(error: OSError) -> str:
@@ -98,7 +101,7 @@ class Storage:
         """`ticks` tells how long something takes, in nanoseconds; nothing is decided by it."""
         self._files = files
         self._guard = guard or nullcontext()
-        self._reserve_bytes = reserve_bytes
+        self._reserve = JournalReserve(files, reserve_bytes)
         self._syncing = syncing
         self._pools = Pools(
             sealed=OpenSegments(open_segments_max), actives=OpenActives(open_actives_max)
@@ -138,6 +141,7 @@ class Storage:
                 except OSError as error:
                     errors.append(error)
         self._desks.clear()
+        self._reserve.close()
         if errors:
             raise errors[0]
 
@@ -145,12 +149,15 @@ class Storage:
         """What was counted so far, from any thread."""
         return families_of(self._meters)
 
+    def restore_reserve(self) -> bool:
+        """Keep back the space for journals, as far as there is any; whether all of it is kept."""
+        return self._reserve.restore()
+
     # Effects
 
     def carry_out(self, effects: Sequence[Effect]) -> list[DiskEvent]:
         """Do all of this, in order per log; syncs come last and once."""
         events: list[DiskEvent] = []
-        has_space: bool | None = None
         touched: dict[LogId, Desk] = {}
         for effect in effects:
             if effect.log in self._changes:
@@ -165,9 +172,7 @@ class Storage:
             touched[effect.log] = desk
             match effect:
                 case Write():
-                    if has_space is None:
-                        has_space = self._has_space()
-                    self._write(desk, effect, has_space, events)
+                    self._write(desk, effect, events)
                 case Sync():
                     desk.note(effect)
                 case Reshape():
@@ -176,26 +181,36 @@ class Storage:
         self._settle_all(touched.values(), events)
         return events
 
-    def _has_space(self) -> bool:
-        try:
-            return not self._reserve_bytes or self._files.free_bytes() >= self._reserve_bytes
-        except OSError:
-            # A disk that cannot say is asked by writing to it.
-            return True
-
-    def _write(self, desk: Desk, write: Write, has_space: bool, events: list[DiskEvent]) -> None:
+    def _write(self, desk: Desk, write: Write, events: list[DiskEvent]) -> None:
         if desk.is_failed or desk.is_full:
             return
-        if not has_space and not desk.files.settings.may_use_reserve:
+        if not desk.files.settings.may_use_reserve and not self._reserve.restore():
+            # What was given back is for journals alone.
             self._fill(desk, events)
             return
+        try:
+            while not self._try_write(desk, write):
+                pass
+        except OSError as error:
+            self._refused(desk, error, events)
+
+    def _try_write(self, desk: Desk, write: Write) -> bool:
+        """Write a batch; False if a journal found no space, and there is some now."""
         try:
             desk.files.settle()
             with self._guard:
                 desk.files.write(write)
-            desk.meter.bytes_written += len(write.data)
         except OSError as error:
-            self._refused(desk, error, events)
+            if self._relieve(desk, error, len(write.data)):
+                return False
+            raise
+        desk.meter.bytes_written += len(write.data)
+        return True
+
+    def _relieve(self, desk: Desk, error: OSError, size: int) -> bool:
+        """Give a journal that lacks space some of what is kept for it; whether there was any."""
+        lacks_space = error.errno in _NO_SPACE and desk.files.settings.may_use_reserve
+        return lacks_space and self._reserve.release(size)
 
     def _refused(self, desk: Desk, error: OSError, events: list[DiskEvent]) -> None:
         if error.errno not in _PASSING:
@@ -278,7 +293,9 @@ class Storage:
                 self._compacting[desk.files.log] = desk
             events.extend([] if truncated is None else [truncated])
         except OSError as error:
-            if isinstance(effect.change, Roll):
+            if self._relieve(desk, error, 0):
+                self._reshape(desk, effect, events)
+            elif isinstance(effect.change, Roll):
                 self._refused(desk, error, events)
             else:
                 self._fail(desk, error, events)
@@ -351,7 +368,14 @@ class Storage:
     def save(self, name: str, data: bytes) -> None:
         """Replace a snapshot; raises OSError, which loses nothing but the time it would save."""
         began = self._ticks()
-        save_snapshot(self._files, name, data)
+        try:
+            save_snapshot(self._files, name, data)
+        except OSError as error:
+            # A journal is shortened by its snapshot, so this makes room in the end.
+            is_journal = is_internal(name) and error.errno in _NO_SPACE
+            if not is_journal or not self._reserve.release(len(data)):
+                raise
+            save_snapshot(self._files, name, data)
         # Of topics by their number: that is behind the kind.
         self._meters.save(name.partition("-")[0], len(data), self._ticks() - began)
 
@@ -381,6 +405,10 @@ class Storage:
     def _step(
         self, desk: Desk, compaction: Iterator[Compacted | None], events: list[DiskEvent]
     ) -> None:
+        if not self._reserve.restore():
+            # What a rewritten segment takes before it gives something back is for journals now.
+            self._give_up_compaction(desk, events)
+            return
         try:
             with self._guard:
                 event = next(compaction)

@@ -46,7 +46,7 @@ def shop(*wanted: str, reserve_bytes: int = 0) -> DrivenNode:
 
 def test_at_the_reserve_nothing_is_published_while_reads_and_acks_still_work() -> None:
     node = shop("a", "b", "c", reserve_bytes=100_000)
-    node.files.faults.room = 50_000
+    node.files.faults.room = 10
     assert publish(node, "d").placed[0].refused is Code.STORAGE_FULL
 
     first, second, third = poll(node)

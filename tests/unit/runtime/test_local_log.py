@@ -19,6 +19,7 @@ from goqueue.runtime import (
 
 LOG = LogId("orders", 0)
 SMALL = LogSettings(segment_bytes=2_000, index_interval_bytes=256)
+MIB = 1 << 20
 GIB = 1 << 30
 
 
@@ -185,10 +186,10 @@ def test_a_hostile_topic_is_refused_and_the_directory_is_free_again(tmp_path: Pa
     LocalLog(str(tmp_path / "data"), LOG).close()
 
 
-def test_the_reserve_is_a_twentieth_and_at_most_a_gibibyte() -> None:
-    assert reserve_for(0) == 0
-    assert reserve_for(GIB) == GIB // 20
-    assert reserve_for(1_000 * GIB) == GIB
+def test_the_journal_reserve_is_a_twentieth_of_a_small_disk() -> None:
+    assert reserve_for(64 * MIB, 0) == 0
+    assert reserve_for(64 * MIB, 256 * 1024) == 256 * 1024 // 20
+    assert reserve_for(64 * MIB, 1_000 * GIB) == 64 * MIB
 
 
 def test_the_clock_goes_on() -> None:

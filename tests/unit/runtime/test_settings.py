@@ -16,6 +16,7 @@ REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "settin
 OTHER = {
     "broker.datadir": ("/var/lib/goqueue", '"/var/lib/goqueue"'),
     "broker.nodeid": ("node-7", '"node-7"'),
+    "broker.journal_reserve": ("16MiB", "16777216"),
     "listeners.http": ("[::1]:9", '"[::1]:9"'),
     "http.publish_body_limit": ("32MiB", "33554432"),
     "http.body_limit": ("2MiB", '"2MiB"'),

@@ -20,6 +20,7 @@ from tests.unit.runtime.given_settings import BY_NAME, key, origins, problems, r
 WRONG = [
     ("broker.datadir", ["", "a\x00b", "a\nb", "a\x1b[2J", "x" * 5000, "\ud800"]),
     ("broker.nodeid", ["", ".", "..", "a b", "a/b", "a\n", "é", "x" * 250]),
+    ("broker.journal_reserve", ["", "-1", "5%", "2GiB"]),
     (
         "listeners.http",
         [

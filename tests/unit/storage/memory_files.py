@@ -91,6 +91,16 @@ class MemoryFile:
         del self._content[size:]
         self._content.extend(bytes(size - len(self._content)))
 
+    def allocate(self, size: int) -> None:
+        self._faults.meet("allocate", self._path)
+        growth = max(0, size - len(self._content))
+        room = self._faults.room
+        if room is not None and growth > room:
+            raise OSError(errno.ENOSPC, "planted: no space")
+        if room is not None:
+            self._faults.room = room - growth
+        self._content.extend(bytes(growth))
+
     def sync(self) -> None:
         self._faults.meet("sync", self._path)
 

@@ -174,16 +174,6 @@ def test_a_cache_that_cannot_be_written_does_not_fail_the_log(operation: str, en
     assert len(DrivenLog(MemoryFiles(files.copy())).read_all()) == 120
 
 
-def test_producers_do_not_get_the_space_that_is_kept_in_reserve() -> None:
-    files = MemoryFiles()
-    driven = DrivenLog(files, reserve_bytes=1_000)
-    driven.put(b"kept")
-    files.faults.room = 1_000 - 1
-    driven.put(b"small, but into the reserve")
-    assert driven.log.end == 1
-    assert any(isinstance(event, Filled) for event in driven.events)
-
-
 # Errors that are final
 
 

@@ -37,6 +37,7 @@ from goqueue.runtime.settings.kinds import (
 __all__ = [
     "AUTH_ENABLED",
     "BROKER_DATADIR",
+    "BROKER_JOURNAL_RESERVE",
     "BROKER_NODEID",
     "HTTP_BODY_LIMIT",
     "HTTP_CORS_ORIGINS",
@@ -199,6 +200,13 @@ BROKER_NODEID = Setting(
     meaning="Name of this node; the host name unless set.",
     feature=Feature.BROKER,
 )
+BROKER_JOURNAL_RESERVE = Setting(
+    name="broker.journal_reserve",
+    kind=size(0, _GIB),
+    default=64 * _MIB,
+    meaning="Disk space kept for journals; at most a twentieth of the disk.",
+    feature=Feature.BROKER,
+)
 LISTENERS_HTTP = _listener("http", Feature.HTTP, Listener("127.0.0.1", 8080))
 HTTP_PUBLISH_BODY_LIMIT = Setting(
     name="http.publish_body_limit",
@@ -345,6 +353,7 @@ _CLUSTER: tuple[Setting[Any], ...] = (
 SETTINGS: tuple[Setting[Any], ...] = (
     BROKER_DATADIR,
     BROKER_NODEID,
+    BROKER_JOURNAL_RESERVE,
     LISTENERS_HTTP,
     _listener("grpc", Feature.GRPC, None),
     _listener("kafka", Feature.KAFKA, None),

@@ -17,6 +17,7 @@ import msgspec
 from goqueue.runtime.settings.catalogue import (
     AUTH_ENABLED,
     BROKER_DATADIR,
+    BROKER_JOURNAL_RESERVE,
     BROKER_NODEID,
     HTTP_BODY_LIMIT,
     HTTP_CORS_ORIGINS,
@@ -77,6 +78,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     data_dir: str
     node_id: str
+    journal_reserve: int
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -337,7 +339,9 @@ def _tracing(values: _Values) -> TracingSettings:
 def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
     return Settings(
         broker=BrokerSettings(
-            data_dir=values.value(BROKER_DATADIR), node_id=values.value(BROKER_NODEID)
+            data_dir=values.value(BROKER_DATADIR),
+            node_id=values.value(BROKER_NODEID),
+            journal_reserve=values.value(BROKER_JOURNAL_RESERVE),
         ),
         listeners=ListenerSettings(http=values.value(LISTENERS_HTTP)),
         http=HttpSettings(

@@ -1,0 +1,127 @@
+"""Space that is kept for journals: a full disk, restarts on it, and space that comes back."""
+
+import msgspec
+import pytest
+
+from goqueue.log import Log
+from goqueue.model import (
+    Code,
+    Instant,
+    LogId,
+    LogSettings,
+    Message,
+    Now,
+    Refused,
+    Timestamp,
+)
+from goqueue.records import build
+from goqueue.storage import Storage
+from tests.unit.storage.memory_files import MemoryFiles
+
+DATA = LogId("orders", 0)
+JOURNAL = LogId("__groups", 0)
+SETTINGS = LogSettings(segment_bytes=1_000_000, index_interval_bytes=4096, full_retry_ns=1)
+OF_JOURNAL = msgspec.structs.replace(SETTINGS, may_use_reserve=True)
+RESERVE = 4 * 1024 * 1024
+FILE = "journal-reserve"
+
+
+class Node:
+    """A journal and a log of data in one directory."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        self.files = files
+        self.storage = Storage(files, reserve_bytes=RESERVE)
+        self.storage.restore_reserve()
+        self.data = Log(DATA, SETTINGS, self.storage.open(DATA, SETTINGS).state)
+        self.journal = Log(JOURNAL, OF_JOURNAL, self.storage.open(JOURNAL, OF_JOURNAL).state)
+        self._now = 0
+
+    def put(self, log: Log, size: int = 10_000) -> bool:
+        """Append; whether it was committed."""
+        self._now += 1_000
+        now = Now(Instant(self._now), Timestamp(self._now))
+        try:
+            appended = log.append(build([Message(value=bytes(size))]), now)
+        except Refused as refused:
+            assert refused.code is Code.STORAGE_FULL
+            return False
+        effects = list(appended.effects)
+        while effects:
+            events = self.storage.carry_out(effects)
+            effects = [effect for event in events for effect in log.take(event, now)]
+        return log.high_watermark >= appended.next
+
+    def kept(self) -> int:
+        return len(self.files.copy()[FILE])
+
+
+def test_a_journal_goes_on_when_data_finds_the_disk_full() -> None:
+    node = Node(MemoryFiles())
+    node.files.faults.room = 0
+
+    assert not node.put(node.data)
+    assert node.put(node.journal)
+    assert node.kept() < RESERVE
+
+
+def test_restarts_on_a_full_disk_give_nothing_of_the_reserve_away() -> None:
+    files = MemoryFiles()
+    node = Node(files)
+    assert node.put(node.data)
+    assert node.put(node.journal)
+    files.faults.room = 0
+    for _ in range(10):
+        assert not node.put(node.data)
+        node.storage.close()
+        node = Node(files)
+    assert node.kept() == RESERVE
+
+    written = 0
+    while node.put(node.journal, 100_000):
+        written += 100_000
+        if written % 500_000 == 0:
+            assert not node.put(node.data)
+            node.storage.close()
+            node = Node(files)
+    assert written > 0.9 * RESERVE
+
+
+def test_data_is_refused_until_there_is_room_for_the_whole_reserve_again() -> None:
+    node = Node(MemoryFiles())
+    node.files.faults.room = 0
+    assert node.put(node.journal)
+    node.files.faults.room = RESERVE // 8
+    # This would fit, and would take what was given to the journal.
+    assert not node.put(node.data, 1_000)
+    node.files.faults.room = RESERVE
+    assert node.put(node.data, 1_000)
+    assert node.kept() == RESERVE
+
+
+def test_a_journal_may_begin_a_segment_and_save_its_snapshot_on_a_full_disk() -> None:
+    node = Node(MemoryFiles())
+    assert node.put(node.journal, 900_000)
+    node.files.faults.room = 0
+    assert node.put(node.journal, 900_000)
+    assert node.journal.segment_count == 2
+    node.files.faults.room = 0
+    node.storage.save("__groups", bytes(900_000))
+    with pytest.raises(OSError, match="no space"):
+        node.storage.save("delays-1-0", bytes(5_000_000))
+    assert not [path for path in node.files.copy() if path.endswith(".tmp")]
+
+
+def test_a_directory_without_a_reserve_keeps_nothing_back() -> None:
+    files = MemoryFiles()
+    storage = Storage(files)
+    assert storage.restore_reserve()
+    storage.close()
+    assert FILE not in files.copy()
+
+
+def test_a_larger_reserve_of_an_earlier_setting_is_cut() -> None:
+    files = MemoryFiles({FILE: bytes(2 * RESERVE)})
+    node = Node(files)
+    assert node.kept() == RESERVE
+    assert node.put(node.data)
