@@ -465,6 +465,7 @@ class Node:
         while any(journal.has_notes for journal in journals):
             for journal in journals:
                 self._release(journal.flush(now), now)
+                self._state.alarms.bring_forward(_RETRY, journal.next_deadline())
             self._finish_parts(now)
 
     def _finish_parts(self, now: Now) -> None:

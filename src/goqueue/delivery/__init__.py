@@ -5,13 +5,25 @@ from goqueue.delivery.delays import Delayed, Delays, DelaysStated
 from goqueue.delivery.key_order import Known
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
 from goqueue.delivery.leases import Held
-from goqueue.delivery.progress import Pins, Position, PositionStated, Range, Ranges, Stretch, runs
-from goqueue.delivery.queue import DeliveryQueue, rest_ns
+from goqueue.delivery.progress import (
+    REASON_BYTES_MAX,
+    Pins,
+    Position,
+    PositionStated,
+    Range,
+    Ranges,
+    Stretch,
+    cut_reason,
+    runs,
+)
+from goqueue.delivery.queue import RESTING_MAX, DeliveryQueue, rest_ns
 from goqueue.delivery.receipts import Receipt, Receipts
 from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
 __all__ = [
     "LANES",
+    "REASON_BYTES_MAX",
+    "RESTING_MAX",
     "WHEEL_REACH_NS",
     "Census",
     "Delayed",
@@ -32,6 +44,7 @@ __all__ = [
     "Stretch",
     "Timer",
     "Wheel",
+    "cut_reason",
     "rest_ns",
     "runs",
 ]

@@ -20,9 +20,12 @@ from goqueue.delivery.progress import Position
 from goqueue.model import SECOND, Instant, Offset
 from goqueue.model.requests import LaneSettings
 
-__all__ = ["IN_FLIGHT_MAX", "DeliveryQueue", "rest_ns"]
+__all__ = ["IN_FLIGHT_MAX", "RESTING_MAX", "DeliveryQueue", "rest_ns"]
 
 IN_FLIGHT_MAX = 1000
+# So many messages of a group and partition may wait to be delivered again: each is kept in memory,
+# with its count and its reason.
+RESTING_MAX = 100_000
 # Enough for the largest poll, so that a poll finds all that it may take.
 _READY_MIN = 1000
 # What is surveyed for one lane is learned by others in passing, beyond what they need, until there
@@ -93,6 +96,11 @@ class DeliveryQueue:
     def has_resting(self) -> bool:
         """Whether a message waits until it may be delivered again."""
         return bool(self._resting)
+
+    @property
+    def resting_count(self) -> int:
+        """How many messages wait until they may be delivered again."""
+        return len(self._resting)
 
     @property
     def in_flight(self) -> int:

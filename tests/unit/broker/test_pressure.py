@@ -1,8 +1,10 @@
 """A node under pressure: little space, a slow disk, many who wait."""
 
+import errno
+
 import pytest
 
-from goqueue.model import SECOND, Code, LogId, Message, Offset, Refused
+from goqueue.model import SECOND, Code, Damaged, LogId, Message, Offset, Refused
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -82,6 +84,33 @@ def test_a_journal_that_cannot_keep_up_refuses_more_and_forgets_nothing() -> Non
 
     assert all(node.reply(request, Offsets).group == "shop" for request in requests)
     assert committed(node) == 100
+
+
+def test_a_journal_whose_segment_is_being_set_aside_delays_acks_and_stops_no_node() -> None:
+    node = shop("a", "b")
+    first, second = poll(node)
+    node.slow_down(GROUPS)
+    before = node.begin(Ack(receipts=(first.receipt,)))
+    node.take(Damaged(log=GROUPS, segment=Offset(0), position=0, reason="a flipped bit"))
+    behind = node.begin(Ack(receipts=(second.receipt,)))
+    assert not node.is_answered(behind)
+    node.speed_up()
+    node.advance(2 * SECOND)
+
+    assert node.is_answered(before)
+    assert node.is_answered(behind)
+
+
+def test_a_journal_that_failed_refuses_what_comes_before_the_process_ends() -> None:
+    node = shop("a", "b")
+    first, second = poll(node)
+    node.files.faults.broken[("sync", "__groups/0/00000000000000000000.log")] = errno.EIO
+    node.begin(Ack(receipts=(first.receipt,)))
+    assert len(node.halts) == 1
+
+    late = node.begin(Ack(receipts=(second.receipt,)))
+    node.advance(3 * SECOND)
+    assert not node.is_answered(late)
 
 
 def test_what_one_turn_decided_is_seen_by_nobody_before_it_is_durable() -> None:

@@ -1,9 +1,10 @@
 """The durable place of a group in a partition: floors, counts, and what is stated of them."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery import Position
+from goqueue.delivery import REASON_BYTES_MAX, Position, PositionStated, cut_reason
 
 OFFSETS = st.integers(0, 20)
 STEPS = st.lists(
@@ -129,3 +130,92 @@ def test_a_position_whose_log_lost_its_end_keeps_what_is_below(steps: list[Step]
         assert position.attempts_of(offset) == 0
         assert not position.is_dying(offset)
         assert position.reason_of(offset) == ""
+
+
+@given(STEPS, STEPS, st.integers(1, 5), st.data())
+def test_pieces_that_are_told_among_changes_amount_to_the_position(
+    before: list[Step], during: list[Step], size: int, data: st.DataObject
+) -> None:
+    position, told, stated = Position(0), Position(0), Position(0)
+    for step in before:
+        take(position, step, 7)
+        take(told, step, 7)
+    pieces: list[PositionStated] = []
+    rest = position.state(size)
+    # What is journaled behind the beginning of the statement: pieces and changes as they come.
+    stated.restore(next(rest))
+    for step in during:
+        take(position, step, 8)
+        take(stated, step, 8)
+        if data.draw(st.booleans()) and (piece := next(rest, None)) is not None:
+            pieces.append(piece)
+            stated.add(piece)
+    for piece in rest:
+        stated.add(piece)
+
+    stated_now, now = stated.stated, position.stated
+    assert (stated_now.floor, stated_now.settled) == (now.floor, now.settled)
+    assert stated_now.scattered == now.scattered
+    assert dict(stated_now.attempts) == dict(now.attempts)
+    assert dict(stated_now.reasons) == dict(now.reasons)
+    assert all(len(each.attempts) <= size and len(each.reasons) <= size for each in pieces)
+
+
+@given(STEPS, STEPS, st.integers(1, 5), st.data())
+def test_changes_said_again_behind_pieces_change_nothing(
+    before: list[Step], during: list[Step], size: int, data: st.DataObject
+) -> None:
+    position, again = Position(0), Position(0)
+    for step in before:
+        take(position, step, 7)
+    # A snapshot: all its pieces come first, and every change since it was begun comes behind them.
+    rest = position.state(size)
+    pieces = [next(rest)]
+    for step in during:
+        take(position, step, 8)
+        if data.draw(st.booleans()) and (piece := next(rest, None)) is not None:
+            pieces.append(piece)
+    pieces.extend(rest)
+    again.restore(pieces[0])
+    for piece in pieces[1:]:
+        again.add(piece)
+    for step in during:
+        take(again, step, 8)
+
+    assert (again.floor, again.stated.scattered) == (position.floor, position.stated.scattered)
+    assert dict(again.stated.attempts) == dict(position.stated.attempts)
+    assert dict(again.stated.reasons) == dict(position.stated.reasons)
+
+
+def test_a_position_with_very_many_counts_is_stated_in_small_pieces() -> None:
+    position = Position(0)
+    position.count_delivery(3, range(1, 20_000))
+    position.settle(0, range(100_000, 2_000_000, 600), 1)
+    for offset in range(1, 3000):
+        position.excuse(offset, "\x01" * 5000)
+
+    sizes = [len(msgspec.json.encode(piece)) for piece in position.state()]
+    assert max(sizes) < 1024 * 1024
+    restored = Position(5)
+    first, *others = position.state()
+    restored.restore(first)
+    for piece in others:
+        restored.add(piece)
+    assert restored.stated == position.stated
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=400))
+def test_a_reason_is_cut_between_characters(reason: str) -> None:
+    cut = cut_reason(reason)
+
+    assert reason.startswith(cut)
+    assert len(cut.encode()) <= REASON_BYTES_MAX
+    assert cut == reason or len(cut.encode()) > REASON_BYTES_MAX - 4
+
+
+def test_only_the_reason_of_the_last_failure_is_kept() -> None:
+    position = Position(0)
+    position.excuse(1, "no such customer")
+    position.excuse(1, "")
+
+    assert position.reason_of(1) == ""

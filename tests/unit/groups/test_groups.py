@@ -150,3 +150,13 @@ def test_a_member_that_rejoins_is_not_counted_twice() -> None:
     again = joining("x0", *names[:-1], member_id="x0-x0")
 
     assert join(groups, again).generation == 9
+
+
+def test_a_subscription_takes_no_more_room_in_the_journal_than_is_counted() -> None:
+    topics = tuple(f"{number:03}" for number in range(1000))
+    partitions = dict.fromkeys(topics, 10_000)
+    command = msgspec.structs.replace(joining("c1", *topics), mode=Mode.SHARED)
+    _, stated = Groups().join(command, partitions, Now(Instant(0), Timestamp(0)))
+
+    assert stated is not None
+    assert len(msgspec.json.encode(stated)) < 1000 * (40 + 2 * 3)

@@ -9,6 +9,7 @@ from goqueue.broker.consuming.delivering import Delivering
 from goqueue.broker.journals import (
     DeliveryReleased,
     GivenBack,
+    PositionAdded,
     PositionChange,
     PositionMoved,
     Settled,
@@ -95,6 +96,8 @@ class Positions:
                 position.settle(change.floor, change.unfold(), at)
             case PositionMoved():
                 position.restore(change.position)
+            case PositionAdded():
+                position.add(change.position)
             case GivenBack():
                 position.excuse(change.offset, change.reason)
             case DeliveryReleased():

@@ -12,7 +12,15 @@ from goqueue.broker.consuming.ends import Cause
 from goqueue.broker.consuming.moving import REASON_CHARACTERS_MAX, Death, Moving
 from goqueue.broker.journals import DeliveryReleased, GivenBack, fold
 from goqueue.broker.state import NodeState
-from goqueue.delivery import DeliveryQueue, Held, Position, Receipt, rest_ns
+from goqueue.delivery import (
+    RESTING_MAX,
+    DeliveryQueue,
+    Held,
+    Position,
+    Receipt,
+    cut_reason,
+    rest_ns,
+)
 from goqueue.groups import Group
 from goqueue.model import (
     HOUR,
@@ -225,17 +233,20 @@ class Settling:
         delay_ns = command.delay_ns
         if delay_ns is not None and not 0 <= delay_ns <= _TIMEOUT_NS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="delay", minimum="0s", maximum="12h")
+        rest = rest_ns(held.attempt) if delay_ns is None else delay_ns
+        is_exhausted = self._is_exhausted(receipt.log, held)
+        if rest and not is_exhausted and queue.resting_count >= RESTING_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="resting", limit=RESTING_MAX)
         self._state.tally.nacks += 1
         self._state.counts.pair(receipt.log.topic, group.name).nacked += 1
         reason = command.reason[:REASON_CHARACTERS_MAX]
         self._state.journeys.leased(Kind.NACK, group, receipt.log, [held], now, detail=reason)
-        if self._is_exhausted(receipt.log, held):
+        if is_exhausted:
             death = Death(Cause.MAX_DELIVERIES, command.reason, request)
             queue.bury(held)
             self._moving.bury(group, receipt.log, held, death, now)
             return
         self._note_reason(receipt, command.reason)
-        rest = rest_ns(held.attempt) if delay_ns is None else delay_ns
         queue.give_back(held, Instant(now.instant + rest) if rest else None)
         self._delivering.arm(group.number, receipt.log, queue)
         returned = Returned(
@@ -310,16 +321,17 @@ class Settling:
         return limit is not None and held.attempt >= limit
 
     def _note_reason(self, receipt: Receipt, reason: str) -> None:
-        if not reason:
+        position = self._state.positions[receipt.group][receipt.log]
+        if not reason and not position.reason_of(receipt.offset):
             return
         change = GivenBack(
             group=receipt.group,
             topic=self._state.catalog.find(receipt.log.topic).number,
             partition=receipt.log.partition,
             offset=receipt.offset,
-            reason=reason[:REASON_CHARACTERS_MAX],
+            reason=cut_reason(reason),
         )
-        self._state.positions[receipt.group][receipt.log].excuse(change.offset, change.reason)
+        position.excuse(change.offset, change.reason)
         self._state.groups_journal.note([change])
 
 

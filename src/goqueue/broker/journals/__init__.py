@@ -6,6 +6,7 @@ from goqueue.broker.journals.changes import (
     DeliveryReleased,
     GivenBack,
     Numbered,
+    PositionAdded,
     PositionChange,
     PositionMoved,
     Settled,
@@ -13,6 +14,7 @@ from goqueue.broker.journals.changes import (
     TopicChange,
     TopicDeleted,
     TopicStated,
+    state_position,
 )
 from goqueue.broker.journals.folding import fold
 from goqueue.broker.journals.journal import JOURNAL_SETTINGS, Journal, JournalLimits
@@ -26,6 +28,7 @@ __all__ = [
     "Journal",
     "JournalLimits",
     "Numbered",
+    "PositionAdded",
     "PositionChange",
     "PositionMoved",
     "Settled",
@@ -34,4 +37,5 @@ __all__ = [
     "TopicDeleted",
     "TopicStated",
     "fold",
+    "state_position",
 ]

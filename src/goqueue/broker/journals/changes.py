@@ -3,14 +3,17 @@
 The shapes are stored: fields are only ever added, at the end, with a default. Positions name
 topics and groups by numbers that are never used twice, so nothing that was written for a deleted
 topic or group can be taken for its namesake's.
+
+Every change is small enough for a record of its own (see `CHANGE_BYTES_MAX` in `journal.py`): what
+grows with users' data is stated in pieces.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from goqueue.broker.journals.folding import unfold
-from goqueue.delivery import PositionStated, Range
+from goqueue.delivery import Position, PositionStated, Range
 from goqueue.groups import GroupDeleted, GroupStated
 from goqueue.model.requests import TopicConfig
 from goqueue.transactions import (
@@ -29,6 +32,7 @@ __all__ = [
     "DeliveryReleased",
     "GivenBack",
     "Numbered",
+    "PositionAdded",
     "PositionChange",
     "PositionMoved",
     "Settled",
@@ -36,6 +40,7 @@ __all__ = [
     "TopicChange",
     "TopicDeleted",
     "TopicStated",
+    "state_position",
 ]
 
 
@@ -146,7 +151,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled", omit_def
 
 
 class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
-    """A position was put somewhere, or is stated in full."""
+    """A position was put somewhere, or is stated: in full, or as far as the first piece goes."""
 
     group: int
     topic: int
@@ -154,7 +159,26 @@ class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
     position: PositionStated
 
 
-PositionChange = Delivered | DeliveryReleased | GivenBack | Settled | PositionMoved
+class PositionAdded(msgspec.Struct, frozen=True, kw_only=True, tag="position_added"):
+    """A further piece of a position whose statement was begun."""
+
+    group: int
+    topic: int
+    partition: int
+    position: PositionStated
+
+
+def state_position(
+    position: Position, group: int, topic: int, partition: int
+) -> Iterator[PositionMoved | PositionAdded]:
+    """A position as changes of bounded size; it may change between two of them."""
+    kind: type[PositionMoved | PositionAdded] = PositionMoved
+    for piece in position.state():
+        yield kind(group=group, topic=topic, partition=partition, position=piece)
+        kind = PositionAdded
+
+
+PositionChange = Delivered | DeliveryReleased | GivenBack | Settled | PositionMoved | PositionAdded
 Change = (
     Numbered
     | GroupStated
@@ -164,6 +188,7 @@ Change = (
     | GivenBack
     | Settled
     | PositionMoved
+    | PositionAdded
     | ProducerStated
     | Begun
     | ProgressAdded

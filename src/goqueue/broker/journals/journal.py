@@ -8,8 +8,9 @@ Invariants
 - Effects noted behind a change leave only when the change is committed, in order.
 - One turn is one record: after a crash there is all of it or nothing. (A turn over 8 MiB, such as
   the deletion of a topic that thousands of groups read, becomes several; the start mends the rest.)
-- A full disk delays the journal and loses nothing of it: what was applied is written again, in the
-  same order and so with the same offsets.
+- A full or busy disk delays the journal and loses nothing of it: what was applied is written again,
+  in the same order and so with the same offsets. Nobody who notes a change is ever refused.
+- No change is larger than `CHANGE_BYTES_MAX`: what grows with users' data is stated in pieces.
 
 Cost per turn: one JSON encoding, one record, one sync that all turns of a group commit share.
 """
@@ -23,6 +24,7 @@ import msgspec
 from goqueue.broker.outbox import Later, Outbox, Prune
 from goqueue.log import Log
 from goqueue.model import (
+    VALUE_BYTES_MAX,
     Code,
     DiskEvent,
     Failed,
@@ -40,7 +42,11 @@ from goqueue.model import (
 )
 from goqueue.records import build, decode, walk
 
-__all__ = ["JOURNAL_SETTINGS", "Journal", "JournalLimits", "Snapshot"]
+__all__ = ["CHANGE_BYTES_MAX", "JOURNAL_SETTINGS", "Journal", "JournalLimits", "Snapshot"]
+
+# What fits into a record with the brackets around it. The largest is a group with all the names
+# that it may have: some 7 MiB.
+CHANGE_BYTES_MAX = VALUE_BYTES_MAX - 2
 
 # Never retired by age or size: what is no longer needed is dropped after it was stated again.
 JOURNAL_SETTINGS = LogSettings(
@@ -170,10 +176,17 @@ class Journal(Generic[C]):
         if self._full_until is None:
             self._append(pending, now)
 
-    def _append(self, pending: _Pending, now: Now) -> None:
-        appended = self._log.append(pending.batch, now)
+    def _append(self, pending: _Pending, now: Now) -> bool:
+        """Hand a record to the log; False: not now, and it is tried again."""
+        try:
+            appended = self._log.append(pending.batch, now)
+        except Refused:
+            # No space, or a segment is being set aside, or the log has failed and the node halts.
+            self._full_until = Instant(now.instant + _RETRY_NS)
+            return False
         pending.next = appended.next
         self._outbox.extend(appended.effects)
+        return True
 
     # What the disk reports
 
@@ -194,7 +207,7 @@ class Journal(Generic[C]):
         return released
 
     def next_deadline(self) -> Instant | None:
-        """When a full disk is tried again."""
+        """When what could not be written is tried again."""
         return self._full_until
 
     def expire(self, now: Now) -> None:
@@ -204,12 +217,9 @@ class Journal(Generic[C]):
         self._full_until = None
         end = self._log.end
         for pending in self._pending:
-            if pending.next == 0 or pending.next > end:
-                try:
-                    self._append(pending, now)
-                except Refused:
-                    self._full_until = Instant(now.instant + _RETRY_NS)
-                    return
+            is_missing = pending.next == 0 or pending.next > end
+            if is_missing and not self._append(pending, now):
+                return
 
     # Replay
 
@@ -238,7 +248,7 @@ class Journal(Generic[C]):
     def wants_snapshot(self) -> bool:
         return self._written_bytes - self._saved_at_bytes >= self._limits.snapshot_bytes
 
-    def snapshot(self, changes: Sequence[C]) -> None:
+    def snapshot(self, changes: Iterable[C]) -> None:
         """Keep this statement of everything, once all that it says is committed."""
         self._saved_at_bytes = self._written_bytes
         # Some of what it says may stand behind `upto`: to apply that twice changes nothing.
@@ -252,7 +262,7 @@ class Journal(Generic[C]):
             self._limits.restate_bytes, 4 * self._stated_bytes
         )
 
-    def restate(self, changes: Sequence[C], now: Now) -> None:
+    def restate(self, changes: Iterable[C], now: Now) -> None:
         """State everything again from a new segment on; what is before it goes afterwards."""
         self._outbox.extend(self._log.begin_segment())
         begin = self._log.end
@@ -267,16 +277,17 @@ class Journal(Generic[C]):
         self._outbox.extend(self._log.drop_below(offset))
 
 
-def _raw(changes: Sequence[object]) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(changes))
+def _raw(changes: Iterable[object]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(list(changes)))
 
 
-def _chunks(changes: Sequence[object]) -> Iterator[bytes]:
+def _chunks(changes: Iterable[object]) -> Iterator[bytes]:
     """JSON lists of changes, each small enough for one record."""
     encoded: list[bytes] = []
     size = 0
     for change in changes:
         piece = msgspec.json.encode(change)
+        assert len(piece) <= CHANGE_BYTES_MAX, f"a {type(change).__name__} of {len(piece)} bytes"
         if encoded and size + len(piece) > _RECORD_BYTES:
             yield b"[" + b",".join(encoded) + b"]"
             encoded, size = [], 0

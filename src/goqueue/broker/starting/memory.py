@@ -14,12 +14,14 @@ from goqueue.broker.journals import (
     DeliveryReleased,
     GivenBack,
     Numbered,
+    PositionAdded,
     PositionMoved,
     Settled,
     Started,
     TopicChange,
     TopicDeleted,
     TopicStated,
+    state_position,
 )
 from goqueue.broker.state import NodeState
 from goqueue.broker.transacting import Progressing
@@ -70,7 +72,9 @@ class Memory:
                 # A move of the broker's own.
                 self._state.next_move = max(self._state.next_move, 1 - change.producer)
                 self._progressing.apply(change, at)
-            case Delivered() | DeliveryReleased() | GivenBack() | Settled() | PositionMoved():
+            case Delivered() | DeliveryReleased() | GivenBack() | Settled():
+                self._positions.apply(change, at)
+            case PositionMoved() | PositionAdded():
                 self._positions.apply(change, at)
             case _:
                 self._progressing.apply(change, at)
@@ -103,12 +107,7 @@ class Memory:
             for log, position in positions.items():
                 topic = self._state.catalog.get(log.topic)
                 if topic is not None and position.says_something:
-                    yield PositionMoved(
-                        group=number,
-                        topic=topic.number,
-                        partition=log.partition,
-                        position=position.stated,
-                    )
+                    yield from state_position(position, number, topic.number, log.partition)
 
     def keep_short(self, now: Now) -> None:
         """State a journal again when most of it is history, or keep a snapshot of it."""

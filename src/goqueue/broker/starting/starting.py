@@ -16,9 +16,9 @@ from goqueue.broker.journals import (
     Change,
     Journal,
     JournalLimits,
-    PositionMoved,
     Started,
     TopicChange,
+    state_position,
 )
 from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
@@ -206,10 +206,6 @@ class Starting:
                 topic = state.catalog.get(log.topic)
                 if partition is None or topic is None or not position.cut(partition.log.end):
                     continue
-                moved = PositionMoved(
-                    group=group,
-                    topic=topic.number,
-                    partition=log.partition,
-                    position=position.stated,
+                state.groups_journal.note(
+                    state_position(position, group, topic.number, log.partition)
                 )
-                state.groups_journal.note([moved])

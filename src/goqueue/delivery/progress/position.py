@@ -6,7 +6,8 @@ journal says, so the live path and recovery are one path; leases are not here, t
 Invariant: the floor never falls except by a reset, and no offset that is settled has a count.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -15,13 +16,30 @@ from goqueue.delivery.progress.pins import Pins
 from goqueue.delivery.progress.ranges import Range, Ranges, Stretch
 from goqueue.model import Offset, Timestamp
 
-__all__ = ["Position", "PositionStated"]
+__all__ = ["REASON_BYTES_MAX", "Position", "PositionStated", "cut_reason"]
 
 V = TypeVar("V")
 
+# Every message that was given back keeps one: as long as a sentence, and no longer.
+REASON_BYTES_MAX = 256
+# One piece of a statement has at most so many counts, or so many blocks of what is settled, or half
+# as many reasons: less than 1 MiB of JSON however long and strange the reasons are.
+_PIECE_MAX = 1000
+
+
+def cut_reason(reason: str, bytes_max: int = REASON_BYTES_MAX) -> str:
+    """The beginning of a reason, in at most so many bytes of UTF-8."""
+    if len(reason) * 4 <= bytes_max:
+        return reason
+    octets = reason.encode("utf-8", "replace")
+    return reason if len(octets) <= bytes_max else octets[:bytes_max].decode("utf-8", "ignore")
+
 
 class PositionStated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A position in full. What is settled above the floor is in ranges, or scattered, or both."""
+    """A position in full, or a piece of one that was begun before.
+
+    What is settled above the floor is in ranges, or scattered, or both.
+    """
 
     floor: int
     settled: list[Range] = []
@@ -49,19 +67,55 @@ class Position:
         self._done = Ranges(stated.floor, stated.settled, stated.scattered)
         self._attempts = dict(stated.attempts)
         self._dying = {}
-        self._reasons = dict(stated.reasons)
+        self._reasons = {place: cut_reason(said) for place, said in stated.reasons}
         self._updated_at = stated.updated_at
+
+    def add(self, piece: PositionStated) -> None:
+        """Take in a further piece of a statement; what is settled by now stays so."""
+        before = self._done.floor
+        self._done.raise_floor(piece.floor)
+        self._done.add_stated(piece.settled, piece.scattered)
+        if self._done.floor > before or piece.settled or piece.scattered:
+            self._forget_done()
+        self._attempts.update(each for each in piece.attempts if each[0] not in self._done)
+        for place, said in piece.reasons:
+            self.excuse(place, said)
+        self._updated_at = max(self._updated_at, piece.updated_at)
 
     @property
     def stated(self) -> PositionStated:
+        """All of it at once, however much that is."""
+        above, scattered = self._done.stated_blocks(self._done.block_numbers)
         return PositionStated(
             floor=self._done.floor,
-            settled=self._done.above,
+            settled=above,
             attempts=list(self._attempts.items()),
             reasons=list(self._reasons.items()),
             updated_at=self._updated_at,
-            scattered=self._done.scattered,
+            scattered=scattered,
         )
+
+    def state(self, piece_max: int = _PIECE_MAX) -> Iterator[PositionStated]:
+        """All of it in pieces of bounded size: the first to be restored, the others to be added.
+
+        Each tells what is true when it is asked for, so the position may change between two of
+        them, if what changed is told in the same order, too.
+        """
+        reasons_max = max(1, piece_max // 2)
+        is_small = len(self._attempts) <= piece_max and len(self._reasons) <= reasons_max
+        if is_small and self._done.block_count <= piece_max:
+            yield self.stated
+            return
+        yield PositionStated(floor=self._done.floor, updated_at=self._updated_at)
+        for blocks in _portions(self._done.block_numbers, piece_max):
+            above, scattered = self._done.stated_blocks(blocks)
+            yield PositionStated(floor=self._done.floor, settled=above, scattered=scattered)
+        for places in _portions(list(self._attempts), piece_max):
+            attempts = [(each, self._attempts[each]) for each in places if each in self._attempts]
+            yield PositionStated(floor=self._done.floor, attempts=attempts)
+        for places in _portions(list(self._reasons), reasons_max):
+            reasons = [(each, self._reasons[each]) for each in places if each in self._reasons]
+            yield PositionStated(floor=self._done.floor, reasons=reasons)
 
     @property
     def floor(self) -> Offset:
@@ -128,10 +182,18 @@ class Position:
         self._dying = {place: None for place in self._dying if place >= floor}
         self._reasons = {place: said for place, said in reasons.items() if place >= floor}
 
+    def _forget_done(self) -> None:
+        """Much was taken in at once: what is settled has no count and no reason."""
+        attempts, reasons = self._attempts, self._reasons
+        self._attempts = {each: n for each, n in attempts.items() if each not in self._done}
+        self._reasons = {each: said for each, said in reasons.items() if each not in self._done}
+
     def excuse(self, offset: int, reason: str) -> None:
-        """Remember why a message was given back."""
-        if offset not in self._done:
-            self._reasons[offset] = reason
+        """Remember why a message was given back the last time; no reason takes the last one out."""
+        if not reason:
+            self._reasons.pop(offset, None)
+        elif offset not in self._done:
+            self._reasons[offset] = cut_reason(reason)
 
     def begin_dying(self, offset: int) -> None:
         """The message leaves for the dead letters: it is not delivered again, nor settled yet."""
@@ -188,3 +250,9 @@ def _forget(kept: dict[int, V], settled: Sequence[int]) -> None:
     if kept:
         for offset in settled:
             kept.pop(offset, None)
+
+
+def _portions(places: Sequence[int], count: int) -> Iterator[list[int]]:
+    rest = iter(places)
+    while portion := list(islice(rest, count)):
+        yield portion

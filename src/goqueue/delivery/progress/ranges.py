@@ -56,6 +56,10 @@ class Ranges:
         self._blocks: dict[int, int] = {}
         # How many are above the floor.
         self._count = 0
+        self.add_stated(above, scattered)
+
+    def add_stated(self, above: Iterable[Range], scattered: Iterable[Stretch]) -> None:
+        """Take in what was stated of a set."""
         for first, following in above:
             self.add(first, following)
         for first, octets in scattered:
@@ -88,20 +92,36 @@ class Ranges:
     @property
     def above(self) -> list[Range]:
         """The whole blocks that are in the set above the floor, as ranges."""
-        full = sorted(number for number, bits in self._blocks.items() if bits == _FULL)
-        return [(first << _SHIFT, below << _SHIFT) for first, below in runs(full)]
+        return self.stated_blocks(self._blocks)[0]
 
     @property
     def scattered(self) -> list[Stretch]:
         """All others above the floor, without the empty octets on both sides of them."""
+        return self.stated_blocks(self._blocks)[1]
+
+    @property
+    def block_count(self) -> int:
+        return len(self._blocks)
+
+    @property
+    def block_numbers(self) -> list[int]:
+        """The blocks in which something above the floor is, in order."""
+        return sorted(self._blocks)
+
+    def stated_blocks(self, numbers: Iterable[int]) -> tuple[list[Range], list[Stretch]]:
+        """What is in these blocks: whole ones as ranges, and the others."""
+        full: list[int] = []
         stretches: list[Stretch] = []
-        for number, bits in sorted(self._blocks.items()):
-            if bits != _FULL:
+        for number in sorted(numbers):
+            bits = self._blocks.get(number, 0)
+            if bits == _FULL:
+                full.append(number)
+            elif bits:
                 octets = bits.to_bytes(_BLOCK // 8, "little").rstrip(b"\0")
                 trimmed = octets.lstrip(b"\0")
                 first = (number << _SHIFT) + 8 * (len(octets) - len(trimmed))
                 stretches.append((first, trimmed))
-        return stretches
+        return [(first << _SHIFT, below << _SHIFT) for first, below in runs(full)], stretches
 
     def __contains__(self, offset: int) -> bool:
         if offset < self._floor:

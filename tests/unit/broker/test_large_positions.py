@@ -1,0 +1,112 @@
+"""Positions with more counts and reasons than one record holds stop no node, and no start."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from goqueue.broker import JournalLimits
+from goqueue.broker.journals import JOURNAL_SETTINGS, Change, Delivered, GivenBack
+from goqueue.delivery import RESTING_MAX
+from goqueue.log import Log
+from goqueue.model import HOUR, SECOND, Code, Instant, LogId, Message, Now, Refused, Timestamp
+from goqueue.model.requests import Nack, Publish, Published, Returned, TopicConfig
+from goqueue.records import build
+from goqueue.storage import Storage
+from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
+from tests.unit.broker.users import create, join, poll, reject
+
+GROUPS = LogId("__groups", 0)
+EAGER = JournalLimits(snapshot_bytes=1, restate_bytes=1)
+SETTINGS = msgspec.structs.replace(JOURNAL_SETTINGS, batch_bytes_max=1 << 40)
+
+
+def node_with(messages: int, limits: JournalLimits = EAGER) -> DrivenNode:
+    """A node with so many messages, and a group that may be handed each for ever."""
+    node = DrivenNode(limits=limits)
+    create(node, config=TopicConfig(max_deliveries=0))
+    join(node, session_ns=600 * SECOND)
+    left = messages
+    while left:
+        batch = build([Message(value=b"")] * min(left, 50_000))
+        left -= min(left, 50_000)
+        node.ask(Publish(topic="orders", batch=batch), Published)
+    return node
+
+
+def journaled(node: DrivenNode, *turns: Sequence[Change]) -> DrivenNode:
+    """The node after a crash behind which its journal goes on with these turns."""
+    twin = node.twin()
+    storage = Storage(twin.files)
+    log = Log(GROUPS, SETTINGS, storage.open(GROUPS, SETTINGS).state)
+    now = Now(Instant(node.now_ns), Timestamp(EPOCH_NS + node.now_ns))
+    for turn in turns:
+        batch = build([Message(value=msgspec.json.encode(turn))])
+        for event in storage.carry_out(list(log.append(batch, now).effects)):
+            log.take(event, now)
+    return DrivenNode(twin.files, node.limits, node.now_ns)
+
+
+def test_eight_hundred_thousand_counts_of_an_old_journal_stop_no_upkeep_and_no_start() -> None:
+    node = node_with(800_000)
+    counted = 10**12
+    delivered = Delivered(group=1, topic=1, partition=0, attempt=counted, offsets=[(0, 800_000)])
+    node = journaled(node, [delivered])
+    node.advance(3 * SECOND)
+    node.stop()
+
+    for without_snapshots in (False, True):
+        node.restart(without_snapshots=without_snapshots)
+        node.advance(2 * SECOND)
+        (first,) = poll(node, count=1)
+        assert first.attempt > counted
+    assert not node.halts
+
+
+def test_long_reasons_of_an_old_journal_stop_no_upkeep_and_are_cut() -> None:
+    node = node_with(20_000)
+    said = [
+        [
+            GivenBack(group=1, topic=1, partition=0, offset=offset, reason="\x01" * 1024)
+            for offset in range(first, first + 1000)
+        ]
+        for first in range(0, 20_000, 1000)
+    ]
+    delivered = Delivered(group=1, topic=1, partition=0, attempt=1, offsets=[(0, 20_000)])
+    node = journaled(node, [delivered], *said)
+    node.advance(3 * SECOND)
+    node.restart()
+    node.advance(2 * SECOND)
+    reject(node, poll(node, count=1)[0])
+
+    assert not node.halts
+
+
+def test_nacks_with_long_reasons_stop_no_upkeep() -> None:
+    node = node_with(3000)
+    for _ in range(3):
+        for delivery in poll(node, count=1000):
+            nack = Nack(receipt=delivery.receipt, delay_ns=HOUR, reason="\x01" * 4096)
+            node.ask(nack, Returned)
+        node.advance(2 * SECOND)
+    node.restart()
+    node.advance(2 * SECOND)
+
+    assert [each.attempt for each in poll(node, count=3)] == [2, 2, 2]
+
+
+def test_only_so_many_messages_of_a_group_and_partition_rest() -> None:
+    node = node_with(RESTING_MAX + 1, JournalLimits())
+    for _ in range(RESTING_MAX // 1000):
+        for delivery in poll(node, count=1000):
+            node.ask(Nack(receipt=delivery.receipt, delay_ns=300 * SECOND), Returned)
+    (last,) = poll(node, count=1)
+
+    with pytest.raises(Refused) as refused:
+        node.ask(Nack(receipt=last.receipt, delay_ns=300 * SECOND), Returned)
+    assert refused.value.code is Code.QUOTA_EXCEEDED
+    assert refused.value.facts["quota"] == "resting"
+    assert node.ask(Nack(receipt=last.receipt, delay_ns=0), Returned).attempt == 1
+    node.advance(300 * SECOND)
+    (last, *_) = poll(node, count=1000)
+    assert node.ask(Nack(receipt=last.receipt, delay_ns=SECOND), Returned).attempt == 2
