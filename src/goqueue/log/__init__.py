@@ -6,6 +6,7 @@ from goqueue.log.authors import (
     AuthorsStated,
     BatchMark,
     Ending,
+    Interruption,
     Spans,
     statements_in,
 )
@@ -28,9 +29,11 @@ from goqueue.log.recovery import (
     LogState,
     RecoveryPoint,
     Tail,
+    UnfinishedBatch,
     assemble,
     is_sealed,
     tail_to_scan,
+    unfinished_batch,
 )
 from goqueue.log.removal import KeptRange, Leftover, NewestOffsets, plan_compaction
 from goqueue.log.segments import DamagedRange, Segments
@@ -50,6 +53,7 @@ __all__ = [
     "Ending",
     "Epochs",
     "IndexEntry",
+    "Interruption",
     "KeptRange",
     "Leftover",
     "Log",
@@ -61,6 +65,7 @@ __all__ = [
     "Spans",
     "SparseIndex",
     "Tail",
+    "UnfinishedBatch",
     "Watermarks",
     "assemble",
     "cancellation",
@@ -73,4 +78,5 @@ __all__ = [
     "plan_compaction",
     "statements_in",
     "tail_to_scan",
+    "unfinished_batch",
 ]

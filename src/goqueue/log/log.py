@@ -189,6 +189,9 @@ class Log:
             return self._append(batch, now)
         repeat = self._authors.check(mark)
         if repeat is not None:
+            if repeat.next > self.high_watermark:
+                # What failed on its way is never committed, so nobody may wait for it.
+                self._condition.check_not_failed()
             return Appended(first=repeat.first, next=repeat.next, effects=(), is_repeat=True)
         self._check_writable(now)
         label(batch, mark)
@@ -291,6 +294,7 @@ class Log:
     def replay_authors(self, data: Buffer, start: Offset) -> None:
         """Learn what stored records from `start` on say of producers."""
         replay(self._authors, data, walk(data), start)
+        self._authors.interrupt(self._end)
         self._hold_stable()
 
     def _hold_stable(self) -> None:

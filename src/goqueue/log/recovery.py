@@ -2,7 +2,8 @@
 
 Storage looks (lists, reads, checks sums); this module decides. The rule that everything rests on:
 above the recovery point a record that does not add up is a torn tail and is cut, below it is
-damage and is set aside, because it had been durable.
+damage and is set aside, because it had been durable. A producer's batch of which a part is missing
+above the point is torn as a whole.
 
 Invariant: every offset between the start and the end of the assembled log is in exactly one
 segment or in exactly one damaged range.
@@ -12,8 +13,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from goqueue.log.authors import last_mark_in
 from goqueue.log.segments import DamagedRange
 from goqueue.model import Offset, SegmentFacts, Timestamp
+from goqueue.records import Columns
 
 __all__ = [
     "Assembly",
@@ -21,9 +24,11 @@ __all__ = [
     "LogState",
     "RecoveryPoint",
     "Tail",
+    "UnfinishedBatch",
     "assemble",
     "is_sealed",
     "tail_to_scan",
+    "unfinished_batch",
 ]
 
 
@@ -63,6 +68,13 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     expected: int
 
 
+class UnfinishedBatch(msgspec.Struct, frozen=True):
+    """A producer's batch that goes on behind what was read: where it begins, and must reach."""
+
+    position: int
+    following: Offset
+
+
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What was found where a segment is named: its facts, or why it cannot be used.
 
@@ -99,6 +111,27 @@ def tail_to_scan(base: Offset, size: int, point: RecoveryPoint | None) -> Tail |
     if size < point.position:
         return None
     return Tail(position=point.position, expected=point.offset)
+
+
+def unfinished_batch(
+    data: bytes, columns: Columns, position: int, before: UnfinishedBatch | None
+) -> UnfinishedBatch | None:
+    """The batch of which a part is still missing after these records, if there is one.
+
+    `data` stands at `position` of the segment; `before` is what the records in front of it left
+    unfinished.
+    Judged by offsets, not by a count of records: compaction may have taken some. Without a mark
+    nothing tells where a batch ends: it may be kept in part, as its producer has no answer.
+    """
+    found = last_mark_in(data, columns)
+    if found is not None:
+        index, mark = found
+        first = columns.offsets[index]
+        begin = position + columns.positions[index]
+        before = UnfinishedBatch(begin, Offset(first + mark.count))
+    if before is None or columns.offsets[-1] + 1 >= before.following:
+        return None
+    return before
 
 
 def assemble(checked: Sequence[Checked], point: RecoveryPoint | None) -> Assembly:

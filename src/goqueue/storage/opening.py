@@ -23,11 +23,13 @@ from goqueue.log import (
     Epochs,
     LogState,
     RecoveryPoint,
+    UnfinishedBatch,
     assemble,
     is_sealed,
     tail_to_scan,
+    unfinished_batch,
 )
-from goqueue.model import LogId, LogSettings, Offset
+from goqueue.model import LogId, LogSettings, Offset, SegmentFacts
 from goqueue.records import HEADER_SIZE, Corrupt
 from goqueue.storage.epochs_file import load_epochs, scan_epochs
 from goqueue.storage.filesystem import (
@@ -89,6 +91,15 @@ def new_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) 
 _NOTHING = RecoveryPoint(
     sequence=0, segment=Offset(0), position=0, offset=Offset(0), start=Offset(0)
 )
+
+
+class _TailFound(msgspec.Struct, frozen=True, kw_only=True):
+    """How a tail ends: the record that does not add up, and the facts before a batch that misses
+    some of its records; None for what it has not.
+    """
+
+    torn: Corrupt | None = None
+    whole: SegmentFacts | None = None
 
 
 class _Opening:
@@ -284,7 +295,8 @@ class _Opening:
                 damage = corrupt
             self._scanned += tail.position
             self._rebuilt.append(base)
-        torn = self._scan_tail(segment, size, tail.expected)
+        found = self._scan_tail(segment, size, tail.expected)
+        torn = found.torn
         if torn is not None and torn.reason == "unreadable":
             # Nobody knows what is there, so it is not for us to cut.
             damage = damage or torn
@@ -293,29 +305,42 @@ class _Opening:
             # As many records as can be in what was not read may have been acknowledged.
             unread = 0 if torn is None else (size - segment.size) // HEADER_SIZE
             return Checked(base=base, reason=damage.reason, end=Offset(segment.end + unread))
-        if torn is not None:
+        if found.whole is not None:
+            segment.rewind(found.whole)
+        if segment.size < size:
+            reason = "incomplete batch" if torn is None else torn.reason
             self._cut = Cut(
-                segment=base, position=segment.size, size=size - segment.size, reason=torn.reason
+                segment=base, position=segment.size, size=size - segment.size, reason=reason
             )
             segment.trim()
         self._tails[base] = tail.position
         return Checked(base=base, facts=segment.facts)
 
-    def _scan_tail(self, segment: SegmentFile, size: int, expected: int) -> Corrupt | None:
-        """Take in the whole records above the recovery point; what ended them, if not the file."""
+    def _scan_tail(self, segment: SegmentFile, size: int, expected: int) -> _TailFound:
+        """Take in the whole records above the recovery point."""
         start = segment.size
         if start == size:
-            return None
+            return _TailFound()
         self._scanned += size - start
+        torn: Corrupt | None = None
+        batch: UnfinishedBatch | None = None
+        whole = segment.facts
         file = self._files.open(segment.path(NameKind.SEGMENT))
         try:
             for chunk in chunks(file, start, size, expected):
-                segment.adopt(chunk)
+                batch = unfinished_batch(chunk.data, chunk.columns, chunk.position, batch)
+                records = memoryview(chunk.data)[: chunk.end]
+                if batch is not None and batch.position >= chunk.position:
+                    # It begins here: how the segment stood before it is what it may come back to.
+                    segment.adopt(records[: batch.position - chunk.position])
+                    whole = segment.facts
+                    records = records[batch.position - chunk.position :]
+                segment.adopt(records)
         except Corrupt as corrupt:
-            return corrupt
+            torn = corrupt
         finally:
             file.close()
-        return None
+        return _TailFound(torn=torn, whole=None if batch is None else whole)
 
     def _segment_file(self, base: Offset, size: int) -> SegmentFile:
         interval = self._settings.index_interval_bytes

@@ -6,7 +6,14 @@ from bisect import bisect_left
 import msgspec
 
 from goqueue.delivery import Delays, DelaysStated
-from goqueue.log import BATCH_HEADER, BatchMark, Marker, cancelled_by, statements_in
+from goqueue.log import (
+    BATCH_HEADER,
+    BatchMark,
+    Interruption,
+    Marker,
+    cancelled_by,
+    statements_in,
+)
 from goqueue.model import Record
 from goqueue.records import Flag, decode, find_delayed, walk
 
@@ -81,13 +88,16 @@ class Replay:
         self,
         delayed: "array[int]",
         offsets: "array[int]",
-        statements: dict[int, BatchMark | Marker],
+        statements: dict[int, BatchMark | Marker | Interruption],
     ) -> None:
         """What is part of a transaction does not wait before that has committed."""
         batches = [] if self._batch is None else [self._batch]
         for index, statement in statements.items():
+            first = offsets[index]
+            if batches and batches[-1].following > first:
+                # A torn batch ends where another record begins.
+                batches[-1] = msgspec.structs.replace(batches[-1], following=first)
             if isinstance(statement, BatchMark) and statement.transaction:
-                first = offsets[index]
                 holder = (statement.producer, statement.transaction)
                 batches.append(_Batch(first, first + statement.count, holder))
         for batch in batches:

@@ -1,8 +1,15 @@
 """Who wrote what into one partition, as its log says it."""
 
 from goqueue.log.authors.authors import Authors, AuthorsStated, Ending
-from goqueue.log.authors.batch_mark import BATCH_HEADER, BatchMark, label, marks_in, parse_mark
-from goqueue.log.authors.replay import replay, statements_in
+from goqueue.log.authors.batch_mark import (
+    BATCH_HEADER,
+    BatchMark,
+    label,
+    last_mark_in,
+    marks_in,
+    parse_mark,
+)
+from goqueue.log.authors.replay import Interruption, replay, statements_in
 from goqueue.log.authors.spans import Spans
 from goqueue.log.authors.writer import Repeat, Writer, WriterStated
 
@@ -12,11 +19,13 @@ __all__ = [
     "AuthorsStated",
     "BatchMark",
     "Ending",
+    "Interruption",
     "Repeat",
     "Spans",
     "Writer",
     "WriterStated",
     "label",
+    "last_mark_in",
     "marks_in",
     "parse_mark",
     "replay",

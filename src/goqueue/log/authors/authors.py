@@ -8,6 +8,8 @@ Invariants
 - A transaction that has begun here holds the last stable offset at its first record until its
   marker is committed; what it wrote is aborted or not by that marker alone.
 - One marker per transaction: a second one has nothing to end.
+- What is said of a batch reaches no further than its records: where another record stands, or the
+  log ends, before all of a batch was seen, the batch was torn and is not known as a whole one.
 
 Cost per batch: one look-up; per marker one, and one entry per aborted range.
 """
@@ -28,6 +30,8 @@ _MEMORY_NS = 24 * HOUR
 _WRITERS_MAX = 10_000
 # A retry comes within seconds: who was silent for longer than this may be forgotten for another.
 _IDLE_NS_MIN = 60 * SECOND
+# Statements before version 1 may say that a torn batch reaches over the records of others.
+_STATED_VERSION = 1
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -58,6 +62,7 @@ class AuthorsStated(msgspec.Struct, frozen=True, kw_only=True):
     writers: list[WriterStated]
     hidden: tuple[bytes, bytes]
     aborted: tuple[bytes, bytes]
+    version: int = 0
 
 
 class Authors:
@@ -69,6 +74,7 @@ class Authors:
         "_committed",
         "_endings",
         "_hidden",
+        "_last",
         "_open",
         "_order",
         "_writers",
@@ -86,6 +92,8 @@ class Authors:
         # What is no message: aborted records, and all markers.
         self._hidden = Spans()
         self._committed = 0
+        # The producer of the batch that was appended last, and the offset after it.
+        self._last: tuple[int, int] | None = None
         self.changes = 0
 
     def __len__(self) -> int:
@@ -121,6 +129,7 @@ class Authors:
 
     def append(self, mark: BatchMark, first: int) -> None:
         """The batch stands at `first` now; it is not committed yet."""
+        self.interrupt(first)
         self.changes += 1
         writer = self._writers.pop(mark.producer, None)
         if writer is None or self._is_forgotten(mark.producer, writer, mark.at):
@@ -130,6 +139,17 @@ class Authors:
         writer.append(mark, first, self._committed)
         if writer.transaction and mark.producer not in self._open:
             self._hold(mark.producer, Offset(first))
+
+        self._last = (mark.producer, first + mark.count)
+
+    def interrupt(self, offset: int) -> None:
+        """What stands at `offset`, or the end of the log, is not of the batch before it."""
+        if self._last is None or self._last[1] <= offset:
+            return
+        producer, self._last = self._last[0], None
+        writer = self._writers.get(producer)
+        if writer is not None:
+            writer.take_back(offset)
 
     def _hold(self, producer: int, first: Offset) -> None:
         self._open[producer] = first
@@ -165,6 +185,7 @@ class Authors:
         self, producer: int, epoch: int, transaction: int, marker: int, *, is_commit: bool
     ) -> None:
         """The marker of a transaction stands at `marker` now."""
+        self.interrupt(marker)
         self.changes += 1
         writer = self._writers.get(producer)
         ranges: tuple[tuple[int, int], ...] = ()
@@ -204,6 +225,7 @@ class Authors:
 
     def take_back(self, offset: int) -> None:
         """Nothing from `offset` on is in the log: batches and markers there never were."""
+        self._last = None
         while self._endings and self._endings[-1].marker >= offset:
             ending = self._endings.pop()
             writer = self._writers.get(ending.producer)
@@ -258,10 +280,13 @@ class Authors:
             writers=[writer.stated(producer) for producer, writer in self._writers.items()],
             hidden=hidden.columns(),
             aborted=aborted.columns(),
+            version=_STATED_VERSION,
         )
 
     def restore(self, stated: AuthorsStated) -> bool:
         """Become what was stated; False: that makes no sense, and nothing is changed."""
+        if stated.version < _STATED_VERSION:
+            return False
         hidden, aborted = Spans(), Spans()
         if not (hidden.restore(*stated.hidden) and aborted.restore(*stated.aborted)):
             return False

@@ -5,13 +5,14 @@ producers follows from the log. The mark is the first header of its record: it i
 decoding, and nothing that a producer hands in can be taken for it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import msgspec
 
 from goqueue.records import HEADER_SIZE, Buffer, Columns, decode, encode
 
-__all__ = ["BATCH_HEADER", "BatchMark", "label", "marks_in", "parse_mark"]
+__all__ = ["BATCH_HEADER", "BatchMark", "label", "last_mark_in", "marks_in", "parse_mark"]
 
 BATCH_HEADER = "gq.batch"
 _NAME = len(BATCH_HEADER).to_bytes(2, "big") + BATCH_HEADER.encode()
@@ -86,6 +87,18 @@ def marks_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, BatchMark]]:
         if mark is not None:
             yield index, mark
         place = view.find(_NAME, place + 1)
+
+
+def last_mark_in(data: bytes, columns: Columns) -> tuple[int, BatchMark] | None:
+    """The last mark among stored records, with the index of its record; cheaper than all marks."""
+    place = data.rfind(_NAME)
+    while place >= 0:
+        index = bisect_right(columns.positions, place) - 1
+        mark = _mark_at(data, columns, index, place)
+        if mark is not None:
+            return index, mark
+        place = data.rfind(_NAME, 0, place + len(_NAME) - 1)
+    return None
 
 
 def _mark_at(view: bytes, columns: Columns, index: int, place: int) -> BatchMark | None:

@@ -2,20 +2,28 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from goqueue.log.authors.authors import Authors
 from goqueue.log.authors.batch_mark import BATCH_HEADER, BatchMark, marks_in, parse_mark
-from goqueue.log.control import Marker, ended_by
+from goqueue.log.control import ControlKind, Marker, ended_by
 from goqueue.model import Offset
 from goqueue.records import Buffer, Columns, Flag, decode
 
-__all__ = ["replay", "statements_in"]
+__all__ = ["Interruption", "replay", "statements_in"]
 
 _CONTROL = int(Flag.CONTROL)
 
 
-def statements_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, BatchMark | Marker]]:
-    """Marks of batches and markers of transactions, each with the index of its record."""
-    found: list[tuple[int, BatchMark | Marker]] = list(marks_in(data, columns))
+class Interruption(msgspec.Struct, frozen=True):
+    """A control record of the log itself: no batch of a producer goes on behind it."""
+
+
+def statements_in(
+    data: Buffer, columns: Columns
+) -> Iterator[tuple[int, BatchMark | Marker | Interruption]]:
+    """Marks of batches, markers of transactions and what else ends a batch, by record."""
+    found: list[tuple[int, BatchMark | Marker | Interruption]] = list(marks_in(data, columns))
     for index, flags in enumerate(columns.flags):
         if flags & _CONTROL:
             record = decode(data, columns.positions[index])
@@ -27,6 +35,9 @@ def statements_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, BatchMa
                 mark = parse_mark(record.value or b"")
                 if mark is not None:
                     found.append((index, mark))
+            elif record.key != ControlKind.PLACEHOLDER.encode():
+                # A placeholder stands where a record was that may have been of a batch.
+                found.append((index, Interruption()))
     found.sort(key=lambda entry: entry[0])
     return iter(found)
 
@@ -39,7 +50,9 @@ def replay(authors: Authors, data: Buffer, columns: Columns, start: Offset) -> N
             continue
         # All of it is committed.
         authors.commit(offset)
-        if isinstance(statement, BatchMark):
+        if isinstance(statement, Interruption):
+            authors.interrupt(offset)
+        elif isinstance(statement, BatchMark):
             authors.append(statement, offset)
         else:
             authors.end(

@@ -102,8 +102,11 @@ class Writer:
         self.batches.clear()
 
     def take_back(self, offset: int) -> None:
-        """Nothing from `offset` on is in the log."""
-        while self.batches and self.batches[-1][2] >= offset:
+        """Nothing of this producer from `offset` on is in the log.
+
+        A batch of which a part is left was never acknowledged: its retry is appended anew.
+        """
+        while self.batches and self.batches[-1][2] + self.batches[-1][1] > offset:
             self.next_sequence = self.batches.pop()[0]
         if self.ranges and self.ranges[-1][1] > offset:
             kept = [(first, min(end, offset)) for first, end in self.ranges if first < offset]

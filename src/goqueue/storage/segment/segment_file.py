@@ -17,7 +17,7 @@ from goqueue.model import RECORD_BYTES_MAX, Offset, SegmentFacts, Timestamp
 from goqueue.records import HEADER_SIZE, Buffer, Corrupt, mark, span, sums
 from goqueue.storage.filesystem import File, FileSystem
 from goqueue.storage.layout import NameKind, segment_name
-from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, chunks, read_sectors
+from goqueue.storage.segment.chunks import CHUNK_BYTES, chunks, read_sectors
 from goqueue.storage.segment.index_files import IndexFiles
 
 __all__ = ["SegmentFile"]
@@ -263,12 +263,20 @@ class SegmentFile:
         self._index_files.remove()
         self.save_index()
 
-    def adopt(self, chunk: Chunk) -> None:
-        """Take in checked records that a recovery scan found beyond the present size."""
-        assert chunk.position == self._size
-        self._learn(memoryview(chunk.data)[: chunk.end], chunk.position)
-        self._size = chunk.position + chunk.end
-        self._trust(chunk.position, self._size)
+    def adopt(self, records: memoryview) -> None:
+        """Take in checked records that a recovery scan found right behind the present size."""
+        if not records:
+            return
+        position = self._size
+        self._learn(records, position)
+        self._size += len(records)
+        self._trust(position, self._size)
+
+    def rewind(self, facts: SegmentFacts) -> None:
+        """Be as it was when it had these facts, before the last records were adopted."""
+        self._size, self._end, self._max_timestamp = facts.size, facts.end, facts.max_timestamp
+        self._index.cut(facts.size)
+        self._good = (min(self._good[0], facts.size), min(self._good[1], facts.size))
 
     # Reading
 
