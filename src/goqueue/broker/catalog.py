@@ -11,7 +11,16 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from goqueue.broker.journals import TopicDeleted, TopicStated
-from goqueue.model import Code, LogId, Now, Refused, check_name, is_internal
+from goqueue.model import (
+    Cleanup,
+    Code,
+    LogId,
+    LogSettings,
+    Now,
+    Refused,
+    check_name,
+    is_internal,
+)
 from goqueue.model.requests import PARTITIONS_MAX, AlterTopic, CreateTopic, TopicConfig
 
 __all__ = ["Catalog", "Topic"]
@@ -111,6 +120,18 @@ class Catalog:
         limit = self.find(name).config.max_deliveries
         return None if not limit or self.holds_letters(name) else limit
 
+    def log_settings(self, topic: Topic) -> LogSettings:
+        """How the logs of a topic are kept. Dead letters of one key are different messages.
+
+        A directory of an earlier version may have a dead-letter topic that asks for compaction.
+        """
+        settings = topic.config.log_settings
+        if not settings.cleanup.compacts or not self.holds_letters(topic.name):
+            return settings
+        if not settings.cleanup.deletes:
+            settings = msgspec.structs.replace(settings, retention_ns=None, retention_bytes=None)
+        return msgspec.structs.replace(settings, cleanup=Cleanup.DELETE)
+
     # Deciding
 
     def create(self, command: CreateTopic, now: Now) -> TopicStated:
@@ -124,6 +145,7 @@ class Catalog:
             )
         config = command.config.for_topic(name)
         self._check_loop(name, config)
+        self._check_not_compacted(name, config)
         if name in self._leaving:
             raise Refused(Code.LOG_BUSY, topic=name, reason="it is being deleted")
         if name in self._topics:
@@ -161,6 +183,9 @@ class Catalog:
         config = command.changes.applied_to(topic.config)
         if config.dead_letter_topic != topic.config.dead_letter_topic:
             self._check_loop(topic.name, config)
+        before = (topic.config.dead_letter_topic, topic.config.cleanup_policy)
+        if (config.dead_letter_topic, config.cleanup_policy) != before:
+            self._check_not_compacted(topic.name, config)
         return msgspec.structs.replace(topic.stated, config=config)
 
     def _check_loop(self, name: str, config: TopicConfig) -> None:
@@ -174,6 +199,20 @@ class Catalog:
         }
         if letters == name or leads_on or (is_chosen and self.holds_letters(name)):
             raise Refused(Code.DEAD_LETTER_LOOP, topic=name, dead_letter_topic=letters)
+
+    def _check_not_compacted(self, name: str, config: TopicConfig) -> None:
+        """Refuse compaction where dead letters go: of letters with one key it keeps one."""
+        if config.cleanup_policy.compacts and self.holds_letters(name):
+            raise Refused(
+                Code.REQUEST_INVALID, field="cleanup_policy", reason="dead letters go to this topic"
+            )
+        letters = self._topics.get(config.dead_letter_topic)
+        if letters is not None and letters.config.cleanup_policy.compacts:
+            raise Refused(
+                Code.REQUEST_INVALID,
+                field="dead_letter_topic",
+                reason=f"{letters.name} is compacted",
+            )
 
     def _check_room(self, partitions: int) -> None:
         if len(self._topics) >= _TOPICS_MAX:

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
-from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, Refused
+from goqueue.broker.catalog import Catalog
+from goqueue.broker.journals import TopicStated
+from goqueue.model import HOUR, MILLISECOND, SECOND, Cleanup, Code, LogId, Refused
 from goqueue.model.requests import (
     AlterTopic,
     CreateTopic,
@@ -192,6 +194,54 @@ def test_a_topic_that_sends_its_dead_letters_on_cannot_take_those_of_another() -
     with pytest.raises(Refused) as altered:
         alter(node, TopicChanges(dead_letter_topic="b"), "a")
     assert created.value.code is altered.value.code is Code.DEAD_LETTER_LOOP
+
+
+def test_a_topic_that_takes_dead_letters_cannot_be_compacted() -> None:
+    node = DrivenNode()
+    create(node, "a", config=TopicConfig(dead_letter_topic="letters"))
+
+    for policy in (Cleanup.COMPACT, Cleanup.COMPACT_AND_DELETE):
+        with pytest.raises(Refused) as refused:
+            create(node, "letters", config=TopicConfig(cleanup_policy=policy))
+        assert refused.value.facts["field"] == "cleanup_policy"
+    create(node, "letters")
+    with pytest.raises(Refused) as refused:
+        alter(node, TopicChanges(cleanup_policy=Cleanup.COMPACT), "letters")
+    assert refused.value.code is Code.REQUEST_INVALID
+    assert describe(node, "letters").config.cleanup_policy is Cleanup.DELETE
+
+
+def test_a_compacted_topic_cannot_become_a_dead_letter_topic() -> None:
+    node = DrivenNode()
+    create(node, "table", config=TopicConfig(cleanup_policy=Cleanup.COMPACT))
+    create(node, "b.dlq", config=TopicConfig(cleanup_policy=Cleanup.COMPACT))
+    create(node, "a")
+
+    with pytest.raises(Refused) as refused:
+        create(node, "c", config=TopicConfig(dead_letter_topic="table"))
+    assert refused.value.facts["field"] == "dead_letter_topic"
+    with pytest.raises(Refused):
+        alter(node, TopicChanges(dead_letter_topic="table"), "a")
+    with pytest.raises(Refused):
+        create(node, "b")
+
+
+def test_letters_of_one_key_outlive_the_compaction_an_earlier_version_allowed() -> None:
+    catalog = Catalog()
+    config = TopicConfig(cleanup_policy=Cleanup.COMPACT).for_topic("letters")
+    letters = catalog.apply(
+        TopicStated(name="letters", number=1, partitions=1, config=config, created_at=0)
+    )
+    assert letters is not None
+    assert catalog.log_settings(letters).cleanup is Cleanup.COMPACT
+
+    sender = TopicConfig(dead_letter_topic="letters").for_topic("a")
+    catalog.apply(TopicStated(name="a", number=2, partitions=1, config=sender, created_at=0))
+
+    settings = catalog.log_settings(letters)
+    assert not settings.cleanup.compacts
+    # What was kept for ever still is.
+    assert settings.retention_ns is None
 
 
 def test_two_topics_may_share_one_dead_letter_topic_until_both_are_gone() -> None:

@@ -93,7 +93,7 @@ class Topics:
         self._state.stepwise.begin(None, self._create_logs(topic), now)
 
     def _create_logs(self, topic: Topic) -> Steps:
-        settings = topic.config.log_settings
+        settings = self._state.catalog.log_settings(topic)
         for number in range(topic.stated.partitions):
             log = LogId(topic.name, number)
             self._state.partitions.add(Partition(log, Log(log, settings, LogState())))
@@ -130,7 +130,7 @@ class Topics:
         self._state.topics_journal.check_room()
         topic = self._state.catalog.apply(self._state.catalog.alter(command))
         assert topic is not None
-        settings = topic.config.log_settings
+        settings = self._state.catalog.log_settings(topic)
         for log in topic.logs:
             self._state.partitions[log].log.configure(settings)
         answer = DescribeAltered(request, topic.number)

@@ -155,7 +155,7 @@ class Starting:
         names = sorted(topic.name for topic in topics)
         self._state.outbox.append(Sweep(topics=(TOPICS_LOG.topic, GROUPS_LOG.topic, *names)))
         for topic in topics:
-            settings = topic.config.log_settings
+            settings = self._state.catalog.log_settings(topic)
             for log in topic.logs:
                 self._missing[log] = None
                 self._state.outbox.append(Open(log=log, settings=settings))
@@ -165,7 +165,7 @@ class Starting:
     def _open_partition(self, event: Opened, now: Now) -> None:
         topic = self._state.catalog.get(event.log.topic)
         assert topic is not None
-        log = Log(event.log, topic.config.log_settings, event.state)
+        log = Log(event.log, self._state.catalog.log_settings(topic), event.state)
         self._state.partitions.add(Partition(event.log, log))
         if not self._recollecting.begin(self._state.partitions[event.log]):
             self._opened(event.log, now)
