@@ -102,7 +102,7 @@ class Log:
         self._end = state.end
         self._watermarks = Watermarks(state.end)
         self._flush_at: Instant | None = None
-        self._cleaning = Cleaning()
+        self._cleaning = Cleaning(min(state.cleaned_upto, state.end))
         self._condition = Condition()
         self._authors = Authors()
         self._ended: list[Ending] = []

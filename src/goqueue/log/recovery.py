@@ -55,6 +55,8 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
     )
     damaged: tuple[DamagedRange, ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()
+    # Below this the log was compacted.
+    cleaned_upto: Offset = Offset(0)
 
     @property
     def end(self) -> Offset:

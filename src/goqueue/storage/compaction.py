@@ -58,11 +58,14 @@ def compact(
             rewrite.give_up()
             raise
         half_done = log.swap(group, merged)
+        cleaned_upto = min(merged.end, newest.upto)
+        if half_done is None:
+            log.save_cleaned(cleaned_upto)
         yield Compacted(
             log=log.log,
             replaced=group,
             segment=merged,
-            cleaned_upto=min(merged.end, newest.upto),
+            cleaned_upto=cleaned_upto,
             is_last=index + 1 == len(groups),
         )
         if half_done is not None:

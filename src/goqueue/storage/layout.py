@@ -15,6 +15,7 @@ from goqueue.model import Code, LogId, Offset, Refused, check_name
 from goqueue.storage.filesystem import EntryKind, FileSystem
 
 __all__ = [
+    "CLEANED_FILE",
     "EPOCHS_FILE",
     "LOGS",
     "POINT_FILE",
@@ -40,6 +41,7 @@ UNCLAIMED = "unclaimed"
 POINT_FILE = "recovery-point"
 RESERVE_FILE = "journal-reserve"
 EPOCHS_FILE = "epochs.json"
+CLEANED_FILE = "cleaned-upto"
 
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _SEGMENT = re.compile(r"([0-9]{20})(\.[a-z.]+)(-[0-9]+)?", re.ASCII)
@@ -105,7 +107,7 @@ def quarantine_name(base: int, taken: Collection[str]) -> str:
 
 def classify(name: str) -> NameKind:
     """What a name in a log's directory stands for."""
-    if name in {POINT_FILE, EPOCHS_FILE}:
+    if name in {POINT_FILE, EPOCHS_FILE, CLEANED_FILE}:
         return NameKind.OWN
     if name.removesuffix(NameKind.TEMPORARY) in {POINT_FILE, EPOCHS_FILE}:
         return NameKind.TEMPORARY

@@ -25,6 +25,7 @@ from goqueue.model import (
     Write,
 )
 from goqueue.records import Corrupt
+from goqueue.storage.cleaned_file import forget_cleaned, save_cleaned
 from goqueue.storage.epochs_file import History, save_epochs
 from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.layout import NameKind, log_directory, segment_name
@@ -224,6 +225,7 @@ class LogFiles:
         if self.is_bare:
             return Truncated(log=self._log, offset=self._active.end, active=self._active.facts)
         self.sync()
+        forget_cleaned(self._files, self._directory)
         offset = min(offset, self._active.end)
         base = self._base_holding(offset)
         target = None if base is None else self._segment(base)
@@ -327,6 +329,10 @@ class LogFiles:
             return error
         self._open_sealed(merged)
         return None
+
+    def save_cleaned(self, upto: Offset) -> None:
+        """Remember over a restart that all below `upto` was compacted, durably."""
+        save_cleaned(self._files, self._directory, upto)
 
     def save_epochs(self, epochs: History) -> None:
         """Keep a copy of the epoch history."""

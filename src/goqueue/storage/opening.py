@@ -31,6 +31,7 @@ from goqueue.log import (
 )
 from goqueue.model import LogId, LogSettings, Offset, SegmentFacts
 from goqueue.records import HEADER_SIZE, Corrupt
+from goqueue.storage.cleaned_file import load_cleaned
 from goqueue.storage.epochs_file import load_epochs, scan_epochs
 from goqueue.storage.filesystem import (
     Entry,
@@ -40,6 +41,7 @@ from goqueue.storage.filesystem import (
     remove_if_there,
 )
 from goqueue.storage.layout import (
+    CLEANED_FILE,
     EPOCHS_FILE,
     POINT_FILE,
     NameKind,
@@ -160,7 +162,9 @@ class _Opening:
         active.close()
         return Opened(
             files=files,
-            state=msgspec.structs.replace(assembly.state, epochs=history),
+            state=msgspec.structs.replace(
+                assembly.state, epochs=history, cleaned_upto=self._cleaned(entries)
+            ),
             report=self._report(assembly),
             sealed=self._checked,
         )
@@ -404,6 +408,9 @@ class _Opening:
         if epochs.history != saved:
             files.save_epochs(epochs.history)
         return epochs.history
+
+    def _cleaned(self, entries: dict[str, Entry]) -> Offset:
+        return load_cleaned(self._files, self._directory) if CLEANED_FILE in entries else Offset(0)
 
     def _report(self, assembly: Assembly) -> RecoveryReport:
         return RecoveryReport(

@@ -339,3 +339,72 @@ def test_a_merge_that_the_log_has_not_heard_of_outlives_a_deletion_and_a_restart
     again = DrivenLog(MemoryFiles(files.copy()), settings)
     assert not again.log.damaged
     assert without_placeholders(again.read_all()) == kept
+
+
+def messages_of(driven: DrivenLog) -> dict[int, Record]:
+    records = decoded(driven.read_all()).items()
+    return {offset: record for offset, record in records if not is_placeholder(record)}
+
+
+def rewritten(files: MemoryFiles) -> int:
+    return files.faults.count("create", ".log.cleaned")
+
+
+def test_a_restart_does_not_rewrite_what_is_clean() -> None:
+    files = MemoryFiles()
+    settings = msgspec.structs.replace(SETTINGS, dirty_percent_min=50)
+    driven = DrivenLog(files, settings)
+    for number in range(100):
+        driven.append([Message(key=b"%d" % number, value=bytes(40))])
+    driven.maintain()
+    assert rewritten(files) > 5
+    driven.storage.close()
+    files.faults.calls.clear()
+
+    driven = DrivenLog(files, settings)
+    driven.maintain()
+
+    assert rewritten(files) == 0
+    assert driven.log.dirty_bytes == 0
+
+
+@pytest.mark.parametrize("spoil", ["flip", "remove", "cut"])
+def test_progress_that_is_lost_or_damaged_costs_a_pass_and_no_more(spoil: str) -> None:
+    files = MemoryFiles()
+    driven = DrivenLog(files, SETTINGS)
+    for number in range(60):
+        driven.append([Message(key=b"%d" % (number % 7), value=bytes(40))])
+    driven.maintain()
+    served = messages_of(driven)
+    driven.storage.close()
+    content = files.copy()
+    saved = content.pop(path_of("cleaned-upto"))
+    if spoil == "flip":
+        content[path_of("cleaned-upto")] = b"9" + saved[1:]
+    elif spoil == "cut":
+        content[path_of("cleaned-upto")] = saved[:10]
+
+    driven = DrivenLog(MemoryFiles(content), SETTINGS)
+
+    assert driven.log.dirty_bytes == driven.log.sealed_bytes
+    driven.maintain()
+    assert messages_of(driven) == served
+
+
+def test_what_is_written_after_a_truncation_is_dirty_also_after_a_restart() -> None:
+    files = MemoryFiles()
+    driven = DrivenLog(files, SETTINGS)
+    for number in range(60):
+        driven.append([Message(key=b"%d" % number, value=bytes(40))])
+    driven.maintain()
+    driven.carry_out(driven.log.truncate(Offset(3)))
+    driven.storage.close()
+    driven = DrivenLog(files, SETTINGS)
+    for _ in range(60):
+        driven.append([Message(key=b"same", value=bytes(40))])
+    driven.storage.close()
+
+    driven = DrivenLog(files, SETTINGS)
+    driven.maintain()
+
+    assert len(driven.read_all()) < 20

@@ -16,8 +16,8 @@ class Cleaning:
 
     __slots__ = ("_is_under_way", "_upto")
 
-    def __init__(self) -> None:
-        self._upto = Offset(0)
+    def __init__(self, upto: Offset) -> None:
+        self._upto = upto
         self._is_under_way = False
 
     def plan(
