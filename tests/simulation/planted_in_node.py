@@ -154,7 +154,7 @@ def takes_a_stale_serial(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_receipts_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:
-    def trusting(_: object, queue: DeliveryQueue | None, receipt: Any) -> Any:
+    def trusting(_: object, queue: DeliveryQueue | None, receipt: Any, __: object) -> Any:
         return None if queue is None else queue.held(receipt.offset, receipt.serial)
 
     patch.setattr(f"{_SETTLING}._held", trusting)

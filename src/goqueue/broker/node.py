@@ -21,6 +21,7 @@ from goqueue.broker.alarms import (
     ForRequest,
     ForTransaction,
 )
+from goqueue.broker.budget import TURN_UNITS, TurnBudget
 from goqueue.broker.consuming import (
     Carrying,
     Probing,
@@ -134,12 +135,15 @@ class Node:
         limits: JournalLimits | None = None,
         *,
         sampling: float = 1.0,
+        turn_units_max: int = TURN_UNITS,
     ) -> None:
         """`secret` seals receipts; with another one, those that were given out become invalid.
 
-        `sampling` is the share of messages whose journeys are noted.
+        `sampling` is the share of messages whose journeys are noted, `turn_units_max` how much
+        work a turn chooses to do.
         """
-        state = self._state = NodeState(node_id, Tracer(sampling))
+        budget = TurnBudget(turn_units_max)
+        state = self._state = NodeState(node_id, Tracer(sampling), budget)
         self._parts = Parts(state, secret, limits or JournalLimits())
         self._watching = Watching(state)
         self._takes = table_of(self._parts)
@@ -455,6 +459,7 @@ class Node:
         if self._state.has_journals:
             self._finish_turn(now)
         effects = self._state.outbox.take()
+        self._state.budget.spend(len(effects))
         self._watching.note(effects, now)
         return effects
 
@@ -464,6 +469,7 @@ class Node:
         self._finish_parts(now)
         while any(journal.has_notes for journal in journals):
             for journal in journals:
+                self._state.budget.spend(journal.noted)
                 self._release(journal.flush(now), now)
                 self._state.alarms.bring_forward(_RETRY, journal.next_deadline())
             self._finish_parts(now)

@@ -66,10 +66,10 @@ def lag_between(
 class NodeState:
     """The node's memory."""
 
-    def __init__(self, node_id: str, tracer: Tracer) -> None:
+    def __init__(self, node_id: str, tracer: Tracer, budget: TurnBudget) -> None:
         self.node_id = node_id
         self.outbox = Outbox()
-        self.budget = TurnBudget()
+        self.budget = budget
         self.alarms = Alarms()
         self.stepwise = Stepwise(self.outbox, self.alarms, self.budget)
         self.catalog = Catalog()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from goqueue.broker import JournalLimits, Node, NodeEvent, Opened, fill
+from goqueue.broker import TURN_UNITS, JournalLimits, Node, NodeEvent, Opened, fill
 from goqueue.model import (
     Answer,
     Asked,
@@ -69,10 +69,12 @@ class DrivenNode:
         reserve_bytes: int = 0,
         wall_shift_ns: int = 0,
         sampling: float = 1.0,
+        turn_units_max: int = TURN_UNITS,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.limits = limits
         self.sampling = sampling
+        self.turn_units_max = turn_units_max
         self.reserve_bytes = reserve_bytes
         self.now_ns = now_ns
         self.halts: list[str] = []
@@ -92,7 +94,13 @@ class DrivenNode:
 
     def _start(self) -> None:
         self.storage = Storage(self.files, reserve_bytes=self.reserve_bytes)
-        self.node = Node("node-1", bytes(range(32)), self.limits, sampling=self.sampling)
+        self.node = Node(
+            "node-1",
+            bytes(range(32)),
+            self.limits,
+            sampling=self.sampling,
+            turn_units_max=self.turn_units_max,
+        )
         self._events: deque[NodeEvent] = deque()
         self._work: list[Work] = []
         self._kept: list[Work] = []

@@ -64,6 +64,15 @@ def test_a_receipt_is_stale_when_its_lease_ran_out() -> None:
     assert ack_code(node, again) is None
 
 
+def test_a_receipt_is_stale_when_its_lease_ran_out_and_the_node_has_not_come_to_it() -> None:
+    node = shop(TopicConfig(visibility_ns=SECOND))
+    publish(node, "a")
+    (first,) = poll(node)
+    node.runs_later_turns = False
+    node.now_ns += SECOND
+    assert_stale(node, first)
+
+
 def test_a_receipt_is_stale_after_a_nack() -> None:
     node = shop()
     publish(node, "a")

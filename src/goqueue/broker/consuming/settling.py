@@ -110,7 +110,7 @@ class Settling:
         acked: dict[int, Held] = {}
         known: list[tuple[int, Offset]] = []
         for index, receipt in pile:
-            held = self._held(queue, receipt)
+            held = self._held(queue, receipt, now)
             if held is not None:
                 acked[receipt.offset] = held
             elif receipt.offset not in acked and not position.has_settled(receipt.offset):
@@ -129,14 +129,16 @@ class Settling:
         for index, offset in known:
             settlements[index] = Settlement(log, offset, floor, floor > before, in_flight)
 
-    def _held(self, queue: DeliveryQueue | None, receipt: Receipt) -> Held | None:
+    def _held(self, queue: DeliveryQueue | None, receipt: Receipt, now: Now) -> Held | None:
         """The lease that a receipt names, if it is not over."""
         if queue is None or receipt.epoch != self._state.receipts.epoch:
             return None
-        return queue.held(receipt.offset, receipt.serial)
+        held = queue.held(receipt.offset, receipt.serial)
+        # Of many leases that run out together some wait for a later turn: they are over, too.
+        return None if held is None or held.deadline <= now.instant else held
 
     def find_all(
-        self, group: Group, handles: Iterable[str], holder: tuple[int, int]
+        self, group: Group, handles: Iterable[str], holder: tuple[int, int], now: Now
     ) -> dict[LogId, list[Held]]:
         """The leases of one group that receipts name, by partition; refuses if one is over.
 
@@ -149,16 +151,16 @@ class Settling:
                 raise Refused(Code.RECEIPT_INVALID, group=group.name)
             position = self._state.position(receipt.group, receipt.log)
             if position is None or not _is_repeat(position, receipt, holder):
-                held = self._find(handle)[-1]
+                held = self._find(handle, now)[-1]
                 found.setdefault(receipt.log, []).append(held)
         return found
 
-    def _find(self, handle: str) -> tuple[Receipt, Group, DeliveryQueue, Held]:
+    def _find(self, handle: str, now: Now) -> tuple[Receipt, Group, DeliveryQueue, Held]:
         """The lease that a receipt names, with all that belongs to it."""
         receipt = self._state.receipts.read(handle)
         group = self._state.groups.numbered(receipt.group)
         queue = self._state.queue(receipt.group, receipt.log)
-        held = self._held(queue, receipt)
+        held = self._held(queue, receipt, now)
         if group is None or queue is None or held is None:
             raise Refused(Code.RECEIPT_STALE)
         return receipt, group, queue, held
@@ -229,7 +231,7 @@ class Settling:
 
     def nack(self, request: RequestId, command: Nack, now: Now) -> None:
         self._state.groups_journal.check_room()
-        receipt, group, queue, held = self._find(command.receipt)
+        receipt, group, queue, held = self._find(command.receipt, now)
         delay_ns = command.delay_ns
         if delay_ns is not None and not 0 <= delay_ns <= _TIMEOUT_NS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="delay", minimum="0s", maximum="12h")
@@ -260,7 +262,7 @@ class Settling:
 
     def reject(self, request: RequestId, command: Reject, now: Now) -> None:
         self._state.groups_journal.check_room()
-        receipt, group, queue, held = self._find(command.receipt)
+        receipt, group, queue, held = self._find(command.receipt, now)
         if self._state.catalog.holds_letters(receipt.log.topic):
             raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
         self._state.tally.rejects += 1
@@ -274,7 +276,7 @@ class Settling:
     def extend(self, request: RequestId, command: Extend, now: Now) -> None:
         if not 0 < command.timeout_ns <= _TIMEOUT_NS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="timeout", minimum="1ns", maximum="12h")
-        receipt, group, queue, held = self._find(command.receipt)
+        receipt, group, queue, held = self._find(command.receipt, now)
         self._state.tally.extensions += 1
         deadline = Instant(now.instant + command.timeout_ns)
         queue.extend(held, deadline)

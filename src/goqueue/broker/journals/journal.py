@@ -134,6 +134,11 @@ class Journal(Generic[C]):
         """Whether something was noted in this turn."""
         return bool(self._noted or self._then)
 
+    @property
+    def noted(self) -> int:
+        """How many changes were noted and not yet written."""
+        return len(self._noted)
+
     # Writing
 
     def check_room(self) -> None:

@@ -70,7 +70,7 @@ class Progressing:
         held: dict[LogId, list[Held]] = {}
         if group is not None and command.receipts:
             receipts = dict.fromkeys(command.receipts)
-            held = self._settling.find_all(group, receipts, transaction.key)
+            held = self._settling.find_all(group, receipts, transaction.key, now)
         # Nothing is refused from here on.
         group = group or self._positions.form(command.group, now)
         changes = [

@@ -2,6 +2,7 @@
 
 from goqueue.sim.node.run import NodeRun
 from goqueue.sim.node.swarm import NodeSwarm
+from goqueue.sim.node.turns import check_turn
 from goqueue.sim.node.world import World
 
-__all__ = ["NodeRun", "NodeSwarm", "World"]
+__all__ = ["NodeRun", "NodeSwarm", "World", "check_turn"]

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
-from goqueue.broker import JournalLimits, Node, NodeEvent, Opened, fill
+from goqueue.broker import TURN_UNITS, JournalLimits, Node, NodeEvent, Opened, fill
 from goqueue.model import (
     Answer,
     Code,
@@ -39,6 +39,7 @@ from goqueue.model import (
 from goqueue.model.requests import Reply
 from goqueue.sim.disk import SimulatedFileSystem
 from goqueue.sim.node.swarm import NodeSwarm
+from goqueue.sim.node.turns import check_turn
 from goqueue.sim.trace import Trace
 from goqueue.storage import DamageFound, Storage
 
@@ -63,12 +64,15 @@ class Process:
         trace: Trace,
         tell: Tell,
         swarm: NodeSwarm,
+        *,
+        turn_units_max: int = TURN_UNITS,
     ) -> None:
         self._files = files
         self._random = random
         self._trace = trace
         self._tell = tell
         self._swarm = swarm
+        self._turn_units_max = turn_units_max
         self._events: deque[NodeEvent] = deque()
         self._late: deque[NodeEvent] = deque()
         self._work: list[_Work] = []
@@ -93,7 +97,7 @@ class Process:
         # A dead process does nothing more. If its objects went now, generators would tidy up.
         self._dead.append(self.storage)
         limits = _SHORT if self._swarm.short_journals else None
-        self.node = Node("simulated", entropy, limits)
+        self.node = Node("simulated", entropy, limits, turn_units_max=self._turn_units_max)
         self._try("find trash", self.storage.find_trash)
         self._carry_out(self.node.start(), None)
         self._finish_turn()
@@ -113,6 +117,11 @@ class Process:
     @property
     def deadline(self) -> Instant | None:
         return self.node.next_deadline()
+
+    def is_behind(self, now: Now) -> bool:
+        """Whether the node has left work that is due to a later turn."""
+        deadline = self.deadline
+        return deadline is not None and deadline <= now.instant
 
     def take(self, event: NodeEvent, now: Now) -> None:
         """Something happened: the node learns it, and what follows from it at once."""
@@ -170,7 +179,7 @@ class Process:
 
     def settle(self, now: Now) -> None:
         """Let everything that is under way end, without any time passing."""
-        while self.halted is None and (not self.is_idle or self._continues_at(now)):
+        while self.halted is None and (not self.is_idle or self.is_behind(now)):
             self.wake(now)
             self.open_turn(now)
             self.late_turn(now)
@@ -178,16 +187,14 @@ class Process:
             self.background_turn()
             self.report_turn(now)
 
-    def _continues_at(self, now: Now) -> bool:
-        """Whether work was left to a later turn."""
-        deadline = self.deadline
-        return deadline is not None and deadline <= now.instant
-
     # What the pump does
 
     def _drain(self, now: Now) -> None:
         while self._events and self.halted is None:
-            self._carry_out(self.node.handle(self._events.popleft(), now), now)
+            event = self._events.popleft()
+            effects = self.node.handle(event, now)
+            check_turn(event, self.node.turn_units, self._turn_units_max)
+            self._carry_out(effects, now)
         self._finish_turn()
 
     def _finish_turn(self) -> None:

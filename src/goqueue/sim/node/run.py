@@ -7,7 +7,7 @@ things are simulated. After the chaos comes calm, in which everything promised m
 from collections.abc import Callable
 from random import Random
 
-from goqueue.broker import GROUPS_LOG, TOPICS_LOG
+from goqueue.broker import GROUPS_LOG, TOPICS_LOG, TURN_UNITS
 from goqueue.model import MILLISECOND, SECOND, Instant, Left, LogId, Now, Refused, Timestamp
 from goqueue.model.requests import (
     DescribeNode,
@@ -38,6 +38,7 @@ _MODES = {
     "keyed": Mode.KEY_ORDERED,
 }
 _PAUSES_NS = (0, 1, 50 * MILLISECOND, 400 * MILLISECOND, SECOND, 2 * SECOND, 7 * SECOND)
+_TURN_UNITS = (4, 20, TURN_UNITS)
 _WAKES_MAX = 1000
 _STARTS_MAX = 200
 
@@ -70,10 +71,14 @@ class NodeRun:
             swarm = swarm.with_late(Random(seed + 2))  # noqa: S311 - not for secrets
         if not is_plain and has_transactions:
             swarm = swarm.with_transactions(Random(seed + 3))  # noqa: S311 - not for secrets
+        turn_units_max = TURN_UNITS
+        if not is_plain:
+            # So few that the messages of a short run exceed them.
+            turn_units_max = Random(seed + 4).choice(_TURN_UNITS)  # noqa: S311 - not for secrets
         if jumps_clock is not None:
             swarm = swarm.with_clock(jumps=jumps_clock)
         self._swarm = swarm
-        self._world = World(self._random, trace, swarm)
+        self._world = World(self._random, trace, swarm, turn_units_max)
         self._crowd = Crowd(self._world)
         self._stock = Stock(self._world, self._crowd)
         self._is_serving = False

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
+from goqueue.broker import TURN_UNITS
 from goqueue.model import SECOND, Asked, Instant, Now, Refused, RequestId, Timestamp
 from goqueue.model.requests import Acked, Command, Joined, Leased, Offsets, Published, Reply
 from goqueue.sim.disk import SimulatedFileSystem
@@ -16,7 +17,7 @@ from goqueue.sim.history import Gone, History, Lost
 from goqueue.sim.node.callers import Callers
 from goqueue.sim.node.process import Process
 from goqueue.sim.node.swarm import NodeSwarm
-from goqueue.sim.node.truth import GroupTruth, Ledger, Letters, TopicTruth, log_name
+from goqueue.sim.node.truth import GroupTruth, Ledger, Letters, MemberTruth, TopicTruth, log_name
 from goqueue.sim.trace import Trace
 
 __all__ = ["Asker", "World"]
@@ -27,7 +28,13 @@ Asker = Callable[[Reply | Refused | None], None]
 class World:
     """The world of one seed."""
 
-    def __init__(self, random: Random, trace: Trace, swarm: NodeSwarm) -> None:
+    def __init__(
+        self,
+        random: Random,
+        trace: Trace,
+        swarm: NodeSwarm,
+        turn_units_max: int = TURN_UNITS,
+    ) -> None:
         self.random = random
         self.trace = trace
         self.swarm = swarm
@@ -41,7 +48,9 @@ class World:
         self.served_at = Instant(0)
         self.groups: dict[str, GroupTruth] = {}
         self.callers = Callers()
-        self.process = Process(self.files, random, trace, self._told, swarm)
+        self.process = Process(
+            self.files, random, trace, self._told, swarm, turn_units_max=turn_units_max
+        )
         # Topics and groups of which it is not known whether they are there, and why.
         self.topics_in_doubt: dict[str, int | None] = {}
         self.groups_in_doubt: dict[str, GroupTruth] = {}
@@ -90,6 +99,14 @@ class World:
         self.ask(command, answers.append)
         self.process.settle(self.now)
         return answers[0] if answers else None
+
+    def is_surely_out(self, member: MemberTruth) -> bool:
+        """Whether somebody is certainly no member any more.
+
+        The end of a session may wait for a later turn of the node: until then its member is one.
+        """
+        is_judged = member.has_left or not self.process.is_behind(self.now)
+        return is_judged and member.is_surely_out(self.now.instant)
 
     def topic_gone(self, topic: TopicTruth) -> None:
         """A topic was deleted; one that is made under its name is another."""

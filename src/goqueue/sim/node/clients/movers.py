@@ -56,7 +56,7 @@ class Movers:
         queue = group.queue(topic, log.partition)
         epoch, told, generation = group.epoch, queue.told, member.generation
         is_stale = generation < group.generation
-        is_out = member.is_surely_out(world.now.instant)
+        is_out = world.is_surely_out(member)
         asked_at = self._members.speak(member)
         queue.commit_asked(offset)
         for delivery in queue.latest.values():

@@ -31,10 +31,11 @@ class Use:
         self.asked_at = now
         self.told = self.queue.told
         self.was_settled = self.queue.is_settled(handed.offset)
-        self.may_be_settled = self.queue.may_be_settled(handed.offset)
+        # Where a message was lost may be what nobody has to settle: an aborted one, a marker.
+        self.may_be_settled = delivery.is_lost or self.queue.may_be_settled(handed.offset)
         member = group.members.get(delivery.member_id)
         past = [each for each in group.past if each.member_id == delivery.member_id]
-        is_out = member is None and any(each.is_surely_out(now) for each in past)
+        is_out = member is None and any(world.is_surely_out(each) for each in past)
         self.is_stale = is_out or self.queue.is_surely_stale(delivery, world.life, now)
         sure_until = Instant(0) if member is None else min(member.sure_until, delivery.sure_until)
         is_latest = self.queue.latest.get(handed.offset) is delivery

@@ -36,6 +36,8 @@ class Delivery:
         self.sure_until = Instant(0)
         self.over_at: Instant | None = None
         self.is_used = False
+        # The end of the log was lost, and this message with it.
+        self.is_lost = False
 
 
 class LostPolls:
@@ -57,6 +59,7 @@ class QueueTruth:
         self.maybe: dict[int, int] = {}
         self.dead: dict[int, None] = {}
         self.latest: dict[int, Delivery] = {}
+        self._deliveries: list[Delivery] = []
         # Everything below is settled, because a commit or a reset said so.
         self.floor = 0
         self.maybe_floor = 0
@@ -115,6 +118,8 @@ class QueueTruth:
     def lost(self, end: int) -> None:
         """The log ends here now, and nothing from here on was ever settled or counted."""
         self.losses += 1
+        for delivery in self._deliveries:
+            delivery.is_lost |= delivery.handed.offset >= end
         for known in (self.acked, self.maybe, self.dead, self.latest):
             for offset in [each for each in known if each >= end]:
                 del known[offset]
@@ -165,6 +170,7 @@ class QueueTruth:
         self._check_count(before, delivery)
         self.maybe.pop(offset, None)
         self.latest[offset] = delivery
+        self._deliveries.append(delivery)
 
     def _check_count(self, before: Delivery | None, delivery: Delivery) -> None:
         attempt = delivery.handed.attempt

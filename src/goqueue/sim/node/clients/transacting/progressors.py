@@ -114,7 +114,7 @@ class Progressors:
         current = holder.current
         assert current is not None
         generation, is_stale = member.generation, member.generation < group.generation
-        is_out = member.is_surely_out(self._world.now.instant)
+        is_out = self._world.is_surely_out(member)
         asked_at, question = self._members.speak(member), holder.speak()
         queue = group.queue(topic, log.partition)
         queue.commit_asked(offset)

@@ -1,0 +1,46 @@
+"""How much one turn of the node may do, and the judge of it.
+
+A turn is one call of `Node.handle`; while it lasts nobody else is served. What a turn chooses to
+do is bounded by the budget of the node, which a run makes so small that its few messages exceed
+it. What an event names (the receipts of a command, the records of a read) comes on top: it is
+bounded by the limits on requests.
+"""
+
+from goqueue.broker import NodeEvent
+from goqueue.model import Asked, Fetched
+from goqueue.records import scan, verify
+from goqueue.sim.oracle import Violation
+
+__all__ = ["check_turn"]
+
+# The last step of a turn may begin with one unit left, and each of its units may cause others: an
+# entry in a journal, an answer.
+_STEPS_MAX = 4
+_UNITS_MIN = 64
+
+
+def check_turn(event: NodeEvent, units: int, units_max: int) -> None:
+    """Raise a violation if a turn did more than its budget and its event allow."""
+    allowed = _UNITS_MIN + _STEPS_MAX * units_max
+    if units <= allowed:
+        return
+    allowed += _STEPS_MAX * _named_in(event)
+    if units > allowed:
+        what = type(event.command if isinstance(event, Asked) else event).__name__
+        raise Violation("turn-too-long", f"{what} took {units} units, not {allowed}")
+
+
+def _named_in(event: NodeEvent) -> int:
+    """How many things an event brings or names."""
+    if isinstance(event, Fetched):
+        return 0 if event.data is None else len(scan(event.data).columns.positions)
+    if not isinstance(event, Asked):
+        return 0
+    named = 0
+    for field in event.command.__struct_fields__:
+        value = getattr(event.command, field)
+        if isinstance(value, bytearray):
+            named += verify(value)
+        elif isinstance(value, list | tuple | dict):
+            named += len(value)
+    return named
