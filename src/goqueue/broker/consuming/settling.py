@@ -195,7 +195,7 @@ class Settling:
             return
         released: list[Held] = []
         for index, receipt in pile:
-            held = self._held(queue, receipt)
+            held = self._held(queue, receipt, now)
             if held is not None:
                 queue.give_back(held)
                 released.append(held)
