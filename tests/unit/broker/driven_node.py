@@ -69,12 +69,12 @@ class DrivenNode:
         reserve_bytes: int = 0,
         wall_shift_ns: int = 0,
         sampling: float = 1.0,
-        turn_units_max: int = TURN_UNITS,
+        budget_units: int = TURN_UNITS,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.limits = limits
         self.sampling = sampling
-        self.turn_units_max = turn_units_max
+        self.budget_units = budget_units
         self.reserve_bytes = reserve_bytes
         self.now_ns = now_ns
         self.halts: list[str] = []
@@ -99,7 +99,7 @@ class DrivenNode:
             bytes(range(32)),
             self.limits,
             sampling=self.sampling,
-            turn_units_max=self.turn_units_max,
+            turn_units_max=self.budget_units,
         )
         self._events: deque[NodeEvent] = deque()
         self._work: list[Work] = []
