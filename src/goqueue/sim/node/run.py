@@ -130,6 +130,7 @@ class NodeRun:
         actions += [publishers.read] * 3 + [members.join_any] * 4 + [members.heartbeat] * 4
         actions += [members.poll_any] * 14 + [settlers.ack_any] * 8 + [settlers.nack] * 6
         actions += [settlers.reject] * 2 + [settlers.extend] * 2
+        actions += [settlers.release] * 2
         actions += [members.leave, movers.describe]
         actions += [self._move_on] * 6 + [self._pass_time] * 5
         optional: list[tuple[bool, _Action]] = [

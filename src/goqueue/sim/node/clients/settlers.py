@@ -1,4 +1,4 @@
-"""What members do with messages that they hold: ack, nack, reject, extend, also much too late."""
+"""What members do with what they hold: ack, nack, reject, release, extend, also much too late."""
 
 from goqueue.model import SECOND, Code, Instant, Refused
 from goqueue.model.requests import (
@@ -8,6 +8,8 @@ from goqueue.model.requests import (
     Extended,
     Nack,
     Reject,
+    Release,
+    Released,
     Reply,
     Returned,
     Settlement,
@@ -187,6 +189,28 @@ class Settlers:
         self._world.letters.confirmed(
             death, lambda: not (handed.topic.is_gone or handed.topic.retires or group.is_gone)
         )
+
+    def release(self) -> None:
+        found = self.choose()
+        if found is None:
+            return
+        use = Use(self._world, *found)
+        delivery = use.delivery
+        delivery.may_be_released = True
+
+        def done(reply: Reply | Refused | None) -> None:
+            if not isinstance(reply, Released):
+                return
+            refused = reply.settlements[0].refused
+            if refused is not None:
+                use.check_refused(refused)
+                return
+            use.check_accepted()
+            if use.is_clear:
+                delivery.is_released = True
+                delivery.over_at = use.asked_at
+
+        self._world.ask(Release(receipts=(delivery.handed.receipt,)), done)
 
     def extend(self) -> None:
         found = self.choose()

@@ -38,6 +38,9 @@ class Delivery:
         self.is_used = False
         # The end of the log was lost, and this message with it.
         self.is_lost = False
+        # Counts fall only by a release of the lease that counted it.
+        self.may_be_released = False
+        self.is_released = False
 
 
 class LostPolls:
@@ -179,7 +182,9 @@ class QueueTruth:
             last = before.handed.attempt
             # A first delivery is handed out before its count is committed.
             is_forgettable = before.life != delivery.life and last == 1
-            least, most = last if is_forgettable else last + 1, last + 1 + self._lost.count
+            may_stay = is_forgettable or before.may_be_released
+            least = last if may_stay else last + 1
+            most = last + self._lost.count + (not before.is_released)
         if self.is_vague:
             most = attempt
         if not least <= attempt <= most:
