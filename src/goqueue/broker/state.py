@@ -18,7 +18,7 @@ from goqueue.broker.partitions import Partition, Partitions
 from goqueue.broker.stepwise import Stepwise
 from goqueue.broker.tracing import Journeys
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
-from goqueue.groups import Groups
+from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Ending, Marker
 from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
 from goqueue.tracing import Tracer
@@ -158,6 +158,15 @@ class NodeState:
             # A queue knows by itself which records are no messages.
             lag -= self.hidden_within(log, self.committed(group, partition), end)
         return max(0, lag)
+
+    def topics_of(self, group: Group) -> list[str]:
+        """The topics that a group reads: of its members, or of the last, or where it has begun."""
+        topics = dict.fromkeys(group.known_topics)
+        for log, position in self.positions.get(group.number, {}).items():
+            if log.topic not in topics and position.says_something:
+                topics[log.topic] = None
+        found = filter(None, map(self.catalog.get, topics))
+        return sorted(topic.name for topic in found if topic.is_open)
 
     def note_lanes(self, topic: Topic) -> None:
         """Remember that a topic uses more than one lane; without it a poll need not look ahead.

@@ -37,6 +37,8 @@ class GroupStated(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     generation: int
     created_at: int
     members: tuple[MemberStated, ...] = ()
+    # What the last members subscribed to, while there are none.
+    last_topics: tuple[str, ...] = ()
 
 
 class GroupDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="group_deleted"):

@@ -81,6 +81,11 @@ class Group:
         """What members subscribed to, sorted."""
         return tuple(sorted({topic for each in self._members.values() for topic in each.topics}))
 
+    @property
+    def known_topics(self) -> tuple[str, ...]:
+        """What members subscribe to, or what the last ones did; sorted."""
+        return self.topics or self._stated.last_topics
+
     def apply(self, stated: GroupStated) -> None:
         """Become what the journal says; the only mutator of durable state."""
         self._stated = stated
@@ -129,14 +134,14 @@ class Group:
             assigned=self.assigned(member_id),
         )
 
-    def described(self, in_flight: Mapping[str, int]) -> GroupDescription:
+    def described(self, topics: tuple[str, ...], in_flight: Mapping[str, int]) -> GroupDescription:
         return GroupDescription(
             group=self.name,
             state=self.state,
             mode=self.mode,
             assignor=self._stated.assignor,
             generation=self.generation,
-            topics=self.topics,
+            topics=topics,
             created_at=Timestamp(self._stated.created_at),
             members=tuple(
                 MemberDescription(
@@ -233,6 +238,7 @@ class Group:
             mode=mode,
             assignor=assignor,
             generation=self.generation + 1,
+            last_topics=() if members else self.known_topics,
             members=tuple(
                 msgspec.structs.replace(member, assigned=_by_topic(shares[id_]))
                 for id_, member in members.items()

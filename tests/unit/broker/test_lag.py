@@ -2,11 +2,21 @@
 
 import pytest
 
-from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, Refused
+from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, Offset, Refused
 from goqueue.model.requests import (
     AlterTopic,
+    CommitOffsets,
+    DeleteTopic,
+    DescribeGroup,
     DescribeLag,
+    Done,
+    GroupDescription,
+    GroupList,
     Lag,
+    Leave,
+    ListGroups,
+    Offsets,
+    Start,
     TopicChanges,
     TopicConfig,
     TopicDescription,
@@ -35,6 +45,19 @@ def shop(partitions: int = 1, *wanted: str) -> DrivenNode:
     return node
 
 
+def lags(node: DrivenNode) -> list[int]:
+    """The lag of every partition."""
+    return [each.lag for each in node.ask(DescribeLag(group="shop"), Lag).partitions]
+
+
+def gauge(node: DrivenNode) -> float:
+    """The lag as the metrics tell it."""
+    (family,) = [each for each in node.node.metrics() if each.name == "goqueue_consumer_lag"]
+    ((_, value),) = family.samples
+    assert isinstance(value, int)
+    return value
+
+
 def test_lag_counts_what_is_not_settled_and_leased_messages_with_it() -> None:
     node = shop(1, "a", "b", "c", "d")
     join(node)
@@ -46,6 +69,61 @@ def test_lag_counts_what_is_not_settled_and_leased_messages_with_it() -> None:
 
     behind = lag(node)
     assert (behind.committed, behind.lag, behind.in_flight) == (1, 2, 1)
+
+
+def test_lag_counts_partitions_in_which_a_group_never_committed_also_without_members() -> None:
+    node = shop(3, "a")
+    member = join(node)
+    ack(node, *poll(node))
+    node.ask(Leave(group="shop", member_id=member.member_id), Done)
+    publish(node, "b", "c", "d", "e", targets=[1, 1, 2, 0])
+    assert lags(node) == [1, 2, 1]
+    node.restart()
+
+    assert lags(node) == [1, 2, 1]
+    assert gauge(node) == 4
+
+
+def test_lag_of_a_group_whose_only_member_died_before_it_settled_anything() -> None:
+    node = shop(2, "a", "b")
+    join(node)
+    poll(node)
+    node.advance(HOUR)
+
+    described = node.ask(DescribeGroup(group="shop"), GroupDescription)
+    assert (described.members, described.topics) == ((), ("orders",))
+    assert lags(node) == [2, 0]
+    node.restart(without_snapshots=True)
+    assert lags(node) == [2, 0]
+    assert node.ask(DescribeGroup(group="shop"), GroupDescription).topics == ("orders",)
+
+
+def test_lag_of_a_group_that_begins_at_the_end_counts_what_came_since() -> None:
+    node = shop(2, "a", "b")
+    member = join(node, start=Start.LATEST)
+    node.ask(Leave(group="shop", member_id=member.member_id), Done)
+    publish(node, "c", targets=[1])
+
+    assert lags(node) == [0, 1]
+
+
+def test_a_group_that_only_committed_offsets_is_behind_in_every_partition_of_the_topic() -> None:
+    node = shop(2, "a", "b")
+    publish(node, "c", targets=[1])
+    node.ask(CommitOffsets(group="shop", offsets={ORDERS: Offset(1)}), Offsets)
+
+    assert lags(node) == [1, 1]
+    assert node.ask(ListGroups(), GroupList).groups[0].topics == ("orders",)
+
+
+def test_a_group_without_members_names_no_topic_that_is_gone() -> None:
+    node = shop(2, "a")
+    member = join(node)
+    node.ask(Leave(group="shop", member_id=member.member_id), Done)
+    node.ask(DeleteTopic(name="orders"), Done)
+
+    assert lags(node) == []
+    assert node.ask(DescribeGroup(group="shop"), GroupDescription).topics == ()
 
 
 def test_lag_is_the_same_after_a_restart_but_for_the_leases() -> None:

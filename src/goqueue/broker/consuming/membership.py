@@ -142,7 +142,8 @@ class Membership:
             member: sum(queue.load_of(member) for _, queue in self._state.queues_of(group.number))
             for member in group.members
         }
-        return group.described(loads)
+        topics = group.topics or tuple(self._state.topics_of(group))
+        return group.described(topics, loads)
 
     def _remove(self, group: Group, members: list[str], why: Departure, now: Now) -> None:
         partitions = self._state.catalog.partitions

@@ -302,20 +302,13 @@ class Positions:
     def lag(self, request: RequestId, command: DescribeLag) -> None:
         state = self._state
         group = state.groups.find(command.group)
-        positions = state.positions.get(group.number, {})
-        logs = {log: None for log, position in positions.items() if position.says_something}
-        logs.update(
-            (log, None)
-            for name in group.topics
-            for topic in [state.catalog.get(name)]
-            if topic is not None and topic.is_open
-            for log in topic.logs
-        )
         probe = _Probe(request, group.name, {}, 0)
-        for log in sorted(logs):
-            partition = state.partitions.get(log)
-            if partition is not None:
-                probe.lags[log] = self._lag_of(group.number, partition)
+        for topic in map(state.catalog.find, state.topics_of(group)):
+            # Where it has no place yet, it is behind from where it would begin.
+            for log in topic.logs:
+                partition = state.partitions.get(log)
+                if partition is not None:
+                    probe.lags[log] = self._lag_of(group.number, partition)
         self._probes[request] = probe
         for log, lag in probe.lags.items():
             self._look_at_oldest(probe, group.number, state.partitions[log], lag)

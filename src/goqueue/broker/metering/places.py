@@ -4,15 +4,13 @@ One pass over all places gives the three: it makes the samples of the lag while 
 keeps those of the other two for the families that follow.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from goqueue.broker.metering.shapes import gauge
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState, lag_between
-from goqueue.delivery import Position
 from goqueue.groups import Group
 from goqueue.metrics import Family, Sample
-from goqueue.model import LogId
 
 __all__ = ["place_families"]
 
@@ -68,13 +66,8 @@ class _Places:
         for partition in self._state.partitions:
             logs.setdefault(partition.log_id.topic, []).append(_Log(partition))
         for group in list(self._state.groups):
-            positions = self._state.positions.get(group.number, {})
-            # A copy: others may take turns while the samples are read.
-            for topic, is_subscribed in list(_topics(group, positions).items()):
-                found = logs.get(topic, [])
-                if not is_subscribed:
-                    found = [each for each in found if _has_begun(positions.get(each.log))]
-                yield from self._lags_of(group, topic, found)
+            for topic in self._state.topics_of(group):
+                yield from self._lags_of(group, topic, logs.get(topic, []))
 
     def _lags_of(self, group: Group, topic: str, logs: list[_Log]) -> Iterator[Sample]:
         positions = self._state.positions.get(group.number, {})
@@ -101,16 +94,3 @@ class _Places:
         if logs and not self._by_partition:
             self.committed.append((shown, committed))
             yield shown, lag
-
-
-def _topics(group: Group, positions: Mapping[LogId, Position]) -> dict[str, bool]:
-    """Where a group has a position, or is about to have one; whether it is subscribed to."""
-    topics = dict.fromkeys(group.topics, True)
-    for log, position in positions.items():
-        if log.topic not in topics and _has_begun(position):
-            topics[log.topic] = False
-    return topics
-
-
-def _has_begun(position: Position | None) -> bool:
-    return position is not None and position.says_something
