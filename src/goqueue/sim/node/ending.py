@@ -30,6 +30,8 @@ __all__ = ["Ending"]
 
 _SESSION_NS = 60 * SECOND
 _ROUNDS_MAX = 120
+# A worker copies a few messages of one partition at a time.
+_COPIES_MAX = 1200
 _PAUSE_NS = 2 * SECOND
 _WAIT_NS_MAX = 60 * SECOND
 _TRANSACTION_NS = 60 * SECOND
@@ -206,7 +208,7 @@ class Ending:
         copiers.create()
         self._rest(1)
         holder = copiers.holder()
-        for _ in range(_ROUNDS_MAX):
+        for _ in range(_COPIES_MAX):
             if copiers.finish(group, member, holder):
                 continue
             if self._is_drained(group):

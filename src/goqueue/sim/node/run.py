@@ -8,12 +8,11 @@ from collections.abc import Callable
 from random import Random
 
 from goqueue.broker import GROUPS_LOG, TOPICS_LOG, TURN_UNITS
-from goqueue.model import MILLISECOND, SECOND, Instant, Left, LogId, Now, Refused, Timestamp
+from goqueue.model import MILLISECOND, SECOND, Instant, Left, LogId, Now, Timestamp
 from goqueue.model.requests import (
     DescribeNode,
     Mode,
     NodeDescription,
-    Reply,
     Start,
 )
 from goqueue.sim.disk import Crashed
@@ -346,9 +345,8 @@ class NodeRun:
     def _look_whether_serving(self) -> None:
         if self._world.process.halted is not None:
             return
-        replies: list[Reply | Refused | None] = []
-        self._world.ask(DescribeNode(), replies.append)
-        if replies and isinstance(replies[0], NodeDescription) and replies[0].not_ready is None:
+        described = self._world.ask_in_turns(DescribeNode())
+        if isinstance(described, NodeDescription) and described.not_ready is None:
             self._is_serving = True
-            self._stock.take(replies[0], is_power_lost=self._is_power_lost)
+            self._stock.take(described, is_power_lost=self._is_power_lost)
             self._is_power_lost = False

@@ -1,11 +1,10 @@
 """The node is back after a crash: what clients were in doubt about is certain now."""
 
-from goqueue.model import LogId, Refused
+from goqueue.model import LogId
 from goqueue.model.requests import (
     GroupList,
     ListGroups,
     NodeDescription,
-    Reply,
     TopicDescription,
 )
 from goqueue.sim.node.crowd import Crowd
@@ -33,10 +32,9 @@ class Stock:
             for member in (*group.members.values(), *group.past):
                 # Every session began anew.
                 member.spoke_at = max(member.spoke_at, world.now.instant)
-        replies: list[Reply | Refused | None] = []
-        world.ask(ListGroups(), replies.append)
-        if replies and isinstance(replies[0], GroupList):
-            self._settle_groups({group.group: None for group in replies[0].groups})
+        listed = world.ask_in_turns(ListGroups())
+        if isinstance(listed, GroupList):
+            self._settle_groups({group.group: None for group in listed.groups})
 
     def _settle_topics(self, there: dict[str, TopicDescription], *, is_power_lost: bool) -> None:
         world, topics = self._world, self._world.ledger.topics

@@ -100,6 +100,14 @@ class World:
         self.process.settle(self.now)
         return answers[0] if answers else None
 
+    def ask_in_turns(self, command: Command) -> Reply | Refused | None:
+        """Ask what needs no disk, and let the node take the turns that it wants for the answer."""
+        answers: list[Reply | Refused | None] = []
+        self.ask(command, answers.append)
+        while not answers and self.process.halted is None and self.process.is_behind(self.now):
+            self.process.wake(self.now)
+        return answers[0] if answers else None
+
     def is_surely_out(self, member: MemberTruth) -> bool:
         """Whether somebody is certainly no member any more.
 

@@ -74,10 +74,10 @@ class Lane:
     @property
     def _is_certain(self) -> bool:
         """Whether the node must know the same as the producer."""
-        return all(batch.is_taken for batch in self.batches) and self._keeps_all
+        return all(batch.is_taken for batch in self.batches) and self.keeps_all
 
     @property
-    def _keeps_all(self) -> bool:
+    def keeps_all(self) -> bool:
         """Whether the log still says all that was told of it: else a restart may forget some."""
         return not self.topic.is_loose and not self.topic.retires
 
@@ -111,14 +111,14 @@ class Lane:
         was_taken = batch.is_taken
         batch.is_repeated = True
         later = len(self.batches) - 1 - self.batches.index(batch)
-        is_same = batch.transaction is current and self._keeps_all
+        is_same = batch.transaction is current and self.keeps_all
         is_known = was_taken and later < _WINDOW and is_same
 
         def judge(reply: Published | Refused) -> None:
             if isinstance(reply, Refused):
                 if is_known and reply.code is Code.SEQUENCE_OUT_OF_ORDER:
                     raise Violation("retry-refused", f"{self._name(batch)}: {reply}")
-            elif reply.placed[0].refused is None and was_taken and self._keeps_all:
+            elif reply.placed[0].refused is None and was_taken and self.keeps_all:
                 if not reply.placed[0].is_duplicate:
                     raise Violation("retry-taken-again", f"{self._name(batch)}: {reply}")
 

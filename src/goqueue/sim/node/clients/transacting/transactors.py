@@ -241,7 +241,12 @@ class Transactors:
             return
         question = holder.speak()
         after = question.judge
-        taken = [batch for batch in lane.batches if batch.is_taken]
+        # What a log has forgotten with its end, or its start, would get into another, too.
+        taken = [
+            batch
+            for batch in lane.batches
+            if batch.is_taken and (batch.transaction is current or lane.keeps_all)
+        ]
         if missing is not None:
             lane.send_again(missing, after, current)
         elif taken and self._random.random() < 0.3:
