@@ -94,7 +94,7 @@ class Disk:
             files,
             reserve_bytes=reserve_bytes,
             open_actives_max=open_actives_max,
-            guard=threading.Lock(),
+            guard=threading.RLock(),
             syncing=self._syncs,
             ticks=time.monotonic_ns,
         )

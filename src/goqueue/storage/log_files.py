@@ -4,11 +4,16 @@ Carries out what the log decided, one change at a time, in an order that leaves 
 after a crash between any two steps. Raises OSError when the disk refuses; what that means for
 the log is decided by `Storage`.
 
+One thread changes a log; others may read it. The guard is held for every read and wherever a
+change swaps what readers see, and never while a change waits for the disk, so that no read waits
+for a sync. A truncation is the exception: it holds the guard to its end.
+
 Invariant: every segment but the last is durable, so only the last can have a torn tail.
 """
 
+import errno
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from goqueue.log import IndexEntry, RecoveryPoint, placeholder
 from goqueue.model import (
@@ -59,6 +64,7 @@ class LogFiles:
         "_pool",
         "_sealed",
         "_settings",
+        "guard",
         "meter",
     )
 
@@ -87,6 +93,7 @@ class LogFiles:
         self._is_dirty = False
         # Whoever keeps several logs puts theirs here.
         self.meter = UNCOUNTED
+        self.guard: AbstractContextManager[object] = nullcontext()
 
     @property
     def log(self) -> LogId:
@@ -148,10 +155,14 @@ class LogFiles:
         assert write.segment == self._active.base, "the log and its files disagree on the segment"
         assert write.position == self._active.size, "the log and its files disagree on the size"
         if not self._is_dirty:
-            self._active.open()
-            self._actives.keep(self._active)
-            self._is_dirty = True
-        self._active.append(write.data)
+            with self.guard:
+                self._active.open()
+                self._actives.keep(self._active)
+                self._is_dirty = True
+        # A disk that is slow may hold up a write, and readers do not look beyond the old size.
+        self._active.put(write.data)
+        with self.guard:
+            self._active.learn(write.data)
         assert self._active.end == write.next_offset, "the log and its files disagree on offsets"
 
     def trim(self) -> None:
@@ -161,8 +172,9 @@ class LogFiles:
 
     def fail(self) -> None:
         """The log has failed: there is no sync any more for which its file must stay open."""
-        self._is_dirty = False
-        self._actives.use(self._active)
+        with self.guard:
+            self._is_dirty = False
+            self._actives.use(self._active)
 
     def sync(self) -> None:
         """Make everything written durable, then move the recovery point up to it."""
@@ -176,9 +188,10 @@ class LogFiles:
 
     def note_synced(self) -> None:
         if self._is_dirty:
-            self._is_dirty = False
-            self._actives.use(self._active)
-            self._active.save_index()
+            with self.guard:
+                self._is_dirty = False
+                self._actives.use(self._active)
+                self._active.save_index()
             with suppress(OSError):
                 # The promise before this one still holds.
                 self._point.save(self._reached())
@@ -191,16 +204,18 @@ class LogFiles:
         if self._active.base == base:
             return
         assert not self._is_dirty, "a segment is synced before it is sealed"
-        self._active.save_index()
+        with self.guard:
+            self._active.save_index()
         successor = SegmentFile.create(
             self._files, self._directory, base, self._settings.index_interval_bytes
         )
-        self._sealed[self._active.base] = self._active.facts
-        self._actives.keep(self._active)
-        self._pool.put(self._log, self._active)
-        self._active = successor
-        self.meter.segments_created += 1
-        self._actives.use(successor)
+        with self.guard:
+            self._sealed[self._active.base] = self._active.facts
+            self._actives.keep(self._active)
+            self._pool.put(self._log, self._active)
+            self._active = successor
+            self.meter.segments_created += 1
+            self._actives.use(successor)
         with suppress(OSError):
             # The promise before this one still holds.
             self._point.save_durably(self._reached())
@@ -222,6 +237,10 @@ class LogFiles:
         The promise of durability is lowered first, then segments go from the last backwards:
         a crash in between leaves a shorter log or the old one, never a hole.
         """
+        with self.guard:
+            return self._truncate(offset)
+
+    def _truncate(self, offset: Offset) -> Truncated:
         if self.is_bare:
             return Truncated(log=self._log, offset=self._active.end, active=self._active.facts)
         self.sync()
@@ -285,19 +304,22 @@ class LogFiles:
         """Remove every sealed segment that ends at or below `start`, oldest first."""
         self.sync()
         self._point.save_durably(self._reached(start))
-        for base in sorted(self._sealed):
-            if self._sealed[base].end <= start:
-                self._remove(base)
+        gone = sorted(base for base, facts in self._sealed.items() if facts.end <= start)
+        with self.guard:
+            for base in gone:
                 self._forget(base)
+        for base in gone:
+            self._remove(base)
         self._files.sync_directory(self._directory)
 
     def quarantine(self, base: Offset) -> None:
         """Rename a damaged segment so that it is neither served nor lost."""
         if base not in self._sealed:
             return
+        with self.guard:
+            self._forget(base)
         remove_index(self._files, self._directory, base)
         set_aside(self._files, self._directory, base)
-        self._forget(base)
         self._files.sync_directory(self._directory)
 
     def swap(self, replaced: tuple[Offset, ...], merged: SegmentFacts) -> OSError | None:
@@ -308,18 +330,23 @@ class LogFiles:
         rename is returned, because the swap has been made all the same.
         """
         first = replaced[0]
-        for base in replaced:
-            remove_index(self._files, self._directory, base)
-        self._files.rename(
-            f"{self._directory}/{segment_name(first, NameKind.CLEANED)}",
-            f"{self._directory}/{segment_name(first)}",
-        )
-        # Reads go to the new file from here on, also if what follows fails.
-        size = sum(self._sealed[base].size for base in replaced)
-        for base in replaced:
-            self._forget(base)
-        self._sealed[first] = merged
-        self.meter.replace(size, merged.size)
+        cleaned = f"{self._directory}/{segment_name(first, NameKind.CLEANED)}"
+        opened = self._index_anew(merged, cleaned)
+        with self.guard:
+            try:
+                for base in replaced:
+                    remove_index(self._files, self._directory, base)
+                self._files.rename(cleaned, f"{self._directory}/{segment_name(first)}")
+            except OSError:
+                opened.close()
+                raise
+            # Reads go to the new file from here on, also if what follows fails.
+            size = sum(self._sealed[base].size for base in replaced)
+            for base in replaced:
+                self._forget(base)
+            self._sealed[first] = merged
+            self._pool.put(self._log, opened)
+            self.meter.replace(size, merged.size)
         try:
             self._files.sync_directory(self._directory)
             for base in replaced[1:]:
@@ -327,8 +354,25 @@ class LogFiles:
             self._files.sync_directory(self._directory)
         except OSError as error:
             return error
-        self._open_sealed(merged)
+        with self.guard:
+            opened.save_index()
         return None
+
+    def _index_anew(self, facts: SegmentFacts, path: str) -> SegmentFile:
+        """A segment that is about to get its name, read once so that no reader has to."""
+        interval = self._settings.index_interval_bytes
+        opened = SegmentFile(self._files, self._directory, facts.base, facts.size, interval)
+        try:
+            opened.open_at(path)
+            opened.make_index()
+        except Corrupt as corrupt:
+            opened.close()
+            # What was written a moment ago: not damage of the log, which still has the old files.
+            raise OSError(errno.EIO, f"a rewritten segment: {corrupt}") from corrupt
+        except OSError:
+            opened.close()
+            raise
+        return opened
 
     def save_cleaned(self, upto: Offset) -> None:
         """Remember over a restart that all below `upto` was compacted, durably."""
@@ -345,15 +389,17 @@ class LogFiles:
             # Nothing was changed, and the opening had nothing to scan.
             return
         self.sync()
-        self._active.save_index()
+        with self.guard:
+            self._active.save_index()
         self._point.save_durably(self._reached())
 
     def release(self) -> None:
         """Let go of the files without another write."""
-        self._actives.keep(self._active)
-        self._active.close()
-        for base in sorted(self._sealed):
-            self._pool.discard(self._log, base)
+        with self.guard:
+            self._actives.keep(self._active)
+            self._active.close()
+            for base in sorted(self._sealed):
+                self._pool.discard(self._log, base)
 
     def _forget(self, base: Offset) -> None:
         if base == self._active.base:

@@ -2,7 +2,8 @@
 
 Synchronous, and the only caller of `LogFiles`. The runtime calls it from one thread, the simulator
 from its event loop; the code in between is the same. Where other threads read, a guard is handed
-in: it is held for every change and every read, and not while a group commit waits for the disk.
+in: it is held for every read and wherever a change swaps what readers see, and never while
+something waits for the disk. One thread may hold it more than once.
 
 Group commit: all effects handed over in one call share one sync per log. So the cost of a sync is
 paid once however many batches arrived while the one before was under way. Syncs of different logs
@@ -54,6 +55,7 @@ from goqueue.model import (
 from goqueue.records import Corrupt
 from goqueue.storage.desk import Desk, Syncing, TimedSync, sync_in_turn
 from goqueue.storage.filesystem import FileSystem
+from goqueue.storage.log_files import LogFiles
 from goqueue.storage.metering import IndexType, Meters, families_of
 from goqueue.storage.opening import Opened, new_log, open_log
 from goqueue.storage.reserve import JournalReserve
@@ -122,9 +124,13 @@ class Storage:
         opened = open_log(self._files, log, settings, self._pools)
         with self._guard:
             self._pools.sealed.absorb(opened.sealed)
-            self._desks[log] = Desk(opened.files, self._meters.begin(log.topic))
+            self._desks[log] = self._desk_for(opened.files)
             self._desks[log].meter.index_rebuilds += len(opened.report.rebuilt_indexes)
         return opened
+
+    def _desk_for(self, files: LogFiles) -> Desk:
+        files.guard = self._guard
+        return Desk(files, self._meters.begin(files.log.topic))
 
     def close(self) -> None:
         """A clean stop of every log that has not failed; raises the first error after all."""
@@ -136,8 +142,7 @@ class Storage:
             )
             for step in steps:
                 try:
-                    with self._guard:
-                        step()
+                    step()
                 except OSError as error:
                     errors.append(error)
         self._desks.clear()
@@ -198,8 +203,7 @@ class Storage:
         """Write a batch; False if a journal found no space, and there is some now."""
         try:
             desk.files.settle()
-            with self._guard:
-                desk.files.write(write)
+            desk.files.write(write)
         except OSError as error:
             if self._relieve(desk, error, len(write.data)):
                 return False
@@ -236,7 +240,7 @@ class Storage:
         desk.is_failed = True
         desk.forget()
         self._end_compaction(desk)
-        with self._guard, suppress(OSError):
+        with suppress(OSError):
             # At worst a descriptor that another log left cannot be closed.
             desk.files.fail()
         events.append(Failed(log=desk.files.log, reason=_describe(error)))
@@ -269,8 +273,7 @@ class Storage:
         if error is not None:
             self._fail(desk, error, events)
         elif sync_upto is not None:
-            with self._guard:
-                desk.files.note_synced()
+            desk.files.note_synced()
             events.append(Synced(log=log, upto=min(sync_upto, end)))
 
     def _reshape(self, desk: Desk, effect: Reshape, events: list[DiskEvent]) -> None:
@@ -286,8 +289,7 @@ class Storage:
         try:
             if desk.changes_files(effect.change):
                 desk.files.settle()
-            with self._guard:
-                truncated = desk.change(self._files, effect.change)
+            truncated = desk.change(self._files, effect.change)
             if desk.compaction is not None:
                 desk.compacting_since = self._ticks()
                 self._compacting[desk.files.log] = desk
@@ -322,7 +324,7 @@ class Storage:
         if self._changes.make(log):
             files = new_log(self._files, log, settings, self._pools)
             with self._guard:
-                self._desks[log] = Desk(files, self._meters.begin(log.topic))
+                self._desks[log] = self._desk_for(files)
                 self._desks[log].meter.segments_created += 1
             return
         # Somebody began to make this log and did not live to tell.
@@ -410,8 +412,7 @@ class Storage:
             self._give_up_compaction(desk, events)
             return
         try:
-            with self._guard:
-                event = next(compaction)
+            event = next(compaction)
         except StopIteration:
             self._end_compaction(desk)
         except DamageFound as found:
@@ -435,8 +436,7 @@ class Storage:
 
     def _end_compaction(self, desk: Desk) -> None:
         if desk.compaction is not None:
-            with self._guard:
-                desk.compaction.close()
+            desk.compaction.close()
         desk.compaction = None
         self._compacting.pop(desk.files.log, None)
 

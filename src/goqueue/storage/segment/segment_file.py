@@ -92,6 +92,11 @@ class SegmentFile:
             self._handle = self._files.open(self.path(NameKind.SEGMENT))
         return self._handle
 
+    def open_at(self, path: str) -> None:
+        """Open the file under another name, before it gets its own."""
+        assert self._handle is None
+        self._handle = self._files.open(path)
+
     @property
     def _file(self) -> File:
         return self.open()
@@ -121,10 +126,18 @@ class SegmentFile:
 
     def append(self, data: Buffer) -> None:
         """Write whole, stamped records at the end; a failed write leaves the segment as it was."""
+        self.put(data)
+        self.learn(data)
+
+    def put(self, data: Buffer) -> None:
+        """The part of an append that may wait for the disk; no reader sees what it wrote."""
         file = self._file
         self._is_torn = True
         file.write_at(self._size, data)
         self._is_torn = False
+
+    def learn(self, data: Buffer) -> None:
+        """The part of an append after which readers see the records that were put."""
         self._learn(data, self._size)
         self._trust(self._size, self._size + len(data))
         self._size += len(data)
@@ -242,6 +255,12 @@ class SegmentFile:
 
         Raises Corrupt on damage, and has then changed nothing.
         """
+        self.make_index()
+        self._index_files.remove()
+        self.save_index()
+
+    def make_index(self) -> None:
+        """Make the index in memory alone."""
         index = SparseIndex(self._base)
         newest = 0
         end = self._base
@@ -260,8 +279,6 @@ class SegmentFile:
         self._max_timestamp = Timestamp(newest)
         self._hints.clear()
         self._good = (0, self._size)
-        self._index_files.remove()
-        self.save_index()
 
     def adopt(self, records: memoryview) -> None:
         """Take in checked records that a recovery scan found right behind the present size."""
