@@ -111,7 +111,16 @@ class Disk:
 
     def open(self, log: LogId, settings: LogSettings) -> Opened:
         """Recover and open a log, from any thread and at any time; the caller waits for it."""
-        return self._storage.open(log, settings)
+        opened = self._storage.open(log, settings)
+        cut = opened.report.cut
+        if cut is not None and cut.has_good_records:
+            copy = f"kept in {cut.kept}" if cut.kept else f"not kept ({cut.not_kept})"
+            self._tell(
+                f"{log}: cut {cut.size} bytes from byte {cut.position} of segment {cut.segment} on "
+                f"({cut.reason}), although good records stand behind the bad one; "
+                f"the bytes are {copy}"
+            )
+        return opened
 
     def start(self) -> None:
         self._thread.start()

@@ -32,7 +32,7 @@ from goqueue.storage.layout import (
 from goqueue.storage.opening import Opened
 from goqueue.storage.recovery import Cut, RecoveryReport
 from goqueue.storage.recovery_point import read_point
-from goqueue.storage.segment import Chunk, DamageFound, SegmentFile, chunks
+from goqueue.storage.segment import Chunk, DamageFound, RecordSearch, SegmentFile, chunks
 from goqueue.storage.storage import Storage
 from goqueue.storage.tree import Moved
 
@@ -53,6 +53,7 @@ __all__ = [
     "Moved",
     "NameKind",
     "Opened",
+    "RecordSearch",
     "RecoveryReport",
     "SegmentFile",
     "Storage",

@@ -25,6 +25,7 @@ __all__ = [
     "UNCLAIMED",
     "NameKind",
     "classify",
+    "cut_name",
     "directories_above",
     "find_logs",
     "is_topic",
@@ -57,6 +58,7 @@ class NameKind(enum.StrEnum):
     TIMEINDEX = ".timeindex"
     CLEANED = ".log.cleaned"
     QUARANTINED = ".log.quarantined"
+    CUT = ".log.cut"
     TEMPORARY = ".tmp"
     OWN = ""
     FOREIGN = "foreign"
@@ -68,7 +70,9 @@ _SEGMENT_KINDS = (
     NameKind.TIMEINDEX,
     NameKind.CLEANED,
     NameKind.QUARANTINED,
+    NameKind.CUT,
 )
+_NUMBERED = (NameKind.QUARANTINED, NameKind.CUT)
 
 
 def is_topic(name: str) -> bool:
@@ -105,6 +109,11 @@ def quarantine_name(base: int, taken: Collection[str]) -> str:
     return next(other for n in count(1) if (other := f"{name}-{n}") not in taken)
 
 
+def cut_name(base: int, position: int) -> str:
+    """A name for the bytes that were cut off a segment at `position`."""
+    return f"{segment_name(base, NameKind.CUT)}-{position}"
+
+
 def classify(name: str) -> NameKind:
     """What a name in a log's directory stands for."""
     if name in {POINT_FILE, EPOCHS_FILE, CLEANED_FILE}:
@@ -115,8 +124,8 @@ def classify(name: str) -> NameKind:
     if match is None or int(match[1]) > _BASE_MAX:
         return NameKind.FOREIGN
     for kind in _SEGMENT_KINDS:
-        # Only a segment that was set aside more than once has a number behind its name.
-        if match[2] == kind.value and (match[3] is None or kind is NameKind.QUARANTINED):
+        # What is kept beside a log may be kept more than once: a number tells one from another.
+        if match[2] == kind.value and (match[3] is None or kind in _NUMBERED):
             return kind
     return NameKind.FOREIGN
 

@@ -52,9 +52,16 @@ from goqueue.storage.layout import (
     segment_name,
 )
 from goqueue.storage.log_files import LogFiles
-from goqueue.storage.recovery import Cut, Footing, Ground, RecoveryReport
+from goqueue.storage.recovery import Cut, Footing, Ground, RecoveryReport, keep_cut
 from goqueue.storage.recovery_point import POINT_BYTES, RecoveryPointFile, read_point
-from goqueue.storage.segment import OpenSegments, Pools, SegmentFile, chunks, set_aside
+from goqueue.storage.segment import (
+    OpenSegments,
+    Pools,
+    RecordSearch,
+    SegmentFile,
+    chunks,
+    set_aside,
+)
 
 __all__ = ["Opened", "new_log", "open_log"]
 
@@ -309,13 +316,11 @@ class _Opening:
             # As many records as can be in what was not read may have been acknowledged.
             unread = 0 if torn is None else (size - segment.size) // HEADER_SIZE
             return Checked(base=base, reason=damage.reason, end=Offset(segment.end + unread))
+        expected = segment.end
         if found.whole is not None:
             segment.rewind(found.whole)
         if segment.size < size:
-            reason = "incomplete batch" if torn is None else torn.reason
-            self._cut = Cut(
-                segment=base, position=segment.size, size=size - segment.size, reason=reason
-            )
+            self._cut = self._keep_cut(segment, size, torn, expected)
             segment.trim()
         self._tails[base] = tail.position
         return Checked(base=base, facts=segment.facts)
@@ -345,6 +350,29 @@ class _Opening:
         finally:
             file.close()
         return _TailFound(torn=torn, whole=None if batch is None else whole)
+
+    def _keep_cut(
+        self, segment: SegmentFile, size: int, torn: Corrupt | None, expected: Offset
+    ) -> Cut:
+        """What is about to be cut off, kept first if good records stand behind the bad one."""
+        cut = Cut(
+            segment=segment.base,
+            position=segment.size,
+            size=size - segment.size,
+            reason="incomplete batch" if torn is None else torn.reason,
+        )
+        if torn is None:
+            return cut
+        file = self._files.open(segment.path(NameKind.SEGMENT))
+        try:
+            if RecordSearch(file, size).first_from(torn.position, expected) == size:
+                return cut
+            return keep_cut(self._files, self._directory, file, cut)
+        except OSError:
+            # What the disk cannot read behind a torn record is no reason not to open.
+            return cut
+        finally:
+            file.close()
 
     def _segment_file(self, base: Offset, size: int) -> SegmentFile:
         interval = self._settings.index_interval_bytes

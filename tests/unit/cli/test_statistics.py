@@ -43,6 +43,7 @@ def test_a_sound_log_is_told_in_full(tmp_path: Path, terminal: Terminal) -> None
         "recovery_point": 25,
         "quarantined": 0,
         "indexes": {"usable": 3, "missing": 0, "unusable": 0},
+        "cuts": [],
     }
     assert contents(tmp_path) == before
 
@@ -99,3 +100,10 @@ def test_the_table_has_a_line_per_log_and_a_sum(tmp_path: Path, terminal: Termin
     assert "a-0" in answer.out
     assert "b-1" in answer.out
     assert answer.out.endswith("2 logs, 2 segments, 500 B, 5 offsets, 0 quarantined\n")
+
+
+def test_what_a_start_cut_off_and_kept_is_named(tmp_path: Path, terminal: Terminal) -> None:
+    directory = write_log(tmp_path)
+    (directory / f"{20:020d}.log.cut-500").write_bytes(b"kept")
+    assert only_log(terminal, tmp_path)["cuts"] == [f"{20:020d}.log.cut-500"]
+    assert ".log.cut-500 was cut off at a start" in terminal.run("log", "stats", tmp_path).out

@@ -11,13 +11,17 @@ import pytest
 
 from goqueue.cli.log.places import look_at
 from goqueue.cli.log.verification import Kind, verify
+from goqueue.log import BatchMark
+from goqueue.log.authors import label
 from goqueue.model import Message, Record
-from goqueue.records import encode
-from goqueue.runtime import OsFile, OsFileSystem
+from goqueue.records import build, encode, stamp, walk
+from goqueue.runtime import LocalLog, OsFile, OsFileSystem
 from goqueue.storage import EPOCHS_FILE, POINT_FILE, NameKind
 from tests.unit.cli.data_directories import (
+    LOG,
     PER_SEGMENT,
     RECORD_SIZE,
+    SMALL,
     append,
     check,
     contents,
@@ -191,10 +195,67 @@ def test_whole_records_above_the_recovery_point_are_counted(directory: Path) -> 
     assert not verdict.torn
 
 
-def test_a_record_that_does_not_follow_the_recovery_point_is_torn(directory: Path) -> None:
-    append(segment(directory, 20), encode_at(27))
-    [torn] = check(directory).verdict.torn
+def test_an_old_record_above_the_recovery_point_is_torn(directory: Path) -> None:
+    append(segment(directory, 20), encode_at(24))
+    verdict = check(directory).verdict
+    assert not verdict.problems
+    [torn] = verdict.torn
     assert torn.reason.startswith("offset: ")
+
+
+def test_a_good_record_that_does_not_follow_the_recovery_point_is_a_problem(
+    directory: Path,
+) -> None:
+    append(segment(directory, 20), encode_at(27))
+    verdict = check(directory).verdict
+    assert not verdict.torn
+    [problem] = verdict.problems
+    assert (problem.kind, problem.segment, problem.position) == (Kind.DAMAGE, 20, 500)
+    assert problem.reason.startswith("offset: ")
+
+
+def test_good_records_behind_a_bad_one_above_the_recovery_point_are_a_problem(
+    directory: Path,
+) -> None:
+    bad = bytearray(encode_at(25))
+    bad[-1] ^= 0xFF
+    append(segment(directory, 20), bytes(bad) + encode_at(26))
+    verdict = check(directory).verdict
+    assert not verdict.torn
+    [problem] = verdict.problems
+    assert (problem.kind, problem.position, problem.offset) == (Kind.DAMAGE, 500, 25)
+    assert "the last 200 bytes are cut at the next start" in problem.reason
+    assert "a good record follows at byte 600" in problem.reason
+
+
+def test_a_batch_that_misses_its_last_records_is_torn_and_no_problem(directory: Path) -> None:
+    said = BatchMark(producer=1, epoch=0, sequence=0, count=3, transaction=0, at=0)
+    batch = build([Message(value=b"v")] * 3)
+    label(batch, said)
+    stamp(batch, 25, 0)
+    whole = walk(batch).positions[2]
+    append(segment(directory, 20), bytes(batch[:whole]))
+    verdict = check(directory).verdict
+    assert not verdict.problems
+    [torn] = verdict.torn
+    assert f"the last {whole} bytes are cut at the next start" in torn.reason
+
+    with LocalLog(str(directory.parents[2]), LOG, SMALL) as local:
+        assert local.log.end == 25
+        assert local.report.cut is not None
+        assert local.report.cut.reason == "incomplete batch"
+
+
+def test_what_a_start_cuts_although_good_records_are_in_it_is_kept_and_noted(
+    directory: Path,
+) -> None:
+    append(segment(directory, 20), bytes(100) + encode_at(26))
+    with LocalLog(str(directory.parents[2]), LOG, SMALL) as local:
+        assert local.log.end == 25
+    verification = check(directory)
+    assert not verification.verdict.problems
+    assert (directory / f"{20:020d}.log.cut-500").read_bytes() == bytes(100) + encode_at(26)
+    assert any(".log.cut-500" in note for note in verification.notes)
 
 
 @pytest.mark.parametrize("spoiled", ["missing", "empty", "garbage"])
@@ -205,10 +266,10 @@ def test_without_a_readable_recovery_point_all_of_the_last_segment_may_be_torn(
     point.unlink()
     if spoiled != "missing":
         point.write_bytes(b"" if spoiled == "empty" else b"\xff" * 1024)
-    spoil(segment(directory, 20), RECORD_SIZE + 50)
+    spoil(segment(directory, 20), 4 * RECORD_SIZE + 50)
     verification = check(directory)
     assert not verification.verdict.problems
-    assert [torn.position for torn in verification.verdict.torn] == [RECORD_SIZE]
+    assert [torn.position for torn in verification.verdict.torn] == [4 * RECORD_SIZE]
     assert any("recovery-point" in note for note in verification.notes)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.model import DiskEvent, Effect, LogId, LogSettings, Message, Offset, Sync
-from goqueue.records import build
+from goqueue.model import DiskEvent, Effect, LogId, LogSettings, Message, Offset, Record, Sync
+from goqueue.records import build, encode
 from goqueue.runtime import DataDirectory, LocalLog, OsFile, OsFileSystem
 from goqueue.runtime.disk import Disk
 from goqueue.storage import Storage
@@ -97,3 +97,22 @@ def test_opening_and_closing_a_log_leaves_no_descriptor_behind(tmp_path: Path) -
         with LocalLog(str(tmp_path), LOG) as local:
             local.wait_for_commit(local.append(build([Message(value=b"kept")])).next)
     assert count() == before
+
+
+def test_a_cut_with_good_records_in_it_is_told_with_the_name_of_its_copy(tmp_path: Path) -> None:
+    with LocalLog(str(tmp_path), LOG) as local:
+        for _ in range(3):
+            local.append(build([Message(value=b"v" * 66)]))
+        local.wait_for_commit(local.log.end)
+    path = tmp_path / "logs" / LOG.topic / "0" / f"{0:020d}.log"
+    with path.open("ab") as file:
+        behind = Record(offset=4, timestamp=1, priority=2, flags=0, key=b"", value=b"", headers=())
+        file.write(bytes(100) + encode(behind))
+    told: list[str] = []
+    disk = Disk(OsFileSystem(str(tmp_path)), lambda _: None, tell=told.append)
+    disk.open(LOG, LogSettings())
+    disk.start()
+    disk.close()
+    [line] = told
+    assert ".log.cut-300" in line
+    assert "cut 134 bytes" in line

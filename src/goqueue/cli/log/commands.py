@@ -38,7 +38,8 @@ def log() -> None:
 def verify_command(directory: str, output: Output) -> int:
     """Check every record, every index and every chain of segments in DIR.
 
-    A torn tail, which the next start cuts, is shown and is no problem. Notes on files that are
+    A torn tail, which the next start cuts, is shown and is no problem unless good records stand
+    behind the bad one. Notes on files that are
     odd but harmless are shown in the table only.
     """
     from goqueue.cli.log.places import weigh

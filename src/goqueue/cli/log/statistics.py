@@ -30,7 +30,9 @@ class IndexCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """One log. `unserved` offsets are in no readable segment; `latest` is the last one written."""
+    """One log. `unserved` offsets are in no readable segment; `latest` is the last one written;
+    `cuts` are copies of what recoveries cut off although good records were in it.
+    """
 
     topic: str
     partition: int
@@ -45,6 +47,7 @@ class LogStatistics(msgspec.Struct, frozen=True, kw_only=True):
     recovery_point: int | msgspec.UnsetType = msgspec.UNSET
     quarantined: int
     indexes: IndexCounts
+    cuts: tuple[str, ...] = ()
 
 
 class Statistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +109,7 @@ class _Survey:
             indexes=IndexCounts(
                 usable=self._usable, missing=self._missing, unusable=self._unusable
             ),
+            cuts=tuple(entry.name for entry in snapshot.named(NameKind.CUT)),
         )
 
     def _check(self, segments: Sequence[Segment], index: int) -> Checked:

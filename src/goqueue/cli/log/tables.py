@@ -60,6 +60,7 @@ def print_statistics(statistics: Statistics) -> None:
     )
     if statistics.logs:
         console().print(table(headings, [_row(log) for log in statistics.logs]))
+    _print_cuts(statistics.logs)
     print(
         f"{_count(len(statistics.logs), 'log')}, {_count(statistics.segments, 'segment')}, "
         f"{sized(statistics.bytes)}, {_count(statistics.offsets, 'offset')}, "
@@ -83,6 +84,12 @@ def _row(log: LogStatistics) -> Sequence[str | int]:
         if log.unserved or log.quarantined
         else "",
     )
+
+
+def _print_cuts(logs: Sequence[LogStatistics]) -> None:
+    for log in logs:
+        for name in log.cuts:
+            print(f"{log.topic}-{log.partition}: {printable(name)} was cut off at a start and kept")
 
 
 def _to_the_second(timestamp: str | msgspec.UnsetType) -> str:

@@ -172,6 +172,8 @@ class _LogCheck:
                         Checked(base=base, reason="quarantined", is_set_aside=True)
                     )
                     self._add(Kind.QUARANTINED, base, reason, base)
+                case NameKind.CUT:
+                    self._note(entry.name, "cut off at a start and kept to look at; may be removed")
                 case NameKind.OWN if entry.kind is not EntryKind.FILE:
                     reason = f"{entry.name} is a {entry.kind}, not a file: the log cannot be opened"
                     self._add(Kind.NOT_A_FILE, min(bases, default=0), reason)
@@ -198,8 +200,10 @@ class _LogCheck:
     def _check_records(self, file: File, segment: Segment, index: IndexCheck) -> list[Problem]:
         found: list[Problem] = []
         end, newest = segment.base, 0
+        is_damaged = not segment.entry.size and not segment.is_last
         for part in walk(file, segment):
             if isinstance(part, Flaw):
+                is_damaged = is_damaged or not part.is_cut
                 found.append(problem_of(self._place.log, segment, part))
                 index.skip()
                 self._advance(part.size)
@@ -217,7 +221,6 @@ class _LogCheck:
         facts = SegmentFacts(
             base=segment.base, end=end, size=segment.entry.size, max_timestamp=Timestamp(newest)
         )
-        is_damaged = any(problem.kind is Kind.DAMAGE for problem in found)
         # Where a damaged segment ends is told by the next one. If there is none although the
         # recovery point lies in one, its last record tells, and what is missing then is a gap.
         if is_damaged and not self._lacks_successor(segment):

@@ -12,18 +12,13 @@ from collections.abc import Iterator
 import msgspec
 
 from goqueue.cli.log.places import Segment
-from goqueue.model import SEGMENT_BYTES
-from goqueue.records import HEADER_SIZE, Corrupt, decode, scan
-from goqueue.storage import Chunk, File, chunks
+from goqueue.log import UnfinishedBatch, unfinished_batch
+from goqueue.records import Corrupt
+from goqueue.storage import Chunk, File, RecordSearch, chunks
 
 __all__ = ["Flaw", "walk"]
 
 FLAWS_MAX = 100
-
-_START = b"GQ\x01"
-_WINDOW_BYTES = 256 * 1024
-# What may be read for the sake of starts of records that turn out to be none.
-_SEARCH_BYTES_MAX = 4 * SEGMENT_BYTES
 
 _WORDS = {
     "crc": "the bytes do not match their checksum",
@@ -35,13 +30,17 @@ _WORDS = {
 
 
 class Flaw(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that are no good record; `offset` is the first one that may be missing."""
+    """Bytes that are no good record; `offset` is the first one that may be missing.
+
+    What `is_cut` goes at the next start; it is a torn tail unless good records are in it.
+    """
 
     position: int
     size: int
     offset: int
     reason: str
     is_torn: bool = False
+    is_cut: bool = False
 
 
 def walk(file: File, segment: Segment) -> Iterator[Chunk | Flaw]:
@@ -68,17 +67,52 @@ def walk(file: File, segment: Segment) -> Iterator[Chunk | Flaw]:
 def _walk_tail(file: File, segment: Segment, offset: int) -> Iterator[Chunk | Flaw]:
     """What lies above the recovery point, up to the first record that does not add up."""
     position, size = min(segment.promised, segment.entry.size), segment.entry.size
+    batch: UnfinishedBatch | None = None
     try:
         for chunk in _rising(chunks(file, position, size, segment.expected), offset):
+            batch = unfinished_batch(chunk.data, chunk.columns, chunk.position, batch)
             yield chunk
             position = chunk.position + chunk.end
             offset = chunk.columns.offsets[-1] + 1
     except Corrupt as corrupt:
-        rest = size - corrupt.position
-        reason = f"{_explain(corrupt)}; the last {rest} bytes are cut at the next start"
-        yield Flaw(position=corrupt.position, size=rest, offset=offset, reason=reason, is_torn=True)
+        yield _tail_flaw(file, size, corrupt, offset, batch)
     except OSError as error:
         yield _unreadable(error, position, size, offset)
+    else:
+        if batch is not None:
+            words = _words_of_cut(size, batch.position)
+            reason = f"batch: the last records of a batch are missing; {words}"
+            yield Flaw(
+                position=size, size=0, offset=offset, reason=reason, is_torn=True, is_cut=True
+            )
+
+
+def _tail_flaw(
+    file: File, size: int, corrupt: Corrupt, offset: int, batch: UnfinishedBatch | None
+) -> Flaw:
+    """A torn tail; with good records behind the bad one it may be damage, and is a problem."""
+    start = corrupt.position
+    try:
+        following = RecordSearch(file, size).first_from(start, offset)
+    except OSError as error:
+        return _unreadable(error, start, size, offset)
+    words = _words_of_cut(size, start if batch is None else batch.position)
+    reason = f"{_explain(corrupt)}; {words}"
+    is_torn = following == size
+    if not is_torn:
+        reason += f", and kept beside the log, because a good record follows at byte {following}"
+    return Flaw(
+        position=start,
+        size=size - start,
+        offset=offset,
+        reason=reason,
+        is_torn=is_torn,
+        is_cut=True,
+    )
+
+
+def _words_of_cut(size: int, position: int) -> str:
+    return f"the last {size - position} bytes are cut at the next start"
 
 
 class _Durable:
@@ -87,7 +121,7 @@ class _Durable:
     def __init__(self, file: File, size: int) -> None:
         self._file = file
         self._size = size
-        self._search_bytes_left = _SEARCH_BYTES_MAX
+        self._search = RecordSearch(file, size)
 
     def walk(self, offset: int) -> Iterator[Chunk | Flaw]:
         """Chunks and flaws from the start, where no record is below `offset`."""
@@ -112,7 +146,7 @@ class _Durable:
         start = corrupt.position
         reason = _explain(corrupt)
         try:
-            end = self._size if is_last else self._find_next(start, offset)
+            end = self._size if is_last else self._search.behind(start, offset)
         except OSError as error:
             return _unreadable(error, start, self._size, offset)
         if is_last:
@@ -120,43 +154,6 @@ class _Durable:
         elif end == self._size:
             reason += "; no good record follows in this segment"
         return Flaw(position=start, size=end - start, offset=offset, reason=reason)
-
-    def _find_next(self, position: int, offset: int) -> int:
-        """Where the next good record begins, at or above `offset`; the size if there is none."""
-        # Mostly the length is right and the body is wrong. To look where it points first is
-        # quick, and keeps a record that is the value of the damaged one from being taken for ours.
-        announced = position + self._length_at(position)
-        if announced > position and (announced == self._size or self._is_good(announced, offset)):
-            return announced
-        position += 1
-        while position < self._size and self._search_bytes_left > 0:
-            data = self._file.read_at(position, min(_WINDOW_BYTES, self._size - position))
-            at = data.find(_START)
-            while at >= 0 and self._search_bytes_left > 0:
-                if self._is_good(position + at, offset):
-                    return position + at
-                at = data.find(_START, at + 1)
-            # A start may lie across the border of two windows.
-            position += max(1, len(data) - len(_START) + 1)
-        return self._size
-
-    def _length_at(self, position: int) -> int:
-        """The length of the record at `position` by its own header, or 0 if that is no header."""
-        found = scan(self._file.read_at(position, min(HEADER_SIZE, self._size - position)))
-        self._search_bytes_left -= HEADER_SIZE
-        if found.reason == "truncated" and position + found.needs <= self._size:
-            return found.needs
-        return found.end
-
-    def _is_good(self, position: int, offset: int) -> bool:
-        length = self._length_at(position)
-        if length == 0 or self._search_bytes_left < length:
-            return False
-        self._search_bytes_left -= length
-        try:
-            return decode(self._file.read_at(position, length)).offset >= offset
-        except Corrupt:
-            return False
 
 
 def _rising(found: Iterator[Chunk], offset: int) -> Iterator[Chunk]:

@@ -9,12 +9,20 @@ __all__ = ["Cut", "RecoveryReport"]
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """A torn tail that was removed."""
+    """The end of a segment that was removed, because a record or a batch was not whole.
+
+    With good records behind the bad one it may be more than a torn tail: then `kept` is the path of
+    a copy of the first `kept_size` bytes, or `not_kept` says why there is none.
+    """
 
     segment: Offset
     position: int
     size: int
     reason: str
+    has_good_records: bool = False
+    kept: str = ""
+    kept_size: int = 0
+    not_kept: str = ""
 
 
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """One segment on disk: its records, its index, reading from it, and how many are open."""
 
-from goqueue.storage.segment.chunks import Chunk, chunks
+from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, RecordSearch, chunks
 from goqueue.storage.segment.index_files import IndexFiles, remove_index
 from goqueue.storage.segment.open_actives import OpenActives
 from goqueue.storage.segment.open_segments import OpenSegments
@@ -9,12 +9,14 @@ from goqueue.storage.segment.quarantine import DamageFound, remove_set_aside, se
 from goqueue.storage.segment.segment_file import SegmentFile
 
 __all__ = [
+    "CHUNK_BYTES",
     "Chunk",
     "DamageFound",
     "IndexFiles",
     "OpenActives",
     "OpenSegments",
     "Pools",
+    "RecordSearch",
     "SegmentFile",
     "chunks",
     "remove_index",
