@@ -66,9 +66,12 @@ def cut_waits(_: schemathesis.HookContext, case: Case, __: dict[str, object]) ->
     name = _WAITS.get(case.path)
     if name is None:
         return
-    given = case.query.get(name, _SHORT)
+    fields = case.body if case.method == "POST" else case.query
+    if not isinstance(fields, dict):
+        return
+    given = fields.get(name) or _SHORT
     if isinstance(given, str | int | float) and _is_wait(given):
-        case.query[name] = _SHORT
+        fields[name] = _SHORT
 
 
 @schemathesis.hook("before_call")

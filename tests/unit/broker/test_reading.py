@@ -100,7 +100,16 @@ def test_a_read_below_the_start_begins_at_the_earliest_kept() -> None:
     assert read(node, reading(0)) == ["c"]
 
 
-@pytest.mark.parametrize("offset", [-1, 0, 5])
+def test_an_exact_read_from_minus_one_begins_at_the_earliest_kept() -> None:
+    node = shop("a", "b")
+    retire(node)
+    publish(node, "c")
+    records = node.ask(reading(-1, is_exact=True), Records)
+
+    assert (records.offset, records.start) == (2, 2)
+
+
+@pytest.mark.parametrize("offset", [-2, 0, 5])
 def test_an_exact_read_outside_of_the_log_is_refused(offset: int) -> None:
     node = shop("a", "b")
     retire(node)

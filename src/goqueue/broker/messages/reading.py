@@ -26,6 +26,10 @@ from goqueue.model.requests import Isolation, Read, Records
 __all__ = ["Reading", "SeekingRead"]
 
 
+# Stands for the first offset that is kept, wherever that is.
+_EARLIEST = Offset(-1)
+
+
 class SeekingRead(msgspec.Struct, frozen=True):
     """A read by time whose offset is being looked for."""
 
@@ -101,6 +105,8 @@ class Reading:
         self, request: RequestId, command: Read, partition: Partition, offset: Offset, now: Now
     ) -> None:
         log = partition.log
+        if offset == _EARLIEST:
+            offset = log.start
         if command.is_exact:
             if not log.start <= offset <= log.end:
                 raise Refused(

@@ -129,7 +129,8 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
 class Read(msgspec.Struct, frozen=True, kw_only=True):
     """Read a partition in offset order; answered by `Records`.
 
-    From `timestamp` if it is given, else from `offset`. With `is_exact` an offset outside the log
+    From `timestamp` if it is given, else from `offset`, -1 being the earliest kept. With `is_exact`
+    another offset outside the log
     is refused; otherwise it is moved to the earliest, or waited for. `messages_max` tells how many
     of them are taken, which counts; what is answered goes by bytes alone.
     """

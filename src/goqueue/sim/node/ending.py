@@ -124,6 +124,9 @@ class Ending:
         assert isinstance(reply, GroupList)
         topics = self._world.ledger.topics
         for group in reply.groups:
+            if not group.members:
+                # It names what the last of them subscribed to.
+                continue
             owned = {log for member in group.members for log in member.assigned}
             wanted = {
                 LogId(name, number)

@@ -112,10 +112,15 @@ def test_a_lease_outside_its_limits_is_refused_not_cut(given: str, ok: bool) -> 
         assert refused_field(target) == "visibility_timeout"
 
 
-@pytest.mark.parametrize("given", ["-1", "9223372036854775808", "1e3", "two"])
+@pytest.mark.parametrize("given", ["-2", "9223372036854775808", "1e3", "two"])
 def test_an_offset_that_is_no_int64_is_refused(given: str) -> None:
     assert refused_field(f"{READ}?offset={given}") == "offset"
     assert refused_field(f"{RAW}?offset={given}") == "offset"
+
+
+def test_an_offset_of_minus_one_asks_for_the_earliest() -> None:
+    assert asked_read("offset=-1").offset == -1
+    assert asked_read("offset=-1", RAW).offset == -1
 
 
 @pytest.mark.parametrize("text", ["2023-11-14T22:13:20Z", "2023-11-15T00:13:20%2B02:00"])

@@ -20,6 +20,7 @@ from goqueue.gateways.http.bodies.groups import (
     LeftOut,
     MemberId,
     MemberOut,
+    PollBody,
 )
 from goqueue.gateways.http.bodies.messages import (
     DelayedResult,
@@ -77,6 +78,7 @@ from goqueue.gateways.http.bodies.scalars import (
     Session,
     Time,
     TimeText,
+    Wait,
     read_scalar,
     scalar_schema,
     span_ns,
@@ -228,6 +230,7 @@ __all__ = [
     "PartitionNumber",
     "PartitionOut",
     "Partitions",
+    "PollBody",
     "PositionsIn",
     "PreparedOut",
     "PriorityName",
@@ -276,6 +279,7 @@ __all__ = [
     "TransactionStats",
     "TransactionsOut",
     "Version",
+    "Wait",
     "decoder_of",
     "holds_too_much",
     "make_whole",

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from goqueue.gateways.http.bodies.scalars import Generation, Name, Session, TimeText
-from goqueue.model.requests import Assignor, GroupState, Mode, Start
+from goqueue.gateways.http.bodies.scalars import Generation, Lease, Name, Session, TimeText, Wait
+from goqueue.model.requests import Assignor, GroupState, Isolation, Mode, Start
 
 __all__ = [
     "Assignment",
@@ -22,6 +22,7 @@ __all__ = [
     "LeftOut",
     "MemberId",
     "MemberOut",
+    "PollBody",
 ]
 
 Protocol = Literal["eager"]
@@ -41,6 +42,19 @@ class JoinBody(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout: Session | None = None
     start_position: Start | None = None
     member_id: MemberId | None = None
+
+
+class PollBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Lease messages: the parameters of the GET as fields."""
+
+    member_id: MemberId
+    generation: Generation | None = None
+    timeout: Wait | None = None
+    max_messages: Annotated[
+        int, Meta(ge=1, description="over all partitions; more than 1000 is cut to that")
+    ] = 100
+    visibility_timeout: Lease | None = None
+    isolation: Isolation = Isolation.READ_COMMITTED
 
 
 class JoinOut(msgspec.Struct, frozen=True, kw_only=True):

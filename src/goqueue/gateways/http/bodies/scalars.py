@@ -29,6 +29,7 @@ __all__ = [
     "Session",
     "Time",
     "TimeText",
+    "Wait",
     "read_scalar",
     "scalar_schema",
     "span_ns",
@@ -71,6 +72,8 @@ TimeText = Annotated[
 _LEASE_TEXT = "^(([1-9]|1[01])h|[1-9][0-9]?(m|s)|[1-9][0-9]{2}ms)$"
 _BOOST_TEXT = "^(1?[1-9]h|[1-9][0-9]?(m|s)|[1-9][0-9]{2}ms)$"
 _SESSION_TEXT = "^([1-9]m|[1-9][0-9]?s)$"
+# Longer waits are cut, so there is no longest.
+_WAIT_TEXT = "^[0-9]{1,5}(ms|s|m)$"
 _DELAY_TEXT = "^[0-9]{1,5}(ms|s|m)$"
 TIME_PATTERN = (
     "^(19[7-9][0-9]|20[0-9]{2}|21[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
@@ -108,6 +111,7 @@ class Time:
 Lease = Annotated[Duration, _limits(_LEASE_TEXT, 0.1, 43_200)]
 Boost = Annotated[Duration, _limits(_BOOST_TEXT, 0.1, 86_400)]
 Session = Annotated[Duration, _limits(_SESSION_TEXT, 1, 600)]
+Wait = Annotated[Duration, _limits(_WAIT_TEXT, 0, 10_000)]
 Delay = Annotated[Duration, _limits(_DELAY_TEXT, 0, 604_800)]
 
 

@@ -17,6 +17,7 @@ from goqueue.gateways.http.bodies import (
     LeaveBody,
     LeftOut,
     MemberOut,
+    PollBody,
 )
 from goqueue.gateways.http.messages import deliver
 from goqueue.gateways.http.routes.waiting import POLL_ISOLATION, shortened
@@ -51,7 +52,10 @@ __all__ = ["GROUP_ROUTES"]
 
 _SECTION = "Consumer groups"
 _PROTOCOL: Literal["eager"] = "eager"
-
+_POLL_ERRORS = (Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND, Code.GENERATION_STALE)
+_TIMEOUT_NS = 30 * SECOND
+_TIMEOUT_NS_MAX = 60 * SECOND
+_MESSAGES_MAX = 1000
 
 _MEMBER = text("member_id", "the member that asks", maximum=512)
 _GENERATION = integer(
@@ -64,8 +68,8 @@ _GENERATION = integer(
 _TIMEOUT = duration(
     "timeout",
     "how long to wait for a message",
-    default=30 * SECOND,
-    maximum_ns=60 * SECOND,
+    default=_TIMEOUT_NS,
+    maximum_ns=_TIMEOUT_NS_MAX,
     is_cut=True,
 )
 _MAX_MESSAGES = integer(
@@ -73,7 +77,7 @@ _MAX_MESSAGES = integer(
     "how many messages at most, over all partitions",
     default=100,
     minimum=1,
-    maximum=1000,
+    maximum=_MESSAGES_MAX,
     is_cut=True,
 )
 _VISIBILITY = duration(
@@ -177,18 +181,30 @@ async def _leave(call: Call) -> LeftOut:
 
 
 async def _poll(call: Call) -> Delivery:
-    leased = await call.ask(
-        Poll(
-            group=call[GROUP],
-            member_id=call[_MEMBER],
-            generation=call[_GENERATION],
-            wait_ns=shortened(call[_TIMEOUT]),
-            messages_max=call[_MAX_MESSAGES],
-            visibility_ns=call[_VISIBILITY],
-        ),
-        Leased,
+    body = call.body(PollBody)
+    wait_ns = _TIMEOUT_NS if body.timeout is None else min(body.timeout.ns, _TIMEOUT_NS_MAX)
+    visibility = body.visibility_timeout
+    poll = Poll(
+        group=call[GROUP],
+        member_id=body.member_id,
+        generation=body.generation,
+        wait_ns=shortened(wait_ns),
+        messages_max=min(body.max_messages, _MESSAGES_MAX),
+        visibility_ns=None if visibility is None else visibility.ns,
     )
-    return deliver(leased)
+    return deliver(await call.ask(poll, Leased))
+
+
+async def _get_poll(call: Call) -> Delivery:
+    poll = Poll(
+        group=call[GROUP],
+        member_id=call[_MEMBER],
+        generation=call[_GENERATION],
+        wait_ns=shortened(call[_TIMEOUT]),
+        messages_max=call[_MAX_MESSAGES],
+        visibility_ns=call[_VISIBILITY],
+    )
+    return deliver(await call.ask(poll, Leased))
 
 
 def _assigned(logs: tuple[LogId, ...]) -> list[str]:
@@ -279,11 +295,24 @@ GROUP_ROUTES = (
         writes=True,
     ),
     Route(
-        method="GET",
+        method="POST",
         path="/groups/{group}/poll",
         section=_SECTION,
         summary="Lease messages, waiting for some if there are none",
         run=_poll,
+        parameters=(GROUP,),
+        body=PollBody,
+        answer=Delivery,
+        errors=_POLL_ERRORS,
+        waits=True,
+        example={"member_id": "worker-1-5f2a", "max_messages": 10, "timeout": "20s"},
+    ),
+    Route(
+        method="GET",
+        path="/groups/{group}/poll",
+        section=_SECTION,
+        summary="The same as POST, for clients that cannot; proxies may repeat a GET",
+        run=_get_poll,
         parameters=(
             GROUP,
             _MEMBER,
@@ -294,7 +323,7 @@ GROUP_ROUTES = (
             POLL_ISOLATION,
         ),
         answer=Delivery,
-        errors=(Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND, Code.GENERATION_STALE),
+        errors=_POLL_ERRORS,
         waits=True,
         has_effect=True,
     ),

@@ -20,7 +20,13 @@ from goqueue.model.requests import Isolation, Read, Records
 __all__ = ["READ_ROUTES"]
 
 _SECTION = "Read by offset"
-_OFFSET = integer("offset", "first offset wanted", default=0, minimum=0, maximum=INT64_MAX)
+_OFFSET = integer(
+    "offset",
+    "first offset wanted; -1 is the earliest that is kept",
+    default=0,
+    minimum=-1,
+    maximum=INT64_MAX,
+)
 _TIMESTAMP = moment("timestamp", "start at the first message at or after this time instead")
 _LIMIT = integer(
     "limit", "how many messages at most", default=100, minimum=1, maximum=1000, is_cut=True
