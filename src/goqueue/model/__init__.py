@@ -64,6 +64,7 @@ from goqueue.model.ids import (
     is_internal,
 )
 from goqueue.model.limits import (
+    GIVEN_HEADERS_BYTES_MAX,
     HEADERS_BYTES_MAX,
     INDEX_INTERVAL_BYTES,
     KEY_BYTES_MAX,
@@ -90,6 +91,7 @@ from goqueue.model.settings import (
 )
 
 __all__ = [
+    "GIVEN_HEADERS_BYTES_MAX",
     "HEADERS_BYTES_MAX",
     "HOUR",
     "INDEX_INTERVAL_BYTES",

@@ -4,7 +4,8 @@ from libc.stdint cimport int64_t
 from goqueue.records.cursor cimport Cursor
 from goqueue.records.layout cimport BAD_HEADER_COUNT, IS_COMMIT, IS_CONTROL, IS_DELAYED, OK
 
-cdef int _TOO_LARGE, _NO_KEY, _NO_PARTITION, _BAD_PARTITION, _RESERVED, LANES, _DELIVERY_BYTES
+cdef int _TOO_LARGE, _NO_KEY, _NO_PARTITION, _BAD_PARTITION, _RESERVED, _HEADERS, LANES, _DELIVERY_BYTES
+cdef int _DELIVERY_BLOCK_BYTES, _HEADERS_BYTES_MAX
 
 @cython.final
 cdef class Plan:
@@ -18,6 +19,7 @@ cdef class Plan:
 
     @cython.locals(
         sizes=int64_t[::1], lanes=int64_t[::1], placed=list, position=Py_ssize_t, given_bytes=Py_ssize_t,
+        block_bytes=Py_ssize_t,
         target=int64_t, reason=int,
     )
     cpdef int place_all(self, Cursor cursor, list targets) except -1

@@ -13,6 +13,7 @@ from array import array
 import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
+from goqueue.model import GIVEN_HEADERS_BYTES_MAX
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import Buffer
 
@@ -28,6 +29,7 @@ class Unroutable(enum.IntEnum):
     NO_PARTITION = -4
     BAD_PARTITION = -5
     RESERVED = -6
+    HEADERS = -7
 
 
 # The same as plain integers: the compiled loop runs without Python objects.
@@ -36,12 +38,16 @@ _NO_KEY = int(Unroutable.NO_KEY)
 _NO_PARTITION = int(Unroutable.NO_PARTITION)
 _BAD_PARTITION = int(Unroutable.BAD_PARTITION)
 _RESERVED = int(Unroutable.RESERVED)
+_HEADERS = int(Unroutable.HEADERS)
 
 # Length and name of the header `gq.batch`.
 _MARK = b"\x00\x08gq.batch"
 LANES = 5
 # Name and value of the header `gq.deliver-at`.
 _DELIVERY_BYTES = 13 + 19
+# The same with their lengths, as they stand in the block of headers.
+_DELIVERY_BLOCK_BYTES = _DELIVERY_BYTES + 4
+_HEADERS_BYTES_MAX = GIVEN_HEADERS_BYTES_MAX
 
 
 class Routed(msgspec.Struct, frozen=True):
@@ -130,13 +136,17 @@ class Plan:
             given_bytes = cursor.given_bytes()
             if given_bytes < 0:
                 raise cursor.corrupt(BAD_HEADER_COUNT)
+            block_bytes = cursor.headers_length
             if cursor.flags & IS_DELAYED:
                 # The header that makes it a delayed message was not given by the caller.
                 given_bytes -= _DELIVERY_BYTES
+                block_bytes -= _DELIVERY_BLOCK_BYTES
             if cursor.flags & self._forbidden or is_marked(cursor):
                 target = _RESERVED
             elif given_bytes > self._body_bytes_max:
                 target = _TOO_LARGE
+            elif block_bytes > _HEADERS_BYTES_MAX:
+                target = _HEADERS
             elif self._needs_key and cursor.key_length == 0:
                 target = _NO_KEY
             elif targets is None:

@@ -214,20 +214,6 @@ def test_a_full_disk_delays_a_letter_and_loses_nothing() -> None:
     assert letters(node) == ["a" * 3000]
 
 
-def test_a_message_whose_headers_leave_no_room_goes_to_the_letters_all_the_same() -> None:
-    node = shop()
-    wide = tuple((f"h{number}", b"x" * 4000) for number in range(16))
-    wide += (("last", b"x" * 1200),)
-    batch = build([Message(value=b"v", headers=wide)])
-    node.ask(Publish(topic="orders", batch=batch), Published)
-    request = node.begin(Reject(receipt=poll(node)[0].receipt, reason="r" * 1024))
-    node.advance(5 * SECOND)
-
-    assert node.is_answered(request)
-    assert letters(node) == ["v"]
-    assert headers(node)["goqueue.dlq.topic"] == "orders"
-
-
 def test_a_reason_of_any_length_is_cut_and_not_refused() -> None:
     node = shop()
     publish(node, "a")

@@ -4,13 +4,14 @@ A dead letter is known by the headers that name its origin, a redriven message b
 the letter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from goqueue.broker.messages.delay_log import OF_THE_LOG
-from goqueue.model import Header, Message, Record, Refused
-from goqueue.records import Flag, build, decode, rehead, walk
+from goqueue.broker.tracing import TRACE_PARENT
+from goqueue.model import HEADERS_BYTES_MAX, Header, Record
+from goqueue.records import CODEC_HEADER, Flag, decode, encode, rehead, walk
 
 __all__ = [
     "PREFIX",
@@ -24,6 +25,22 @@ __all__ = [
 
 PREFIX = "goqueue.dlq."
 REDRIVEN = PREFIX + "redriven-from"
+DROPPED = PREFIX + "headers-dropped"
+_REASON = PREFIX + "reason"
+# What a letter can do without, in the order in which it does.
+_OPTIONAL = (
+    _REASON,
+    TRACE_PARENT,
+    PREFIX + "time",
+    PREFIX + "deliveries",
+    PREFIX + "cause",
+)
+# The longest mark of a batch with its name, the longest place of a letter, and a count.
+_MARK_BYTES = 128
+_REDRIVEN_BYTES = 320
+_DROPPED_BYTES = 40
+# The count of the headers takes two bytes.
+_ROOM = HEADERS_BYTES_MAX - _MARK_BYTES - 2
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,29 +57,57 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def copy_of(data: memoryview, headers: tuple[Header, ...]) -> bytearray:
-    """The message with these headers; of its own, as many as there is room for beside them."""
-    try:
-        return rehead(data, 0, headers, without=OF_THE_LOG)
-    except Refused:
-        record = decode(data, 0)
+    """The message with these headers, and room for the mark of its batch and of a redrive.
+
+    A message that was accepted leaves room for all of them but a long reason, which is cut. Those
+    of older data may not: then headers go that nobody needs to put the letter back, and after them
+    the last of the message's own; the letter says how many.
+    """
+    record = decode(data, 0)
     named = {name for name, _ in headers}
-    kept = [each for each in record.headers if each[0] not in named and each[0] not in OF_THE_LOG]
+    own = [each for each in record.headers if each[0] not in named and each[0] not in OF_THE_LOG]
+    room = _ROOM if REDRIVEN in named else _ROOM - _REDRIVEN_BYTES
+    ours = _fitted(headers, room - _size(own))
+    if _size(own) + _size(ours) <= room:
+        left_out = [name for name, _ in headers if name not in dict(ours)]
+        return rehead(data, 0, tuple(ours), without=(*OF_THE_LOG, *left_out))
+    # Without its codec the value means nothing.
+    codec = [each for each in own if each[0] == CODEC_HEADER]
+    own = [each for each in own if each[0] != CODEC_HEADER]
+    room -= _size(ours) + _size(codec) + _DROPPED_BYTES
     dropped = 0
-    while True:
-        counted = (PREFIX + "headers-dropped", str(dropped).encode())
-        message = Message(
-            value=record.value,
-            key=record.key,
-            headers=(*kept, *headers, counted),
-            priority=record.priority,
-            is_compressed=bool(record.flags & Flag.COMPRESSED),
-        )
-        try:
-            return build([message])
-        except Refused:
-            # The codec comes first if it is there at all: without it the value means nothing.
-            kept.pop()
-            dropped += 1
+    while own and _size(own) > room:
+        own.pop()
+        dropped += 1
+    copy = msgspec.structs.replace(
+        record,
+        offset=0,
+        timestamp=0,
+        flags=record.flags & ~Flag.DELAYED,
+        headers=(*own, *codec, *ours, (DROPPED, str(dropped).encode())),
+    )
+    return bytearray(encode(copy))
+
+
+def _fitted(headers: tuple[Header, ...], room: int) -> list[Header]:
+    """As much of what a copy says of its origin as there is room for, the least needed cut first.
+
+    At least what puts a letter back.
+    """
+    fitted = dict(headers)
+    for name in _OPTIONAL:
+        over = _size(fitted.items()) - room
+        if over <= 0:
+            break
+        said = fitted.pop(name, b"")
+        if name == _REASON and len(said) > over:
+            fitted[name] = said[:-over].decode("utf-8", "ignore").encode()
+    return list(fitted.items())
+
+
+def _size(headers: Iterable[Header]) -> int:
+    """How much of the block these headers take."""
+    return sum(4 + len(name.encode()) + len(value) for name, value in headers)
 
 
 def identities(letter: Letter) -> tuple[str, str]:

@@ -12,7 +12,15 @@ from goqueue.broker.outbox import PublishAnnounced
 from goqueue.broker.partitions import InTransaction, Partition, Publication
 from goqueue.broker.state import NodeState
 from goqueue.log import BatchMark
-from goqueue.model import Code, Now, Offset, Priority, Refused, RequestId
+from goqueue.model import (
+    GIVEN_HEADERS_BYTES_MAX,
+    Code,
+    Now,
+    Offset,
+    Priority,
+    Refused,
+    RequestId,
+)
 from goqueue.model.requests import Publish
 from goqueue.records import Routed, Unroutable, find_delayed, route
 from goqueue.records.tracing import adopt
@@ -26,6 +34,7 @@ REFUSALS = {
     Unroutable.NO_PARTITION: Code.PARTITION_NOT_FOUND,
     Unroutable.BAD_PARTITION: Code.PARTITION_INVALID,
     Unroutable.RESERVED: Code.MESSAGE_INVALID,
+    Unroutable.HEADERS: Code.MESSAGE_INVALID,
 }
 
 
@@ -249,5 +258,7 @@ def _check_whole(targets: list[int], partitions: int, limit: int) -> None:
             raise Refused(code, index=index, limit=limit)
         case Code.PARTITION_NOT_FOUND | Code.PARTITION_INVALID:
             raise Refused(code, index=index, partitions=partitions)
+        case _ if targets[index] == Unroutable.HEADERS:
+            raise Refused(code, index=index, part="headers", limit=GIVEN_HEADERS_BYTES_MAX)
         case _:
             raise Refused(code, index=index)

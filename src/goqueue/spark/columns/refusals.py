@@ -9,7 +9,7 @@ import datetime as dt
 
 import pyarrow as pa
 
-from goqueue.model import HEADERS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
+from goqueue.model import GIVEN_HEADERS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
 from goqueue.spark.decoding import PREFIX
 
 __all__ = ["refused_row"]
@@ -43,7 +43,7 @@ def refused_row(
     kept = [
         each for each in headers if each[0] and not each[0].startswith((_RESERVED.decode(), PREFIX))
     ]
-    if _size(kept) > HEADERS_BYTES_MAX - _FACTS_BYTES_MAX:
+    if _size(kept) > GIVEN_HEADERS_BYTES_MAX - _FACTS_BYTES_MAX:
         kept = []
     if len(kept) < len(headers):
         facts["headers-dropped"] = str(len(headers) - len(kept))

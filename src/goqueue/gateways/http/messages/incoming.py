@@ -28,7 +28,7 @@ from goqueue.gateways.http.bodies import (
 )
 from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.messages.dues import Horizon
-from goqueue.model import Code, Header, Priority, Refused
+from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, Header, Priority, Refused
 from goqueue.records import Draft
 
 __all__ = ["PRIORITY_NAMES", "Intake", "item_error", "take_in", "take_in_one"]
@@ -282,8 +282,10 @@ def _headers(given: dict[str, str]) -> tuple[Header, ...]:
         reason = f"a message has at most {_HEADERS_MAX} headers"
         raise Refused(Code.MESSAGE_INVALID, reason=reason)
     headers = []
+    size = 2
     for name, text in given.items():
         name_size, value = len(name.encode()), text.encode()
+        size += 4 + name_size + len(value)
         if not 1 <= name_size <= _HEADER_NAME_BYTES_MAX:
             reason = f"a header name has 1 to {_HEADER_NAME_BYTES_MAX} bytes"
             raise Refused(Code.MESSAGE_INVALID, reason=reason)
@@ -294,4 +296,7 @@ def _headers(given: dict[str, str]) -> tuple[Header, ...]:
             reason = "header names that begin with `gq.` are reserved"
             raise Refused(Code.MESSAGE_INVALID, reason=reason)
         headers.append((name, value))
+    if size > GIVEN_HEADERS_BYTES_MAX:
+        reason = f"the headers of a message have at most {GIVEN_HEADERS_BYTES_MAX} bytes together"
+        raise Refused(Code.MESSAGE_INVALID, reason=reason)
     return tuple(headers)

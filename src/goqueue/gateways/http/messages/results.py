@@ -5,7 +5,7 @@ import msgspec
 from goqueue.gateways.http.bodies import DelayedResult, PublishResult
 from goqueue.gateways.http.errors import ItemError
 from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, Intake, item_error
-from goqueue.model import Code, format_time
+from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, format_time
 from goqueue.model.requests import Published
 from goqueue.records import Unroutable
 
@@ -22,6 +22,10 @@ _UNROUTABLE = {
     Unroutable.BAD_PARTITION: item_error(Code.PARTITION_INVALID),
     Unroutable.RESERVED: item_error(
         Code.MESSAGE_INVALID, reason="keys and headers `gq.` are reserved"
+    ),
+    Unroutable.HEADERS: item_error(
+        Code.MESSAGE_INVALID,
+        reason=f"the headers of a message have at most {GIVEN_HEADERS_BYTES_MAX} bytes together",
     ),
 }
 
