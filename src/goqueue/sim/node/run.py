@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from goqueue.broker import GROUPS_LOG, TOPICS_LOG, TURN_UNITS
-from goqueue.model import MILLISECOND, SECOND, Instant, Left, LogId, Now, Timestamp
+from goqueue.model import HOUR, MILLISECOND, SECOND, Instant, Left, LogId, Now, Timestamp
 from goqueue.model.requests import (
     DescribeNode,
     Mode,
@@ -37,6 +37,10 @@ _MODES = {
     "keyed": Mode.KEY_ORDERED,
 }
 _PAUSES_NS = (0, 1, 50 * MILLISECOND, 400 * MILLISECOND, SECOND, 2 * SECOND, 7 * SECOND)
+# Longer than a lease, than what is remembered of producers, of groups and of keys.
+_SLEEPS_NS = (HOUR, 13 * HOUR, 25 * HOUR, 8 * 24 * HOUR)
+_JUMP_S_MAX = 7200
+_WEEKS_S = 21 * 24 * 3600
 _TURN_UNITS = (4, 20, TURN_UNITS)
 _WAKES_MAX = 1000
 _STARTS_MAX = 200
@@ -74,6 +78,7 @@ class NodeRun:
         if not is_plain:
             # So few that the messages of a short run exceed them.
             turn_units_max = Random(seed + 4).choice(_TURN_UNITS)  # noqa: S311 - not for secrets
+            swarm = swarm.with_extremes(Random(seed + 5))  # noqa: S311 - not for secrets
         if jumps_clock is not None:
             swarm = swarm.with_clock(jumps=jumps_clock)
         self._swarm = swarm
@@ -142,6 +147,7 @@ class NodeRun:
             # It is there in any case, so that the rest does not depend on it.
             (True, self._jump_clock),
             (swarm.clean_stops, self._stop_cleanly),
+            (swarm.long_pauses, self._sleep),
             (swarm.streams or swarm.commits_in_queues, movers.commit),
             (swarm.resets, movers.reset),
             (swarm.redrives, publishers.redrive),
@@ -211,8 +217,27 @@ class NodeRun:
         if not self._swarm.clock_jumps:
             return
         now = self._world.now
-        jump = self._clock_random.randint(-7200, 7200) * SECOND
+        jump_max = _JUMP_S_MAX
+        if self._swarm.week_jumps and self._clock_random.random() < 0.5:
+            self._age()
+            jump_max = _WEEKS_S
+        jump = self._clock_random.randint(-jump_max, jump_max) * SECOND
         self._world.now = Now(now.instant, Timestamp(now.wall + jump))
+
+    def _sleep(self) -> None:
+        """The machine stands still, then all that became due meanwhile comes at once."""
+        if self._random.random() < 0.5:
+            return
+        self._age()
+        self._set_time(self._world.now.instant + self._random.choice(_SLEEPS_NS))
+        self.pass_time(0)
+
+    def _age(self) -> None:
+        """Days go by, or seem to: nothing is under way meanwhile of which one might say when."""
+        self._world.process.settle(self._world.now)
+        self._world.ages += 1
+        # Dead letters are kept for two weeks.
+        self._world.letters.is_strict = False
 
     def _walk_away(self) -> None:
         """Somebody no longer waits."""

@@ -20,6 +20,8 @@ _SELDOM = (
 )
 # Drawn apart from the others, so that a world without them is still the one of its seed.
 _LATE = ("delays", "lanes")
+# What meets limits that are far away: rarer, since much of the rest ends there.
+_EXTREME = ("long_pauses", "week_jumps")
 _TRANSACTIONAL = (
     "idempotence",
     "transactions",
@@ -74,10 +76,16 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     group_commits: bool = False
     # Workers copy from topic to topic, each message in the transaction that settles it.
     copying: bool = False
+    # The machine sleeps for hours or days, and nobody of those who use it notices.
+    long_pauses: bool = False
+    # The wall clock is put weeks away, back or forth.
+    week_jumps: bool = False
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":
-        names = [name for name in cls.__struct_fields__ if name not in _LATE + _TRANSACTIONAL]
+        names = [
+            name for name in cls.__struct_fields__ if name not in _LATE + _TRANSACTIONAL + _EXTREME
+        ]
         drawn = {name: random.random() < 0.5 for name in names}
         for name in _SELDOM:
             drawn[name] = random.random() < _RARE
@@ -93,11 +101,27 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
         drawn = {name: random.random() < 0.6 for name in _TRANSACTIONAL}
         return msgspec.structs.replace(self, **drawn)
 
+    def with_extremes(self, random: Random) -> "NodeSwarm":
+        """The same world with limits that are met, of days and of sizes."""
+        drawn = {name: random.random() < _RARE for name in _EXTREME}
+        return msgspec.structs.replace(self, **drawn)
+
+    @property
+    def has_ages(self) -> bool:
+        """Whether days pass in this world, or seem to."""
+        return self.long_pauses or self.week_jumps
+
     def with_clock(self, *, jumps: bool) -> "NodeSwarm":
         """The same world with or without a jumping clock, in which nothing depends on it.
 
         After a restart the time that is left to a transaction is told by the wall clock.
         """
         return msgspec.structs.replace(
-            self, clock_jumps=jumps, times=False, delays=False, transactions=False
+            self,
+            clock_jumps=jumps,
+            times=False,
+            delays=False,
+            transactions=False,
+            long_pauses=False,
+            week_jumps=False,
         )

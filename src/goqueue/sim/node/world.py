@@ -44,6 +44,8 @@ class World:
         self.now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
         self.letters = Letters()
         self.history = History()
+        # How often days went by at once, or seemed to: what is kept for a day may be gone.
+        self.ages = 0
         # When the node was last seen to begin serving.
         self.served_at = Instant(0)
         self.groups: dict[str, GroupTruth] = {}

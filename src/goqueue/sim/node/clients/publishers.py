@@ -75,6 +75,8 @@ class Publishers:
             # Some have their dead letters in common.
             dead_letter_topic=random.choice(["", "", "all.dlq"]),
         )
+        if world.swarm.has_ages:
+            config = msgspec.structs.replace(config, retention_hours=-1)
         if world.swarm.retention:
             config = msgspec.structs.replace(
                 config, segment_bytes=_SEGMENT_BYTES, retention_bytes=_RETENTION_BYTES
@@ -85,7 +87,7 @@ class Publishers:
         """A topic that nobody deletes, and that keeps whatever it was told."""
         if name in self._world.ledger.topics or name in self._world.topics_in_doubt:
             return
-        self._create(name, 2, TopicConfig())
+        self._create(name, 2, TopicConfig(retention_hours=-1))
 
     def _create(self, name: str, partitions: int, config: TopicConfig) -> None:
         world = self._world
@@ -108,7 +110,8 @@ class Publishers:
         )
         topic.is_kept = described.name not in _NAMES and not holds_letters
         topic.is_loose = described.config.flush_policy is Flush.INTERVAL
-        topic.retires = described.config.retention_bytes > 0
+        is_old_soon = holds_letters and self._world.swarm.has_ages
+        topic.retires = described.config.retention_bytes > 0 or is_old_soon
         topic.limits[described.config.max_deliveries] = None
         topic.visibilities_ns[described.config.visibility_ns] = None
         return topic

@@ -46,6 +46,7 @@ class Lane:
     ) -> None:
         self._world = world
         self._process = process
+        self._age = world.ages
         self._author = author
         self.topic = topic
         self.partition = partition
@@ -55,7 +56,9 @@ class Lane:
 
     @property
     def is_usable(self) -> bool:
-        return not (self.is_broken or self.topic.is_gone or self.topic.is_leaving)
+        # What was sent before days passed may be forgotten, and would be taken once more.
+        is_broken = self.is_broken or self._age != self._world.ages
+        return not (is_broken or self.topic.is_gone or self.topic.is_leaving)
 
     @property
     def next_sequence(self) -> int:
