@@ -4,7 +4,7 @@ Holds machines and indexes; decides nothing. What survives a crash is in `catalo
 `positions`, each changed only by what its journal says; the rest is for this life alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -92,6 +92,8 @@ class NodeState:
         # By group number, then by partition.
         self.positions: dict[int, dict[LogId, Position]] = {}
         self.queues: dict[int, dict[LogId, DeliveryQueue]] = {}
+        # The same by partition, so that what happens to a log asks no group that has none there.
+        self._queues_on: dict[LogId, dict[int, DeliveryQueue]] = {}
         # Of partitions that ever had a delayed message.
         self.delays: dict[LogId, Delays] = {}
         # Of partitions of topics that use several lanes, and that somebody polls.
@@ -180,10 +182,9 @@ class NodeState:
 
     def hide(self, log: LogId, first: int, count: int = 1) -> None:
         """Records that are no messages were committed side by side: no group waits for them."""
-        for queues in self.queues.values():
-            queue = queues.get(log)
-            if queue is not None:
-                queue.hide(first, count)
+        for queue in self.queues_on(log):
+            self.budget.spend()
+            queue.hide(first, count)
 
     def hide_ending(self, log: LogId, ending: Ending) -> None:
         """A marker was committed, and with it what is no message from now on."""
@@ -217,6 +218,24 @@ class NodeState:
 
     def queue(self, group: int, log: LogId) -> DeliveryQueue | None:
         return self.queues.get(group, {}).get(log)
+
+    def add_queue(self, group: int, log: LogId, queue: DeliveryQueue) -> None:
+        self.queues.setdefault(group, {})[log] = queue
+        self._queues_on.setdefault(log, {})[group] = queue
+
+    def remove_queue(self, group: int, log: LogId) -> None:
+        queues = self.queues.get(group, {})
+        if queues.pop(log, None) is None:
+            return
+        if not queues:
+            del self.queues[group]
+        del self._queues_on[log][group]
+        if not self._queues_on[log]:
+            del self._queues_on[log]
+
+    def queues_on(self, log: LogId) -> Iterable[DeliveryQueue]:
+        """The queues of all groups on one partition."""
+        return self._queues_on.get(log, {}).values()
 
     def queues_of(self, group: int) -> Iterator[tuple[LogId, DeliveryQueue]]:
         return iter(list(self.queues.get(group, {}).items()))

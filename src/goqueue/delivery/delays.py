@@ -14,12 +14,13 @@ Memory: 24 bytes for each delayed record in the log, and the timers of those tha
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import compress
 from operator import lt
 
 import msgspec
 
+from goqueue.delivery.progress import Ranges
 from goqueue.delivery.wheel import Wheel
 from goqueue.model import Offset, Priority, Timestamp
 from goqueue.model.requests import DelayState
@@ -73,6 +74,8 @@ class Delays:
         self._outcomes = array("q")
         # Records that are no messages: cancellations.
         self._controls = array("q")
+        # Both of them, for queues that begin.
+        self._hidden = Ranges()
         self._leaving: dict[int, None] = {}
         self._held: dict[tuple[int, int], list[int]] = {}
         self._first_needed = 0
@@ -105,6 +108,7 @@ class Delays:
             return
         self._changes += 1
         self._offsets.append(offset)
+        self._hidden.add(offset, offset + 1)
         self._dues.append(due)
         self._outcomes.append(_PENDING << _PRIORITY_BITS | priority)
         self._wheel.insert(offset, Timestamp(due))
@@ -118,6 +122,7 @@ class Delays:
             return
         self._changes += len(offsets)
         self._offsets.extend(offsets)
+        self._hidden.add_all(offsets)
         self._dues.extend(dues)
         lanes = priorities.tobytes()
         if lanes.count(lanes[:1]) == len(lanes):
@@ -157,6 +162,7 @@ class Delays:
         """A control record was committed: it is no message."""
         if not self._controls or offset > self._controls[-1]:
             self._controls.append(offset)
+            self._hidden.add(offset, offset + 1)
 
     def expire(self, offset: int) -> None:
         """The record of a message cannot be read any more: there is nothing to deliver."""
@@ -190,6 +196,7 @@ class Delays:
             del self._offsets[:count], self._dues[:count], self._outcomes[:count]
             self._first_needed = max(0, self._first_needed - count)
         del self._controls[: bisect_left(self._controls, start)]
+        self._hidden.raise_floor(start)
 
     # Time
 
@@ -273,10 +280,10 @@ class Delays:
                     is_hidden = True
         return offset
 
-    def hidden_from(self, first: int) -> Iterator[int]:
-        """The offsets from `first` on that are no messages."""
-        for column in (self._offsets, self._controls):
-            yield from column[bisect_left(column, first) :]
+    @property
+    def hidden(self) -> Ranges:
+        """The offsets that are no messages, or are gone."""
+        return self._hidden
 
     def _index(self, offset: int) -> int | None:
         index = bisect_left(self._offsets, offset)
@@ -336,6 +343,8 @@ class Delays:
             return False
         self._offsets, self._dues = offsets, dues
         self._outcomes, self._controls = outcomes, controls
+        self._hidden.add_all(offsets)
+        self._hidden.add_all(controls)
         self._held = {(producer, number): list(each) for producer, number, each in stated.held}
         self._place_all()
         return True

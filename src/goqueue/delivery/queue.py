@@ -16,7 +16,7 @@ from goqueue.delivery.census import Census
 from goqueue.delivery.key_order import KeyOrder, Known
 from goqueue.delivery.lanes import LANES, Lanes
 from goqueue.delivery.leases import Held, Leases
-from goqueue.delivery.progress import Position
+from goqueue.delivery.progress import Position, Ranges
 from goqueue.model import SECOND, Instant, Offset
 from goqueue.model.requests import LaneSettings
 
@@ -130,6 +130,10 @@ class DeliveryQueue:
         """
         if self._order is not None and len(self._order) >= _WAITING_MAX:
             return None
+        # What is done already is neither read nor learned, however much it is.
+        self._cursors = [
+            self._done.next_missing(cursor) if cursor < end else cursor for cursor in self._cursors
+        ]
         if census is None or self._order is not None:
             cursor = min(self._cursors)
             return Offset(cursor) if cursor < end and len(self._lanes) < _READY_MIN else None
@@ -203,6 +207,11 @@ class DeliveryQueue:
     def hide(self, first: int, count: int = 1) -> None:
         """Records beside each other that are no messages: they are done by themselves."""
         self._finish_unseen(range(first, first + count))
+
+    def hide_all(self, hidden: Ranges) -> None:
+        """As `hide`, for all that was known when the queue began."""
+        self._done.add_set(hidden)
+        self._unseen_from = max(self._unseen_from, self._done.end)
 
     def _finish_unseen(self, offsets: Sequence[int]) -> None:
         """These, in order, are done with; their lanes may not have come to them yet."""

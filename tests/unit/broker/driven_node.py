@@ -85,6 +85,8 @@ class DrivenNode:
         # How far the wall clock was put away from the one that only goes forward.
         self.wall_shift_ns = wall_shift_ns
         self.runs_later_turns = True
+        # How many reads were asked for.
+        self.fetches = 0
         # The most that one turn did since somebody set it to zero.
         self.turn_units_max = 0
         self._slow: dict[LogId, None] = {}
@@ -305,6 +307,7 @@ class DrivenNode:
                 case Serve():
                     self._serve(effect)
                 case Fetch():
+                    self.fetches += 1
                     if self.reads_are_late:
                         self._late.append(effect)
                     else:

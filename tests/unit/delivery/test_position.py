@@ -219,3 +219,17 @@ def test_only_the_reason_of_the_last_failure_is_kept() -> None:
     position.excuse(1, "")
 
     assert position.reason_of(1) == ""
+
+
+@given(STEPS, OFFSETS)
+def test_a_floor_that_passes_unnamed_offsets_forgets_their_counts_alone(
+    steps: list[Step], floor: int
+) -> None:
+    position = Position(0)
+    for at, step in enumerate(steps):
+        take(position, step, at)
+    before = {offset: position.attempts_of(offset) for offset in range(30)}
+    position.settle(floor, [], at=99)
+
+    for offset, count in before.items():
+        assert position.attempts_of(offset) == (0 if offset < position.floor else count)

@@ -156,3 +156,32 @@ def test_a_bit_above_a_million_settled_ones_takes_a_few_octets() -> None:
 
     assert ranges.above == [(512, 999_936)]
     assert [len(octets) for _, octets in ranges.scattered] == [64, 8, 1]
+
+
+@given(STEPS, OFFSETS, STEPS, OFFSETS)
+def test_a_set_is_taken_in_as_each_of_its_offsets_would_be(
+    steps: list[tuple[str, int, int]],
+    floor: int,
+    others: list[tuple[str, int, int]],
+    other_floor: int,
+) -> None:
+    ranges, model = build(steps, floor)
+    other, other_model = build(others, other_floor)
+
+    ranges.add_set(other)
+
+    model |= other_model
+    assert {offset for offset in UNIVERSE if offset in ranges} == model
+    assert ranges.floor == floor_of(model)
+    assert ranges.count_above == sum(offset > ranges.floor for offset in model)
+    assert all(bits for _, bits in ranges.blocks)
+
+
+@given(STEPS, OFFSETS, OFFSETS)
+def test_the_next_missing_is_the_first_that_is_not_in_the_set(
+    steps: list[tuple[str, int, int]], floor: int, first: int
+) -> None:
+    ranges, model = build(steps, floor)
+
+    expected = next(offset for offset in range(first, 20_000) if offset not in model)
+    assert ranges.next_missing(first) == expected

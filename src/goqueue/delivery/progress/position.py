@@ -166,21 +166,21 @@ class Position:
     def settle(self, floor: int, settled: Sequence[int], at: int) -> None:
         """Remember what will not be delivered again, in order; a lower floor changes nothing."""
         self._done.add_all(settled)
-        has_gap = floor > self._done.floor
+        passed = range(self._done.floor, floor)
         self._done.raise_floor(floor)
         _forget(self._attempts, settled)
         _forget(self._dying, settled)
         _forget(self._reasons, settled)
-        if has_gap:
-            self._forget_below(self._done.floor)
+        if passed:
+            self._forget_passed(passed)
         self._updated_at = max(self._updated_at, at)
 
-    def _forget_below(self, floor: int) -> None:
+    def _forget_passed(self, passed: range) -> None:
         """The floor passed offsets that were not named: a commit, or messages that are gone."""
-        attempts, reasons = self._attempts, self._reasons
-        self._attempts = {place: count for place, count in attempts.items() if place >= floor}
-        self._dying = {place: None for place in self._dying if place >= floor}
-        self._reasons = {place: said for place, said in reasons.items() if place >= floor}
+        # Mostly a few, over a marker: what is unsettled elsewhere is then not looked at.
+        self._attempts = _kept_above(self._attempts, passed)
+        self._dying = _kept_above(self._dying, passed)
+        self._reasons = _kept_above(self._reasons, passed)
 
     def _forget_done(self) -> None:
         """Much was taken in at once: what is settled has no count and no reason."""
@@ -244,6 +244,15 @@ class Position:
                 self._attempts[offset] = attempt - 1
             else:
                 del self._attempts[offset]
+
+
+def _kept_above(kept: dict[int, V], passed: range) -> dict[int, V]:
+    """What is kept of offsets that the floor has not passed; there is nothing before those."""
+    if len(kept) <= len(passed):
+        return {place: value for place, value in kept.items() if place >= passed.stop}
+    for place in passed:
+        kept.pop(place, None)
+    return kept
 
 
 def _forget(kept: dict[int, V], settled: Sequence[int]) -> None:

@@ -77,6 +77,11 @@ class Ranges:
         return Offset(self._floor)
 
     @property
+    def blocks(self) -> Iterable[tuple[int, int]]:
+        """What is above the floor: numbers of blocks and their bits, the lowest offset first."""
+        return self._blocks.items()
+
+    @property
     def count_above(self) -> int:
         """How many offsets above the floor are in the set."""
         return self._count
@@ -141,7 +146,30 @@ class Ranges:
         blocks = self._blocks
         return not any(bits & blocks.get(number, 0) for number, bits in _by_block(offsets))
 
+    def next_missing(self, offset: int) -> int:
+        """The first offset from this one on that is not in the set."""
+        offset = max(offset, self._floor)
+        while (bits := self._blocks.get(offset >> _SHIFT)) is not None:
+            place = offset & _MASK
+            above = bits >> place
+            passed = (~above & (above + 1)).bit_length() - 1
+            offset += passed
+            if place + passed < _BLOCK:
+                break
+        return offset
+
     # Taking in
+
+    def add_set(self, other: "Ranges") -> None:
+        """Take in another set; costs by its blocks above the floor, not by its offsets."""
+        self.raise_floor(other.floor)
+        first, place = self._floor >> _SHIFT, self._floor & _MASK
+        for number, bits in other.blocks:
+            if number > first:
+                self._set(number, bits)
+            elif number == first and bits >> place:
+                self._set(number, bits >> place << place)
+        self._climb()
 
     def add(self, first: int, following: int) -> None:
         """Take in the offsets from `first` up to, not including, `following`."""
@@ -277,6 +305,10 @@ def _by_block(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
         number = offsets[place] >> _SHIFT
         last = (number << _SHIFT) + _MASK
         upto = bisect_left(offsets, last + 1, place)
+        if offsets[upto - 1] - offsets[place] == upto - 1 - place:
+            yield number, _ones(offsets[place] & _MASK, upto - place)
+            place = upto
+            continue
         # To write the digits and read the number costs half of what shifting and adding does.
         digits = bytearray(_ZEROS)
         for offset in offsets[place:upto]:

@@ -150,15 +150,13 @@ class Delivering:
         topic = self._state.catalog.get(partition.log_id.topic)
         if topic is None or not topic.config.cleanup_policy.compacts:
             return None
-        queues = [each.get(partition.log_id) for each in self._state.queues.values()]
-        return min((queue.floor for queue in queues if queue is not None), default=None)
+        queues = self._state.queues_on(partition.log_id)
+        return min((queue.floor for queue in queues), default=None)
 
     def relearn(self, partition: Partition) -> None:
         """Records of the partition may be gone: what was only looked at is looked at again."""
-        for queues in self._state.queues.values():
-            queue = queues.get(partition.log_id)
-            if queue is not None:
-                queue.relearn()
+        for queue in self._state.queues_on(partition.log_id):
+            queue.relearn()
 
     # Waking
 
@@ -211,7 +209,7 @@ class Delivering:
 
     def forget_queues(self, group: Group) -> None:
         """Start every partition of the group from its position again."""
-        for log in list(self._state.queues.pop(group.number, {})):
+        for log, _ in self._state.queues_of(group.number):
             self.forget_queue(group.number, log)
 
     def forget_idle_queues(self, group: Group) -> None:
@@ -222,7 +220,7 @@ class Delivering:
 
     def forget_queue(self, number: int, log: LogId) -> None:
         """Every open lease of this group on this partition is stale from now on."""
-        self._state.queues.get(number, {}).pop(log, None)
+        self._state.remove_queue(number, log)
         self._surveys.forget(number, log)
         self._state.alarms.set(ForQueue(number, log), None)
 

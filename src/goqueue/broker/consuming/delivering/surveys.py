@@ -87,8 +87,7 @@ class Surveys:
         return queue
 
     def _queue(self, group: Group, partition: Partition) -> DeliveryQueue:
-        queues = self._state.queues.setdefault(group.number, {})
-        queue = queues.get(partition.log_id)
+        queue = self._state.queue(group.number, partition.log_id)
         if queue is None:
             positions = self._state.positions.setdefault(group.number, {})
             position = positions.get(partition.log_id)
@@ -100,9 +99,9 @@ class Surveys:
                 lanes=self._state.catalog.find(partition.log_id.topic).config.lanes,
             )
             delays = self._state.delays.get(partition.log_id)
-            for offset in () if delays is None else delays.hidden_from(position.floor):
-                queue.hide(offset)
-            queues[partition.log_id] = queue
+            if delays is not None:
+                queue.hide_all(delays.hidden)
+            self._state.add_queue(group.number, partition.log_id, queue)
         return queue
 
     def _survey(self, group: Group, partition: Partition, queue: DeliveryQueue) -> None:

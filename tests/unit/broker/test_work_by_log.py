@@ -1,0 +1,100 @@
+"""Work that concerns one log or one place visits nothing else, whatever else there is.
+
+Counted in what a turn or a machine visits, never in time.
+"""
+
+from goqueue.broker.budget import TurnBudget
+from goqueue.broker.state import NodeState
+from goqueue.delivery import Delays, DeliveryQueue, Position, Ranges
+from goqueue.model import LogId, Timestamp
+from goqueue.tracing import Tracer
+from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.broker.users import ack, create, join, poll, publish, values
+
+
+class CountedReads:
+    """How many reads the node asked for."""
+
+    def __init__(self, node: DrivenNode) -> None:
+        self._node = node
+        self._before = node.fetches
+
+    @property
+    def count(self) -> int:
+        return self._node.fetches - self._before
+
+
+def queue_at(floor: int = 0) -> DeliveryQueue:
+    return DeliveryQueue(Position(floor), keeps_key_order=False)
+
+
+def test_what_is_hidden_in_a_log_visits_only_the_queues_on_it() -> None:
+    state = NodeState("node-1", Tracer(0.0), TurnBudget())
+    for number in range(1, 1001):
+        state.add_queue(number, LogId("others", number), queue_at())
+    here = LogId("orders", 0)
+    state.add_queue(7, here, queue_at())
+    state.budget.begin()
+
+    state.hide(here, 0)
+
+    assert state.budget.spent == 1
+    (queue,) = state.queues_on(here)
+    assert queue.floor == 1
+
+
+def test_a_queue_that_is_gone_is_not_visited() -> None:
+    state = NodeState("node-1", Tracer(0.0), TurnBudget())
+    here = LogId("orders", 0)
+    state.add_queue(1, here, queue_at())
+    state.remove_queue(1, here)
+    state.remove_queue(1, here)
+
+    assert not list(state.queues_on(here))
+    assert state.queue(1, here) is None
+    assert not state.queues
+
+
+def test_a_queue_that_begins_takes_in_delayed_records_by_blocks() -> None:
+    delays = Delays(Timestamp(0))
+    for offset in range(100_000):
+        delays.add(offset + 5, 10**18, 2)
+    queue = queue_at()
+    queue.hide_all(delays.hidden)
+
+    assert len(list(delays.hidden.blocks)) < 200
+    assert queue.missing_within(0, 100_010) == 10
+
+
+def test_a_queue_that_begins_at_a_floor_skips_what_is_settled_above_it() -> None:
+    position = Position(0)
+    position.settle(0, range(1, 1_500_000), at=1)
+    queue = DeliveryQueue(position, keeps_key_order=False)
+    assert queue.wanted(1_500_010) == 0
+    queue.learn([(0, 10, 2, b"", b"")], 1)
+
+    assert queue.wanted(1_500_010) == 1_500_000
+
+
+def test_a_group_that_returns_reads_its_gap_and_what_is_new_and_nothing_between() -> None:
+    node = DrivenNode()
+    create(node)
+    join(node)
+    for _ in range(20):
+        publish(node, *["x" * 1000] * 100)
+    poll(node, count=1)
+    for _ in range(20):
+        ack(node, *poll(node))
+    publish(node, "new")
+    node.restart()
+    reads = CountedReads(node)
+
+    assert [value[:3] for value in values(poll(node)) + values(poll(node))] == ["xxx", "new"]
+    assert reads.count <= 2
+
+
+def test_ranges_tell_the_next_missing_over_any_number_of_full_blocks() -> None:
+    ranges = Ranges(0)
+    ranges.add(1, 1_000_000)
+    assert ranges.next_missing(1) == 1_000_000
+    assert ranges.next_missing(0) == 0
