@@ -267,7 +267,7 @@ class Node:
                     self._published(publication, published, now)
         self._state.counts.forget_topic(command.name)
         self._state.journeys.forget(logs)
-        self._parts.positions.forget_topic(logs)
+        self._parts.positions.forget_topic(command.name)
         self._parts.progressing.look_again()
         self._parts.membership.rebalance(command.name, now)
 

@@ -5,7 +5,7 @@ Owns the leases of one group. Knows nothing of why one ends: the queue does. Nev
 Invariant: a message has at most one lease; a member's load is the number of leases that it has.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
 from goqueue.delivery.key_order import Known
@@ -53,6 +53,11 @@ class Leases:
 
     def __iter__(self) -> Iterator[Held]:
         return iter(self._held.values())
+
+    @property
+    def loads(self) -> Mapping[str, int]:
+        """How many messages each member holds; those that hold none are left out."""
+        return self._loads
 
     def load_of(self, member: str) -> int:
         """How many messages a member holds."""

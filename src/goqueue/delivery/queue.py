@@ -9,7 +9,7 @@ in its lane, held by one member or by a transaction, resting, dying, or waiting 
 of its key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 from goqueue.delivery.census import Census
@@ -112,6 +112,11 @@ class DeliveryQueue:
         for held in self._leases:
             counts[held.known[2]] += 1
         return counts
+
+    @property
+    def loads(self) -> Mapping[str, int]:
+        """How many messages each member holds; those that hold none are left out."""
+        return self._leases.loads
 
     def load_of(self, member: str) -> int:
         """How many messages a member holds."""

@@ -3,19 +3,26 @@
 import pytest
 
 from goqueue.broker.budget import TURN_UNITS
-from goqueue.model import Code, Refused
+from goqueue.model import Code, LogId, Offset, Refused
 from goqueue.model.requests import (
     AlterTopic,
     CheckHealth,
     Command,
+    CommitOffsets,
     CreateTopic,
+    DeleteGroup,
     DeleteTopic,
+    DescribeLag,
     DescribeNode,
     DescribePartitions,
     DescribeTopic,
     Done,
+    GroupList,
+    Lag,
+    ListGroups,
     NodeDescription,
     NodeHealth,
+    Offsets,
     PartitionList,
     TopicChanges,
     TopicConfig,
@@ -79,6 +86,58 @@ def test_creating_thousands_of_logs_takes_several_bounded_turns() -> None:
     assert node.turn_units_max <= UNITS_MAX
     node.runs_later_turns = True
     assert len(node.ask(DescribeTopic(name="large"), TopicDescription).offsets) == MANY
+
+
+def committed_everywhere() -> DrivenNode:
+    node = large()
+    offsets = {LogId("large", number): Offset(0) for number in range(MANY)}
+    node.ask(CommitOffsets(group="all", member_id=None, offsets=offsets), Offsets)
+    return node
+
+
+def test_the_lag_of_thousands_of_partitions_takes_several_bounded_turns() -> None:
+    node = committed_everywhere()
+    node.runs_later_turns = False
+    node.turn_units_max = 0
+    request = node.begin(DescribeLag(group="all"))
+    turns = 1
+    while not node.is_answered(request):
+        node.run_later_turn()
+        turns += 1
+
+    assert turns > 2
+    assert node.turn_units_max <= UNITS_MAX
+    assert len(node.reply(request, Lag).partitions) == MANY
+
+
+def test_a_lag_is_told_although_its_topic_is_deleted_meanwhile() -> None:
+    node = committed_everywhere()
+    node.runs_later_turns = False
+    request = node.begin(DescribeLag(group="all"))
+    node.begin(DeleteTopic(name="large"))
+    node.runs_later_turns = True
+    node.advance(0)
+
+    assert len(node.reply(request, Lag).partitions) < MANY
+
+
+def test_listing_thousands_of_groups_takes_several_bounded_turns() -> None:
+    node = DrivenNode()
+    node.ask(CreateTopic(name="t", partitions=1, config=TopicConfig()), TopicDescription)
+    for number in range(MANY):
+        offsets = {LogId("t", 0): Offset(0)}
+        command = CommitOffsets(group=f"g{number:05}", member_id=None, offsets=offsets)
+        node.ask(command, Offsets)
+    node.runs_later_turns = False
+    node.turn_units_max = 0
+    request = node.begin(ListGroups())
+    deleted = node.begin(DeleteGroup(group=f"g{MANY - 1:05}"))
+    while not node.is_answered(request):
+        node.run_later_turn()
+
+    assert node.is_answered(deleted)
+    assert node.turn_units_max <= UNITS_MAX
+    assert len(node.reply(request, GroupList).groups) == MANY - 1
 
 
 def test_a_topic_deleted_while_it_is_described_is_not_found() -> None:

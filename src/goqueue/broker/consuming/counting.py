@@ -12,6 +12,7 @@ import msgspec
 from goqueue.broker.alarms import ForCensus
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.delivery import LANES, Census, DeliveryQueue, Known
 from goqueue.groups import Group
 from goqueue.log import Spans
@@ -115,22 +116,25 @@ class Counting:
 
     def describe(self, request: RequestId, now: Now) -> None:
         """How the lanes of every group fare."""
+        self._state.stepwise.begin(request, self._answer_described(request, now), now)
+
+    def _answer_described(self, request: RequestId, now: Now) -> Steps:
         lanes: list[LaneDescription] = []
-        for group in self._state.groups:
+        waited, dequeued, pending = [0] * LANES, [0] * LANES, [0] * LANES
+        for group in list(self._state.groups):
             for log, queue in self._state.queues_of(group.number):
-                lanes.extend(_described(group.name, log, queue, now))
-        waits = [0] * LANES
-        for lane in range(LANES):
-            dequeued = sum(each.dequeued for each in lanes if each.lane == lane)
-            waited = sum(each.waited_ns for each in lanes if each.lane == lane)
-            waits[lane] = waited // dequeued if dequeued else 0
+                for each in _described(group.name, log, queue, now):
+                    lanes.append(each)
+                    waited[each.lane] += each.waited_ns
+                    dequeued[each.lane] += each.dequeued
+                    pending[each.lane] += each.ready + each.in_flight
+                yield 2
         reply = PriorityStatistics(
             published=tuple(self._state.tally.published),
-            average_wait_ns=tuple(waits),
-            pending=tuple(
-                sum(each.ready + each.in_flight for each in lanes if each.lane == lane)
-                for lane in range(LANES)
+            average_wait_ns=tuple(
+                total // max(1, count) for total, count in zip(waited, dequeued, strict=True)
             ),
+            pending=tuple(pending),
             lanes=tuple(lanes),
         )
         self._state.outbox.answer(request, reply)

@@ -4,12 +4,15 @@ Every change of membership is journaled before anybody hears of it. Members that
 taken out like those that leave; what they held is free at once.
 """
 
+from collections.abc import Generator
+
 from goqueue.broker.alarms import ForGroup
 from goqueue.broker.consuming.delivering import Delivering
 from goqueue.broker.consuming.positions import Positions
 from goqueue.broker.counts import Departure, Trigger
 from goqueue.broker.outbox import Rebalanced
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.groups import Group, GroupDeleted, GroupStated
 from goqueue.model import Answer, Now, RequestId
 from goqueue.model.requests import (
@@ -124,25 +127,36 @@ class Membership:
             if due.members != group.stated.members:
                 self._change(due, Trigger.RESTART, now)
 
-    def list_all(self, request: RequestId) -> None:
-        groups = sorted(self._state.groups, key=lambda group: group.name)
-        described = tuple(self._described(group) for group in groups)
-        self._answer(request, GroupList(groups=described))
+    def list_all(self, request: RequestId, now: Now) -> None:
+        self._state.stepwise.begin(request, self._list_all(request), now)
 
-    def describe(self, request: RequestId, command: DescribeGroup) -> None:
+    def _list_all(self, request: RequestId) -> Steps:
+        descriptions = []
+        for group in sorted(self._state.groups, key=lambda group: group.name):
+            if self._state.groups.numbered(group.number) is not None:
+                description = yield from self._describe(group)
+                descriptions.append(description)
+        self._answer(request, GroupList(groups=tuple(descriptions)))
+
+    def describe(self, request: RequestId, command: DescribeGroup, now: Now) -> None:
         group = self._state.groups.find(command.group)
-        self._answer(request, self._described(group))
+        self._state.stepwise.begin(request, self._answer_described(request, group), now)
+
+    def _answer_described(self, request: RequestId, group: Group) -> Steps:
+        self._answer(request, (yield from self._describe(group)))
 
     def _answer(self, request: RequestId, reply: Reply) -> None:
         """Answer when all that the answer may show is committed."""
         self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
 
-    def _described(self, group: Group) -> GroupDescription:
-        loads = {
-            member: sum(queue.load_of(member) for _, queue in self._state.queues_of(group.number))
-            for member in group.members
-        }
+    def _describe(self, group: Group) -> Generator[int, None, GroupDescription]:
+        loads = dict.fromkeys(group.members, 0)
+        for _, queue in self._state.queues_of(group.number):
+            for member, load in queue.loads.items():
+                loads[member] = loads.get(member, 0) + load
+            yield 1
         topics = group.topics or tuple(self._state.topics_of(group))
+        yield 1 + len(group.members)
         return group.described(topics, loads)
 
     def _remove(self, group: Group, members: list[str], why: Departure, now: Now) -> None:

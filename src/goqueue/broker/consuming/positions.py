@@ -16,6 +16,7 @@ from goqueue.broker.journals import (
 )
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.delivery import Position, PositionStated
 from goqueue.groups import Group
 from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId, Timestamp
@@ -290,28 +291,34 @@ class Positions:
                 if position is None or not position.says_something:
                     self._put(group, log, self._state.partitions[log].log.watermarks.stable, now)
 
-    def forget_topic(self, logs: list[LogId]) -> None:
+    def forget_topic(self, name: str) -> None:
         """A topic is gone, and everybody's place in it."""
         for number, positions in self._state.positions.items():
-            for log in logs:
-                if positions.pop(log, None) is not None:
-                    self._delivering.forget_queue(number, log)
+            for log in [log for log in positions if log.topic == name]:
+                del positions[log]
+                self._delivering.forget_queue(number, log)
 
     # Lag
 
-    def lag(self, request: RequestId, command: DescribeLag) -> None:
+    def lag(self, request: RequestId, command: DescribeLag, now: Now) -> None:
+        group = self._state.groups.find(command.group)
+        # The probe itself is the first that it waits for, until every partition was looked at.
+        probe = self._probes[request] = _Probe(request, group.name, {}, 1)
+        # Goes on although its caller may leave: reads that are under way name the probe.
+        self._state.stepwise.begin(None, self._probe_lag(probe, group), now)
+
+    def _probe_lag(self, probe: _Probe, group: Group) -> Steps:
         state = self._state
-        group = state.groups.find(command.group)
-        probe = _Probe(request, group.name, {}, 0)
-        for topic in map(state.catalog.find, state.topics_of(group)):
+        for name in state.topics_of(group):
+            topic = state.catalog.get(name)
             # Where it has no place yet, it is behind from where it would begin.
-            for log in topic.logs:
-                partition = state.partitions.get(log)
+            for number in range(0 if topic is None else topic.stated.partitions):
+                partition = state.partitions.get(LogId(name, number))
                 if partition is not None:
-                    probe.lags[log] = self._lag_of(group.number, partition)
-        self._probes[request] = probe
-        for log, lag in probe.lags.items():
-            self._look_at_oldest(probe, group.number, state.partitions[log], lag)
+                    lag = probe.lags[partition.log_id] = self._lag_of(group.number, partition)
+                    self._look_at_oldest(probe, group.number, partition, lag)
+                yield 1
+        probe.missing -= 1
         if not probe.missing:
             self._answer(probe)
 

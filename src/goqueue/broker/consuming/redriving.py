@@ -14,6 +14,7 @@ from goqueue.broker.consuming.letters import messages_in, read_letter
 from goqueue.broker.consuming.moving import Moving
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.delivery import Position
 from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId
 from goqueue.model.requests import Redrive, Redriven, Reliability
@@ -180,12 +181,20 @@ class Redriving:
 
     # Counting
 
-    def reliability(self, request: RequestId) -> None:
+    def reliability(self, request: RequestId, now: Now) -> None:
+        self._state.stepwise.begin(request, self._answer_reliability(request), now)
+
+    def _answer_reliability(self, request: RequestId) -> Steps:
         tally = self._state.tally
-        in_flight = sum(
-            queue.in_flight for queues in self._state.queues.values() for queue in queues.values()
-        )
-        letters = dict(self.letters_kept())
+        in_flight = 0
+        for group in list(self._state.queues):
+            queues = list(self._state.queues.get(group, {}).values())
+            in_flight += sum(queue.in_flight for queue in queues)
+            yield 1 + len(queues) // 8
+        letters = {}
+        for topic, kept in self.letters_kept():
+            letters[topic] = kept
+            yield 1
         reply = Reliability(
             acks=tally.acks,
             nacks=tally.nacks,
