@@ -27,8 +27,7 @@ from goqueue.model import (
     Slice,
     Sweep,
 )
-from goqueue.runtime.os_files import OsFileSystem
-from goqueue.storage import Opened, Storage, sync_in_turn
+from goqueue.storage import FileSystem, Opened, Storage, sync_in_turn
 
 __all__ = ["Disk", "Work", "reserve_for"]
 
@@ -77,7 +76,7 @@ class Disk:
 
     def __init__(
         self,
-        files: OsFileSystem,
+        files: FileSystem,
         post: Callable[[list[DiskEvent]], None],
         *,
         tell: Callable[[str], None] = _tell_nobody,
