@@ -169,6 +169,27 @@ def test_a_stale_receipt_changes_nothing_and_says_so(api: Api, name: Name, route
     assert api.ack(new)["committed_offset"] == 1
 
 
+def test_many_messages_are_kept_longer_each_for_itself(api: Api, name: Name) -> None:
+    topic, group = api.create(name()), name()
+    api.publish(topic, "a", "b")
+    member = api.join(group, topic)
+    first, second = member.take(2)
+    api.ack(second)
+    handles = [first["receipt_handle"], second["receipt_handle"], "nonsense"]
+
+    body = {"receipt_handles": handles, "timeout": "5m"}
+    results = api.post("/messages/visibility/batch", body)["results"]
+
+    assert [each["receipt_handle"] for each in results] == handles
+    assert [each["success"] for each in results] == [True, False, False]
+    assert [each.get("code") for each in results] == [None, "receipt_stale", "receipt_invalid"]
+    assert results[0]["new_deadline"] > first["deadline"]
+    assert api.refusal("POST", "/messages/visibility/batch", {**body, "receipt_handles": []}) == (
+        400,
+        "request_invalid",
+    )
+
+
 def test_an_extended_lease_outlives_its_first_deadline(api: Api, name: Name) -> None:
     topic, group = api.create(name()), name()
     api.publish(topic, "a")

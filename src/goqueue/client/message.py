@@ -50,6 +50,8 @@ class Lease(Protocol):
 
     async def extend(self, timeout_s: float) -> None: ...
 
+    def end(self) -> None: ...
+
 
 class Message(msgspec.Struct, frozen=True, eq=False):
     """One message. `timestamp` is in nanoseconds since 1970; an empty key is no key."""
@@ -142,44 +144,45 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     @property
     def delivery_count(self) -> int:
         """Which delivery of the message to its group this is, from 1."""
-        return self._held().delivery_count
+        return self.held().delivery_count
 
     @property
     def deadline(self) -> int:
         """When the lease ends, in nanoseconds since 1970."""
-        return self._held().deadline
+        return self.held().deadline
 
     @property
     def group(self) -> str:
         """The group that it was delivered to."""
-        return self._held().group
+        return self.held().group
 
     @property
     def receipt_handle(self) -> str:
         """What names this delivery to the broker."""
-        return self._held().receipt_handle
+        return self.held().receipt_handle
 
     def ack(self) -> Awaitable[None]:
         """Done: the group will not get this message again.
 
-        The acknowledgement is on its way even if the answer is not awaited. Those given while one
-        request is under way travel together in the next.
+        The acknowledgement is on its way even if the answer is not awaited; the log tells of those
+        that failed. Those given while one request is under way travel together in the next.
         """
-        return self._held().ack()
+        return self.held().ack()
 
     async def nack(self, *, delay_s: float | None = None, reason: str = "") -> None:
         """Give it back, to be delivered again after `delay_s`, or after the usual backoff."""
-        await self._held().nack(delay_s, reason)
+        await self.held().nack(delay_s, reason)
 
     async def reject(self, reason: str = "") -> None:
         """Send it to the dead letters now."""
-        await self._held().reject(reason)
+        await self.held().reject(reason)
 
     async def extend(self, timeout_s: float) -> None:
-        """Keep it for `timeout_s` from now."""
-        await self._held().extend(timeout_s)
+        """Keep it for `timeout_s` from now; leases are also renewed without this."""
+        await self.held().extend(timeout_s)
 
-    def _held(self) -> Lease:
+    def held(self) -> Lease:
+        """The lease; raises where there is none."""
         if self.lease is None:
             raise GoQueueError(
                 "receipt_invalid", "this message was read as a stream: there is no lease to settle"

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from goqueue import records
+from goqueue.client.consuming.queues import Grant, Settling
 from goqueue.client.consuming.queues.polling import Polled, read_messages
-from goqueue.client.consuming.queues.settling import Settling
 from goqueue.client.consuming.streams.chunk import decode_chunk, read_ranges
 from goqueue.client.errors import GoQueueError
 from goqueue.client.message import Message
@@ -157,7 +157,8 @@ POLLED: dict[str, object] = {
 def polled(**fields: object) -> Message:
     settling = Settling(Transport(Settings(server="http://127.0.0.1:1")), "billing")
     body = msgspec.json.encode({"messages": [{**POLLED, **fields}]})
-    (message,) = read_messages(msgspec.json.decode(body, type=Polled), settling)
+    grant = Grant(settling, lease_s=30.0, polled_at=0.0)
+    (message,) = read_messages(msgspec.json.decode(body, type=Polled), lambda _: grant)
     return message
 
 

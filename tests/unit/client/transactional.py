@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from goqueue.client import connect
 from goqueue.client.connection import Connection
-from goqueue.client.consuming.queues.settling import Leased, Settling
+from goqueue.client.consuming.queues import Grant, HeldLease, Settling
 from goqueue.client.message import Message
 from goqueue.client.transport import Retries, Settings, Transport
 from tests.unit.client.ledger import Ledger
@@ -21,7 +21,8 @@ SETTLING = {
 
 
 def leased(number: int, group: str = "g") -> Message:
-    lease = Leased(f"r-{number}", 1, "2030-01-31T12:00:00Z", SETTLING[group])
+    grant = Grant(SETTLING[group], lease_s=30.0, polled_at=0.0)
+    lease = HeldLease(f"r-{number}", 1, "2030-01-31T12:00:00Z", grant)
     return Message("orders", 0, number, 0, 2, b"", b"", b"", lease)
 
 

@@ -183,6 +183,7 @@ class Connection:
         start: str = "earliest",
         prefetch: int = 100,
         visibility_s: float | None = None,
+        max_handling_s: float = 3600.0,
     ) -> QueueConsumer: ...
 
     def consume(
@@ -195,10 +196,14 @@ class Connection:
         start: str = "earliest",
         prefetch: int = 100,
         visibility_s: float | None = None,
+        max_handling_s: float = 3600.0,
     ) -> QueueConsumer | StreamConsumer:
         """Lease messages as a member of a group, to be settled one by one: `await message.ack()`.
 
-        `mode` is partitioned, shared or key_ordered. With `auto_commit` nothing is leased: the
+        `mode` is partitioned, shared or key_ordered. A lease lasts for `visibility_s`, or as the
+        topic says, and is renewed while its message waits or is in hand, for `max_handling_s` at
+        most. How many messages are leased ahead depends on how long they take; `prefetch` is the
+        upper bound. With `auto_commit` nothing is leased: the
         partitions are read as streams, see `subscribe`.
         """
         if auto_commit:
@@ -211,6 +216,7 @@ class Connection:
             start=start,
             prefetch=prefetch,
             visibility_s=visibility_s,
+            max_handling_s=max_handling_s,
         )
         consumer = QueueConsumer(self._transport, self._tasks, subscription)
         self._keep(consumer)

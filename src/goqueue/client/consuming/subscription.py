@@ -21,9 +21,10 @@ OnPartitions = Callable[[Sequence[LogId]], None]
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """A group, its topics, and how to read them.
 
-    `prefetch` counts messages of a queue that are leased ahead of their turn: their leases run
-    already. A stream reads at most two chunks ahead in each partition, of `chunk_bytes` or less:
-    all of them together stay about within `buffer_bytes`.
+    `prefetch` bounds how many messages of a queue are leased ahead of their turn; how many are
+    depends on how long they take. Leases are renewed, those of messages in hand for
+    `max_handling_s`. A stream reads at most two chunks ahead in each partition, of `chunk_bytes`
+    or less: all of them together stay about within `buffer_bytes`.
     """
 
     group: str
@@ -37,6 +38,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     # Queues
     prefetch: int = 100
     visibility_s: float | None = None
+    max_handling_s: float = 3600.0
     # Streams
     commit_interval_s: float | None = None
     chunk_bytes: int = MIB

@@ -124,6 +124,7 @@ class SyncConnection:
         start: str = "earliest",
         prefetch: int = 100,
         visibility_s: float | None = None,
+        max_handling_s: float = 3600.0,
     ) -> SyncQueueConsumer:
         """Lease messages as a member of a group, to be settled one by one: `message.ack()`."""
         consumer = self._made(
@@ -134,6 +135,7 @@ class SyncConnection:
                 start=start,
                 prefetch=prefetch,
                 visibility_s=visibility_s,
+                max_handling_s=max_handling_s,
             )
         )
         return SyncQueueConsumer(self._loop, consumer)

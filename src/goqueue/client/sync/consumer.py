@@ -1,11 +1,13 @@
 """Consumers for threads: `for message in consumer`.
 
-Messages cross from the loop many at a time. Each consumer is for one thread at a time.
+Messages of streams cross from the loop many at a time. Each consumer is for one thread at a time.
 """
 
+import contextlib
 from collections import deque
 
 from goqueue.client.consuming import Progress, QueueConsumer, Reading, Replay, StreamConsumer
+from goqueue.client.errors import Closed
 from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
@@ -14,12 +16,14 @@ __all__ = ["SyncQueueConsumer", "SyncReplay", "SyncStreamConsumer"]
 
 
 class SyncQueueConsumer:
-    """Leased messages, each to be settled; see `QueueConsumer`."""
+    """Leased messages, each to be settled; see `QueueConsumer`.
+
+    Leases are renewed on the thread of the loop, whatever the thread of the consumer does.
+    """
 
     def __init__(self, loop: LoopThread, consumer: QueueConsumer) -> None:
         self._loop = loop
         self._consumer = consumer
-        self._taken: deque[Message] = deque()
 
     def __enter__(self) -> "SyncQueueConsumer":
         return self
@@ -31,15 +35,25 @@ class SyncQueueConsumer:
         return self
 
     def __next__(self) -> SyncMessage:
-        if not self._taken:
-            self._taken.extend(self._loop.call(self._consumer.take()))
-        if not self._taken:
-            raise StopIteration
-        return SyncMessage(self._loop, self._taken.popleft())
+        consumer = self._consumer
+        consumer.ask()
+        while True:
+            # Straight from what the loop has polled: what is not begun stays there.
+            message = consumer.pop()
+            if message is not None:
+                if consumer.is_low:
+                    self._loop.post(consumer.refill)
+                return SyncMessage(self._loop, message)
+            if not self._loop.call(consumer.wait_for_more()):
+                raise StopIteration
+
+    def stop(self) -> None:
+        """Hand out nothing more, and give back at once what was not begun; for signal handlers."""
+        with contextlib.suppress(Closed):
+            self._loop.post(self._consumer.stop)
 
     def close(self) -> None:
-        """Leave the group; what was leased and not settled is given back."""
-        self._taken.clear()
+        """Give back what was not begun, wait for acknowledgements, and leave the group."""
         self._loop.call(self._consumer.close())
 
 

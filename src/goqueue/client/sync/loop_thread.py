@@ -29,8 +29,9 @@ class LoopThread:
         self._farewell = farewell
         self._loop = uvloop.new_event_loop()
         self._stopping = threading.Lock()
-        # Held while work is handed over: once stopped, none arrives that nobody would do.
-        self._entrance = threading.Lock()
+        # Held while work is handed over: once stopped, none arrives that nobody would do. A signal
+        # handler may come in between, and hand over work of its own.
+        self._entrance = threading.RLock()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="goqueue", daemon=True)
         self._thread.start()

@@ -139,7 +139,7 @@ class Transaction:
         If it is aborted, the lease runs on to its deadline.
         """
         self._check_open()
-        await self._add(self._acks.add(message.group, message.receipt_handle))
+        await self._add(self._acks.add(message.held()))
 
     async def send_offsets(
         self,

@@ -7,6 +7,7 @@ Invariant: `is_usable` only while nothing is under way and the server will keep 
 """
 
 import asyncio
+import time
 from typing import cast
 
 import httptools
@@ -20,11 +21,15 @@ _HEADERS_MAX = 100
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer. Names of headers are in lower case."""
+    """An answer. Names of headers are in lower case.
+
+    `asked_at` is when its request was sent, by `time.monotonic`; of several attempts the last.
+    """
 
     status: int
     headers: dict[bytes, bytes]
     body: bytes
+    asked_at: float = 0.0
 
 
 class Link(asyncio.Protocol):
@@ -39,6 +44,7 @@ class Link(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._size = 0
         self._is_open = False
+        self._asked_at = 0.0
         self.idle_since = 0.0
 
     @property
@@ -50,6 +56,7 @@ class Link(asyncio.Protocol):
         if self._transport is None or not self.is_usable:
             raise ServerUnreachable("the connection was closed")
         self._waiter = asyncio.get_running_loop().create_future()
+        self._asked_at = time.monotonic()
         try:
             # Together: one call to the system, and one packet for whatever fits into one.
             self._transport.writelines((head, body) if body else (head,))
@@ -115,7 +122,7 @@ class Link(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             pieces = self._pieces
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._waiter.set_result(Response(status, self._headers, body))
+            self._waiter.set_result(Response(status, self._headers, body, self._asked_at))
 
     def _fail(self, error: GoQueueError) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,24 +1,33 @@
 """A member of a group that leases messages and settles each.
 
-Polls ahead, but never further than its prefetch: leases run while messages wait here. Owns the
-member and the acknowledgements. Leaving gives back at once what was leased and not settled.
+Owns the member, the messages that wait for their turn, and the acknowledgements. Polls ahead only
+as far as its workers keep up, renews what waits and what is in hand, and hands out live leases
+only. Closing gives back what was not begun, without a delivery being counted.
+
+`ask` and `pop` may be called by another thread than that of the loop; all else belongs to the loop.
 """
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
 from goqueue.client.consuming.membership import Membership
+from goqueue.client.consuming.queues.lease import Grant, HeldLease, LeaseTimes
 from goqueue.client.consuming.queues.polling import Polled, read_messages
+from goqueue.client.consuming.queues.prefetch import PrefetchWindow
+from goqueue.client.consuming.queues.renewal import LeaseRenewer
 from goqueue.client.consuming.queues.settling import Settling
 from goqueue.client.consuming.subscription import Subscription
 from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.message import Message
 from goqueue.client.once import Once
 from goqueue.client.tasks import Tasks
-from goqueue.client.transport import Request, Transport, is_worth_retrying, target
+from goqueue.client.transport import Request, Transport, is_worth_retrying, read_answer, target
 from goqueue.client.values import duration
 
 __all__ = ["QueueConsumer"]
@@ -28,6 +37,8 @@ _log = logging.getLogger("goqueue.client")
 _POLLED = msgspec.json.Decoder(Polled)
 _PAUSE_S = 0.05
 _POLL_MAX = 1000
+# A poll that has waited for longer finds nothing: it can be given up without losing a lease.
+_POLL_GRACE_S = 0.1
 
 
 class QueueConsumer:
@@ -42,12 +53,24 @@ class QueueConsumer:
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
         self._settling = Settling(transport, subscription.group)
+        self._times = LeaseTimes(transport, subscription)
+        self._window = PrefetchWindow(min(subscription.prefetch, _POLL_MAX))
+        self._renewer = LeaseRenewer(self._settling, subscription.max_handling_s, self._shed)
         self._ready: deque[Message] = deque()
+        # Leases that are not to be handed out, and that nobody was told of yet.
+        self._unwanted: deque[HeldLease] = deque()
         self._failure: GoQueueError | None = None
         self._has_more = asyncio.Event()
         self._has_room = asyncio.Event()
+        # How many messages workers wait for, and how few may be left before the next poll.
+        self._wanted = 0
+        self._low = 0
+        self._polled_at = 0.0
         self._background: list[asyncio.Task[None]] = []
+        self._polling: asyncio.Task[None] | None = None
         self._beginning = Once(self._begin)
+        self._retiring = Once(self._retire)
+        self._is_stopping = False
         self._is_closed = False
 
     async def __aenter__(self) -> "QueueConsumer":
@@ -61,67 +84,158 @@ class QueueConsumer:
         return self
 
     async def __anext__(self) -> Message:
-        if not self._ready:
+        self.ask()
+        while True:
+            message = self.pop()
+            if message is not None:
+                if len(self._ready) <= self._low:
+                    self._has_room.set()
+                return message
             await self._wait_for_more()
-        message = self._ready.popleft()
-        self._has_room.set()
-        return message
 
     async def take(self, count_max: int = 1000) -> list[Message]:
-        """At least one message, and what else is at hand; empty when closed."""
-        try:
-            if not self._ready:
-                await self._wait_for_more()
-        except StopAsyncIteration:
-            return []
-        count = min(count_max, len(self._ready))
-        taken = [self._ready.popleft() for _ in range(count)]
-        self._has_room.set()
+        """At least one message, and what else is at hand; empty when closed or stopped."""
+        self.ask()
+        taken: list[Message] = []
+        while not taken:
+            while len(taken) < count_max and (message := self.pop()) is not None:
+                taken.append(message)
+            if not taken and not await self.wait_for_more(count_max):
+                return []
+        self.refill()
         return taken
+
+    def ask(self) -> None:
+        """A worker is done with what it has, and wants more; for any thread."""
+        self._window.ask(time.monotonic())
+
+    def pop(self) -> Message | None:
+        """The next message whose lease is live, if one is at hand; for any thread."""
+        now = time.monotonic()
+        ready = self._ready
+        while ready and not self._is_stopping:
+            try:
+                message = ready.popleft()
+            except IndexError:
+                # Another thread was faster.
+                break
+            lease = message.lease
+            assert isinstance(lease, HeldLease), "what was polled has a lease"
+            if lease.begin(now):
+                self._window.hand(now)
+                return message
+            self._unwanted.append(lease)
+        return None
+
+    @property
+    def is_low(self) -> bool:
+        """Whether to poll for more."""
+        return len(self._ready) <= self._low
+
+    def refill(self) -> None:
+        """Poll if not much is left."""
+        if len(self._ready) <= self._low:
+            self._has_room.set()
+
+    async def wait_for_more(self, count_max: int = 1) -> bool:
+        """Wait for messages; False when there will be none, because of a close or a stop."""
+        try:
+            await self._wait_for_more(count_max)
+        except StopAsyncIteration:
+            return False
+        return True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it hands out nothing more."""
+        return self._is_stopping
 
     @property
     def is_closed(self) -> bool:
         return self._is_closed
 
+    def stop(self) -> None:
+        """Hand out nothing more, and give back at once what was not begun.
+
+        The messages in hand may still be settled; `close` is still to be called. On the loop of
+        the consumer, such as by `loop.add_signal_handler(signal.SIGTERM, consumer.stop)`.
+        """
+        if self._is_stopping:
+            return
+        self._end_waiting()
+        with contextlib.suppress(Closed):
+            self._tasks.start(self._retiring.run())
+
     async def close(self) -> None:
-        """Stop polling, wait for the acknowledgements under way, leave the group."""
+        """Give back what was not begun, wait for the acknowledgements under way, leave the group.
+
+        What is in hand and not settled goes to other members at once, and counts as delivered.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        self._ready.clear()
-        self._has_more.set()
+        self._end_waiting()
+        await self._retiring.run()
         if self._background:
             settling, *others = self._background
-            for task in others:
+            await self._settling.drain()
+            for task in (settling, *others):
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
-            await self._settling.drain()
-            settling.cancel()
         await self._membership.leave()
 
-    async def _wait_for_more(self) -> None:
+    def _end_waiting(self) -> None:
+        self._is_stopping = True
+        self._has_more.set()
+        self._has_room.set()
+
+    async def _retire(self) -> None:
+        """Lease nothing more, and give back what waits."""
+        polling = self._polling
+        if polling is not None:
+            # The answer to a poll that was just sent is on its way, with leases that nobody else
+            # would give back.
+            grace_s = self._polled_at + _POLL_GRACE_S - time.monotonic()
+            await asyncio.wait({polling}, timeout=max(grace_s, 0.0))
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+        while self._ready:
+            with contextlib.suppress(IndexError):
+                self._discard(self._ready.pop())
+        await self._release()
+
+    async def _wait_for_more(self, count_max: int = 1) -> None:
         await self._beginning.run()
-        while not self._ready:
-            if self._is_closed:
-                raise StopAsyncIteration
-            if self._failure is not None:
-                raise self._failure
-            self._has_more.clear()
-            await self._has_more.wait()
+        wanted = max(min(count_max, self._subscription.prefetch), 1)
+        self._wanted += wanted
+        self._has_room.set()
+        try:
+            while not self._ready:
+                if self._is_stopping:
+                    raise StopAsyncIteration
+                if self._failure is not None:
+                    raise self._failure
+                self._has_more.clear()
+                await self._has_more.wait()
+        finally:
+            self._wanted -= wanted
+        if self._is_stopping:
+            raise StopAsyncIteration
 
     async def _begin(self) -> None:
-        if self._is_closed:
+        if self._is_stopping:
             return
         await self._membership.join()
-        if self.is_closed:
+        if self.is_stopped:
             # Closed meanwhile, when there was no member yet that could have left.
             await self._membership.leave()
             return
         start = self._tasks.start
+        self._polling = start(self._keep_polling())
         self._background = [
             start(self._settling.run()),
             start(self._keep_alive()),
-            start(self._keep_polling()),
+            start(self._renewer.run()),
         ]
 
     async def _keep_alive(self) -> None:
@@ -133,6 +247,7 @@ class QueueConsumer:
             except GoQueueError as error:
                 _log.warning("heartbeat of group %s: %s", self._subscription.group, error)
             self._forget_leases_of(member_id)
+            await self._times.refresh()
 
     def _forget_leases_of(self, member_id: str | None) -> None:
         """With a member go its leases: what waits here belongs to others by now."""
@@ -140,8 +255,32 @@ class QueueConsumer:
             self._ready.clear()
             self._has_room.set()
 
+    def _shed(self, now: float) -> None:
+        """Give back what waits for too long: workers turned out to be slower than they were."""
+        with contextlib.suppress(IndexError):
+            oldest = self._ready[0].lease
+            if isinstance(oldest, HeldLease) and oldest.is_due(now):
+                count = self._window.fitting(oldest.lease_s, now)
+                while len(self._ready) > count:
+                    self._discard(self._ready.pop())
+        if self._unwanted:
+            with contextlib.suppress(Closed):
+                self._tasks.start(self._release())
+
+    def _discard(self, message: Message) -> None:
+        assert isinstance(message.lease, HeldLease), "what was polled has a lease"
+        message.lease.end()
+        self._unwanted.append(message.lease)
+
+    async def _release(self) -> None:
+        """Tell the broker about leases that nobody will use; those that ended do no harm."""
+        unwanted = [self._unwanted.popleft() for _ in range(len(self._unwanted))]
+        if unwanted:
+            await self._settling.release([lease.receipt_handle for lease in unwanted])
+
     async def _keep_polling(self) -> None:
         try:
+            await self._times.refresh()
             await self._poll_ahead()
         finally:
             # Whoever waits is told, also when the whole connection breaks down.
@@ -149,8 +288,8 @@ class QueueConsumer:
             self._has_more.set()
 
     async def _poll_ahead(self) -> None:
-        while True:
-            room = min(self._subscription.prefetch, _POLL_MAX) - len(self._ready)
+        while not self._is_stopping:
+            room = self._room()
             if room <= 0:
                 self._has_room.clear()
                 await self._has_room.wait()
@@ -167,9 +306,20 @@ class QueueConsumer:
             if self._ready:
                 self._has_more.set()
 
+    def _room(self) -> int:
+        """How many messages to poll for: those that workers wait for, and those ahead of them."""
+        count = len(self._ready)
+        if count > self._low and self._wanted <= count:
+            return 0
+        size = self._window.grow(self._times.shortest_s, time.monotonic())
+        self._low = size // 2
+        return min(max(size, self._wanted) - count, _POLL_MAX)
+
     async def _poll(self, room: int) -> list[Message]:
         subscription = self._subscription
         visibility_s = subscription.visibility_s
+        # Leases are reckoned from when the poll was sent, so it must not wait for most of one.
+        wait_s = min(subscription.wait_s, self._times.shortest_s / 3)
         request = Request(
             method="GET",
             target=target(
@@ -177,20 +327,27 @@ class QueueConsumer:
                 subscription.group,
                 "poll",
                 member_id=self._membership.member_id,
-                timeout=duration(subscription.wait_s),
+                timeout=duration(wait_s),
                 max_messages=room,
                 visibility_timeout=None if visibility_s is None else duration(visibility_s),
             ),
             is_repeatable=True,
-            wait_s=subscription.wait_s,
+            wait_s=wait_s,
         )
-        clock = asyncio.get_running_loop().time
-        asked_at = clock()
-        polled = await self._transport.read(request, _POLLED)
-        if not polled.messages and clock() - asked_at < _PAUSE_S:
-            # A broker that is stopping answers at once: do not ask it in a tight loop.
-            await asyncio.sleep(_PAUSE_S)
-        return read_messages(polled, self._settling)
+        self._polled_at = time.monotonic()
+        response = await self._transport.ask(request)
+        polled = read_answer(response, _POLLED)
+        if not polled.messages:
+            if time.monotonic() - self._polled_at < min(_PAUSE_S, wait_s / 2):
+                # A broker that is stopping answers at once: do not ask it in a tight loop.
+                await asyncio.sleep(_PAUSE_S)
+            return []
+        messages = read_messages(polled, self._grants(response.asked_at))
+        self._renewer.watch(messages, self._times.shortest_s)
+        return messages
+
+    def _grants(self, polled_at: float) -> Callable[[str], Grant]:
+        return lambda topic: Grant(self._settling, self._times.of(topic), polled_at)
 
     async def _is_mended(self, error: GoQueueError, member_id: str | None) -> bool:
         """Whether polling can go on after this error."""

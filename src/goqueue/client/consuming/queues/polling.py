@@ -1,10 +1,11 @@
 """What a poll answers, as messages."""
 
 import base64
+from collections.abc import Callable
 
 import msgspec
 
-from goqueue.client.consuming.queues.settling import Leased, Settling
+from goqueue.client.consuming.queues.lease import Grant, HeldLease
 from goqueue.client.errors import GoQueueError
 from goqueue.client.message import Message
 from goqueue.client.values import nanoseconds
@@ -39,23 +40,22 @@ class Polled(msgspec.Struct, frozen=True):
     messages: list[_Delivered]
 
 
-def read_messages(polled: Polled, settling: Settling) -> list[Message]:
-    """The messages, each with its lease."""
+def read_messages(polled: Polled, grant_for: Callable[[str], Grant]) -> list[Message]:
+    """The messages, each with its lease, which is granted by topic."""
+    grants: dict[str, Grant] = {}
+    for delivered in polled.messages:
+        if delivered.topic not in grants:
+            grants[delivered.topic] = grant_for(delivered.topic)
     try:
-        return [_message(delivered, settling) for delivered in polled.messages]
+        return [_message(delivered, grants[delivered.topic]) for delivered in polled.messages]
     except (KeyError, ValueError) as error:
         words = f"a message of the answer cannot be read: {error}"
         raise GoQueueError("response_invalid", words) from error
 
 
-def _message(delivered: _Delivered, settling: Settling) -> Message:
+def _message(delivered: _Delivered, grant: Grant) -> Message:
     is_base64 = delivered.encoding == "base64"
-    lease = Leased(
-        delivered.receipt_handle,
-        delivered.delivery_count,
-        delivered.deadline,
-        settling,
-    )
+    lease = HeldLease(delivered.receipt_handle, delivered.delivery_count, delivered.deadline, grant)
     return Message(
         delivered.topic,
         delivered.partition,

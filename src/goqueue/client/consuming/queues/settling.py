@@ -6,65 +6,61 @@ one request per thousand.
 """
 
 import asyncio
+import logging
 from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from typing import Self
 
 import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.transport import Request, Transport, post
-from goqueue.client.values import duration, nanoseconds
+from goqueue.client.values import duration
 
-__all__ = ["Leased", "Settling"]
+__all__ = ["Result", "Settling"]
+
+_log = logging.getLogger("goqueue.client")
 
 _BATCH_MAX = 1000
+# Closing does not wait for a server that is away: its leases end by themselves.
+_FAREWELL_S = 2.0
 
 
-class _Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True):
+    """What became of one receipt of many."""
+
     success: bool
     error: str = ""
     code: str = ""
+    new_deadline: str = ""
 
 
 class _Results(msgspec.Struct, frozen=True):
-    results: list[_Result]
+    results: list[Result]
+
+
+class _Extended(msgspec.Struct, frozen=True):
+    new_deadline: str
 
 
 _RESULTS = msgspec.json.Decoder(_Results)
+_EXTENDED = msgspec.json.Decoder(_Extended)
 
-Waiting = tuple[str, "asyncio.Future[None]"]
+
+class _Answer(asyncio.Future[None]):
+    """The answer to one acknowledgement; knows whether somebody waits for it."""
+
+    is_awaited = False
+
+    def add_done_callback(
+        self, function: Callable[[Self], object], /, *, context: Context | None = None
+    ) -> None:
+        self.is_awaited = True
+        super().add_done_callback(function, context=context)
 
 
-class Leased(msgspec.Struct, frozen=True, eq=False):
-    """The lease of one delivery."""
-
-    receipt_handle: str
-    delivery_count: int
-    until: str
-    settling: "Settling"
-
-    @property
-    def group(self) -> str:
-        return self.settling.group
-
-    @property
-    def deadline(self) -> int:
-        """When the lease ends, in nanoseconds since 1970; few ask, so it is read when asked for."""
-        return nanoseconds(self.until)
-
-    def ack(self) -> "asyncio.Future[None]":
-        return self.settling.ack(self.receipt_handle)
-
-    async def nack(self, delay_s: float | None, reason: str) -> None:
-        delay = None if delay_s is None else duration(delay_s)
-        fields: dict[str, object] = {"delay": delay, "reason": reason or None}
-        await self.settling.settle("nack", self.receipt_handle, fields)
-
-    async def reject(self, reason: str) -> None:
-        await self.settling.settle("reject", self.receipt_handle, {"reason": reason or None})
-
-    async def extend(self, timeout_s: float) -> None:
-        fields: dict[str, object] = {"timeout": duration(timeout_s)}
-        await self.settling.settle("visibility", self.receipt_handle, fields)
+Waiting = tuple[str, _Answer]
 
 
 class Settling:
@@ -82,7 +78,7 @@ class Settling:
     def ack(self, receipt_handle: str) -> "asyncio.Future[None]":
         if self._is_ended:
             raise Closed("the consumer is closed: its leases are given back")
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answer = _Answer(loop=asyncio.get_running_loop())
         self._waiting.append((receipt_handle, answer))
         self._is_waiting.set()
         self._is_idle.clear()
@@ -90,13 +86,46 @@ class Settling:
 
     async def settle(self, route: str, receipt_handle: str, fields: dict[str, object]) -> None:
         """Settle a single delivery in another way."""
-        request = post(
-            "messages",
-            route,
-            fields={"receipt_handle": receipt_handle, **fields},
-            is_repeatable=route == "visibility",
-        )
-        await self._transport.ask(request)
+        given = {"receipt_handle": receipt_handle, **fields}
+        await self._transport.ask(post("messages", route, fields=given))
+
+    async def extend(self, receipt_handle: str, timeout_s: float) -> str:
+        """Keep a single delivery; until when."""
+        fields: dict[str, object] = {
+            "receipt_handle": receipt_handle,
+            "timeout": duration(timeout_s),
+        }
+        request = post("messages", "visibility", fields=fields, is_repeatable=True)
+        return (await self._transport.read(request, _EXTENDED)).new_deadline
+
+    async def extend_all(
+        self, receipt_handles: Sequence[str], timeout_s: float, *, patience_s: float
+    ) -> list[Result]:
+        """Keep deliveries, at most 1000; what became of each."""
+        fields: dict[str, object] = {
+            "receipt_handles": receipt_handles,
+            "timeout": duration(timeout_s),
+        }
+        return await self._settle_all(("visibility", "batch"), fields, patience_s)
+
+    async def release(self, receipt_handles: Sequence[str]) -> None:
+        """Give deliveries back that were not begun: they do not count.
+
+        What cannot be given back becomes free with its lease, or when the member leaves.
+        """
+        for first in range(0, len(receipt_handles), _BATCH_MAX):
+            batch = receipt_handles[first : first + _BATCH_MAX]
+            try:
+                await self._settle_all(("release",), {"receipt_handles": batch}, _FAREWELL_S)
+            except GoQueueError as error:
+                _log.info("giving back messages of group %s: %s", self.group, error)
+                return
+
+    async def _settle_all(
+        self, route: tuple[str, ...], fields: dict[str, object], patience_s: float
+    ) -> list[Result]:
+        request = post("messages", *route, fields=fields, is_repeatable=True, patience_s=patience_s)
+        return (await self._transport.read(request, _RESULTS)).results
 
     async def drain(self) -> None:
         """Wait until every acknowledgement was answered."""
@@ -139,6 +168,7 @@ class Settling:
             words = "not as many answers as acknowledgements"
             self._fail(batch, GoQueueError("response_invalid", words))
             return
+        failed = []
         for (_, answer), result in zip(batch, results, strict=True):
             if answer.done():
                 continue
@@ -146,8 +176,20 @@ class Settling:
                 answer.set_result(None)
             else:
                 answer.set_exception(refusal(result.code, result.error))
+                failed.append(answer)
+        self._report(failed)
 
     def _fail(self, batch: list[Waiting], error: GoQueueError) -> None:
-        for _, answer in batch:
-            if not answer.done():
-                answer.set_exception(error)
+        failed = [answer for _, answer in batch if not answer.done()]
+        for answer in failed:
+            answer.set_exception(error)
+        self._report(failed)
+
+    def _report(self, failed: list[_Answer]) -> None:
+        """Say once what nobody waits for; asyncio would print a traceback for each."""
+        unseen = [answer for answer in failed if not answer.is_awaited]
+        # Whoever awaits one later gets its error all the same.
+        errors = [answer.exception() for answer in unseen]
+        if errors:
+            words = "group %s: %d acknowledgements that nobody awaited failed, the first with %s"
+            _log.warning(words, self.group, len(errors), errors[0])

@@ -23,8 +23,11 @@ __all__ = [
     "AckOut",
     "AckResult",
     "DeadLetterCauses",
+    "ExtendBatchBody",
+    "ExtendBatchOut",
     "ExtendBody",
     "ExtendOut",
+    "ExtendResult",
     "Handle",
     "NackBody",
     "NackOut",
@@ -143,6 +146,29 @@ class ExtendOut(msgspec.Struct, frozen=True, kw_only=True):
 
     extended: bool
     new_deadline: TimeText
+
+
+class ExtendBatchBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Keep many messages for this long from now."""
+
+    receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
+    timeout: Lease
+
+
+class ExtendResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Until when one lease is held, or why it is not."""
+
+    receipt_handle: str
+    success: bool
+    new_deadline: TimeText | None = None
+    error: str | None = None
+    code: str | None = None
+
+
+class ExtendBatchOut(msgspec.Struct, frozen=True, kw_only=True):
+    """One result per handle, in order."""
+
+    results: list[ExtendResult]
 
 
 PartitionKey = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,3})$"})]

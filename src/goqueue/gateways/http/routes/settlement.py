@@ -11,8 +11,11 @@ from goqueue.gateways.http.bodies import (
     AckOut,
     AckResult,
     DeadLetterCauses,
+    ExtendBatchBody,
+    ExtendBatchOut,
     ExtendBody,
     ExtendOut,
+    ExtendResult,
     NackBody,
     NackOut,
     RedriveBody,
@@ -138,6 +141,27 @@ async def _extend(call: Call) -> ExtendOut:
     return ExtendOut(extended=True, new_deadline=format_time(extended.deadline))
 
 
+async def _extend_batch(call: Call) -> ExtendBatchOut:
+    """Each in a turn of the node of its own: a batch is not urgent, and may be long."""
+    body = call.body(ExtendBatchBody)
+    results = [await _extend_one(call, each, body.timeout.ns) for each in body.receipt_handles]
+    return ExtendBatchOut(results=results)
+
+
+async def _extend_one(call: Call, receipt: str, timeout_ns: int) -> ExtendResult:
+    try:
+        extended = await call.ask(Extend(receipt=receipt, timeout_ns=timeout_ns), Extended)
+    except Refused as refused:
+        code = refused.code
+        if code not in _RECEIPT_ERRORS:
+            raise
+        error = describe(code, refused.facts)
+        return ExtendResult(receipt_handle=receipt, success=False, error=error, code=code.value)
+    return ExtendResult(
+        receipt_handle=receipt, success=True, new_deadline=format_time(extended.deadline)
+    )
+
+
 async def _redrive(call: Call) -> RedriveOut:
     body = call.body(RedriveBody)
     if body.to_topic is not None:
@@ -260,6 +284,17 @@ SETTLEMENT_ROUTES = (
         errors=_RECEIPT_ERRORS,
         writes=True,
         example={"receipt_handle": _HANDLE, "timeout": "2m"},
+    ),
+    Route(
+        method="POST",
+        path="/messages/visibility/batch",
+        section=_SECTION,
+        summary="Keep many messages longer, each for itself",
+        run=_extend_batch,
+        body=ExtendBatchBody,
+        answer=ExtendBatchOut,
+        writes=True,
+        example={"receipt_handles": [_HANDLE], "timeout": "2m"},
     ),
     Route(
         method="POST",

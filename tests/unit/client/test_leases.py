@@ -1,0 +1,217 @@
+"""Leases as their holder knows them, and their renewal, with a server at the end of a socket."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from goqueue.client import ReceiptStale
+from goqueue.client.consuming import Message
+from goqueue.client.consuming.queues import Grant, HeldLease, LeaseRenewer, Settling
+from goqueue.client.transport import Retries, Settings, Transport
+from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer
+
+LEASE_S = 0.06
+STALE = {"success": False, "code": "receipt_stale", "error": "too late"}
+NOWHERE = Settling(Transport(Settings(server="http://127.0.0.1:1")), "g")
+
+
+def test_a_lease_is_begun_only_while_it_is_live() -> None:
+    grant = Grant(NOWHERE, lease_s=30.0, polled_at=100.0)
+    assert HeldLease("r", 1, "", grant).begin(129.9)
+    assert not HeldLease("r", 1, "", grant).begin(130.0)
+    over = HeldLease("r", 1, "", grant)
+    over.end()
+    assert not over.begin(100.0)
+
+
+def test_a_renewal_never_shortens_a_lease() -> None:
+    lease = HeldLease("r", 1, "", Grant(NOWHERE, lease_s=30.0, polled_at=100.0))
+    assert not lease.is_due(109.9)
+    assert lease.is_due(110.1)
+    lease.renew(150.0, "")
+    lease.renew(140.0, "")
+    assert lease.begin(149.0)
+
+
+class Broker:
+    """Renews and acknowledges what is not stale; keeps what it was asked to."""
+
+    def __init__(self, *stale: str) -> None:
+        self.stale = stale
+        self.asked: list[Asked] = []
+        self.renewed: list[list[str]] = []
+        self.has_renewed = asyncio.Event()
+        self.hang_ups = 0
+
+    async def __call__(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        if self.hang_ups:
+            self.hang_ups -= 1
+            return HANG_UP
+        receipts = msgspec.json.decode(asked.body)["receipt_handles"]
+        if asked.target == "/messages/visibility/batch":
+            self.renewed.append(receipts)
+            self.has_renewed.set()
+        done = {"success": True, "new_deadline": "2030-01-01T00:00:00Z"}
+        return json_answer(
+            {"results": [STALE if each in self.stale else done for each in receipts]}
+        )
+
+    async def wait_for_renewals(self, count: int) -> None:
+        for _ in range(count):
+            self.has_renewed.clear()
+            await self.has_renewed.wait()
+
+
+class Holder:
+    """What a consumer has to do with leases."""
+
+    def __init__(self, server: str, max_handling_s: float) -> None:
+        retries = Retries(attempts_max=1)
+        self.settling = Settling(Transport(Settings(server=server, retries=retries)), "g")
+        self.renewer = LeaseRenewer(self.settling, max_handling_s, lambda _: None)
+
+    def lease(self, *receipts: str) -> list[HeldLease]:
+        grant = Grant(self.settling, lease_s=LEASE_S, polled_at=time.monotonic())
+        leases = [HeldLease(receipt, 1, "2020-01-01T00:00:00Z", grant) for receipt in receipts]
+        messages = [Message("orders", 0, 0, 0, 2, b"", b"", b"", lease) for lease in leases]
+        self.renewer.watch(messages, LEASE_S)
+        return leases
+
+
+@contextlib.asynccontextmanager
+async def holding(broker: Broker, *, max_handling_s: float = 60.0) -> AsyncIterator[Holder]:
+    async with asyncio.timeout(20), peer(broker) as server:
+        holder = Holder(server, max_handling_s)
+        running = [
+            asyncio.ensure_future(holder.renewer.run()),
+            asyncio.ensure_future(holder.settling.run()),
+        ]
+        yield holder
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def test_leases_are_renewed_together_again_and_again() -> None:
+    broker = Broker()
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            leases = holder.lease("a", "b", "c")
+            await broker.wait_for_renewals(3)
+            assert leases[0].deadline > 1_800_000_000_000_000_000
+
+    asyncio.run(play())
+    assert broker.renewed[:3] == [["a", "b", "c"]] * 3
+
+
+def test_a_message_that_was_dropped_or_settled_is_not_renewed() -> None:
+    broker = Broker()
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            dropped, settled, kept = holder.lease("dropped", "settled", "kept")
+            del dropped
+            gc.collect()
+            await settled.ack()
+            await broker.wait_for_renewals(2)
+            assert not kept.is_over
+
+    asyncio.run(play())
+    assert {*map(tuple, broker.renewed)} == {("kept",)}
+
+
+def test_a_lease_that_was_lost_is_told_of_once_and_not_renewed_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker("lost")
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            lost, kept = holder.lease("lost", "kept")
+            await broker.wait_for_renewals(3)
+            assert lost.is_over
+            assert not kept.is_over
+            assert not lost.begin(time.monotonic())
+
+    asyncio.run(play())
+    assert broker.renewed[:3] == [["lost", "kept"], ["kept"], ["kept"]]
+    told = [record for record in caplog.records if "1 leases ended" in record.getMessage()]
+    assert len(told) == 1
+
+
+def test_a_renewal_that_fails_is_tried_again_before_the_lease_ends() -> None:
+    broker = Broker()
+    broker.hang_ups = 1
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            (lease,) = holder.lease("a")
+            await broker.wait_for_renewals(1)
+            assert not lease.is_over
+
+    asyncio.run(play())
+    assert broker.renewed[0] == ["a"]
+
+
+def test_a_message_is_not_kept_in_hand_for_ever() -> None:
+    broker = Broker()
+
+    async def play() -> None:
+        async with holding(broker, max_handling_s=LEASE_S / 10) as holder:
+            in_hand, waiting = holder.lease("in hand", "waiting")
+            in_hand.begin(time.monotonic())
+            await broker.wait_for_renewals(2)
+            assert not waiting.is_over
+
+    asyncio.run(play())
+    assert {*map(tuple, broker.renewed)} == {("waiting",)}
+
+
+def test_acknowledgements_that_nobody_awaited_fail_in_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker("a", "b")
+
+    async def play() -> None:
+        unhandled: list[dict[str, object]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: unhandled.append(told))
+        async with holding(broker) as holder:
+            first, second, third = holder.lease("a", "b", "c")
+            first.ack()
+            await asyncio.sleep(0)
+            second.ack()
+            await third.ack()
+            await holder.settling.drain()
+        gc.collect()
+        assert unhandled == []
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(play())
+    told = [each.getMessage() for each in caplog.records if "nobody awaited" in each.getMessage()]
+    assert 1 <= len(told) <= 2
+    assert "receipt_stale" in told[0]
+
+
+def test_an_acknowledgement_that_is_awaited_raises_and_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broker = Broker("a", "b")
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            first, second = holder.lease("a", "b")
+            with pytest.raises(ReceiptStale):
+                await first.ack()
+            refused = await asyncio.gather(second.ack(), return_exceptions=True)
+            assert [type(each) for each in refused] == [ReceiptStale]
+
+    asyncio.run(play())
+    assert not [each for each in caplog.records if "nobody awaited" in each.getMessage()]
