@@ -33,7 +33,8 @@ class Answer(msgspec.Struct, frozen=True):
     def code(self) -> str:
         """The code of a refusal, whose form is checked on the way."""
         body = self.body
-        assert set(body) <= {"error", "code", "status", "details"}, body
+        # Where none of several messages was stored, each has its result besides.
+        assert set(body) <= {"error", "code", "status", "details", "results"}, body
         assert body["status"] == self.status, body
         assert body["error"], body
         return str(body["code"])

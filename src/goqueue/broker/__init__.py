@@ -5,6 +5,7 @@ from goqueue.broker.consuming import fill
 from goqueue.broker.journals import JournalLimits
 from goqueue.broker.node import Node, NodeEvent
 from goqueue.broker.starting import GROUPS_LOG, TOPICS_LOG, Opened
+from goqueue.broker.storage_health import StorageHealth
 
 __all__ = [
     "GROUPS_LOG",
@@ -14,6 +15,7 @@ __all__ = [
     "Node",
     "NodeEvent",
     "Opened",
+    "StorageHealth",
     "TurnBudget",
     "fill",
 ]

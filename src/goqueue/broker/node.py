@@ -65,6 +65,7 @@ from goqueue.broker.starting import (
 )
 from goqueue.broker.state import NodeState
 from goqueue.broker.stepwise import Steps
+from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.table import table_of
 from goqueue.metrics import Family
 from goqueue.model import (
@@ -174,6 +175,11 @@ class Node:
         return self._state.not_ready is None
 
     @property
+    def storage(self) -> StorageHealth:
+        """Which logs the disk does not serve as it should."""
+        return self._state.storage
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nothing waits to be committed in the journals."""
         state = self._state
@@ -256,7 +262,7 @@ class Node:
         gone = Refused(Code.TOPIC_NOT_FOUND, topic=command.name)
         for log in logs:
             partition = self._state.partitions.remove(log)
-            self._state.failed.pop(log, None)
+            self._state.storage.forget(log)
             self._parts.delaying.forget(log)
             self._parts.marking.forget(log)
             self._parts.remembering.forget(log)
@@ -280,23 +286,35 @@ class Node:
         reply = NodeDescription(
             node_id=state.node_id,
             not_ready=state.not_ready,
-            failed_logs=tuple(state.failed),
+            failed_logs=tuple(state.storage.failed),
             topics=topics,
             flows=state.counts.flows(),
+            health=self._health(),
         )
         state.outbox.answer(request, reply)
 
     def _check_health(self, request: RequestId, _: CheckHealth, __: Now) -> None:
-        state = self._state
-        reply = NodeHealth(
-            node_id=state.node_id, not_ready=state.not_ready, failed_logs=tuple(state.failed)
+        self._state.outbox.answer(request, self._health())
+
+    def _health(self) -> NodeHealth:
+        storage = self._state.storage
+        return NodeHealth(
+            node_id=self._state.node_id,
+            not_ready=self._state.not_ready,
+            failed_logs=tuple(storage.failed),
+            full_logs=storage.full,
+            damaged=storage.damaged(),
+            damaged_ranges=storage.damaged_ranges,
         )
-        state.outbox.answer(request, reply)
 
     # The disk
 
     def _take_disk(self, event: DiskEvent, now: Now) -> None:
         state = self._state
+        if isinstance(event, Filled):
+            state.storage.record_full(event.log, now)
+        elif isinstance(event, Synced) and event.log in state.internal:
+            state.storage.record_written(event.log)
         if event.log == GROUPS_LOG:
             self._release(state.groups_journal.take(event, now), now)
             state.alarms.bring_forward(_RETRY, state.groups_journal.next_deadline())
@@ -314,10 +332,13 @@ class Node:
 
     def _take_partition(self, partition: Partition, event: DiskEvent, now: Now) -> None:
         if isinstance(event, Failed):
-            self._state.failed[event.log] = None
+            self._state.storage.failed[event.log] = None
             self._created(Created(log=event.log), event.reason, now)
-        known = partition.log.damaged
+        known, committed = partition.log.damaged, partition.log.high_watermark
         self._state.outbox.extend(partition.log.take(event, now))
+        self._state.storage.record_damage(event.log, partition.log.damaged)
+        if partition.log.high_watermark > committed:
+            self._state.storage.record_written(event.log)
         self._state.arm_flush(partition)
         if isinstance(event, Damaged) and partition.log.damaged == known:
             # It is set aside when the writes on their way are done: until then to look again

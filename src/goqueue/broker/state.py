@@ -16,6 +16,7 @@ from goqueue.broker.journals import Change, Journal, TopicChange
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
 from goqueue.broker.stepwise import Stepwise
+from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.tracing import Journeys
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Group, Groups
@@ -87,8 +88,7 @@ class NodeState:
         self.internal: dict[LogId, Partition] = {}
         self.receipts: Receipts
         self.not_ready: str | None = "starting"
-        # Logs that take no writes, in the order in which they failed.
-        self.failed: dict[LogId, None] = {}
+        self.storage = StorageHealth()
         # By group number, then by partition.
         self.positions: dict[int, dict[LogId, Position]] = {}
         self.queues: dict[int, dict[LogId, DeliveryQueue]] = {}

@@ -55,12 +55,14 @@ class Upkeep:
         self._delaying.wake_all(now)
         self._delaying.save_some()
         self._memory.keep_short(now)
+        self._state.storage.expire(now)
         self.begin(now)
 
     def _maintain(self, partition: Partition, now: Now) -> None:
         self._state.outbox.extend(partition.log.maintain(now, self._needed_from(partition)))
         self._remembering.save_if_due(partition)
         log, start = partition.log_id, partition.log.start
+        self._state.storage.record_damage(log, partition.log.damaged)
         for kept in (self._state.delays.get(log), self._state.censuses.get(log)):
             if kept is not None:
                 kept.drop_below(start)

@@ -38,6 +38,7 @@ from goqueue.model import (
 from goqueue.model.requests import Command, Reply
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.disk import Disk, Work
+from goqueue.runtime.storage_log import StorageLog
 from goqueue.storage import DamageFound
 from goqueue.tracing import Note
 
@@ -79,6 +80,7 @@ class Pump:
         self._quiet: asyncio.Event | None = None
         self._serving = asyncio.Event()
         self._openings: list[asyncio.Future[None]] = []
+        self._storage_log = StorageLog(_logger.warning)
         self._is_stopping = False
 
     @property
@@ -182,6 +184,7 @@ class Pump:
         deadline = self._node.next_deadline()
         if deadline != self._timer_at:
             self._set_timer(deadline)
+        self._storage_log.look(self._node.storage)
         if self._export is not None and (notes := self._node.take_notes()):
             self._export(notes)
         self._note_state()

@@ -103,9 +103,38 @@ def break_a_log(api: Api, faults: Path) -> None:
     """Syncs of one topic fail: it takes no more writes."""
     api.publish(api.create("doomed", 1), "fine")
     (faults / "broken").write_text("doomed")
-    results = api.post("/topics/doomed/messages", {"messages": [{"value": "lost"}]})["results"]
-    assert "code" in results[0]
+    lost = {"messages": [{"value": "lost"}]}
+    assert api.refusal("POST", "/topics/doomed/messages", lost) == (500, "storage_failed")
     (faults / "broken").unlink()
+
+
+def fill_the_disk(api: Api, faults: Path, scrapes: Scrapes) -> None:
+    """There is no space for one topic, and then there is again."""
+    api.publish(api.create("crammed", 1), "fine", "harmed", "behind")
+    (faults / "full").write_text("crammed")
+    lost = {"messages": [{"value": "lost"}, {"value": "lost, too"}]}
+    assert api.refusal("POST", "/topics/crammed/messages", lost) == (507, "storage_full")
+    scrapes.wait_for_rise("goqueue_storage_full_logs")
+    ready = api.get("/readyz", verbose="true")
+    assert ready["status"] == "degraded"
+    assert "the disk is full" in ready["message"]
+    (faults / "full").unlink()
+
+
+def harm_a_record(directory: Path) -> None:
+    """A byte of the second record changes while nobody looks."""
+    (path,) = (directory / "logs" / "crammed").rglob("*.log")
+    data = bytearray(path.read_bytes())
+    data[data.index(b"harmed")] ^= 1
+    path.write_bytes(data)
+
+
+def meet_damage(api: Api) -> None:
+    """Only what is damaged is refused."""
+    for _ in range(2):
+        answer = api.ask("GET", "/topics/crammed/partitions/0/messages", offset=1)
+        assert (answer.status, answer.code) == (500, "records_damaged")
+    assert api.get("/readyz")["status"] == "degraded"
 
 
 def slow_down(api: Api, faults: Path, scrapes: Scrapes) -> None:

@@ -46,6 +46,7 @@ def act_out(scrapes: Scrapes, api: Api, other: Api, faults: Path) -> None:
     acts.lose_a_member(api)
     acts.slow_down(other, faults, scrapes)
     acts.break_a_log(api, faults)
+    acts.fill_the_disk(api, faults, scrapes)
     (faults / "grown").touch()
     for how in SETTLED:
         name = f"goqueue_broker_messages_{how}_total"
@@ -77,6 +78,7 @@ def test_every_series_moves_and_no_counter_falls(
     api.close()
     for index in (obeying.directory / "logs" / "recent").rglob("*.index"):
         index.unlink()
+    acts.harm_a_record(obeying.directory)
     (faults / "slow").touch()
     obeying.begin()
     again = scrape_early(api, moved, scrapes.first)
@@ -86,6 +88,8 @@ def test_every_series_moves_and_no_counter_falls(
         "recent", 0, offset=int(seen.value("goqueue_storage_log_start_offset", topic="recent") or 0)
     )
     again.wait_for_rise("goqueue_storage_index_rebuilds_total", topic="recent")
+    acts.meet_damage(api)
+    again.wait_for_rise("goqueue_storage_damaged_ranges")
     judge_restart(seen, again.last)
 
     exported = seen.ours | again.last.ours

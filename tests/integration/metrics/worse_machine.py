@@ -1,7 +1,8 @@
 """A node on a machine that obeys: files in the folder FAULTS tell what goes wrong there.
 
-`slow`: each sync takes a while. `broken`: syncs of logs of the topic that it names fail. `grown`:
-the file system is twice as large. Everything else is the node as it is.
+`slow`: each sync takes a while. `broken`: syncs of logs of the topic that it names fail. `full`:
+there is no space for the topic that it names. `grown`: the file system is twice as large.
+Everything else is the node as it is.
 """
 
 import errno
@@ -29,6 +30,18 @@ def _obeying(sync: Any) -> Any:  # noqa: ANN401 - whatever the module os has
     return obey
 
 
+def _filling(pwrite: Any) -> Any:  # noqa: ANN401 - whatever the module os has
+    def fill(descriptor: int, data: Any, position: int) -> object:  # noqa: ANN401 - as above
+        full = _FAULTS / "full"
+        if full.exists():
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            if f"/logs/{full.read_text()}/" in path:
+                raise OSError(errno.ENOSPC, "the disk is full")
+        return pwrite(descriptor, data, position)
+
+    return fill
+
+
 def _growing(statvfs: Any) -> Any:  # noqa: ANN401 - whatever the module os has
     def grow(path: str) -> object:
         found = statvfs(path)
@@ -44,6 +57,7 @@ def _growing(statvfs: Any) -> Any:  # noqa: ANN401 - whatever the module os has
 def main() -> None:
     os.fsync = _obeying(os.fsync)
     os.fdatasync = _obeying(os.fdatasync)
+    os.pwrite = _filling(os.pwrite)
     os.statvfs = _growing(os.statvfs)
     from goqueue.cli import main as goqueue
 

@@ -1,11 +1,23 @@
 """What a node tells an operator first: ready or not, letters that lie, delays that are due."""
 
+import contextlib
+
 from goqueue.broker.counts import Counts
-from goqueue.model import SECOND
-from goqueue.model.requests import DescribeNode, NodeDescription, Read, Records, TopicFlow
+from goqueue.model import SECOND, Code, Refused
+from goqueue.model.requests import (
+    CheckHealth,
+    DeleteTopic,
+    DescribeNode,
+    Done,
+    NodeDescription,
+    NodeHealth,
+    Read,
+    Records,
+    TopicFlow,
+)
 from tests.unit.broker.delayed import delay, store
 from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
-from tests.unit.broker.users import poll, publish, reject, shop
+from tests.unit.broker.users import ORDERS, poll, publish, reject, shop
 
 
 def gauges(node: DrivenNode, name: str) -> dict[object, float]:
@@ -79,3 +91,52 @@ def test_a_reader_that_takes_two_messages_of_many_has_consumed_two() -> None:
     assert flows(node) == {"orders": TopicFlow(4, 2)}
     node.ask(Read(topic="orders", partition=0, messages_max=9), Records)
     assert flows(node) == {"orders": TopicFlow(4, 6)}
+
+
+def health(node: DrivenNode) -> NodeHealth:
+    return node.ask(CheckHealth(), NodeHealth)
+
+
+def test_a_full_disk_is_told_until_a_message_fits_again() -> None:
+    node = shop()
+    publish(node, "a")
+    node.files.faults.room = 10
+    assert publish(node, "b").placed[0].refused is Code.STORAGE_FULL
+    assert health(node).full_logs == (ORDERS,)
+    assert gauges(node, "goqueue_storage_full_logs") == {(): 1}
+
+    node.files.faults.room = None
+    node.advance(2 * SECOND)
+    publish(node, "b")
+    assert health(node).full_logs == ()
+    assert gauges(node, "goqueue_storage_full_logs") == {(): 0}
+
+
+def test_a_log_that_nobody_writes_to_any_more_is_not_full_for_ever() -> None:
+    node = shop()
+    publish(node, "a")
+    node.files.faults.room = 10
+    publish(node, "b")
+    node.files.faults.room = None
+    node.advance(120 * SECOND)
+    assert health(node).full_logs == ()
+
+
+def test_damage_is_told_by_topic_until_the_topic_is_deleted_and_over_a_restart() -> None:
+    node = shop()
+    publish(node, "a", "b")
+    node.restart()
+    node.files.faults.bad_sectors["orders/0/00000000000000000000.log"] = 10
+    for _ in range(2):
+        with contextlib.suppress(Refused):
+            node.ask(Read(topic="orders", partition=0), Records)
+    (damaged,) = health(node).damaged
+    assert damaged.log == ORDERS
+    lost = gauges(node, "goqueue_storage_damaged_offsets")
+    assert lost[("orders",)] >= 1
+    node.restart()
+    assert health(node).damaged_ranges == 1
+
+    node.ask(DeleteTopic(name="orders"), Done)
+    assert health(node).damaged == ()
+    assert gauges(node, "goqueue_storage_damaged_offsets") == {}

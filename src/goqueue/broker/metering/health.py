@@ -24,6 +24,24 @@ def health_families(
         (),
         [((), failed)],
     )
+    yield gauge(
+        "goqueue_storage_full_logs",
+        "Logs whose last write found no space.",
+        (),
+        [((), len(state.storage.full))],
+    )
+    yield gauge(
+        "goqueue_storage_damaged_ranges",
+        "Ranges of records that are refused because they are damaged.",
+        (),
+        [((), state.storage.damaged_ranges)],
+    )
+    yield gauge(
+        "goqueue_storage_damaged_offsets",
+        "Offsets that are refused because their records are damaged; topics without are absent.",
+        _TOPIC,
+        (((name,), count) for name, count in state.storage.damaged_by_topic().items()),
+    )
     # While the node starts, positions are still read from the journal.
     kept = letters() if is_ready else ()
     yield gauge(

@@ -167,6 +167,7 @@ class Starting:
         assert topic is not None
         log = Log(event.log, self._state.catalog.log_settings(topic), event.state)
         self._state.partitions.add(Partition(event.log, log))
+        self._state.storage.record_damage(event.log, log.damaged)
         if not self._recollecting.begin(self._state.partitions[event.log]):
             self._opened(event.log, now)
 

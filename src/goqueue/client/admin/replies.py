@@ -277,7 +277,10 @@ class ReadinessCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a node takes requests: `status` is pass or fail; `uptime` is a duration."""
+    """Whether a node takes requests: `status` is pass, degraded or fail; `uptime` is a duration.
+
+    One that is degraded takes requests, and `message` says what is wrong.
+    """
 
     status: str
     timestamp: dt.datetime

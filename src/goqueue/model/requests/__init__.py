@@ -52,6 +52,7 @@ from goqueue.model.requests.groups import (
 from goqueue.model.requests.replies import (
     Acked,
     Beat,
+    DamagedOffsets,
     Done,
     Extended,
     GroupDescription,
@@ -145,6 +146,7 @@ __all__ = [
     "CommitGroup",
     "CommitOffsets",
     "CreateTopic",
+    "DamagedOffsets",
     "DelayState",
     "DelayStatistics",
     "DelayedDescription",

@@ -373,6 +373,15 @@ class TopicFlow(msgspec.Struct, frozen=True):
     consumed: int = 0
 
 
+class DamagedOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """Offsets of one log that are refused because their records are damaged."""
+
+    log: LogId
+    first: Offset
+    below: Offset
+    reason: str
+
+
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     """The node as a whole; `not_ready` says why it does not serve, if so.
 
@@ -384,14 +393,21 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     failed_logs: tuple[LogId, ...]
     topics: tuple[TopicDescription, ...]
     flows: dict[str, TopicFlow] = {}
+    health: "NodeHealth"
 
 
 class NodeHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the node serves; costs the same however many topics there are."""
+    """Whether the node serves; costs the same however many topics there are.
+
+    `full_logs` found no space at their last write; `damaged` are the first of `damaged_ranges`.
+    """
 
     node_id: str
     not_ready: str | None
     failed_logs: tuple[LogId, ...]
+    full_logs: tuple[LogId, ...] = ()
+    damaged: tuple[DamagedOffsets, ...] = ()
+    damaged_ranges: int = 0
 
 
 Reply = (

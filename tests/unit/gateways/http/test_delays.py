@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from goqueue.gateways.http import ApiLimits, HttpApi, NodeFacts
-from goqueue.gateways.http.messages import Horizon, Intake, encode_results, take_in
+from goqueue.gateways.http.messages import Horizon, Intake, answer_results, take_in
 from goqueue.gateways.http.transport import HttpRequest
 from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, Message, Offset, Timestamp
 from goqueue.model.requests import (
@@ -191,7 +191,7 @@ def test_the_result_of_a_delayed_message_says_when() -> None:
         placed=(Placed(partition=0, first=Offset(7), count=2),),
         timestamp=NOW,
     )
-    listed = msgspec.json.decode(encode_results(intake, published))["results"]
+    listed = msgspec.json.decode(answer_results(intake, published).body)["results"]
     plain = {"partition": 0, "offset": 7, "timestamp": "2023-11-14T22:13:20Z", "priority": "normal"}
     assert listed[0] == plain
     assert listed[1] == {**plain, "offset": 8, "delayed": True, "deliverAt": MINUTE_LATER}

@@ -5,10 +5,11 @@ import base64
 import msgspec
 import pytest
 
-from goqueue.gateways.http.messages import Horizon, Intake, encode_results, take_in
+from goqueue.gateways.http.messages import Horizon, Intake, answer_results, take_in
 from goqueue.model import HOUR, Code, Offset, Refused, Timestamp
 from goqueue.model.requests import Placed, Publish, Published
 from goqueue.records import Unroutable, decode, verify, walk
+from tests.unit.gateways.http.answering_broker import AnsweringBroker, send
 from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of, read
 
 HORIZON = Horizon(NOW, HOUR)
@@ -177,7 +178,7 @@ def test_the_broker_is_asked_even_if_no_message_could_be_taken() -> None:
 
 
 def results(intake: Intake, published: Published) -> list[dict[str, object]]:
-    body = msgspec.json.decode(encode_results(intake, published))
+    body = msgspec.json.decode(answer_results(intake, published).body)
     listed: list[dict[str, object]] = body["results"]
     return listed
 
@@ -242,3 +243,47 @@ def test_a_wrong_topic_fails_the_request() -> None:
     response = Client().post("/topics/a%20b/messages", {"messages": [{"value": "a"}]})
     assert (response.status, code_of(response)) == (400, "name_invalid")
     assert read(response)["details"] == {"field": "topic"}
+
+
+def full(*codes: Code | None) -> Published:
+    """One message for each partition, stored or not."""
+    return Published(
+        targets=list(range(len(codes))),
+        placed=tuple(
+            Placed(partition=number, first=Offset(0), count=1, refused=code)
+            for number, code in enumerate(codes)
+        ),
+        timestamp=NOW,
+    )
+
+
+def test_a_request_of_which_nothing_was_stored_has_the_status_of_its_first_error() -> None:
+    broker = AnsweringBroker(full(Code.STORAGE_FULL, Code.STORAGE_FAILED))
+    messages = {"messages": [{"value": "a"}, {"value": "b"}]}
+
+    response = send(broker, "POST", "/topics/orders/messages", messages)
+
+    body = msgspec.json.decode(response.body)
+    assert response.status == body["status"] == 507
+    assert body["code"] == "storage_full"
+    assert body["error"] == body["results"][0]["error"]
+    assert [each["code"] for each in body["results"]] == ["storage_full", "storage_failed"]
+
+
+def test_a_request_of_which_something_was_stored_succeeds() -> None:
+    broker = AnsweringBroker(full(Code.STORAGE_FULL, None))
+    messages = {"messages": [{"value": "a"}, {"value": "b"}]}
+
+    response = send(broker, "POST", "/topics/orders/messages", messages)
+
+    assert response.status == 200
+    assert set(msgspec.json.decode(response.body)) == {"results"}
+
+
+def test_a_request_without_a_message_that_can_be_taken_is_refused() -> None:
+    broker = AnsweringBroker(Published(targets=[], placed=(), timestamp=NOW))
+
+    response = send(broker, "POST", "/topics/orders/messages", {"messages": [{"value": 1}, 7]})
+
+    assert response.status == 400
+    assert msgspec.json.decode(response.body)["code"] == "message_invalid"

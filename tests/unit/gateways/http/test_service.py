@@ -3,7 +3,9 @@
 import pytest
 
 from goqueue.gateways.http import ApiLimits
-from goqueue.model import Code
+from goqueue.model import Code, LogId, Offset
+from goqueue.model.requests import DamagedOffsets, NodeDescription, NodeHealth
+from tests.unit.gateways.http.answering_broker import AnsweringBroker, send
 from tests.unit.gateways.http.refusing_broker import (
     Client,
     RefusingBroker,
@@ -40,6 +42,41 @@ def test_a_verbose_probe_lists_what_was_checked() -> None:
     assert checks["broker"]["status"] == "fail"
     assert body["uptime"] == "1.5s"
     assert "checks" not in read(Client().get("/readyz"))
+
+
+def troubled(**facts: object) -> NodeDescription:
+    known = {"node_id": "n", "not_ready": None, "failed_logs": (), **facts}
+    health = NodeHealth(**known)  # type: ignore[arg-type]  # by name
+    return NodeDescription(node_id="n", not_ready=None, failed_logs=(), topics=(), health=health)
+
+
+DAMAGE = DamagedOffsets(log=LogId("orders", 0), first=Offset(5), below=Offset(7), reason="crc")
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"full_logs": (LogId("orders", 1),)}, "the disk is full"),
+        ({"damaged": (DAMAGE,), "damaged_ranges": 1}, "offsets 5 to 6"),
+        ({"failed_logs": (LogId("orders", 1),)}, "take no writes"),
+    ],
+)
+def test_a_node_whose_disk_is_full_or_damaged_is_degraded_and_says_why(
+    facts: dict[str, object], words: str
+) -> None:
+    node = troubled(**facts)
+
+    response = send(AnsweringBroker(node), "GET", "/readyz?verbose=true")
+    body = read(response)
+
+    assert response.status == 200
+    assert body["status"] == "degraded"
+    assert words in str(body["message"])
+    checks = body["checks"]
+    assert isinstance(checks, dict)
+    assert checks["storage"] == {"status": "warn", "message": body["message"]}
+    health = read(send(AnsweringBroker(node.health), "GET", "/health"))
+    assert health["status"] == "degraded"
 
 
 def test_the_version_needs_no_broker() -> None:

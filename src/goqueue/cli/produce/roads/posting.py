@@ -30,11 +30,37 @@ class _Results(msgspec.Struct, frozen=True):
 _RESULT = msgspec.json.Decoder(_Result)
 
 
+# With these, too, each message has its result, if the request got as far as messages.
+_NONE_STORED = frozenset({400, 403, 404, 413, 422, 500, 507})
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    error: str = ""
+    code: str = ""
+    results: list[msgspec.Raw] | None = None
+
+
+_FAILURES = msgspec.json.Decoder(_Failure)
+
+
 async def post_messages(session: Session, topic: str, messages: list[bytes]) -> bytes:
-    """The body of the answer to one request."""
+    """The body of the answer to one request, which has a result for each message."""
     body = b'{"messages":[' + b",".join(messages) + b"]}"
-    request = Request(method="POST", target=target("topics", topic, "messages"), body=body)
-    return await session.ask(request)
+    request = Request(
+        method="POST",
+        target=target("topics", topic, "messages"),
+        body=body,
+        answers=_NONE_STORED,
+    )
+    answer = await session.ask(request)
+    try:
+        failure = _FAILURES.decode(answer)
+    except msgspec.MsgspecError:
+        # Whoever reads the results says what is wrong with them.
+        return answer
+    if failure.code and failure.results is None:
+        raise GoQueueError(failure.code, failure.error)
+    return answer
 
 
 class Posting:

@@ -108,7 +108,7 @@ def _status(board: Board, choice: Choice, width: int, now: dt.datetime, server: 
         items.append(span(_lost(board.outage, now), Style.BAD))
     elif sample is None:
         items.append(span("asking…", Style.DIM))
-    elif sample.readiness.status == "pass":
+    elif sample.readiness.status != "fail":
         worst = [name for name, check in sample.readiness.checks.items() if check.status != "pass"]
         words = f"ready, but see {', '.join(worst)}" if worst else "ready"
         items.append(span(words, Style.WARN if worst else Style.GOOD))

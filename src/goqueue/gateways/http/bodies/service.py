@@ -51,9 +51,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether the node takes requests."""
+    """Whether the node takes requests; `degraded` does, and `message` says what is wrong."""
 
-    status: Literal["pass", "fail"]
+    status: Literal["pass", "degraded", "fail"]
     timestamp: TimeText
     uptime: DurationText
     broker: BrokerOut

@@ -11,7 +11,7 @@ from goqueue.gateways.http.messages.incoming import (
     take_in_one,
 )
 from goqueue.gateways.http.messages.outgoing import ANSWER_BYTES_MAX, Shown, deliver, show
-from goqueue.gateways.http.messages.results import encode_results
+from goqueue.gateways.http.messages.results import answer_results
 from goqueue.gateways.http.messages.traces import TraceNames, request_trace
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "Shown",
     "TimeWriter",
     "TraceNames",
+    "answer_results",
     "deliver",
-    "encode_results",
     "item_error",
     "portion_of",
     "request_trace",

@@ -1,15 +1,19 @@
-"""What became of each message of a publish request, in request order."""
+"""What became of each message of a publish request, in request order.
+
+Where no message was stored, the answer is a failure: that of the first message.
+"""
 
 import msgspec
 
 from goqueue.gateways.http.bodies import DelayedResult, PublishResult
-from goqueue.gateways.http.errors import ItemError
+from goqueue.gateways.http.errors import VERDICTS, ItemError
 from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, Intake, item_error
+from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, format_time
 from goqueue.model.requests import Published
 from goqueue.records import Unroutable
 
-__all__ = ["encode_results"]
+__all__ = ["answer_results"]
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -32,14 +36,20 @@ _UNROUTABLE = {
 Result = PublishResult | DelayedResult | ItemError
 
 
-def encode_results(intake: Intake, published: Published | None) -> bytes:
-    """The body of the answer; nothing was published where no message could be taken."""
-    taken = iter([] if published is None else _results(intake, published))
-    if not intake.refused:
-        return _ENCODER.encode({"results": list(taken)})
-    refused = intake.refused
-    results = [refused[index] if index in refused else next(taken) for index in range(intake.count)]
-    return _ENCODER.encode({"results": results})
+def answer_results(intake: Intake, published: Published | None) -> HttpResponse:
+    """The answer; nothing was published where no message could be taken."""
+    results = [] if published is None else _results(intake, published)
+    if intake.refused:
+        refused, taken = intake.refused, iter(results)
+        results = [
+            refused[index] if index in refused else next(taken) for index in range(intake.count)
+        ]
+    first = results[0] if results else None
+    if not isinstance(first, ItemError) or not all(isinstance(each, ItemError) for each in results):
+        return HttpResponse(200, _ENCODER.encode({"results": results}))
+    status = VERDICTS[Code(first.code)].status
+    failure = {"error": first.error, "code": first.code, "status": status, "results": results}
+    return HttpResponse(status, _ENCODER.encode(failure))
 
 
 def _results(intake: Intake, published: Published) -> list[Result]:

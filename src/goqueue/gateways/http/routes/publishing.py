@@ -14,7 +14,7 @@ from goqueue.gateways.http.errors import describe
 from goqueue.gateways.http.messages import (
     DELIVER_HEADER,
     Horizon,
-    encode_results,
+    answer_results,
     request_trace,
     take_in,
 )
@@ -83,7 +83,7 @@ async def _publish(call: Call) -> HttpResponse:
         trace=request_trace(call.request.headers),
     )
     published = await call.ask(command, Published)
-    return HttpResponse(200, encode_results(intake, published))
+    return answer_results(intake, published)
 
 
 async def _publish_raw(call: Call) -> RawPublishOut:
@@ -201,13 +201,21 @@ PUBLISH_ROUTES = (
         method="POST",
         path="/topics/{topic}/messages",
         section=_SECTION,
-        summary="Publish messages; each has a result of its own",
+        summary="Publish messages; each has a result of its own, also where none was stored",
         run=_publish,
         parameters=(TOPIC,),
         body=PublishBody,
         body_schema=_PUBLISH_SCHEMA,
         answer=PublishOut,
-        errors=(Code.TOPIC_INTERNAL,),
+        errors=(
+            Code.TOPIC_INTERNAL,
+            Code.PARTITION_NOT_FOUND,
+            Code.PARTITION_INVALID,
+            Code.MESSAGE_TOO_LARGE,
+            Code.MESSAGE_INVALID,
+            Code.LOG_BUSY,
+            Code.QUOTA_EXCEEDED,
+        ),
         writes=True,
         is_publish=True,
         example={

@@ -1,6 +1,7 @@
 """The service routes: probes, version, totals, metrics, and the document of the API itself."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import TypeVar
 
 from goqueue.gateways.http.bodies import (
@@ -16,7 +17,7 @@ from goqueue.gateways.http.bodies import (
 from goqueue.gateways.http.encoding import encode_json
 from goqueue.gateways.http.table import Call, Route, boolean
 from goqueue.gateways.http.transport import HttpResponse
-from goqueue.model import Refused, format_duration, format_time
+from goqueue.model import LogId, Refused, format_duration, format_time
 from goqueue.model.requests import (
     CheckHealth,
     DescribeNode,
@@ -32,6 +33,7 @@ R = TypeVar("R", NodeDescription, NodeHealth)
 _SECTION = "Service"
 _VERBOSE = boolean("verbose", "whether to list what was checked")
 _FAILED = 503
+_NAMED_MAX = 10
 _STILL = TopicFlow()
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -40,7 +42,7 @@ async def _health(call: Call) -> HttpResponse:
     node = await _checked(call)
     if isinstance(node, str) or node.not_ready is not None:
         return _answered(_FAILED, Health(status="fail", timestamp=_now(call)))
-    is_whole = not node.failed_logs
+    is_whole = not _storage_problems(node)
     return _answered(200, Health(status="ok" if is_whole else "degraded", timestamp=_now(call)))
 
 
@@ -61,17 +63,19 @@ async def _ready(call: Call) -> HttpResponse:
     began = call.desk.ticks()
     node = await _node(call)
     latency = format_duration(call.desk.ticks() - began)
+    problems = ""
     if isinstance(node, str):
         node_id, size, count, message = "", 0, 0, node
     else:
         node_id, message = node.node_id, node.not_ready or ""
+        problems = _storage_problems(node.health)
         count, size = len(node.topics), sum(each.total_size_bytes for each in node.topics)
     readiness = Readiness(
-        status="fail" if message else "pass",
+        status="fail" if message else "degraded" if problems else "pass",
         timestamp=_now(call),
         uptime=_uptime(call),
         broker=BrokerOut(node_id=node_id, topic_count=count, total_size=size),
-        message=message or None,
+        message=message or problems or None,
         checks=_checks(node, message, latency) if call[_VERBOSE] else None,
     )
     return _answered(_FAILED if message else 200, readiness)
@@ -79,15 +83,33 @@ async def _ready(call: Call) -> HttpResponse:
 
 def _checks(node: NodeDescription | str, message: str, latency: str) -> dict[str, Check]:
     broker = Check(status="fail" if message else "pass", message=message or None, latency=latency)
-    failed = () if isinstance(node, str) else node.failed_logs
     storage = Check(status="pass")
-    if failed:
-        named = ", ".join(map(str, failed[:10]))
-        storage = Check(status="warn", message=f"{len(failed)} logs take no writes: {named}")
-    elif isinstance(node, str):
+    if isinstance(node, str):
         storage = Check(status="fail", message="not known: the broker did not answer")
+    elif problems := _storage_problems(node.health):
+        storage = Check(status="warn", message=problems)
     cluster = Check(status="pass", message="this node stands alone")
     return {"broker": broker, "storage": storage, "cluster": cluster}
+
+
+def _storage_problems(node: NodeHealth) -> str:
+    """What the disk does not do as it should, for a person; empty if there is nothing."""
+    problems: list[str] = []
+    if node.failed_logs:
+        count = len(node.failed_logs)
+        problems.append(f"{count} logs take no writes: {_named(node.failed_logs)}")
+    if node.full_logs:
+        count = len(node.full_logs)
+        problems.append(f"the disk is full, {count} logs found no space: {_named(node.full_logs)}")
+    if node.damaged:
+        ranges = (f"{each.log} offsets {each.first} to {each.below - 1}" for each in node.damaged)
+        named = ", ".join(list(ranges)[:_NAMED_MAX])
+        problems.append(f"{node.damaged_ranges} ranges of records are damaged: {named}")
+    return "; ".join(problems)
+
+
+def _named(logs: Sequence[LogId]) -> str:
+    return ", ".join(map(str, logs[:_NAMED_MAX]))
 
 
 async def _version(call: Call) -> Version:
