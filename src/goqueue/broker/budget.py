@@ -20,7 +20,7 @@ class TurnBudget:
     """Counts units of work within one turn."""
 
     def __init__(self, units: int = TURN_UNITS) -> None:
-        self._units = units
+        self.units = units
         self.spent = 0
 
     def begin(self) -> None:
@@ -34,8 +34,8 @@ class TurnBudget:
     @property
     def left(self) -> int:
         """How many units the turn may still choose to do."""
-        return max(0, self._units - self.spent)
+        return max(0, self.units - self.spent)
 
     @property
     def is_spent(self) -> bool:
-        return self.spent >= self._units
+        return self.spent >= self.units

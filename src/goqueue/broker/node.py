@@ -371,8 +371,8 @@ class Node:
         if publication.story is not None:
             self._state.journeys.published(publication.story, published, now)
         match publication.purpose:
-            case ForMove(move):
-                self._parts.moving.copied(move, published.placed[0].refused, now)
+            case ForMove(batch):
+                self._parts.moving.copied(batch, published.placed[0].refused, now)
             case ForMarker() as purpose:
                 placed = published.placed[0]
                 upto = Offset(placed.first + placed.count)
@@ -386,7 +386,7 @@ class Node:
         topic = self._parts.topics.created(event.log, failure, now)
         if topic is not None:
             self._parts.membership.rebalance(topic.name, now)
-            self._parts.moving.resume(now)
+            self._parts.moving.resume_all()
 
     def _fetched(self, event: Fetched, now: Now) -> None:
         purpose = self._state.purposes.pop(event.token)
@@ -498,19 +498,20 @@ class Node:
     def _finish_parts(self, now: Now) -> None:
         """What one part found out and another has to do."""
         self._parts.settling.bury_exhausted(now)
-        self._parts.redriving.moved()
         self._parts.transacting.go_on(now)
         for transaction in self._parts.marking.take_completed():
             self._parts.transacting.completed(transaction, now)
             if transaction.producer < 0:
                 self._parts.moving.completed(-transaction.producer, now)
+        self._parts.moving.begin_batches(now)
+        self._parts.redriving.take_ended()
         self._parts.progressing.answer_decided()
 
     def _release(self, released: list[Later], now: Now) -> None:
         for later in released:
             match later:
                 case CarryOver():
-                    self._parts.moving.announced(later, now)
+                    self._parts.moving.announced(later)
                 case CreateLogs(topic):
                     self._parts.topics.create_logs(topic, now)
                 case DescribeAltered():

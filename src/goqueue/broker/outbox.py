@@ -29,9 +29,8 @@ class BeginServing(msgspec.Struct, frozen=True):
 
 
 class CarryOver(msgspec.Struct, frozen=True):
-    """That a topic may hold copies which do not count is committed: bring a message there."""
+    """That a topic may hold copies which do not count is committed: bring messages there."""
 
-    move: int
     topic: int
 
 

@@ -26,9 +26,9 @@ __all__ = [
 
 
 class ForMove(msgspec.Struct, frozen=True):
-    """A message that the node moves itself."""
+    """Copies of messages that the node moves itself."""
 
-    move: int
+    batch: int
 
 
 class ForMarker(msgspec.Struct, frozen=True):

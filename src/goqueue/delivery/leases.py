@@ -15,6 +15,7 @@ __all__ = ["Held", "Leases"]
 
 # Deadlines of leases that are over are dropped when there are so many more of them than leases.
 _DEADLINES_MIN = 10_000
+_UNLIMITED = 1 << 62
 
 
 class Held:
@@ -129,11 +130,11 @@ class Leases:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def expired(self, now: Instant) -> list[Held]:
+    def expired(self, now: Instant, count_max: int = _UNLIMITED) -> list[Held]:
         """Leases that ran out, earliest deadline first; each is still held until let go."""
         # A lease that was extended to a deadline which it had before is in the heap twice.
         expired: dict[int, Held] = {}
-        while self._deadlines and self._deadlines[0][0] <= now:
+        while self._deadlines and self._deadlines[0][0] <= now and len(expired) < count_max:
             entry = heappop(self._deadlines)
             if self._is_current(entry):
                 expired[entry[2]] = self._held[entry[2]]

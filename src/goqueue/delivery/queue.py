@@ -360,12 +360,13 @@ class DeliveryQueue:
         self._leases.let_go(held)
         self._dying[held.known[0]] = held.known
 
-    def finish(self, offset: int) -> None:
-        """A message has arrived among the dead letters."""
-        known = self._dying.pop(offset, None)
-        self._finish_unseen([offset])
-        if known is not None:
-            self._retire(known)
+    def finish(self, offsets: Sequence[int]) -> None:
+        """Messages have arrived among the dead letters; in order."""
+        self._finish_unseen(offsets)
+        for offset in offsets:
+            known = self._dying.pop(offset, None)
+            if known is not None:
+                self._retire(known)
 
     def free(self, member: str) -> int:
         """A member is gone: all that it held is ready again. How many there were."""
@@ -390,14 +391,16 @@ class DeliveryQueue:
             candidates.append(self._resting[0][0])
         return Instant(min(candidates)) if candidates else None
 
-    def expire(self, now: Instant) -> list[Held]:
+    def expire(self, now: Instant, count_max: int = 1 << 62) -> list[Held]:
         """Leases that ran out, earliest deadline first; each is still held until given back.
 
-        Messages that have rested are ready again.
+        Messages that have rested are ready again. So many of both are dealt with at most: what is
+        left is due still.
         """
-        while self._resting and self._resting[0][0] <= now:
+        while self._resting and self._resting[0][0] <= now and count_max > 0:
             self._offer(heappop(self._resting)[1])
-        return self._leases.expired(now)
+            count_max -= 1
+        return self._leases.expired(now, count_max)
 
     def _retire(self, known: Known) -> None:
         """Let the next message of the same key through, past those that are done by themselves."""

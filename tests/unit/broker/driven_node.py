@@ -89,6 +89,7 @@ class DrivenNode:
         self.fetches = 0
         # The most that one turn did since somebody set it to zero.
         self.turn_units_max = 0
+        self.turn_units_sum = 0
         self._slow: dict[LogId, None] = {}
         self._answers: dict[RequestId, Reply | Refused] = {}
         self._next_request = 1
@@ -257,6 +258,7 @@ class DrivenNode:
             while self._events:
                 self._carry_out(self.node.handle(self._events.popleft(), self.now))
                 self.turn_units_max = max(self.turn_units_max, self.node.turn_units)
+                self.turn_units_sum += self.node.turn_units
                 handled += 1
                 assert handled < _EVENTS_MAX, "the node does not come to rest"
             if self._work:

@@ -169,7 +169,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
     @rule()
     def finish_those_that_die(self) -> None:
         for offset in [each for each, state in self.states.items() if state == "dying"]:
-            self.queue.finish(offset)
+            self.queue.finish([offset])
             self.states[offset] = "done"
             self.position.settle(self.queue.floor, [offset], 1)
 
@@ -237,7 +237,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
     def finish_again(self) -> None:
         """Those that were dying when the queue began, which is known only when they are seen."""
         for offset in [each for each, state in self.states.items() if state == "dying"]:
-            self.queue.finish(offset)
+            self.queue.finish([offset])
             self.states[offset] = "done"
 
 

@@ -95,7 +95,7 @@ def _one_more(queue: DeliveryQueue, offset: int) -> list[Held]:
 def test_what_is_done_before_its_lane_came_to_it_is_not_delivered() -> None:
     queue = DeliveryQueue(Position(0), keeps_key_order=False)
     queue.hide(5)
-    queue.finish(7)
+    queue.finish([7])
     queue.learn([known(offset) for offset in range(10)], 10)
 
     assert [held.offset for held in lease(queue)] == [0, 1, 2, 3, 4, 6, 8, 9]

@@ -149,7 +149,7 @@ class QueueMachine(RuleBasedStateMachine):
     def finish(self, data: st.DataObject) -> None:
         dying = [offset for offset, state in self.states.items() if state == "dying"]
         offset = data.draw(st.sampled_from(dying))
-        self.queue.finish(offset)
+        self.queue.finish([offset])
         self.states[offset] = "done"
         self.journal([offset])
 

@@ -4,6 +4,7 @@ The place of redrives among the letters is kept like that of a group, so a lette
 is settled there for ever. First the letters are sifted, then each that was chosen is moved.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -21,7 +22,8 @@ from goqueue.model.requests import Redrive, Redriven, Reliability
 
 __all__ = ["Redriving", "Sifting"]
 
-_SIFT_BYTES = 1024 * 1024
+# A turn's work: letters are small, and each is taken apart.
+_SIFT_BYTES = 32 * 1024
 _MESSAGES_MAX = 10_000
 
 
@@ -39,10 +41,18 @@ class _Job(msgspec.Struct):
 
     request: RequestId
     command: Redrive
-    sifting: dict[LogId, int]
+    # The partitions with letters that are still to be looked through, the present one first.
+    logs: deque[LogId]
     chosen: list[_Chosen]
-    moves: dict[int, None]
+    # How many were found in the present partition.
+    found: int = 0
+    # How many are on their way, and how many were put back.
+    moving: int = 0
     moved: int = 0
+
+    @property
+    def limit(self) -> int:
+        return min(self.command.messages_max, _MESSAGES_MAX)
 
 
 class Sifting(msgspec.Struct, frozen=True):
@@ -78,11 +88,9 @@ class Redriving:
         if not logs:
             state.outbox.answer(request, Redriven(moved=0))
             return
-        job = _Job(request, command, dict.fromkeys(logs, 0), [], {})
+        job = _Job(request, command, deque(logs), [])
         self._jobs[request] = job
-        for log in logs:
-            partition = state.partitions[log]
-            self._sift(job, partition, self._position(partition).floor, now)
+        self._state.stepwise.begin(None, self._sift_next(job, now), now)
 
     def _position(self, letters: Partition) -> Position:
         positions = self._state.positions.setdefault(LETTERS_GROUP, {})
@@ -90,32 +98,47 @@ class Redriving:
 
     # Sifting
 
-    def _sift(self, job: _Job, partition: Partition, offset: Offset, now: Now) -> None:
-        wanted = None
-        if job.sifting[partition.log_id] < min(job.command.messages_max, _MESSAGES_MAX):
-            log = partition.log
+    def _sift_next(self, job: _Job, now: Now) -> Steps:
+        """Go on at the next partition with letters; the last was the last to look at."""
+        while job.logs:
+            yield 1
+            job.found = 0
+            partition = self._state.partitions.get(job.logs[0])
+            if partition is not None:
+                if self._sift(job, partition, self._position(partition).floor):
+                    return
+            job.logs.popleft()
+        yield from self._move_all(job, now)
+
+    def _sift(self, job: _Job, partition: Partition, offset: Offset) -> bool:
+        """Read letters from here on; False if there is nothing more to read or to find."""
+        if job.found >= job.limit:
+            return False
+        log = partition.log
+        try:
             wanted = log.read(log.readable_from(offset), _SIFT_BYTES, below=log.watermarks.stable)
-        if wanted is not None:
-            purpose = Sifting(job.request, partition.log_id, wanted.below)
-            self._state.fetch(wanted, purpose)
-            return
-        del job.sifting[partition.log_id]
-        if not job.sifting:
-            self._move_all(job, now)
+        except Refused:
+            return False
+        if wanted is None:
+            return False
+        self._state.fetch(wanted, Sifting(job.request, partition.log_id, wanted.below))
+        return True
 
     def sifted(self, purpose: Sifting, data: memoryview | None, now: Now) -> None:
         job = self._jobs.get(purpose.request)
-        partition = self._state.partitions.get(purpose.log)
         if job is None:
             return
-        if partition is None or data is None:
-            job.sifting.pop(purpose.log, None)
-            if not job.sifting:
-                self._move_all(job, now)
-            return
+        partition = self._state.partitions.get(purpose.log)
+        if partition is None or data is None or not self._choose(job, partition, purpose, data):
+            job.logs.popleft()
+            self._state.stepwise.begin(None, self._sift_next(job, now), now)
+
+    def _choose(self, job: _Job, partition: Partition, purpose: Sifting, data: memoryview) -> bool:
+        """Note the letters that are wanted; whether more are read."""
         following = purpose.upto
         position = self._position(partition)
         records = list(messages_in(data)) if len(data) else []
+        self._state.budget.spend(len(records))
         aborted = partition.log.authors.aborted
         meant = job.command.letters
         for record in records:
@@ -128,10 +151,12 @@ class Redriving:
             if target is not None:
                 letter = (partition.log_id, Offset(record.offset))
                 job.chosen.append(_Chosen(record.timestamp, *letter, target))
-                job.sifting[purpose.log] += 1
+                job.found += 1
         if records:
             following = Offset(records[-1].offset + 1)
-        self._sift(job, partition, following, now)
+        if len(job.chosen) >= 2 * _MESSAGES_MAX:
+            _keep_oldest(job)
+        return self._sift(job, partition, following)
 
     def _target(self, command: Redrive, headers: tuple[tuple[str, bytes], ...]) -> LogId | None:
         """Where a letter goes; None if it is not one of those that are wanted."""
@@ -147,10 +172,12 @@ class Redriving:
 
     # Moving
 
-    def _move_all(self, job: _Job, now: Now) -> None:
-        job.chosen.sort()
-        del job.chosen[min(job.command.messages_max, _MESSAGES_MAX) :]
+    def _move_all(self, job: _Job, now: Now) -> Steps:
+        _keep_oldest(job)
+        # Until all are begun, none that has ended is the last.
+        job.moving = 1
         for chosen in job.chosen:
+            yield 1
             letters = self._state.partitions.get(chosen.letter)
             if letters is None:
                 # They were deleted while they were sifted.
@@ -159,22 +186,24 @@ class Redriving:
             if position.is_dying(chosen.offset) or position.has_settled(chosen.offset):
                 # Another redrive took it meanwhile.
                 continue
-            number = self._moving.redrive(chosen.letter, chosen.offset, chosen.target, now)
-            job.moves[number] = None
-        job.moved = len(job.moves)
-        self._finish_if_done(job)
+            job.moving += 1
+            self._moving.redrive(chosen.letter, chosen.offset, chosen.target, job.request, now)
+        job.chosen.clear()
+        self._ended(job, 1)
 
-    def moved(self) -> None:
+    def take_ended(self) -> None:
         """Moves may have ended: answer the redrives that waited for them."""
-        for job in list(self._jobs.values()):
-            if job.moves:
-                for number in filter(self._moving.is_over, list(job.moves)):
-                    del job.moves[number]
-                    job.moved -= self._moving.was_cancelled(number)
-                self._finish_if_done(job)
+        moved, unmoved = self._moving.take_redriven()
+        for request, count in moved.items():
+            job = self._jobs[request]
+            job.moved += count
+            self._ended(job, count)
+        for request, count in unmoved.items():
+            self._ended(self._jobs[request], count)
 
-    def _finish_if_done(self, job: _Job) -> None:
-        if not job.moves and not job.sifting:
+    def _ended(self, job: _Job, count: int) -> None:
+        job.moving -= count
+        if not job.moving:
             del self._jobs[job.request]
             answer = Answer(request=job.request, reply=Redriven(moved=job.moved))
             self._state.groups_journal.note([], [answer])
@@ -230,3 +259,9 @@ class Redriving:
         end = letters.log.watermarks.stable
         hidden = self._state.hidden_within(letters.log_id, floor, end)
         return max(0, end - floor - position.settled_within(floor, end) - hidden)
+
+
+def _keep_oldest(job: _Job) -> None:
+    """Of the letters that were found, those that are put back: so many, the oldest first."""
+    job.chosen.sort()
+    del job.chosen[job.limit :]

@@ -293,11 +293,13 @@ class Settling:
         queue = self._state.queue(number, log)
         if group is None or queue is None:
             return
-        expired = queue.expire(now.instant)
+        # What is left over is due at once, in a turn of its own.
+        expired = queue.expire(now.instant, max(1, self._state.budget.left))
+        self._state.budget.spend(len(expired))
         self._state.journeys.each_leased(Kind.EXPIRE, group, log, expired, now)
+        self._state.tally.expirations += len(expired)
+        self._state.counts.pair(log.topic, group.name).expired += len(expired)
         for held in expired:
-            self._state.tally.expirations += 1
-            self._state.counts.pair(log.topic, group.name).expired += 1
             if self._is_exhausted(log, held):
                 queue.bury(held)
                 self._moving.bury(group, log, held, self._death_of(number, log, held), now)
