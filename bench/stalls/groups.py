@@ -25,10 +25,9 @@ _PUBLISH = request("POST", f"/topics/{_TOPIC}/messages", encoded({"messages": [{
 async def idle_polls(stage: Stage, size: int) -> Stall:
     """Publish one message while groups wait at all partitions."""
     await stage.create(_TOPIC, _PARTITIONS)
-    await stage.create("quiet", _PARTITIONS)
     waiting: list[tuple[Wire, asyncio.Task[bytes]]] = []
     for number in range(size):
-        member = await stage.join(f"g{number}", [_TOPIC, "quiet"], start_position="latest")
+        member = await stage.join(f"g{number}", [_TOPIC], start_position="latest")
         wire = await Wire.open(stage.broker.port)
         target = f"/groups/g{number}/poll?member_id={member}&timeout=60s&max_messages=1"
         waiting.append((wire, asyncio.create_task(wire.send(request("GET", target)))))
