@@ -232,7 +232,8 @@ class Catalog:
         if isinstance(change, TopicDeleted):
             gone = self._by_number.pop(change.number, None)
             if gone is not None:
-                del self._topics[gone.name]
+                if self._topics.get(gone.name) is gone:
+                    del self._topics[gone.name]
                 self._partition_count -= gone.stated.partitions
                 self._count_sender(gone.stated, -1)
             return None
@@ -246,6 +247,8 @@ class Catalog:
         else:
             self._count_sender(topic.stated, -1)
             topic.stated = change
+            # One that had the name before may have been told of again.
+            self._topics[change.name] = topic
         self._count_sender(change, 1)
         return topic
 

@@ -164,7 +164,7 @@ class Node:
         if was_serving:
             self._parts.reading.end_all()
             self._parts.delivering.end_all()
-            self._parts.memory.snapshot_all()
+            self._parts.memory.snapshot_all(now)
             self._parts.delaying.save_all()
             self._parts.remembering.save_all()
         return self._end_turn(now)
@@ -184,7 +184,9 @@ class Node:
         """Whether nothing waits to be committed in the journals."""
         state = self._state
         return not state.has_journals or (
-            state.topics_journal.is_quiet and state.groups_journal.is_quiet
+            state.topics_journal.is_quiet
+            and state.groups_journal.is_quiet
+            and not self._parts.memory.is_stating
         )
 
     @property
@@ -463,6 +465,10 @@ class Node:
                 self._parts.moving.resume(now)
             case "markers":
                 self._parts.marking.resume(now)
+            case "statements":
+                self._parts.memory.go_on(now)
+            case "starting":
+                self._parts.starting.go_on(now)
             case "steps":
                 self._state.stepwise.resume(now)
             case _:

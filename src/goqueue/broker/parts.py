@@ -50,7 +50,7 @@ class Parts:
         self.transacting = Transacting(state, self.progressing)
         self.marking = Marking(state)
         self.transactions = Describing(state)
-        self.memory = Memory(state, self.positions, self.progressing)
+        self.memory = Memory(state, self.positions, self.progressing, limits)
         self.remembering = Remembering(state)
         self.starting = Starting(
             state,

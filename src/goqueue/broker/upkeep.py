@@ -20,6 +20,9 @@ _ERRAND = Errand("upkeep")
 _EVERY_NS = SECOND
 # Every log is looked at once in so many turns.
 _ROUNDS = 30
+# How many old keys of group commits are forgotten at once, and how many of them cost one unit.
+_KEYS_PER_TURN = 5_000
+_KEYS_PER_UNIT = 20
 
 
 class Upkeep:
@@ -54,6 +57,8 @@ class Upkeep:
         self._delivering.look_again(now)
         self._delaying.wake_all(now)
         self._delaying.save_some()
+        forgotten = self._state.transactions.forget_keys(now, _KEYS_PER_TURN)
+        self._state.budget.spend(forgotten // _KEYS_PER_UNIT)
         self._memory.keep_short(now)
         self._state.storage.expire(now)
         self.begin(now)

@@ -52,7 +52,9 @@ class Producer:
         self.epoch = stated.epoch
         self.transactional_id = stated.transactional_id
         self.timeout_ns = stated.timeout_ns
-        if stated.last > self.last:
+        # Of the same transaction a statement knows more than a decision without its begin.
+        is_fuller = stated.last == self.last and bool(stated.outcome) and self.current is None
+        if stated.last > self.last or is_fuller:
             self.last = stated.last
             self.began_at = stated.began_at
             self.outcome = Outcome(stated.outcome) if stated.outcome else None

@@ -9,7 +9,8 @@ Invariants
 - The number of a transaction is above those of all earlier ones of its producer.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, Timestamp
 from goqueue.model.requests import Author, TransactionState
@@ -205,15 +206,24 @@ class Transactions:
         return found
 
     def keep(self, key: str, now: Now) -> KeyKept:
+        self.forget_keys(now, 2)
         if len(self._keys) >= _KEYS_MAX:
-            self._forget_keys(now)
-            if len(self._keys) >= _KEYS_MAX:
-                raise Refused(Code.QUOTA_EXCEEDED, quota="keys", limit=_KEYS_MAX)
+            raise Refused(Code.QUOTA_EXCEEDED, quota="keys", limit=_KEYS_MAX)
         return KeyKept(key=key, at=now.wall)
 
-    def _forget_keys(self, now: Now) -> None:
-        """Nothing is journaled: after a crash they are there again, and old."""
-        self._keys = {key: at for key, at in self._keys.items() if now.wall - at <= _KEY_NS}
+    def forget_keys(self, now: Now, count_max: int) -> int:
+        """Forget some of the keys that are over, the oldest first: how many.
+
+        Nothing is journaled: after a crash they are there again, and old.
+        """
+        over: list[str] = []
+        for key, at in islice(self._keys.items(), count_max):
+            if now.wall - at <= _KEY_NS:
+                break
+            over.append(key)
+        for key in over:
+            del self._keys[key]
+        return len(over)
 
     # Applying
 
@@ -277,7 +287,8 @@ class Transactions:
         if producer is not None:
             if producer.current is transaction:
                 producer.current = None
-            if change.number >= producer.last:
+            is_known = change.number == producer.last and producer.outcome is not None
+            if change.number >= producer.last and not is_known:
                 # Above: its begin was never committed, but a log had something of it.
                 producer.last = change.number
                 producer.outcome = transaction.outcome
@@ -313,33 +324,63 @@ class Transactions:
 
     def state(self) -> Iterator[TransactionChange]:
         """All that the journal says of this; producers first, since the rest names them."""
-        for producer in self.producers:
-            yield producer.stated
-        for transaction in self._finishing.values():
-            assert transaction.outcome is not None
-            yield Decided(
-                producer=transaction.producer,
-                number=transaction.number,
-                epoch=transaction.epoch,
-                outcome=transaction.outcome,
-                partitions=list(transaction.partitions),
-                began_at=transaction.began_at,
-            )
-        for transaction in self._open.values():
-            yield Begun(
-                producer=transaction.producer,
-                number=transaction.number,
-                at=transaction.began_at,
-            )
-            yield from transaction.progress
-            if transaction.is_prepared:
-                yield Prepared(
+        for changes in self.state_steps():
+            yield from changes
+
+    def state_steps(self) -> Iterator[Sequence[TransactionChange]]:
+        """The same a few changes at a time, each true when it is asked for.
+
+        A producer is told together with the begin of its open transaction: between the two it must
+        not end.
+        """
+        for identity in [each.id for each in self.producers]:
+            producer = self.producers.get(identity)
+            if producer is None:
+                continue
+            current = producer.current
+            if current is None:
+                yield [producer.stated]
+            else:
+                yield [producer.stated, _begun(current)]
+                yield from self._state_open(current)
+        for key in list(self._finishing):
+            finishing = self._finishing.get(key)
+            if finishing is not None:
+                yield [_decided(finishing)]
+        for name in list(self._keys):
+            at = self._keys.get(name)
+            if at is not None:
+                yield [KeyKept(key=name, at=at)]
+
+    def _state_open(self, transaction: Transaction) -> Iterator[Sequence[TransactionChange]]:
+        for progress in transaction.progress:
+            if transaction.outcome is not None:
+                return
+            yield [progress]
+        if transaction.outcome is None and transaction.is_prepared:
+            yield [
+                Prepared(
                     producer=transaction.producer,
                     number=transaction.number,
                     until=transaction.prepared_until,
                 )
-        for key, at in self._keys.items():
-            yield KeyKept(key=key, at=at)
+            ]
+
+
+def _begun(transaction: Transaction) -> Begun:
+    return Begun(producer=transaction.producer, number=transaction.number, at=transaction.began_at)
+
+
+def _decided(transaction: Transaction) -> Decided:
+    assert transaction.outcome is not None
+    return Decided(
+        producer=transaction.producer,
+        number=transaction.number,
+        epoch=transaction.epoch,
+        outcome=transaction.outcome,
+        partitions=list(transaction.partitions),
+        began_at=transaction.began_at,
+    )
 
 
 def _parse(identity: str) -> tuple[int, int]:

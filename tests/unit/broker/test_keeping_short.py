@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.broker import JournalLimits
-from goqueue.model import SECOND, Code, LogId, Offset, Refused
+from goqueue.model import SECOND, Code, LogId, Offset, Refused, Woke
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -60,6 +60,8 @@ from tests.unit.broker.users import (
 from tests.unit.storage.memory_files import MemoryFiles
 
 SMALL = JournalLimits(snapshot_bytes=200, restate_bytes=1500)
+# One change of a statement in each turn.
+SLOW = JournalLimits(snapshot_bytes=200, restate_bytes=1500, turn_units=1)
 NEVER = JournalLimits(snapshot_bytes=1 << 40, restate_bytes=1 << 40)
 TOPICS = ("orders", "more")
 GROUPS = ("shop", "audit")
@@ -194,6 +196,34 @@ def test_a_twin_says_the_same_with_snapshots_and_without(steps: list[tuple[str, 
     assert facts(other) == expected
     assert delivered(twin) == delivered(other)
     assert facts(twin) == facts(other)
+
+
+@settings(max_examples=100)
+@given(STEPS, STEPS)
+def test_statements_are_true_whatever_happens_while_they_are_told(
+    before: list[tuple[str, int, int]], during: list[tuple[str, int, int]]
+) -> None:
+    shop = Shop(SLOW)
+    for step in before:
+        shop.take(*step)
+    # From here on a statement goes on by one change after each step, beside all that happens.
+    shop.node.runs_later_turns = False
+    shop.node.now_ns += SECOND
+    for step in during:
+        if step[0] != "wait":
+            shop.take(*step)
+        shop.node.take(Woke())
+    twin, other = shop.node.twin(), shop.node.twin(without_snapshots=True)
+    assert facts(twin) == facts(other)
+    assert delivered(twin) == delivered(other)
+    shop.node.runs_later_turns = True
+    shop.node.advance(2 * SECOND)
+
+    expected = facts(shop.node)
+    twin, other = shop.node.twin(), shop.node.twin(without_snapshots=True)
+    assert facts(twin) == expected
+    assert facts(other) == expected
+    assert delivered(twin) == delivered(other)
 
 
 @settings(max_examples=40)

@@ -1,19 +1,33 @@
 """Positions with more counts and reasons than one record holds stop no node, and no start."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 import pytest
 
 from goqueue.broker import JournalLimits
-from goqueue.broker.journals import JOURNAL_SETTINGS, Change, Delivered, GivenBack
+from goqueue.broker.budget import TURN_UNITS
+from goqueue.broker.journals import JOURNAL_SETTINGS, Change, Delivered, GivenBack, Settled
 from goqueue.delivery import RESTING_MAX
 from goqueue.log import Log
-from goqueue.model import HOUR, SECOND, Code, Instant, LogId, Message, Now, Refused, Timestamp
+from goqueue.model import (
+    HOUR,
+    SECOND,
+    Code,
+    Instant,
+    LogId,
+    Message,
+    Now,
+    Refused,
+    Timestamp,
+    Woke,
+    Write,
+)
 from goqueue.model.requests import Nack, Publish, Published, Returned, TopicConfig
 from goqueue.records import build
 from goqueue.storage import Storage
-from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
+from tests.unit.broker.driven_node import EPOCH_NS, Crashed, DrivenNode
 from tests.unit.broker.users import create, join, poll, reject
 
 GROUPS = LogId("__groups", 0)
@@ -110,3 +124,44 @@ def test_only_so_many_messages_of_a_group_and_partition_rest() -> None:
     node.advance(300 * SECOND)
     (last, *_) = poll(node, count=1000)
     assert node.ask(Nack(receipt=last.receipt, delay_ns=SECOND), Returned).attempt == 2
+
+
+def scattered(node: DrivenNode, messages: int) -> DrivenNode:
+    """The node after every second of its messages was settled and the others were counted."""
+    settled = Settled(group=1, topic=1, partition=0, floor=0, steps=[1] + [2] * (messages // 2 - 1))
+    delivered = Delivered(group=1, topic=1, partition=0, attempt=7, offsets=[(0, messages)])
+    return journaled(node, [delivered], [settled])
+
+
+@pytest.mark.parametrize("records", range(1, 12, 2))
+def test_a_crash_between_two_pieces_of_a_position_takes_nothing_back(records: int) -> None:
+    node = scattered(node_with(10_000), 10_000)
+    written = 0
+
+    def is_enough(work: object) -> bool:
+        nonlocal written
+        written += isinstance(work, Write) and work.log == GROUPS
+        return written > records
+
+    node.crash_before = is_enough
+    with suppress(Crashed):
+        node.advance(SECOND)
+        node.advance(SECOND)
+    node.restart(without_snapshots=True)
+
+    taken = poll(node, count=1000)
+    assert {each.record.offset % 2 for each in taken} == {0}
+    assert {each.attempt for each in taken} == {8}
+
+
+def test_a_large_position_is_stated_in_many_turns() -> None:
+    node = scattered(node_with(50_000), 50_000)
+    units = []
+    for _ in range(3000):
+        node.now_ns = max(node.now_ns, int(node.node.next_deadline() or 0))
+        node.runs_later_turns = False
+        node.take(Woke())
+        units.append(node.node.turn_units)
+
+    assert max(units) < 2 * TURN_UNITS
+    assert sum(each > TURN_UNITS // 2 for each in units) > 5

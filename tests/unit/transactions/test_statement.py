@@ -219,3 +219,33 @@ def test_ids_and_numbers_are_new_after_a_restart_from_a_statement(
         # Each begin, init and decision is checked against all that was before.
         journaled.step(*step)
     assert len(set(journaled.given)) == len(journaled.given)
+
+
+@settings(max_examples=150)
+@given(STEPS, STEPS, st.integers(1, 4))
+def test_a_statement_is_true_whatever_happens_while_it_is_told(
+    before: list[tuple[str, int, int]], during: list[tuple[str, int, int]], pace: int
+) -> None:
+    journaled = Journaled()
+    for step in before:
+        journaled.step(*step)
+    begin = len(journaled.journal)
+    stated: list[TransactionChange] = []
+    # As the journal has it: what is told, among all that happens.
+    log: list[TransactionChange] = []
+    steps = journaled.machine.state_steps()
+    written = begin
+    for number, step in enumerate(during):
+        journaled.step(*step)
+        log += journaled.journal[written:]
+        written = len(journaled.journal)
+        if number % pace == 0:
+            told = next(steps, ())
+            stated += told
+            log += told
+    rest = [change for told in steps for change in told]
+
+    expected = said(journaled.machine)
+    assert said(replayed(log, rest)) == expected
+    assert said(replayed(stated, rest, journaled.journal[begin:])) == expected
+    assert said(replayed(journaled.journal[:begin], log)) == expected

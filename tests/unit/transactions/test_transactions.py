@@ -9,6 +9,7 @@ from goqueue.transactions import (
     Begun,
     Decided,
     Ended,
+    KeyKept,
     Outcome,
     Prepared,
     Producer,
@@ -329,3 +330,17 @@ def test_keys_are_known_over_a_statement() -> None:
 
     assert replayed(machine).has_key("key")
     assert not replayed(machine).has_key("other")
+
+
+def test_old_keys_of_group_commits_go_a_few_at_a_time_the_oldest_first() -> None:
+    machine = Transactions()
+    week = 7 * 24 * HOUR
+    for number in range(100):
+        machine.apply(KeyKept(key=f"k{number}", at=number * SECOND))
+    now = Now(Instant(0), Timestamp(week + 50 * SECOND))
+
+    assert machine.forget_keys(now, 20) == 20
+    assert [machine.has_key(f"k{number}") for number in (19, 20)] == [False, True]
+    assert machine.forget_keys(now, 1000) == 30
+    assert machine.forget_keys(now, 1000) == 0
+    assert machine.has_key("k50")

@@ -11,6 +11,7 @@ from goqueue.broker.journals import (
     GivenBack,
     PositionAdded,
     PositionChange,
+    PositionCut,
     PositionMoved,
     Settled,
 )
@@ -99,6 +100,8 @@ class Positions:
                 position.restore(change.position)
             case PositionAdded():
                 position.add(change.position)
+            case PositionCut():
+                position.cut(change.end)
             case GivenBack():
                 position.excuse(change.offset, change.reason)
             case DeliveryReleased():

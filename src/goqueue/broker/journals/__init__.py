@@ -8,6 +8,7 @@ from goqueue.broker.journals.changes import (
     Numbered,
     PositionAdded,
     PositionChange,
+    PositionCut,
     PositionMoved,
     Settled,
     Started,
@@ -17,7 +18,14 @@ from goqueue.broker.journals.changes import (
     state_position,
 )
 from goqueue.broker.journals.folding import fold
-from goqueue.broker.journals.journal import JOURNAL_SETTINGS, Journal, JournalLimits
+from goqueue.broker.journals.journal import (
+    JOURNAL_SETTINGS,
+    Journal,
+    JournalLimits,
+    Snapshot,
+    piece_name,
+)
+from goqueue.broker.journals.statement import Restatement, SnapshotWriter, Statement
 
 __all__ = [
     "JOURNAL_SETTINGS",
@@ -30,12 +38,18 @@ __all__ = [
     "Numbered",
     "PositionAdded",
     "PositionChange",
+    "PositionCut",
     "PositionMoved",
+    "Restatement",
     "Settled",
+    "Snapshot",
+    "SnapshotWriter",
     "Started",
+    "Statement",
     "TopicChange",
     "TopicDeleted",
     "TopicStated",
     "fold",
+    "piece_name",
     "state_position",
 ]

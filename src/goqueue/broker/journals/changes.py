@@ -34,6 +34,7 @@ __all__ = [
     "Numbered",
     "PositionAdded",
     "PositionChange",
+    "PositionCut",
     "PositionMoved",
     "Settled",
     "Started",
@@ -151,7 +152,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled", omit_def
 
 
 class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
-    """A position was put somewhere, or is stated: in full, or as far as the first piece goes."""
+    """A position was put somewhere, or is stated in full."""
 
     group: int
     topic: int
@@ -160,7 +161,7 @@ class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
 
 
 class PositionAdded(msgspec.Struct, frozen=True, kw_only=True, tag="position_added"):
-    """A further piece of a position whose statement was begun."""
+    """A piece of a position that is too large for one change: true, and not all of it."""
 
     group: int
     topic: int
@@ -168,17 +169,29 @@ class PositionAdded(msgspec.Struct, frozen=True, kw_only=True, tag="position_add
     position: PositionStated
 
 
+class PositionCut(msgspec.Struct, frozen=True, kw_only=True, tag="position_cut"):
+    """A log lost its end: what was known of offsets from `end` on means other messages now."""
+
+    group: int
+    topic: int
+    partition: int
+    end: int
+
+
 def state_position(
     position: Position, group: int, topic: int, partition: int
 ) -> Iterator[PositionMoved | PositionAdded]:
     """A position as changes of bounded size; it may change between two of them."""
-    kind: type[PositionMoved | PositionAdded] = PositionMoved
+    if position.is_small:
+        yield PositionMoved(group=group, topic=topic, partition=partition, position=position.stated)
+        return
     for piece in position.state():
-        yield kind(group=group, topic=topic, partition=partition, position=piece)
-        kind = PositionAdded
+        yield PositionAdded(group=group, topic=topic, partition=partition, position=piece)
 
 
-PositionChange = Delivered | DeliveryReleased | GivenBack | Settled | PositionMoved | PositionAdded
+PositionChange = (
+    Delivered | DeliveryReleased | GivenBack | Settled | PositionMoved | PositionAdded | PositionCut
+)
 Change = (
     Numbered
     | GroupStated
@@ -189,6 +202,7 @@ Change = (
     | Settled
     | PositionMoved
     | PositionAdded
+    | PositionCut
     | ProducerStated
     | Begun
     | ProgressAdded

@@ -37,12 +37,19 @@ from goqueue.model import (
     Now,
     Offset,
     Refused,
-    Save,
     Timestamp,
 )
 from goqueue.records import build, decode, walk
 
-__all__ = ["CHANGE_BYTES_MAX", "JOURNAL_SETTINGS", "Journal", "JournalLimits", "Snapshot"]
+__all__ = [
+    "CHANGE_BYTES_MAX",
+    "JOURNAL_SETTINGS",
+    "Journal",
+    "JournalLimits",
+    "Snapshot",
+    "SnapshotPiece",
+    "piece_name",
+]
 
 # What fits into a record with the brackets around it. The largest is a group with all the names
 # that it may have: some 7 MiB.
@@ -56,6 +63,7 @@ JOURNAL_SETTINGS = LogSettings(
     may_use_reserve=True,
 )
 _PENDING_MAX = 4096
+_BEHIND_MAX = 16
 _RECORD_BYTES = 1024 * 1024
 _TURN_BYTES_MAX = 8 * 1024 * 1024
 _RETRY_NS = 1_000_000_000
@@ -64,17 +72,40 @@ C = TypeVar("C")
 
 
 class JournalLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a journal may become before a snapshot is kept, or everything is stated again."""
+    """How long a journal may become before a snapshot is kept, or everything is stated again.
+
+    `turn_units` is how much of that one turn tells: see `TurnBudget`.
+    """
 
     snapshot_bytes: int = 4 * 1024 * 1024
     restate_bytes: int = 64 * 1024 * 1024
+    turn_units: int = 400
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a journal says below an offset, for a faster start."""
+    """Everything that a journal says below an offset, for a faster start.
+
+    A large one is in pieces: files that are named by its slot and bear its id. What they say comes
+    first.
+    """
 
     upto: int
     changes: msgspec.Raw
+    id: int = 0
+    slot: int = 0
+    pieces: int = 0
+
+
+class SnapshotPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a snapshot."""
+
+    id: int
+    changes: msgspec.Raw
+
+
+def piece_name(journal: LogId, slot: int, number: int) -> str:
+    """The name of a piece of a snapshot. Two snapshots one after the other use different slots."""
+    return f"{journal.topic}-{slot}-{number}"
 
 
 class Turn(msgspec.Struct, Generic[C], frozen=True):
@@ -113,6 +144,9 @@ class Journal(Generic[C]):
         self._pending: deque[_Pending] = deque()
         self._full_until: Instant | None = None
         self._stated_bytes = 0
+        self._is_restating = False
+        # Where the pieces of the newest snapshot are.
+        self.slot = 1
         self._saved_at_bytes = 0
         self._written_bytes = 0
 
@@ -128,6 +162,11 @@ class Journal(Generic[C]):
     def is_quiet(self) -> bool:
         """Whether all that was noted is committed."""
         return not self._pending and not self._noted and not self._then
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is not committed that what nobody waits for should wait."""
+        return len(self._pending) > _BEHIND_MAX or self._full_until is not None
 
     @property
     def has_notes(self) -> bool:
@@ -236,54 +275,63 @@ class Journal(Generic[C]):
             changes = self._decoder.decode(record.value or b"") if is_ours else []
             yield Turn(changes, Timestamp(record.timestamp), Offset(record.offset))
 
-    def decode_snapshot(self, data: bytes) -> tuple[Offset, Sequence[C]] | None:
-        """The state that a snapshot holds, if it is one and belongs to this log."""
+    def decode_snapshot(self, data: bytes) -> Snapshot | None:
+        """The snapshot that these bytes are, if they are one and it belongs to this log."""
         try:
             snapshot = msgspec.json.decode(data, type=Snapshot)
-            changes = self._decoder.decode(snapshot.changes)
         except msgspec.MsgspecError:
             return None
         if not self._log.start <= snapshot.upto <= self._log.end:
             return None
-        return Offset(snapshot.upto), changes
+        return snapshot if self.decode_changes(snapshot.changes) is not None else None
 
-    # Staying small
+    def decode_piece(self, data: bytes | None, snapshot: Snapshot) -> msgspec.Raw | None:
+        """What a piece says, if it is one of this snapshot."""
+        try:
+            piece = msgspec.json.decode(data or b"", type=SnapshotPiece)
+        except msgspec.MsgspecError:
+            return None
+        is_ours = piece.id == snapshot.id and self.decode_changes(piece.changes) is not None
+        return piece.changes if is_ours else None
+
+    def decode_changes(self, changes: msgspec.Raw) -> Sequence[C] | None:
+        """What a part of a snapshot says; None if that makes no sense."""
+        try:
+            return self._decoder.decode(changes)
+        except msgspec.MsgspecError:
+            return None
+
+    # Staying small: see `Restatement` and `SnapshotWriter`
 
     @property
     def wants_snapshot(self) -> bool:
         return self._written_bytes - self._saved_at_bytes >= self._limits.snapshot_bytes
 
-    def snapshot(self, changes: Iterable[C]) -> None:
-        """Keep this statement of everything, once all that it says is committed."""
+    def begin_snapshot(self) -> Offset:
+        """A snapshot is being made: what is written from here on is read behind it."""
         self._saved_at_bytes = self._written_bytes
-        # Some of what it says may stand behind `upto`: to apply that twice changes nothing.
-        data = msgspec.json.encode(Snapshot(upto=self._log.end, changes=_raw(changes)))
-        self.note([], [Save(name=self._id.topic, data=data)])
+        return self._log.end
 
     @property
     def wants_restating(self) -> bool:
         """Whether most of the log only says what was said again since."""
-        return self.is_quiet and self._log.size >= max(
-            self._limits.restate_bytes, 4 * self._stated_bytes
-        )
+        is_long = self._log.size >= max(self._limits.restate_bytes, 4 * self._stated_bytes)
+        return is_long and not self._is_restating and self._full_until is None
 
-    def restate(self, changes: Iterable[C], now: Now) -> None:
-        """State everything again from a new segment on; what is before it goes afterwards."""
+    def begin_restating(self) -> Offset:
+        """Everything is being stated again, from a new segment on: where that begins."""
+        self._is_restating = True
         self._outbox.extend(self._log.begin_segment())
-        begin = self._log.end
-        size = 0
-        for chunk in _chunks(changes):
-            size += len(chunk)
-            self._write(chunk, now)
+        return self._log.end
+
+    def end_restating(self, begin: Offset, size: int) -> None:
+        """Everything was stated again: what is before goes, when that is committed."""
         self._stated_bytes = size
-        self._pending[-1].then.append(Prune(journal=self._id, offset=begin))
+        self.note([], [Prune(journal=self._id, offset=begin)])
 
     def drop_below(self, offset: Offset) -> None:
+        self._is_restating = False
         self._outbox.extend(self._log.drop_below(offset))
-
-
-def _raw(changes: Iterable[object]) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(list(changes)))
 
 
 def _chunks(changes: Iterable[object]) -> Iterator[bytes]:

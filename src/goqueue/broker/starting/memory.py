@@ -5,19 +5,27 @@ same machines. Stating everything gives changes from which an empty node becomes
 that is a snapshot, and it is how a journal is kept short.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
+from goqueue.broker.alarms import Errand
 from goqueue.broker.consuming.positions import Positions
 from goqueue.broker.journals import (
     Change,
     Delivered,
     DeliveryReleased,
     GivenBack,
+    Journal,
+    JournalLimits,
     Numbered,
     PositionAdded,
+    PositionCut,
     PositionMoved,
+    Restatement,
     Settled,
+    SnapshotWriter,
     Started,
+    Statement,
     TopicChange,
     TopicDeleted,
     TopicStated,
@@ -26,10 +34,19 @@ from goqueue.broker.journals import (
 from goqueue.broker.state import NodeState
 from goqueue.broker.transacting import Progressing
 from goqueue.groups import GroupDeleted, GroupStated
-from goqueue.model import Now, Timestamp
+from goqueue.model import MILLISECOND, Instant, LogId, Now, Timestamp
 from goqueue.transactions import Decided
 
-__all__ = ["Memory"]
+__all__ = ["STATING_ERRAND", "Memory"]
+
+STATING_ERRAND = Errand("statements")
+# How long a statement waits for a disk that is behind.
+_WAIT_NS = 10 * MILLISECOND
+# A change costs so many units of the turn, and one for so many bytes of it.
+_UNITS = 2
+_UNIT_BYTES = 128
+
+C = TypeVar("C")
 
 
 class Memory:
@@ -40,8 +57,12 @@ class Memory:
         state: NodeState,
         positions: Positions,
         progressing: Progressing,
+        limits: JournalLimits,
     ) -> None:
         self._state = state
+        self._limits = limits
+        # By journal: what is being stated of it, a part in each turn.
+        self._statements: dict[LogId, Statement] = {}
         self._progressing = progressing
         self._positions = positions
         self._started = Started(epoch=0)
@@ -74,54 +95,105 @@ class Memory:
                 self._progressing.apply(change, at)
             case Delivered() | DeliveryReleased() | GivenBack() | Settled():
                 self._positions.apply(change, at)
-            case PositionMoved() | PositionAdded():
+            case PositionMoved() | PositionAdded() | PositionCut():
                 self._positions.apply(change, at)
             case _:
                 self._progressing.apply(change, at)
 
-    def state_topics(self) -> list[TopicChange]:
+    # Stating: a few changes at a time, each true when it is asked for, while others happen
+
+    def state_topics(self) -> Iterator[Sequence[TopicChange]]:
         """All that the journal of topics amounts to."""
-        return [
-            Started(
-                epoch=self._started.epoch,
-                topics_upto=self._state.catalog.next_number,
-            ),
-            *(topic.stated for topic in self._state.catalog.all),
-        ]
+        catalog = self._state.catalog
+        yield [Started(epoch=self._started.epoch, topics_upto=catalog.next_number)]
+        for number in [topic.number for topic in catalog.all]:
+            topic = catalog.numbered(number)
+            if topic is not None:
+                yield [topic.stated]
 
-    def state_groups(self) -> list[Change]:
-        """All that the journal of groups amounts to."""
-        return [
+    def state_groups(self) -> Iterator[Sequence[Change]]:
+        """All that the journal of groups amounts to.
+
+        In this order: progress in a transaction means nothing without its group, and a decision
+        that comes in between finds what it settles in the transaction or in the position.
+        """
+        state = self._state
+        yield [
             Numbered(
-                groups_upto=self._state.groups.next_number,
-                moves_upto=self._state.next_move,
-                producers_upto=self._state.transactions.producers.next_id,
-            ),
-            *(group.stated for group in self._state.groups),
-            *self._state_positions(),
-            *self._state.transactions.state(),
+                groups_upto=state.groups.next_number,
+                moves_upto=state.next_move,
+                producers_upto=state.transactions.producers.next_id,
+            )
         ]
+        for number in [group.number for group in state.groups]:
+            group = state.groups.numbered(number)
+            if group is not None:
+                yield [group.stated]
+        yield from state.transactions.state_steps()
+        for number in list(state.positions):
+            for log in list(state.positions.get(number, ())):
+                yield from self._state_position(number, log)
 
-    def _state_positions(self) -> Iterator[Change]:
-        for number, positions in self._state.positions.items():
-            for log, position in positions.items():
-                topic = self._state.catalog.get(log.topic)
-                if topic is not None and position.says_something:
-                    yield from state_position(position, number, topic.number, log.partition)
+    def _state_position(self, number: int, log: LogId) -> Iterator[Sequence[Change]]:
+        position = self._state.position(number, log)
+        topic = self._state.catalog.get(log.topic)
+        if position is None or topic is None or not position.says_something:
+            return
+        for change in state_position(position, number, topic.number, log.partition):
+            yield [change]
+            if self._state.position(number, log) is not position:
+                # Its group or its topic was deleted meanwhile.
+                return
+
+    # Staying short
+
+    @property
+    def is_stating(self) -> bool:
+        """Whether a statement is on its way."""
+        return bool(self._statements)
 
     def keep_short(self, now: Now) -> None:
         """State a journal again when most of it is history, or keep a snapshot of it."""
-        topics, groups = self._state.topics_journal, self._state.groups_journal
-        if topics.wants_restating:
-            topics.restate(self.state_topics(), now)
-        elif topics.wants_snapshot:
-            topics.snapshot(self.state_topics())
-        if groups.wants_restating:
-            groups.restate(self.state_groups(), now)
-        elif groups.wants_snapshot:
-            groups.snapshot(self.state_groups())
+        if self._state.not_ready is None:
+            self._keep_short(self._state.topics_journal, self.state_topics, now)
+            self._keep_short(self._state.groups_journal, self.state_groups, now)
 
-    def snapshot_all(self) -> None:
-        """Make the next start fast."""
-        self._state.topics_journal.snapshot(self.state_topics())
-        self._state.groups_journal.snapshot(self.state_groups())
+    def _keep_short(
+        self, journal: Journal[C], steps: Callable[[], Iterator[Sequence[C]]], now: Now
+    ) -> None:
+        if journal.id in self._statements:
+            return
+        if journal.wants_restating:
+            self._begin(journal.id, Restatement(journal, steps()), now)
+        elif journal.wants_snapshot:
+            self._begin(journal.id, SnapshotWriter(journal, steps(), now.wall), now)
+
+    def snapshot_all(self, now: Now) -> None:
+        """Make the next start fast: the node stops when these are complete."""
+        topics, groups = self._state.topics_journal, self._state.groups_journal
+        self._begin(topics.id, SnapshotWriter(topics, self.state_topics(), now.wall), now)
+        self._begin(groups.id, SnapshotWriter(groups, self.state_groups(), now.wall), now)
+
+    def _begin(self, journal: LogId, statement: Statement, now: Now) -> None:
+        self._statements[journal] = statement
+        self._state.alarms.set(STATING_ERRAND, now.instant)
+
+    def go_on(self, now: Now) -> None:
+        """Tell more of what is being stated, as much as the turn allows."""
+        budget = self._state.budget
+        left = min(budget.left, self._limits.turn_units)
+        wait_ns = 0
+        for journal, statement in list(self._statements.items()):
+            while left > 0:
+                if statement.is_behind:
+                    wait_ns = _WAIT_NS
+                    break
+                size = statement.tell()
+                if size is None:
+                    del self._statements[journal]
+                    break
+                units = _UNITS + size // _UNIT_BYTES
+                budget.spend(units)
+                left -= units
+        if self._statements:
+            self._state.alarms.set(STATING_ERRAND, Instant(now.instant + wait_ns))

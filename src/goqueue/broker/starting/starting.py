@@ -16,14 +16,15 @@ from goqueue.broker.journals import (
     Change,
     Journal,
     JournalLimits,
+    PositionCut,
     Started,
     TopicChange,
-    state_position,
 )
 from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
 from goqueue.broker.starting.memory import Memory
 from goqueue.broker.starting.recollecting import Recollecting, ReplayingRecords
+from goqueue.broker.starting.snapshot_reader import SnapshotReader
 from goqueue.broker.state import NodeState
 from goqueue.broker.transacting import Transacting
 from goqueue.delivery import Receipts
@@ -76,6 +77,7 @@ class Starting:
         self._limits = limits
         self._memory = memory
         self._recollecting = recollecting
+        self._snapshots = SnapshotReader(state, memory)
         self._transacting = transacting
         self._secret = secret
         self._missing: dict[LogId, None] = {}
@@ -111,17 +113,24 @@ class Starting:
 
     def loaded(self, name: str, data: bytes | None, now: Now) -> None:
         """A snapshot came, or there is none: replay what is behind it."""
+        if self._snapshots.expects(name):
+            start = self._snapshots.loaded(data, now)
+            self._go_on_from(start, self._snapshots.journal, now)
+            return
         if name not in {TOPICS_LOG.topic, GROUPS_LOG.topic}:
             self._opened(self._recollecting.loaded(name, data, now), now)
             return
         journal = self._journal(name)
-        start = journal.log.start
-        snapshot = None if data is None else journal.decode_snapshot(data)
-        if snapshot is not None:
-            start, changes = snapshot
-            for change in changes:
-                self._memory.apply(change, now.wall)
-        self._replay(journal.id, start, now)
+        self._go_on_from(self._snapshots.begin(journal, data), journal.id, now)
+
+    def go_on(self, now: Now) -> None:
+        """Take in more of a snapshot."""
+        self._go_on_from(self._snapshots.apply_piece(now), self._snapshots.journal, now)
+
+    def _go_on_from(self, start: Offset | None, log: LogId, now: Now) -> None:
+        """A snapshot was taken in, or there is none that can be used; None: not yet."""
+        if start is not None:
+            self._replay(log, start, now)
 
     def _replay(self, log: LogId, offset: Offset, now: Now) -> None:
         wanted = self._journal(log.topic).log.read(offset, _REPLAY_BYTES)
@@ -207,6 +216,10 @@ class Starting:
                 topic = state.catalog.get(log.topic)
                 if partition is None or topic is None or not position.cut(partition.log.end):
                     continue
-                state.groups_journal.note(
-                    state_position(position, group, topic.number, log.partition)
+                cut = PositionCut(
+                    group=group,
+                    topic=topic.number,
+                    partition=log.partition,
+                    end=partition.log.end,
                 )
+                state.groups_journal.note([cut])

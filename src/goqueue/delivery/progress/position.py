@@ -95,17 +95,20 @@ class Position:
             scattered=scattered,
         )
 
+    @property
+    def is_small(self) -> bool:
+        """Whether all of it is no larger than one piece."""
+        are_few = len(self._attempts) <= _PIECE_MAX and len(self._reasons) <= _PIECE_MAX // 2
+        return are_few and self._done.block_count <= _PIECE_MAX
+
     def state(self, piece_max: int = _PIECE_MAX) -> Iterator[PositionStated]:
-        """All of it in pieces of bounded size: the first to be restored, the others to be added.
+        """All of it in pieces of bounded size, each to be added to what is known.
 
         Each tells what is true when it is asked for, so the position may change between two of
-        them, if what changed is told in the same order, too.
+        them, if what changed is told in the same order, too. None of them takes anything back: a
+        crash may leave only the first.
         """
         reasons_max = max(1, piece_max // 2)
-        is_small = len(self._attempts) <= piece_max and len(self._reasons) <= reasons_max
-        if is_small and self._done.block_count <= piece_max:
-            yield self.stated
-            return
         yield PositionStated(floor=self._done.floor, updated_at=self._updated_at)
         for blocks in _portions(self._done.block_numbers, piece_max):
             above, scattered = self._done.stated_blocks(blocks)
