@@ -33,6 +33,8 @@ class ProducerStated(msgspec.Struct, frozen=True, kw_only=True, tag="producer", 
     outcome: str = ""
     began_at: int = 0
     ended_epoch: int = 0
+    # When it was last heard of, in wall time, as far as the journal knows.
+    heard_at: int = 0
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):

@@ -5,6 +5,7 @@ with the newest epoch is ever heard.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, check_name, is_internal
 from goqueue.model.requests import InitProducer, Owner
@@ -17,9 +18,11 @@ _EPOCH_MAX = 32_767
 _TIMEOUT_NS_MIN = SECOND
 _TIMEOUT_NS_MAX = 900 * SECOND
 _PRODUCERS_MAX = 200_000
-# Whoever is idle for longer is forgotten: with a transactional id after a week.
-_IDLE_NS = 24 * HOUR
+# When there are so many, the one that was silent longest gives way to a new one: without a
+# transactional id at once, since no more than its retries depend on it; with one after a week.
 _IDLE_NAMED_NS = 7 * 24 * HOUR
+# How many that hold a transaction are passed over in the search for one that may go.
+_PASSED_MAX = 16
 
 
 class Producer:
@@ -31,6 +34,7 @@ class Producer:
         "ended_epoch",
         "epoch",
         "heard_at",
+        "heard_wall",
         "id",
         "last",
         "outcome",
@@ -40,7 +44,9 @@ class Producer:
 
     def __init__(self, stated: ProducerStated) -> None:
         self.id = stated.producer
+        # In this life, and in wall time, which survives it.
         self.heard_at = Instant(0)
+        self.heard_wall = 0
         self.current: Transaction | None = None
         self.last = 0
         self.began_at = 0
@@ -52,6 +58,7 @@ class Producer:
         self.epoch = stated.epoch
         self.transactional_id = stated.transactional_id
         self.timeout_ns = stated.timeout_ns
+        self.heard_wall = max(self.heard_wall, stated.heard_at)
         # Of the same transaction a statement knows more than a decision without its begin.
         is_fuller = stated.last == self.last and bool(stated.outcome) and self.current is None
         if stated.last > self.last or is_fuller:
@@ -73,6 +80,7 @@ class Producer:
             outcome="" if self.outcome is None or is_open else self.outcome,
             began_at=0 if is_open else self.began_at,
             ended_epoch=self.ended_epoch,
+            heard_at=self.heard_wall,
         )
 
     def check_epoch(self, epoch: int) -> None:
@@ -85,9 +93,14 @@ class Producer:
 class Producers:
     """Producers by id and by transactional id."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = _PRODUCERS_MAX) -> None:
+        self._limit = limit
         self._producers: dict[int, Producer] = {}
         self._named: dict[str, Producer] = {}
+        # Ids without and with a transactional id, the one that was silent longest first.
+        self._idle: dict[bool, dict[int, None]] = {False: {}, True: {}}
+        # A clock that nobody puts: wall time as it was when this life began, and how long that is.
+        self._life: Now | None = None
         self._next_id = 1
 
     def __iter__(self) -> Iterator[Producer]:
@@ -122,8 +135,25 @@ class Producers:
         if name is not None and self._named.get(name) is not producer:
             # Its epochs were used up, and another producer has the name.
             raise Refused(Code.PRODUCER_FENCED, epoch=epoch)
-        producer.heard_at = now.instant
+        self.hear(producer, now)
         return producer
+
+    def hear(self, producer: Producer, now: Now) -> None:
+        """A producer gave a sign of life."""
+        producer.heard_at = now.instant
+        producer.heard_wall = max(producer.heard_wall, self._steady(now))
+        self._move_last(producer)
+
+    def _move_last(self, producer: Producer) -> None:
+        order = self._idle[producer.transactional_id is not None]
+        order.pop(producer.id, None)
+        order[producer.id] = None
+
+    def _steady(self, now: Now) -> int:
+        """Wall time, unless the clock was put since this life began."""
+        return (
+            now.wall if self._life is None else self._life.wall + now.instant - self._life.instant
+        )
 
     def find_owner(self, owner: Owner, now: Now) -> Producer:
         """The producer that owns transactions under this transactional id."""
@@ -156,27 +186,47 @@ class Producers:
                 transactional_id=name,
                 timeout_ns=command.timeout_ns,
             )
-        self._forget_idle(now)
-        if len(self._producers) >= _PRODUCERS_MAX:
-            raise Refused(Code.QUOTA_EXCEEDED, quota="producers", limit=_PRODUCERS_MAX)
+        self._make_room(now)
         return ProducerStated(
             producer=self._next_id,
             epoch=0,
             transactional_id=name,
             timeout_ns=command.timeout_ns,
+            heard_at=self._steady(now),
         )
 
-    def _forget_idle(self, now: Now) -> None:
-        """Make room when there are many. Nothing is journaled: after a crash they are idle anew."""
-        if len(self._producers) < _PRODUCERS_MAX:
-            return
-        for producer in list(self._producers.values()):
-            limit = _IDLE_NS if producer.transactional_id is None else _IDLE_NAMED_NS
-            if producer.current is None and now.instant - producer.heard_at > limit:
-                self._drop(producer)
+    def _make_room(self, now: Now) -> None:
+        """Let the one go that was silent longest, if there are too many.
+
+        Nothing is journaled: after a crash it is there again, and silent for as long.
+        """
+        # Two at most, so that a start that found more than there may be comes down again.
+        for _ in range(2):
+            if len(self._producers) < self._limit:
+                return
+            idle = self._most_idle(now)
+            if idle is None:
+                break
+            self._drop(idle)
+        if len(self._producers) >= self._limit:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="producers", limit=self._limit)
+
+    def _most_idle(self, now: Now) -> Producer | None:
+        unnamed = next(iter(self._idle[False]), None)
+        if unnamed is not None:
+            return self._producers[unnamed]
+        for identity in list(islice(self._idle[True], _PASSED_MAX)):
+            producer = self._producers[identity]
+            if producer.current is None:
+                is_over = self._steady(now) - producer.heard_wall > _IDLE_NAMED_NS
+                return producer if is_over else None
+            # It is not silent, or its transaction ends soon.
+            self._move_last(producer)
+        return None
 
     def _drop(self, producer: Producer) -> None:
         del self._producers[producer.id]
+        del self._idle[producer.transactional_id is not None][producer.id]
         name = producer.transactional_id
         if name is not None and self._named.get(name) is producer:
             del self._named[name]
@@ -189,13 +239,24 @@ class Producers:
         if producer is None:
             producer = self._producers[stated.producer] = Producer(stated)
             self.reserve(stated.producer + 1)
+            self._move_last(producer)
         else:
             producer.restate(stated)
         if stated.transactional_id is not None:
             self._named[stated.transactional_id] = producer
         return producer
 
-    def hear_all(self, now: Now) -> None:
-        """A life of the node begins: nobody was silent in it yet."""
+    def recall(self, producer_id: int, at: int) -> None:
+        """A log has a batch of a producer, appended at this wall time or before."""
+        producer = self._producers.get(producer_id)
+        if producer is not None:
+            producer.heard_wall = max(producer.heard_wall, at)
+
+    def begin_life(self, now: Now) -> None:
+        """A life of the node begins: nobody was silent in it yet, but some were before it."""
+        self._life = now
         for producer in self._producers.values():
             producer.heard_at = now.instant
+        for is_named, order in self._idle.items():
+            ids = sorted(order, key=lambda each: self._producers[each].heard_wall)
+            self._idle[is_named] = dict.fromkeys(ids)

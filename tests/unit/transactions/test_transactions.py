@@ -13,6 +13,7 @@ from goqueue.transactions import (
     Outcome,
     Prepared,
     Producer,
+    Producers,
     ProducerStated,
     Transaction,
     Transactions,
@@ -257,7 +258,7 @@ def test_a_restart_counts_from_the_begin_and_no_clock_gives_more_than_all(
     (transaction,) = again.open
     # The clock that only goes forward begins anew with the process.
     now = Now(Instant(5), Timestamp(WALL + 20 * SECOND + wall_shift))
-    again.producers.hear_all(now)
+    again.producers.begin_life(now)
 
     again.set_deadline(transaction, now)
 
@@ -344,3 +345,53 @@ def test_old_keys_of_group_commits_go_a_few_at_a_time_the_oldest_first() -> None
     assert machine.forget_keys(now, 1000) == 30
     assert machine.forget_keys(now, 1000) == 0
     assert machine.has_key("k50")
+
+
+def granted(producers: Producers, now: Now, name: str | None = None) -> Producer:
+    producer = producers.apply(producers.init(InitProducer(transactional_id=name), now))
+    producers.hear(producer, now)
+    return producer
+
+
+def test_the_producer_that_was_silent_longest_gives_way_at_once() -> None:
+    producers = Producers(limit=3)
+    first, second, _ = (granted(producers, at(number)) for number in range(3))
+    producers.find(first.id, 0, at(5))
+    granted(producers, at(6))
+
+    assert producers.get(second.id) is None
+    assert producers.get(first.id) is first
+    assert len(producers) == 3
+
+
+def test_transactional_producers_give_way_after_a_week_and_not_for_a_clock_that_was_put() -> None:
+    producers = Producers(limit=2)
+    producers.begin_life(at())
+    names = [granted(producers, at(), name) for name in ("billing", "mailing")]
+    month = 30 * 24 * HOUR
+    with pytest.raises(Refused) as refused:
+        producers.init(InitProducer(transactional_id=None), at(SECOND, wall_shift=month))
+    assert refused.value.code is Code.QUOTA_EXCEEDED
+    granted(producers, at(8 * 24 * HOUR))
+
+    assert producers.get(names[0].id) is None
+    assert producers.named("mailing") is names[1]
+
+
+def test_a_restart_makes_no_producer_young_again() -> None:
+    machine = Transactions()
+    first, second = (granted(machine.producers, at(number)) for number in range(2))
+    machine.producers.find(first.id, 0, at(10))
+    again = replayed(machine)
+    # What a log says of the second is newer than what the journal does.
+    again.producers.recall(second.id, WALL + 20)
+    again.producers.begin_life(at(30))
+
+    assert [each.heard_wall - WALL for each in again.producers] == [10, 20]
+    limited = Producers(limit=2)
+    for producer in again.producers:
+        limited.apply(producer.stated)
+    limited.begin_life(at(40))
+    granted(limited, at(41))
+    assert limited.get(first.id) is None
+    assert limited.get(second.id) is not None

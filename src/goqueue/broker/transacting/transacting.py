@@ -65,7 +65,7 @@ class Transacting:
         name = command.transactional_id
         older = None if name is None else producers.named(name)
         producer = producers.apply(stated)
-        producer.heard_at = now.instant
+        producers.hear(producer, now)
         state.groups_journal.note([stated])
         # The same producer, or one whose epochs are used up.
         fenced = producer if older is None else older
@@ -297,6 +297,8 @@ class Transacting:
             if topic is None:
                 continue
             place = (topic.number, partition.log_id.partition)
+            for producer, at in partition.log.authors.heard:
+                state.transactions.producers.recall(producer, at)
             for key in partition.log.authors.open:
                 transaction = state.transactions.find(*key)
                 if transaction is None:
@@ -325,7 +327,7 @@ class Transacting:
     def begin_serving(self, now: Now) -> list[Key]:
         """Deadlines run again; the decided ones whose markers may be missing are returned."""
         transactions = self._state.transactions
-        transactions.producers.hear_all(now)
+        transactions.producers.begin_life(now)
         for transaction in transactions.open:
             transactions.set_deadline(transaction, now)
             self._arm(transaction)

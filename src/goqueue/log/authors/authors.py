@@ -2,7 +2,8 @@
 
 Owns what is needed to know a retry, to fence a zombie, to hold readers at the last stable offset
 and to drop what was aborted. Follows from the log alone: a replay of the same records ends in the
-same state, because expiry and the cap count in the time that the marks carry.
+same state, because expiry and the cap count in the time that the marks carry. That time passes with
+what is appended: a clock that is put forward by weeks forgets nobody.
 
 Invariants
 - A transaction that has begun here holds the last stable offset at its first record until its
@@ -27,6 +28,8 @@ from goqueue.model import HOUR, SECOND, Code, Offset, Refused
 __all__ = ["Authors", "AuthorsStated", "Ending"]
 
 _MEMORY_NS = 24 * HOUR
+# From one batch to the next no more time passes than this, whatever the clock says.
+_STEP_NS = HOUR
 _WRITERS_MAX = 10_000
 # A retry comes within seconds: who was silent for longer than this may be forgotten for another.
 _IDLE_NS_MIN = 60 * SECOND
@@ -63,6 +66,9 @@ class AuthorsStated(msgspec.Struct, frozen=True, kw_only=True):
     hidden: tuple[bytes, bytes]
     aborted: tuple[bytes, bytes]
     version: int = 0
+    # How much time has passed for the log, and the newest mark; 0: as the writers say.
+    clock: int = 0
+    newest: int = 0
 
 
 class Authors:
@@ -71,10 +77,12 @@ class Authors:
     # Every partition has one, and most have no producers: an empty one must be small.
     __slots__ = (
         "_aborted",
+        "_clock",
         "_committed",
         "_endings",
         "_hidden",
         "_last",
+        "_newest",
         "_open",
         "_order",
         "_writers",
@@ -95,6 +103,8 @@ class Authors:
         # The producer of the batch that was appended last, and the offset after it.
         self._last: tuple[int, int] | None = None
         self.changes = 0
+        self._clock = 0
+        self._newest = 0
 
     def __len__(self) -> int:
         return len(self._writers)
@@ -113,7 +123,17 @@ class Authors:
         return writer.check(mark)
 
     def _is_forgotten(self, producer: int, writer: Writer, at: int) -> bool:
-        return producer not in self._open and at - writer.at > _MEMORY_NS
+        return producer not in self._open and self._time(at) - writer.at > _MEMORY_NS
+
+    def _time(self, at: int) -> int:
+        """How much time has passed for the log when it is `at` on the wall."""
+        return self._clock + min(max(0, at - self._newest), _STEP_NS)
+
+    @property
+    def heard(self) -> Iterator[tuple[int, int]]:
+        """Each producer that is remembered, and when it wrote last, in wall time or later."""
+        for producer, writer in self._writers.items():
+            yield producer, self._newest - (self._clock - writer.at)
 
     def _check_room(self, at: int) -> None:
         if len(self._writers) < _WRITERS_MAX or self._most_idle(at) is not None:
@@ -124,7 +144,7 @@ class Authors:
         """Who was silent longest and may be forgotten."""
         for producer, writer in self._writers.items():
             if producer not in self._open:
-                return producer if at - writer.at > _IDLE_NS_MIN else None
+                return producer if self._time(at) - writer.at > _IDLE_NS_MIN else None
         return None
 
     def append(self, mark: BatchMark, first: int) -> None:
@@ -137,6 +157,8 @@ class Authors:
             writer = Writer(mark.epoch)
         self._writers[mark.producer] = writer
         writer.append(mark, first, self._committed)
+        self._clock = writer.at = self._time(mark.at)
+        self._newest = max(self._newest, mark.at)
         if writer.transaction and mark.producer not in self._open:
             self._hold(mark.producer, Offset(first))
 
@@ -281,6 +303,8 @@ class Authors:
             hidden=hidden.columns(),
             aborted=aborted.columns(),
             version=_STATED_VERSION,
+            clock=self._clock,
+            newest=self._newest,
         )
 
     def restore(self, stated: AuthorsStated) -> bool:
@@ -294,6 +318,8 @@ class Authors:
             return False
         self._hidden, self._aborted = hidden, aborted
         self._committed = stated.upto
+        latest = max((each.at for each in stated.writers), default=0)
+        self._clock, self._newest = stated.clock or latest, stated.newest or latest
         for each in stated.writers:
             writer = self._writers[each.producer] = Writer.restored(each)
             if writer.open_from is not None:

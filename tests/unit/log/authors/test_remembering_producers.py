@@ -147,8 +147,24 @@ def test_batches_that_left_the_window_for_some_that_were_taken_back_are_known_ag
 # Forgetting
 
 
+def test_a_clock_that_is_put_forward_by_weeks_forgets_nobody() -> None:
+    authors = written(mark(sequence=0, count=3, at=7))
+    later = 7 + 21 * 24 * HOUR
+    assert authors.check(mark(sequence=0, count=3, at=later)) is not None
+    authors.append(mark(2, sequence=0, at=later), 3)
+    assert authors.check(mark(sequence=0, count=3, at=later + 1)) is not None
+    again = Authors()
+    again.restore(stated(authors, 4))
+
+    assert again.check(mark(sequence=0, count=3, at=later + 1)) is not None
+    assert dict(again.heard)[2] == later
+
+
 def test_a_producer_is_forgotten_after_a_day_of_silence_and_begins_at_zero() -> None:
     authors = written(mark(sequence=0, count=3, at=7))
+    # Time passes with what others write.
+    for hour in range(1, 25):
+        authors.append(mark(2, sequence=hour - 1, at=7 + hour * HOUR), 2 + hour)
     last = 7 + 24 * HOUR
 
     assert authors.check(mark(sequence=3, at=last)) is None
