@@ -20,9 +20,11 @@ from goqueue.broker.alarms import (
     ForQueue,
     ForRequest,
     ForTransaction,
+    Subject,
 )
 from goqueue.broker.budget import TURN_UNITS, TurnBudget
 from goqueue.broker.consuming import (
+    GROUP_RETENTION_NS,
     Carrying,
     Probing,
     Scouting,
@@ -63,12 +65,14 @@ from goqueue.broker.starting import (
     Replaying,
     ReplayingRecords,
 )
-from goqueue.broker.state import NodeState
+from goqueue.broker.state import Absence, NodeState
 from goqueue.broker.stepwise import Steps
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.table import table_of
 from goqueue.metrics import Family
 from goqueue.model import (
+    MILLISECOND,
+    SECOND,
     Asked,
     Code,
     Compacted,
@@ -124,6 +128,10 @@ NodeEvent = (
 )
 
 _RETRY = Errand("journals")
+# Upkeep that is so much later than it should be: the node was away.
+_LATE_NS = 500 * MILLISECOND
+# How long those who hold something may be heard then.
+_HEARING_NS = SECOND
 
 
 class Node:
@@ -137,16 +145,20 @@ class Node:
         *,
         sampling: float = 1.0,
         turn_units_max: int = TURN_UNITS,
+        group_retention_ns: int | None = GROUP_RETENTION_NS,
     ) -> None:
         """`secret` seals receipts; with another one, those that were given out become invalid.
 
         `sampling` is the share of messages whose journeys are noted, `turn_units_max` how much
-        work a turn chooses to do.
+        work a turn chooses to do. Groups that are empty for longer than their retention are
+        forgotten, without one never.
         """
         budget = TurnBudget(turn_units_max)
         state = self._state = NodeState(node_id, Tracer(sampling), budget)
-        self._parts = Parts(state, secret, limits or JournalLimits())
+        self._parts = Parts(state, secret, limits or JournalLimits(), group_retention_ns)
         self._watching = Watching(state)
+        # Leases and sessions that were put off because the node was away.
+        self._put_off: dict[Subject, None] = {}
         self._takes = table_of(self._parts)
         self._takes[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
         self._takes[DescribeNode] = self._describe  # type: ignore[assignment]  # by type
@@ -201,6 +213,7 @@ class Node:
     def handle(self, event: NodeEvent, now: Now) -> list[NodeEffect]:
         """Learn one thing and decide what follows from it."""
         self._state.budget.begin()
+        self._note_absence(now)
         match event:
             case Asked():
                 self._ask(event, now)
@@ -427,6 +440,8 @@ class Node:
     def _wake(self, now: Now) -> None:
         budget = self._state.budget
         for subject in self._state.alarms.due(now.instant, budget):
+            if self._is_put_off(subject, now):
+                continue
             match subject:
                 case ForRequest(request):
                     self._give_up(request)
@@ -447,6 +462,28 @@ class Node:
                     self._parts.transacting.expire(producer, number, now)
                 case Errand(name):
                     self._run(name, now)
+
+    def _note_absence(self, now: Now) -> None:
+        """See whether the node was away: stopped, or busy with a long turn."""
+        missed = self._parts.upkeep.missed(now, _LATE_NS)
+        if missed is not None:
+            until = Instant(now.instant + _HEARING_NS)
+            self._state.absence = Absence(since=missed, until=until)
+
+    def _is_put_off(self, subject: Subject, now: Now) -> bool:
+        """Whether leases and sessions end a little later, once, because the node was away.
+
+        What their holders sent meanwhile waits in sockets, and is heard before anything is taken
+        from them.
+        """
+        if not isinstance(subject, ForQueue | ForGroup):
+            return False
+        until = self._state.absence.until
+        if self._put_off.pop(subject, 0) is None or until <= now.instant:
+            return False
+        self._put_off[subject] = None
+        self._state.alarms.set(subject, until)
+        return True
 
     def _give_up(self, request: RequestId, *, is_gone: bool = False) -> None:
         """Somebody has waited long enough, or is gone."""
@@ -554,4 +591,5 @@ class Node:
         self._parts.membership.catch_up(now)
         for key in self._parts.transacting.begin_serving(now):
             self._parts.marking.begin(key, now)
+        self._parts.retention.begin(now)
         self._parts.upkeep.begin(now)

@@ -7,6 +7,7 @@ out and a later one has to do, the node hands on.
 from goqueue.broker.consuming import (
     Counting,
     Delivering,
+    GroupRetention,
     Membership,
     Moving,
     Positions,
@@ -33,7 +34,13 @@ __all__ = ["Parts"]
 class Parts:
     """Everything that a node does, by who does it."""
 
-    def __init__(self, state: NodeState, secret: bytes, limits: JournalLimits) -> None:
+    def __init__(
+        self,
+        state: NodeState,
+        secret: bytes,
+        limits: JournalLimits,
+        group_retention_ns: int | None,
+    ) -> None:
         self.topics = Topics(state)
         self.traces = Asking(state.outbox, state.journeys.tracer)
         self.delaying = Delaying(state)
@@ -46,6 +53,7 @@ class Parts:
         self.settling = Settling(state, self.delivering, self.moving)
         self.positions = Positions(state, self.delivering)
         self.membership = Membership(state, self.delivering, self.positions)
+        self.retention = GroupRetention(state, self.membership, group_retention_ns)
         self.progressing = Progressing(state, self.positions, self.settling, self.delivering)
         self.transacting = Transacting(state, self.progressing)
         self.marking = Marking(state)
@@ -60,4 +68,11 @@ class Parts:
             secret=secret,
             limits=limits,
         )
-        self.upkeep = Upkeep(state, self.memory, self.delivering, self.delaying, self.remembering)
+        self.upkeep = Upkeep(
+            state,
+            self.memory,
+            self.delivering,
+            self.delaying,
+            self.remembering,
+            retention=self.retention,
+        )

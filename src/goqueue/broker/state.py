@@ -21,11 +21,11 @@ from goqueue.broker.tracing import Journeys
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Ending, Marker
-from goqueue.model import Fetch, Find, LogId, Now, Offset, Seek, Slice
+from goqueue.model import Fetch, Find, Instant, LogId, Now, Offset, Seek, Slice
 from goqueue.tracing import Tracer
 from goqueue.transactions import Transactions
 
-__all__ = ["NodeState", "Tally", "lag_between"]
+__all__ = ["Absence", "NodeState", "Tally", "lag_between"]
 
 
 class Tally(msgspec.Struct):
@@ -51,6 +51,17 @@ class Tally(msgspec.Struct):
             self.transactions_committed += 1
         else:
             self.transactions_aborted += 1
+
+
+class Absence(msgspec.Struct, frozen=True, kw_only=True):
+    """The node itself was away from `since` on; until then it hears what was sent meanwhile."""
+
+    since: Instant
+    until: Instant
+
+    def excuses(self, deadline: Instant, now: Instant) -> bool:
+        """Whether nobody could be heard at a deadline, and may be now."""
+        return self.since <= deadline and now < self.until
 
 
 def lag_between(
@@ -99,6 +110,7 @@ class NodeState:
         # Of partitions of topics that use several lanes, and that somebody polls.
         self.censuses: dict[LogId, Census] = {}
         self.next_move = 1
+        self.absence = Absence(since=Instant(0), until=Instant(0))
         # What was asked of the disk, and for what.
         self.purposes: dict[int, object] = {}
         self._next_token = 1

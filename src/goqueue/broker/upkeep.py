@@ -6,7 +6,7 @@ clock or a passing lack of something left undone is taken up.
 """
 
 from goqueue.broker.alarms import Errand
-from goqueue.broker.consuming import Delivering
+from goqueue.broker.consuming import Delivering, GroupRetention
 from goqueue.broker.messages import Delaying
 from goqueue.broker.partitions import Partition
 from goqueue.broker.starting import Memory
@@ -35,16 +35,27 @@ class Upkeep:
         delivering: Delivering,
         delaying: Delaying,
         remembering: Remembering,
+        *,
+        retention: GroupRetention,
     ) -> None:
         self._state = state
+        self._retention = retention
         self._remembering = remembering
         self._memory = memory
         self._delivering = delivering
         self._delaying = delaying
         self._from = 0
+        self._due: Instant | None = None
 
     def begin(self, now: Now) -> None:
-        self._state.alarms.set(_ERRAND, Instant(now.instant + _EVERY_NS))
+        self._due = Instant(now.instant + _EVERY_NS)
+        self._state.alarms.set(_ERRAND, self._due)
+
+    def missed(self, now: Now, late_ns: int) -> Instant | None:
+        """Since when nothing was done, if upkeep is so much later than it should be."""
+        if self._due is None or now.instant - self._due <= late_ns:
+            return None
+        return Instant(self._due - _EVERY_NS)
 
     def do_a_share(self, now: Now) -> None:
         """One second's part of the work."""
@@ -59,6 +70,7 @@ class Upkeep:
         self._delaying.save_some()
         forgotten = self._state.transactions.forget_keys(now, _KEYS_PER_TURN)
         self._state.budget.spend(forgotten // _KEYS_PER_UNIT)
+        self._retention.do_a_share(now)
         self._memory.keep_short(now)
         self._state.storage.expire(now)
         self.begin(now)

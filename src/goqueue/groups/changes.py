@@ -39,6 +39,8 @@ class GroupStated(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     members: tuple[MemberStated, ...] = ()
     # What the last members subscribed to, while there are none.
     last_topics: tuple[str, ...] = ()
+    # When the last member left or fell silent; 0: nobody was ever there, or somebody is.
+    emptied_at: int = 0
 
 
 class GroupDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="group_deleted"):

@@ -238,6 +238,7 @@ class Group:
             mode=mode,
             assignor=assignor,
             generation=self.generation + 1,
+            emptied_at=0 if members else self._stated.emptied_at,
             last_topics=() if members else self.known_topics,
             members=tuple(
                 msgspec.structs.replace(member, assigned=_by_topic(shares[id_]))

@@ -23,7 +23,7 @@ from goqueue.gateways.http import (
     NodeFacts,
 )
 from goqueue.metrics import Family
-from goqueue.model import Timestamp
+from goqueue.model import HOUR, Timestamp
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.exporting import Exporting
@@ -71,7 +71,12 @@ class Server:
         try:
             tracing = self._settings.tracing
             self._exporting = exporting = Exporting(tracing, broker.node_id)
-            node = Node(broker.node_id, self._directory.receipt_key(), sampling=tracing.sampling)
+            node = Node(
+                broker.node_id,
+                self._directory.receipt_key(),
+                sampling=tracing.sampling,
+                group_retention_ns=broker.group_retention_hours * HOUR or None,
+            )
             self._pump = Pump(node, self._halt, exporting.put if exporting else None)
             files = OsFileSystem(broker.data_dir)
             self._disk = Disk(

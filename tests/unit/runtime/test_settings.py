@@ -17,6 +17,7 @@ OTHER = {
     "broker.datadir": ("/var/lib/goqueue", '"/var/lib/goqueue"'),
     "broker.nodeid": ("node-7", '"node-7"'),
     "broker.journal_reserve": ("16MiB", "16777216"),
+    "broker.group_retention_hours": ("24", "24"),
     "listeners.http": ("[::1]:9", '"[::1]:9"'),
     "http.publish_body_limit": ("32MiB", "33554432"),
     "http.body_limit": ("2MiB", '"2MiB"'),

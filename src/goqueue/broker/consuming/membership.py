@@ -6,6 +6,8 @@ taken out like those that leave; what they held is free at once.
 
 from collections.abc import Generator
 
+import msgspec
+
 from goqueue.broker.alarms import ForGroup
 from goqueue.broker.consuming.delivering import Delivering
 from goqueue.broker.consuming.positions import Positions
@@ -83,6 +85,11 @@ class Membership:
     def delete(self, request: RequestId, command: DeleteGroup) -> None:
         self._state.groups_journal.check_room()
         group = self._state.groups.find(command.group)
+        self.forget(group)
+        self._answer(request, Done())
+
+    def forget(self, group: Group) -> None:
+        """A group is gone, and its places with it."""
         self._delivering.forget_group(group)
         self._state.positions.pop(group.number, None)
         self._state.alarms.set(ForGroup(group.number), None)
@@ -90,7 +97,6 @@ class Membership:
         self._state.groups.apply(change)
         self._state.counts.forget_group(group.name)
         self._state.groups_journal.note([change])
-        self._answer(request, Done())
 
     def expire(self, number: int, now: Now) -> None:
         """Take out the members whose session is over."""
@@ -165,7 +171,9 @@ class Membership:
         self._delivering.free(group, members)
         is_silent = why is Departure.SESSION_TIMEOUT
         trigger = Trigger.SESSION_TIMEOUT if is_silent else Trigger.LEAVE
-        self._change(group.without_members(members, partitions), trigger, now)
+        stated = group.without_members(members, partitions)
+        emptied_at = 0 if stated.members else int(now.wall)
+        self._change(msgspec.structs.replace(stated, emptied_at=emptied_at), trigger, now)
         if not group.members:
             # Nobody is left who could hold something: start from the position next time.
             self._delivering.forget_idle_queues(group)

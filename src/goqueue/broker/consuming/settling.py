@@ -135,7 +135,9 @@ class Settling:
             return None
         held = queue.held(receipt.offset, receipt.serial)
         # Of many leases that run out together some wait for a later turn: they are over, too.
-        return None if held is None or held.deadline <= now.instant else held
+        if held is None or held.deadline > now.instant:
+            return held
+        return held if self._state.absence.excuses(held.deadline, now.instant) else None
 
     def find_all(
         self, group: Group, handles: Iterable[str], holder: tuple[int, int], now: Now

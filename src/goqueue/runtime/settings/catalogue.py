@@ -37,6 +37,7 @@ from goqueue.runtime.settings.kinds import (
 __all__ = [
     "AUTH_ENABLED",
     "BROKER_DATADIR",
+    "BROKER_GROUP_RETENTION_HOURS",
     "BROKER_JOURNAL_RESERVE",
     "BROKER_NODEID",
     "HTTP_BODY_LIMIT",
@@ -229,6 +230,13 @@ HTTP_CORS_ORIGINS: Setting[tuple[str, ...]] = Setting(
     meaning="Origins whose pages a browser lets in; * only with authentication on.",
     feature=Feature.HTTP,
 )
+BROKER_GROUP_RETENTION_HOURS = Setting(
+    name="broker.group_retention_hours",
+    kind=count(0, 87_600),
+    default=168,
+    meaning="How long a group without members is kept after its last commit; 0: for ever.",
+    feature=Feature.BROKER,
+)
 LIMITS_MAX_DELAY = Setting(
     name="limits.max_delay",
     kind=duration(_DELAY_NS_MAX),
@@ -354,6 +362,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
     BROKER_DATADIR,
     BROKER_NODEID,
     BROKER_JOURNAL_RESERVE,
+    BROKER_GROUP_RETENTION_HOURS,
     LISTENERS_HTTP,
     _listener("grpc", Feature.GRPC, None),
     _listener("kafka", Feature.KAFKA, None),

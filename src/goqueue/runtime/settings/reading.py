@@ -17,6 +17,7 @@ import msgspec
 from goqueue.runtime.settings.catalogue import (
     AUTH_ENABLED,
     BROKER_DATADIR,
+    BROKER_GROUP_RETENTION_HOURS,
     BROKER_JOURNAL_RESERVE,
     BROKER_NODEID,
     HTTP_BODY_LIMIT,
@@ -79,6 +80,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     node_id: str
     journal_reserve: int
+    group_retention_hours: int
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -342,6 +344,7 @@ def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
             data_dir=values.value(BROKER_DATADIR),
             node_id=values.value(BROKER_NODEID),
             journal_reserve=values.value(BROKER_JOURNAL_RESERVE),
+            group_retention_hours=values.value(BROKER_GROUP_RETENTION_HOURS),
         ),
         listeners=ListenerSettings(http=values.value(LISTENERS_HTTP)),
         http=HttpSettings(
