@@ -3,6 +3,8 @@
 Keeps two pictures: what a process sees, and what a power cut would leave. Writes move from the
 first to the second by `sync`, names by `sync_directory`. At a crash each 512-byte sector of what
 was not synced, and each change of a name, survives or not on its own, and some sectors are torn.
+A disk that tears at pages also keeps or loses whole runs of them, so that of a batch of many pages
+every part is left at times, and a process that is killed may have written only some of them.
 A directory is moved as one, and for certain only once both directories above were synced.
 
 A failed sync behaves as on ext4 and XFS: the pages are dropped from what will ever be written, the
@@ -22,6 +24,9 @@ from goqueue.storage import Entry, EntryKind
 __all__ = ["Crashed", "SimulatedFileSystem"]
 
 _SECTOR = 512
+_PAGE = 4096
+# How large the pieces are that survive on their own, and how probable that is.
+_GRAINS = ((_SECTOR, 0.5), (_SECTOR, 0.95), (_PAGE, 0.5), (_PAGE, 0.9))
 
 
 class Crashed(BaseException):
@@ -57,9 +62,12 @@ class _Inode:
             _apply(self.durable, position, data)
         self.unsynced.clear()
 
-    def lose_power(self, random: Random) -> None:
-        """Keep some of what was not synced, sector by sector."""
+    def lose_power(self, random: Random, pages: Random | None) -> None:
+        """Keep some of what was not synced, sector by sector, or page by page."""
         for position, data in self.unsynced:
+            if pages is not None and data is not None:
+                self._keep_pages(position, data, pages)
+                continue
             if data is None:
                 if random.random() < 0.5:
                     _apply(self.durable, position, None)
@@ -74,6 +82,20 @@ class _Inode:
         self.unsynced.clear()
         self.flips.clear()
         self.seen = bytearray(self.durable)
+
+    def _keep_pages(self, position: int, data: bytes, random: Random) -> None:
+        """Keep the first pages of a write, or some of them in any order."""
+        grain, share = random.choice(_GRAINS)
+        ends = [*range(position - position % grain + grain, position + len(data), grain)]
+        ends.append(position + len(data))
+        is_in_order = random.random() < 0.5
+        start = position
+        for end in ends:
+            if random.random() < share:
+                _apply(self.durable, start, data[start - position : end - position])
+            elif is_in_order:
+                return
+            start = end
 
 
 class _NameChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +152,7 @@ class _Handle:
         return bytes(self._open.seen[position : position + size])
 
     def write_at(self, position: int, data: Buffer) -> None:
-        self._files.step("write")
+        self._files.begin_write(self._open, position, bytes(data))
         self._files.write(self._open, position, bytes(data))
 
     def truncate(self, size: int) -> None:
@@ -164,9 +186,11 @@ class _Handle:
 class SimulatedFileSystem:
     """One machine's disk. Survives crashes; the handles that a process had do not."""
 
-    def __init__(self, random: Random, faults: Faults) -> None:
+    def __init__(self, random: Random, faults: Faults, pages: Random | None = None) -> None:
+        """`pages` is the chance of a disk that tears at pages; it disturbs no other."""
         self.random = random
         self.faults = faults
+        self._pages = pages
         self.open_handles = 0
         self._directories: dict[str, None] = {"": None}
         self._durable_directories: dict[str, None] = {"": None}
@@ -281,6 +305,17 @@ class SimulatedFileSystem:
         if self.faults.crashes_now():
             raise Crashed(operation)
 
+    def begin_write(self, inode: _Inode, position: int, data: bytes) -> None:
+        """A crash before a write, or in the middle of it, between two pages."""
+        if not self.faults.crashes_now():
+            return
+        if self._pages is not None:
+            ends = range(position - position % _PAGE + _PAGE, position + len(data), _PAGE)
+            end = self._pages.choice([position, *ends])
+            if end > position:
+                self.write(inode, position, data[: end - position])
+        raise Crashed("write")
+
     def write(self, inode: _Inode, position: int, data: bytes) -> None:
         if self.faults.fails_write():
             raise OSError(errno.EIO, "simulated write error")
@@ -324,7 +359,7 @@ class SimulatedFileSystem:
             if _parent(path) in self._directories
         }
         for _, inode in sorted(self._durable.items()):
-            inode.lose_power(self.random)
+            inode.lose_power(self.random, self._pages)
         self._seen = dict(self._durable)
 
     def paths(self) -> list[str]:

@@ -46,13 +46,16 @@ _READ_BYTES = (1, 200, 2000, 1 << 20)
 class Run:
     """The world of one seed."""
 
-    def __init__(self, seed: int, trace: Trace, steps: int = 250) -> None:
+    def __init__(
+        self, seed: int, trace: Trace, steps: int = 250, *, tears_pages: bool = False
+    ) -> None:
         self._steps = steps
         self._random = Random(seed)  # noqa: S311 - chance that can be repeated is the point
         self._trace = trace
         self._swarm = Swarm.draw(self._random)
         self._faults = Faults()
-        self._files = SimulatedFileSystem(self._random, self._faults)
+        pages = Random(seed + 1) if tears_pages else None  # noqa: S311 - not for secrets
+        self._files = SimulatedFileSystem(self._random, self._faults, pages)
         self._settings = draw_settings(self._random, self._swarm)
         self._workload = Workload(self._random)
         self._oracle = Oracle(compacts=self._swarm.compaction)

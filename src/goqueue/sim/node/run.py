@@ -82,7 +82,8 @@ class NodeRun:
         if jumps_clock is not None:
             swarm = swarm.with_clock(jumps=jumps_clock)
         self._swarm = swarm
-        self._world = World(self._random, trace, swarm, turn_units_max)
+        pages = Random(seed + 6) if swarm.page_tears else None  # noqa: S311 - not for secrets
+        self._world = World(self._random, trace, swarm, turn_units_max, pages)
         self._crowd = Crowd(self._world)
         self._stock = Stock(self._world, self._crowd)
         self._is_serving = False

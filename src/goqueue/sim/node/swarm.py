@@ -21,7 +21,7 @@ _SELDOM = (
 # Drawn apart from the others, so that a world without them is still the one of its seed.
 _LATE = ("delays", "lanes")
 # What meets limits that are far away: rarer, since much of the rest ends there.
-_EXTREME = ("long_pauses", "week_jumps")
+_EXTREME = ("long_pauses", "week_jumps", "page_tears")
 _TRANSACTIONAL = (
     "idempotence",
     "transactions",
@@ -80,6 +80,8 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     long_pauses: bool = False
     # The wall clock is put weeks away, back or forth.
     week_jumps: bool = False
+    # Writes are torn at pages, also by a kill.
+    page_tears: bool = False
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":
@@ -104,6 +106,7 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     def with_extremes(self, random: Random) -> "NodeSwarm":
         """The same world with limits that are met, of days and of sizes."""
         drawn = {name: random.random() < _RARE for name in _EXTREME}
+        drawn["page_tears"] = random.random() < 0.5
         return msgspec.structs.replace(self, **drawn)
 
     @property

@@ -34,12 +34,13 @@ class World:
         trace: Trace,
         swarm: NodeSwarm,
         turn_units_max: int = TURN_UNITS,
+        pages: Random | None = None,
     ) -> None:
         self.random = random
         self.trace = trace
         self.swarm = swarm
         self.faults = Faults()
-        self.files = SimulatedFileSystem(random, self.faults)
+        self.files = SimulatedFileSystem(random, self.faults, pages)
         self.ledger = Ledger()
         self.now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
         self.letters = Letters()

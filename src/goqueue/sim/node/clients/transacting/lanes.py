@@ -46,7 +46,7 @@ class Lane:
     ) -> None:
         self._world = world
         self._process = process
-        self._age = world.ages
+        self._age, self._life = world.ages, world.life
         self._author = author
         self.topic = topic
         self.partition = partition
@@ -56,8 +56,11 @@ class Lane:
 
     @property
     def is_usable(self) -> bool:
-        # What was sent before days passed may be forgotten, and would be taken once more.
-        is_broken = self.is_broken or self._age != self._world.ages
+        # What was sent before days passed may be forgotten, and would be taken once more. So may
+        # be, after a restart, what went with its segment.
+        is_forgotten = self._age != self._world.ages
+        is_forgotten |= self.topic.retires and self._life != self._world.life
+        is_broken = self.is_broken or is_forgotten
         return not (is_broken or self.topic.is_gone or self.topic.is_leaving)
 
     @property
