@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from goqueue.model.requests import Mode
-from goqueue.sim.node.clients import Delayers, Members, Movers, Publishers, Settlers
+from goqueue.sim.node.clients import Delayers, Masses, Members, Movers, Publishers, Settlers
 from goqueue.sim.node.clients.transacting import (
     Committers,
     Copiers,
@@ -31,6 +31,7 @@ class Crowd:
         self.movers = Movers(world, self.members)
         self.settlers = Settlers(world)
         self.delayers = Delayers(world)
+        self.masses = Masses(world, self.publishers, self.members, self.settlers)
         self.holders = Holders(world)
         self.retriers = Retriers(world, self.publishers, self.holders)
         self.transactors = Transactors(world, self.publishers, self.holders)

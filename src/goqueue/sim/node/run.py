@@ -83,7 +83,8 @@ class NodeRun:
             swarm = swarm.with_clock(jumps=jumps_clock)
         self._swarm = swarm
         pages = Random(seed + 6) if swarm.page_tears else None  # noqa: S311 - not for secrets
-        self._world = World(self._random, trace, swarm, turn_units_max, pages)
+        sizes = Random(seed + 7)  # noqa: S311 - not for secrets
+        self._world = World(self._random, trace, swarm, turn_units_max, pages=pages, sizes=sizes)
         self._crowd = Crowd(self._world)
         self._stock = Stock(self._world, self._crowd)
         self._is_serving = False
@@ -166,6 +167,8 @@ class NodeRun:
             actions += [delayers.cancel] * 4 + [delayers.find] * 2 + [delayers.list_any]
             squeezes = [self._change_space] * 2 + [delayers.cancel_on_a_full_disk]
             actions += squeezes if swarm.full_disk else []
+        if swarm.masses:
+            actions += crowd.masses.actions()
         actions += crowd.transactional_actions()
         return actions + [action for is_on, action in optional if is_on]
 

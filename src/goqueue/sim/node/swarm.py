@@ -21,7 +21,7 @@ _SELDOM = (
 # Drawn apart from the others, so that a world without them is still the one of its seed.
 _LATE = ("delays", "lanes")
 # What meets limits that are far away: rarer, since much of the rest ends there.
-_EXTREME = ("long_pauses", "week_jumps", "page_tears")
+_EXTREME = ("long_pauses", "week_jumps", "page_tears", "masses", "large_fields")
 _TRANSACTIONAL = (
     "idempotence",
     "transactions",
@@ -82,6 +82,10 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     week_jumps: bool = False
     # Writes are torn at pages, also by a kill.
     page_tears: bool = False
+    # Hundreds of messages are published, leased, given back or rejected at once.
+    masses: bool = False
+    # Headers, keys and reasons are as large as they may be, or one byte larger.
+    large_fields: bool = False
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":

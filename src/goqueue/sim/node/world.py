@@ -34,9 +34,13 @@ class World:
         trace: Trace,
         swarm: NodeSwarm,
         turn_units_max: int = TURN_UNITS,
+        *,
         pages: Random | None = None,
+        sizes: Random | None = None,
     ) -> None:
+        """`pages` is the chance of a disk that tears at pages, `sizes` that of large fields."""
         self.random = random
+        self.sizes = random if sizes is None else sizes
         self.trace = trace
         self.swarm = swarm
         self.faults = Faults()

@@ -3,6 +3,7 @@
 import msgspec
 
 from goqueue.model import (
+    GIVEN_HEADERS_BYTES_MAX,
     HOUR,
     MILLISECOND,
     SECOND,
@@ -46,6 +47,7 @@ _LIMITS = (0, 2, 3, 5)
 # Over already, within a moment, soon, and not before the end of a run.
 _DELAYS_NS = (-5 * SECOND, 0, MILLISECOND, 300 * MILLISECOND, SECOND, 3 * SECOND, 20 * SECOND)
 _LONG_DELAYS_NS = (HOUR, 3 * HOUR, 72 * HOUR)
+_LARGE_SHARE = 0.1
 _VISIBILITIES_NS = (SECOND, 2 * SECOND, 5 * SECOND)
 
 
@@ -170,11 +172,18 @@ class Publishers:
     # Publishing
 
     def publish(self) -> None:
-        world, random = self._world, self._random
+        random = self._random
         topic = self.choose_topic()
-        if topic is None:
-            return
-        sent = [self.message(topic) for _ in range(random.randint(1, 4))]
+        if topic is not None:
+            self._publish(topic, [self.message(topic) for _ in range(random.randint(1, 4))])
+
+    def publish_many(self, topic: TopicTruth, count: int) -> None:
+        """Small messages in one batch."""
+        sent = [self._world.ledger.publishing(b"", b"", topic) for _ in range(count)]
+        self._publish(topic, sent)
+
+    def _publish(self, topic: TopicTruth, sent: list[MessageTruth]) -> None:
+        world, random = self._world, self._random
         dues = self.dues(sent)
         batch = build([built(each) for each in sent])
         targets = None
@@ -208,6 +217,9 @@ class Publishers:
         message = self._world.ledger.publishing(b"x" * random.choice(sizes), key, topic)
         if self._world.swarm.lanes:
             message.priority = random.randrange(5)
+        if self._world.swarm.large_fields and self._world.sizes.random() < _LARGE_SHARE:
+            below = self._world.sizes.randint(-4, 120)
+            message.padding = GIVEN_HEADERS_BYTES_MAX - below
         return message
 
     def dues(self, sent: list[MessageTruth]) -> list[int] | None:

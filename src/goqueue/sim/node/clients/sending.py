@@ -130,6 +130,8 @@ def built(message: MessageTruth) -> Message:
     headers: tuple[tuple[str, bytes], ...] = ()
     if message.delay is not None:
         headers = ((DELIVER_AT, b"%d" % message.delay.due),)
+    if message.padding:
+        headers += (("padding", b"x" * message.padding),)
     return Message(
         value=message.value,
         key=message.key,

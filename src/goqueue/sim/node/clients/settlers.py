@@ -21,6 +21,10 @@ from goqueue.sim.oracle import Violation
 __all__ = ["Settlers", "Use"]
 
 
+# Around the limit of what is kept of a reason, and far beyond it.
+_REASON_WORDS = (1, 30, 42, 43, 170, 171, 5000)
+
+
 class Use:
     """A receipt that is being used: what was known when it was."""
 
@@ -80,6 +84,7 @@ class Settlers:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.random
+        self._sizes = world.sizes
 
     # Choosing
 
@@ -150,21 +155,35 @@ class Settlers:
 
     def nack(self) -> None:
         found = self.choose()
-        if found is None:
-            return
-        use = Use(self._world, *found)
+        if found is not None:
+            delay_ns = self._random.choice([None, 0, SECOND // 2, 2 * SECOND])
+            self.give_back(*found, delay_ns)
+
+    def give_back(self, group: GroupTruth, delivery: Delivery, delay_ns: int | None) -> None:
+        """Let a message be delivered again, or die if this was its last delivery."""
+        use = Use(self._world, group, delivery)
         limit = use.queue.topic.limit_min
-        is_last = limit is not None and use.delivery.handed.attempt >= limit
-        delay_ns = self._random.choice([None, 0, SECOND // 2, 2 * SECOND])
-        command = Nack(receipt=use.delivery.handed.receipt, delay_ns=delay_ns, reason="nacked")
+        is_last = limit is not None and delivery.handed.attempt >= limit
+        reason = self._reason("nacked")
+        command = Nack(receipt=delivery.handed.receipt, delay_ns=delay_ns, reason=reason)
         self._give_up(use, command, may_die=is_last)
 
     def reject(self) -> None:
         found = self.choose()
         if found is not None:
-            use = Use(self._world, *found)
-            command = Reject(receipt=use.delivery.handed.receipt, reason="rejected")
-            self._give_up(use, command, may_die=True)
+            self.bury(*found)
+
+    def bury(self, group: GroupTruth, delivery: Delivery) -> None:
+        """Send a message to the dead letters."""
+        use = Use(self._world, group, delivery)
+        command = Reject(receipt=delivery.handed.receipt, reason=self._reason("rejected"))
+        self._give_up(use, command, may_die=True)
+
+    def _reason(self, words: str) -> str:
+        """Why: in a few words, or in as many as nobody should need."""
+        if not self._world.swarm.large_fields:
+            return words
+        return words * self._sizes.choice(_REASON_WORDS)
 
     def _give_up(self, use: Use, command: Nack | Reject, *, may_die: bool) -> None:
         if may_die:

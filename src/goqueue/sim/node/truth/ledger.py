@@ -85,6 +85,8 @@ class MessageTruth:
         self.key = key
         self.topic = topic
         self.priority = int(Priority.NORMAL)
+        # The size of a header that is there to be large.
+        self.padding = 0
         self.delay: DelayTruth | None = None
         self.fate = Fate.UNKNOWN
         # How often it was sent without its sender being sure that this was in vain.
