@@ -192,8 +192,11 @@ class Process:
     def _drain(self, now: Now) -> None:
         while self._events and self.halted is None:
             event = self._events.popleft()
+            was_serving = self.node.is_serving
             effects = self.node.handle(event, now)
-            check_turn(event, self.node.turn_units, self._turn_units_max)
+            if was_serving:
+                # Before that nobody waits.
+                check_turn(event, self.node.turn_units, self._turn_units_max)
             self._carry_out(effects, now)
         self._finish_turn()
 
