@@ -102,8 +102,11 @@ def test_no_header_chooses_a_shape(api: Api, name: Name, content_type: str) -> N
     assert answer.headers["content-type"] == "application/json"
 
 
-def test_null_equals_absent_and_unknown_fields_are_ignored(api: Api, name: Name) -> None:
-    body = {"name": name(), "num_partitions": None, "retention_hours": None, "shape": "round"}
+def test_null_equals_absent_and_unknown_fields_are_refused(api: Api, name: Name) -> None:
+    body = {"name": name(), "num_partitions": None, "retention_hours": None}
+    refused = api.refusal("POST", "/topics", {**body, "shape": None})
+    assert refused == (400, "request_invalid")
+    assert api.refusal("GET", "/topics?limt=1") == (400, "request_invalid")
     created = api.post("/topics", body)
     assert (created["partitions"], created["config"]["retention_hours"]) == (3, 168)
 

@@ -68,7 +68,10 @@ def test_each_failing_message_fails_alone(api: Api, name: Name) -> None:
         ({"value": "x" * 1000, "key": "k" * 25}, "message_too_large"),
         ({"value": "x", "delay": -1}, "message_invalid"),
         ({"value": "x", "deliverAt": "yesterday"}, "message_invalid"),
-        ({"value": "last", "partition": 0, "delay": "0s", "unknown": []}, None),
+        ({"value": "x", "dealy": "10s"}, "message_invalid"),
+        ({"key": "k", "payload": "x"}, "message_invalid"),
+        ({"key": "k"}, "message_invalid"),
+        ({"value": "last", "partition": 0, "delay": "0s"}, None),
     ]
     body = {"messages": [message for message, _ in cases]}
     results = api.post(f"/topics/{topic}/messages", body)["results"]

@@ -89,6 +89,7 @@ from goqueue.model.settings import (
     Flush,
     LogSettings,
 )
+from goqueue.model.suggestions import nearest_name
 
 __all__ = [
     "GIVEN_HEADERS_BYTES_MAX",
@@ -162,6 +163,7 @@ __all__ = [
     "format_duration",
     "format_time",
     "is_internal",
+    "nearest_name",
     "parse_duration",
     "parse_time",
 ]

@@ -56,7 +56,7 @@ def live(api: Api, headers: dict[str, str]) -> str:
 def letters(api: Api) -> list[Json]:
     """Dead letters, as soon as there is one."""
     path = "/topics/orders.dlq/partitions/0/messages"
-    messages: list[Json] = api.get(path, offset=0, timeout="10s")["messages"]
+    messages: list[Json] = api.get(path, offset=0, wait="10s")["messages"]
     return messages
 
 

@@ -3,7 +3,6 @@
 Nothing here imports Spark before it is needed: `--help` is as fast as that of any command.
 """
 
-import difflib
 from pathlib import Path
 
 import click
@@ -13,6 +12,7 @@ from goqueue.cli.pipeline.extra import require_spark
 from goqueue.cli.pipeline.flags import run_options
 from goqueue.cli.pipeline.packaged import PACKAGED
 from goqueue.cli.server_flags import server_options
+from goqueue.model import nearest_name
 
 __all__ = ["pipeline"]
 
@@ -69,9 +69,9 @@ def _file_command(file: str) -> click.Command:
 
 def _check_name(file: str) -> None:
     """Say what was meant, if it is neither a file nor quite the name of a packaged pipeline."""
-    near = difflib.get_close_matches(file, PACKAGED, n=1)
-    if near and not Path(file).exists():
-        raise click.UsageError(f"there is no file {file!r}; did you mean `{near[0]}`?")
+    near = nearest_name(file, PACKAGED)
+    if near is not None and not Path(file).exists():
+        raise click.UsageError(f"there is no file {file!r}; did you mean `{near}`?")
 
 
 @pipeline.command("check", short_help="Check a pipeline file and show its plan.")

@@ -3,13 +3,13 @@
 Invariant: a problem names the file, the line and the field; a field that nobody knows is a problem.
 """
 
-import difflib
 import re
 from pathlib import Path
 
 import msgspec
 import yaml
 
+from goqueue.model import nearest_name
 from goqueue.pipelines.spec.checks import Problem, check
 from goqueue.pipelines.spec.pipeline import (
     Decode,
@@ -118,8 +118,8 @@ def _explain(message: str, shape: type[msgspec.Struct]) -> tuple[tuple[Step, ...
     path = path_of(told[2] or "")
     unknown = _UNKNOWN.match(told[1])
     if unknown is not None:
-        near = difflib.get_close_matches(unknown[1], _fields(path, shape), n=1)
-        hint = f"; did you mean `{near[0]}`?" if near else ""
+        near = nearest_name(unknown[1], _fields(path, shape))
+        hint = "" if near is None else f"; did you mean `{near}`?"
         return (*path, unknown[1]), f"is unknown{hint}"
     missing = _MISSING.match(told[1])
     if missing is not None:

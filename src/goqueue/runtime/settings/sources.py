@@ -4,7 +4,6 @@ The environment and the flags are handed in. Reading the file is apart from read
 so that a file that cannot be read is one problem among the others.
 """
 
-import difflib
 import enum
 import os
 import stat
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from goqueue.model import nearest_name
 from goqueue.runtime.settings.catalogue import SETTINGS
 from goqueue.runtime.settings.problems import Problem, quote
 
@@ -204,5 +204,5 @@ def _unknown(origin: str, name: str, known: Iterable[str]) -> Problem:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name[:100], known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    near = nearest_name(name, known)
+    return "" if near is None else f"; did you mean {near}?"

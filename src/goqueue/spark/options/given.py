@@ -6,13 +6,13 @@ because a misspelt one would do nothing without a word; so is one that is for an
 Invariant: whatever is wrong is told by one `OptionInvalid` that names the option.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
 
+from goqueue.model import nearest_name
 from goqueue.spark.options.table import OPTIONS, USES
 
 __all__ = ["Given", "OptionInvalid", "name_of"]
@@ -48,8 +48,8 @@ class Given:
         for name in sorted(self._texts.keys() - _SPARKS_OWN):
             option = _KNOWN.get(name)
             if option is None:
-                near = difflib.get_close_matches(name, _KNOWN, n=1)
-                hint = f"; did you mean `{_KNOWN[near[0]].name}`?" if near else ""
+                near = nearest_name(name, _KNOWN)
+                hint = "" if near is None else f"; did you mean `{_KNOWN[near].name}`?"
                 raise OptionInvalid(name, f"is unknown{hint}")
             if use not in option.uses:
                 right = " and ".join(USES[each] for each in option.uses)

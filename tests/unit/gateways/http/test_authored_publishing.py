@@ -10,7 +10,7 @@ from tests.unit.gateways.http.answering_broker import AnsweringBroker, send
 from tests.unit.gateways.http.refusing_broker import NOW, Client, RefusingBroker, code_of, read
 
 MINUTE = 60 * SECOND
-MESSAGE = {"producer_id": 7, "epoch": 2, "topic": "t"}
+MESSAGE = {"producer_id": 7, "epoch": 2, "topic": "t", "value": "v"}
 
 
 def publish(fields: dict[str, object]) -> Publish:
@@ -32,7 +32,6 @@ def test_one_message_is_published_with_all_its_parts_and_its_author() -> None:
             "priority": "HIGH",
             "partition": 4,
             "sequence": 9,
-            "unknown": {"deep": [1]},
         }
     )
     assert command.author == Author(producer_id=7, epoch=2, sequence=9)

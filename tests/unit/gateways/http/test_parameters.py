@@ -159,9 +159,12 @@ def test_a_negative_partition_has_a_code_of_its_own() -> None:
     assert refused_field("/topics/t/partitions/x/messages") == "partition"
 
 
-def test_a_parameter_given_twice_is_refused_and_an_unknown_one_ignored() -> None:
+def test_a_parameter_given_twice_and_an_unknown_one_are_refused() -> None:
     assert refused_field(f"{READ}?limit=1&limit=2") == "limit"
-    assert asked_read("colour=blue&limit=5&&=x").partition == 0
+    assert refused_field(f"{READ}?limit=1&colour=blue") == "colour"
+    assert refused_field(f"{READ}?topic=t") == "topic"
+    assert refused_field(f"{READ}?=x") == ""
+    assert asked_read("limit=5&&").partition == 0
 
 
 @pytest.mark.parametrize("query", ["limit=%ff", "%zz=1", "limit=%", "&".join(["a=1"] * 101)])

@@ -45,7 +45,7 @@ P = {"producer_id": 7, "epoch": 2, "transactional_id": "billing-1"}
 OWNER = Owner(producer_id=7, epoch=2, transactional_id="billing-1")
 OFFSETS = {"offsets": {"t": {"0": 5, "11": 6}}}
 LOGS = {LogId("t", 0): Offset(5), LogId("t", 11): Offset(6)}
-MESSAGE = {"producer_id": 7, "epoch": 2, "topic": "t"}
+MESSAGE = {"producer_id": 7, "epoch": 2, "topic": "t", "value": "v"}
 
 CASES: list[tuple[str, str, object, Command]] = [
     ("POST", "/producers/init", {}, InitProducer()),

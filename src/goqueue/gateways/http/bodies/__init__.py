@@ -27,6 +27,7 @@ from goqueue.gateways.http.bodies.messages import (
     DeliveredMessage,
     Delivery,
     MessageBody,
+    MessageFields,
     PriorityName,
     PublishBody,
     PublishOut,
@@ -59,6 +60,7 @@ from goqueue.gateways.http.bodies.reading import (
     refusal_of,
     too_deep,
     too_much,
+    unknown_name,
 )
 from goqueue.gateways.http.bodies.scalars import (
     INT32_MAX,
@@ -227,6 +229,7 @@ __all__ = [
     "MemberId",
     "MemberOut",
     "MessageBody",
+    "MessageFields",
     "NackBody",
     "NackOut",
     "Name",
@@ -297,4 +300,5 @@ __all__ = [
     "span_ns",
     "too_deep",
     "too_much",
+    "unknown_name",
 ]

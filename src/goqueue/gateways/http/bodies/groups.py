@@ -32,7 +32,7 @@ Assignment = Annotated[
 MemberId = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
-class JoinBody(msgspec.Struct, frozen=True, kw_only=True):
+class JoinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Become a member, or say again that one is."""
 
     client_id: Name
@@ -44,7 +44,7 @@ class JoinBody(msgspec.Struct, frozen=True, kw_only=True):
     member_id: MemberId | None = None
 
 
-class PollBody(msgspec.Struct, frozen=True, kw_only=True):
+class PollBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Lease messages: the parameters of the GET as fields."""
 
     member_id: MemberId
@@ -71,7 +71,7 @@ class JoinOut(msgspec.Struct, frozen=True, kw_only=True):
     protocol: Protocol
 
 
-class HeartbeatBody(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stay a member."""
 
     member_id: MemberId
@@ -87,7 +87,7 @@ class HeartbeatOut(msgspec.Struct, frozen=True, kw_only=True):
     assigned_partitions: list[Assignment]
 
 
-class LeaveBody(msgspec.Struct, frozen=True, kw_only=True):
+class LeaveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stop being a member."""
 
     member_id: MemberId

@@ -20,6 +20,8 @@ __all__ = [
     "EncodingIn",
     "HeadersIn",
     "MessageBody",
+    "MessageFields",
+    "OtherTimeIn",
     "PriorityIn",
     "PriorityName",
     "PublishBody",
@@ -63,12 +65,13 @@ TimeIn = Annotated[
         examples=["2025-01-31T12:00:00Z"],
     ),
 ]
+OtherTimeIn = Annotated[str, Meta(description="the same as `deliverAt`, which is not given then")]
 
 
-class MessageBody(msgspec.Struct, frozen=True):
-    """A message to publish. What is wrong in it is the error of this message alone."""
+class MessageFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a message is made of. `value` must be given: a tombstone is an explicit `null`."""
 
-    value: Text | None = None
+    value: Text | None
     key: Text | None = None
     partition: Annotated[int, Meta(ge=-INT64_MAX, le=INT64_MAX)] | None = None
     headers: HeadersIn | None = None
@@ -78,7 +81,16 @@ class MessageBody(msgspec.Struct, frozen=True):
     deliverAt: TimeIn | None = None  # noqa: N815 - the name that the contract gave it
 
 
-class PublishBody(msgspec.Struct, frozen=True):
+class MessageBody(MessageFields, frozen=True):
+    """A message to publish. What is wrong in it is the error of this message alone.
+
+    `value` must be given: a tombstone is an explicit `null`.
+    """
+
+    deliver_at: OtherTimeIn | None = None
+
+
+class PublishBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Messages to append, in order."""
 
     messages: Annotated[list[MessageBody], Meta(min_length=1, max_length=10_000)]

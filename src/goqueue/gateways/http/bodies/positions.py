@@ -38,7 +38,7 @@ PositionsIn = Annotated[
 ]
 
 
-class CommitBody(msgspec.Struct, frozen=True, kw_only=True):
+class CommitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Positions to move forward: the next offset of each partition, by topic."""
 
     offsets: PositionsIn
@@ -63,7 +63,7 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     updated_at: TimeText | None = None
 
 
-class ResetBody(msgspec.Struct, frozen=True, kw_only=True):
+class ResetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where to put positions; `timestamp` and `offset` go with the strategy of that name."""
 
     topic: Name

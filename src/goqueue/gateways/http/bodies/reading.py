@@ -1,9 +1,10 @@
 """JSON bodies to structs: bounded in depth, and refused with the field that is wrong.
 
-Unknown fields are skipped and `null` is the same as absent, both by the shape of the structs.
+Unknown fields are refused and `null` is the same as absent, both by the shape of the structs.
 Never raises anything but a refusal, whatever the bytes are.
 """
 
+import functools
 import itertools
 import operator
 import re
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from goqueue.gateways.http.bodies.scalars import read_scalar
-from goqueue.model import Code, Refused
+from goqueue.model import Code, Refused, nearest_name
 
 __all__ = [
     "NESTING_MAX",
@@ -25,6 +27,7 @@ __all__ = [
     "refusal_of",
     "too_deep",
     "too_much",
+    "unknown_name",
 ]
 
 NESTING_MAX = 64
@@ -37,6 +40,9 @@ Body = TypeVar("Body")
 
 _AT = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 _MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_INDEX = re.compile(r"\[[^]]*\]")
+_SHOWN_LENGTH_MAX = 100
 _PIECE_BYTES = 256 * 1024
 _BRACKETS = b"{}[]"
 _OTHERS = bytes(byte for byte in range(256) if byte not in _BRACKETS)
@@ -56,7 +62,7 @@ def read_body(decoder: msgspec.json.Decoder[Body], body: bytes | bytearray) -> B
     try:
         return _decode_leniently(decoder, body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refusal_of(error) from None
+        raise refusal_of(error, decoder.type) from None
 
 
 def _decode_leniently(decoder: msgspec.json.Decoder[Body], body: bytes | bytearray) -> Body:
@@ -91,8 +97,17 @@ def too_deep() -> Refused:
     return Refused(Code.REQUEST_INVALID, reason=f"nested more than {NESTING_MAX} levels deep")
 
 
-def refusal_of(error: Exception) -> Refused:
-    """What a decoder found wrong, as a refusal of the whole request."""
+def unknown_name(given: str, known: tuple[str, ...], within: str = "") -> Refused:
+    """The refusal of a field or a parameter that does not exist, with the one that was meant."""
+    near = nearest_name(given, known)
+    shown = given[:_SHOWN_LENGTH_MAX]
+    reason = "is not known" if near is None else f"is not known; did you mean `{near}`?"
+    field = f"{within}.{shown}" if within else shown
+    return Refused(Code.REQUEST_INVALID, field=field, reason=reason)
+
+
+def refusal_of(error: Exception, kind: object = None) -> Refused:
+    """What a decoder of this kind found wrong, as a refusal of the whole request."""
     if isinstance(error, RecursionError):
         return too_deep()
     if isinstance(error, UnicodeDecodeError):
@@ -103,6 +118,9 @@ def refusal_of(error: Exception) -> Refused:
     place = _AT.search(words)
     field = place[1] if place is not None else ""
     reason = words[: place.start()] if place is not None else words
+    unknown = _UNKNOWN.fullmatch(reason)
+    if unknown is not None:
+        return unknown_name(unknown[1], _names_at(kind, field), field)
     missing = _MISSING.match(reason)
     if missing is not None:
         field = f"{field}.{missing[1]}" if field else missing[1]
@@ -110,6 +128,37 @@ def refusal_of(error: Exception) -> Refused:
     if not field:
         return Refused(Code.REQUEST_INVALID, reason=f"the body: {_lowered(reason)}")
     return Refused(Code.REQUEST_INVALID, field=field, reason=_lowered(reason))
+
+
+def _names_at(kind: object, path: str) -> tuple[str, ...]:
+    """The fields of the struct at this path of a kind of bodies."""
+    found = _type_info(kind)
+    for name in filter(None, _INDEX.sub("", path).split(".")):
+        if not isinstance(found, inspect.StructType):
+            return ()
+        fields = {field.encode_name: field.type for field in found.fields}
+        found = _struct_in(fields[name]) if name in fields else None
+    if not isinstance(found, inspect.StructType):
+        return ()
+    return tuple(field.encode_name for field in found.fields)
+
+
+def _struct_in(found: inspect.Type) -> inspect.Type | None:
+    """The struct that values of a type are, or are made of."""
+    if isinstance(found, inspect.Metadata):
+        return _struct_in(found.type)
+    if isinstance(found, inspect.UnionType):
+        return next(filter(None, map(_struct_in, found.types)), None)
+    if isinstance(found, inspect.ListType):
+        return _struct_in(found.item_type)
+    if isinstance(found, inspect.DictType):
+        return _struct_in(found.value_type)
+    return found if isinstance(found, inspect.StructType) else None
+
+
+@functools.cache
+def _type_info(kind: object) -> inspect.Type | None:
+    return None if kind is None else _struct_in(inspect.type_info(kind))
 
 
 def nests_too_deep(body: bytes | bytearray) -> bool:

@@ -52,7 +52,7 @@ Reason = Annotated[str, Meta(max_length=1024)]
 LETTERS_MAX = 10_000
 
 
-class AckBody(msgspec.Struct, frozen=True, kw_only=True):
+class AckBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settle one message."""
 
     receipt_handle: Handle
@@ -70,7 +70,7 @@ class AckOut(msgspec.Struct, frozen=True, kw_only=True):
     in_flight_count: Count
 
 
-class AckBatchBody(msgspec.Struct, frozen=True, kw_only=True):
+class AckBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settle many messages."""
 
     receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
@@ -91,13 +91,13 @@ class AckBatchOut(msgspec.Struct, frozen=True, kw_only=True):
     results: list[AckResult]
 
 
-class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True):
+class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Give leases back whose messages were not begun."""
 
     receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
 
 
-class NackBody(msgspec.Struct, frozen=True, kw_only=True):
+class NackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Give a message back; `delay` replaces the backoff."""
 
     receipt_handle: Handle
@@ -117,7 +117,7 @@ class NackOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dlq_topic: str | None = None
 
 
-class RejectBody(msgspec.Struct, frozen=True, kw_only=True):
+class RejectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send a message to the dead letters."""
 
     receipt_handle: Handle
@@ -134,7 +134,7 @@ class RejectOut(msgspec.Struct, frozen=True, kw_only=True):
     dlq_topic: str
 
 
-class ExtendBody(msgspec.Struct, frozen=True, kw_only=True):
+class ExtendBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keep a message for this long from now."""
 
     receipt_handle: Handle
@@ -175,7 +175,7 @@ PartitionKey = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]
 Offsets = Annotated[list[Annotated[int, Meta(ge=0, le=INT64_MAX)]], Meta(max_length=LETTERS_MAX)]
 
 
-class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True):
+class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters: those whose cause or reason equals this, and that are named.
 
     `letters` names offsets of the dead-letter topic by partition, at most 10,000 in all.
@@ -185,7 +185,7 @@ class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True):
     letters: Annotated[dict[PartitionKey, Offsets], Meta(max_length=10_000)] | None = None
 
 
-class RedriveBody(msgspec.Struct, frozen=True, kw_only=True):
+class RedriveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Put dead letters back, oldest first."""
 
     max: Annotated[int, Meta(ge=1, le=10_000)] | None = None

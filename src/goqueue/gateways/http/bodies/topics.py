@@ -53,7 +53,7 @@ Validation = Annotated[bool, Meta(extra_json_schema={"enum": [False]})]
 Elsewhere = Annotated[int, Meta(extra_json_schema={"not": {}})]
 
 
-class CreateTopicBody(msgspec.Struct, frozen=True, kw_only=True):
+class CreateTopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A topic to be made; what is absent has the default of the contract."""
 
     name: Name
@@ -75,7 +75,7 @@ class CreateTopicBody(msgspec.Struct, frozen=True, kw_only=True):
     priority_boost: Boost | None = None
 
 
-class AlterTopicBody(msgspec.Struct, frozen=True, kw_only=True):
+class AlterTopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings to change; what is absent stays as it is."""
 
     min_insync_replicas: Replicas | None = None

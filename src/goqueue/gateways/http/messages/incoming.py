@@ -17,7 +17,9 @@ from msgspec import Meta
 
 from goqueue.gateways.http.bodies import (
     INT32_MAX,
+    AuthoredBody,
     MessageBody,
+    MessageFields,
     PriorityName,
     holds_too_much,
     make_whole,
@@ -46,20 +48,42 @@ _HEADER_VALUE_BYTES_MAX = 4096
 _RESERVED = "gq."
 
 
-class _Exact(MessageBody, frozen=True, forbid_unknown_fields=True):
-    """A message of known fields alone, which cannot nest: to look for depth would be a waste."""
+# To look for the name that was meant takes longer than to read a message.
+_SUGGESTIONS_MAX = 20
+_NOTHING = msgspec.Raw()
+
+
+class _Snake(MessageFields, frozen=True, rename={"deliverAt": "deliver_at"}):
+    """A message whose time is called `deliver_at`."""
+
+    deliverAt: str | None = None  # noqa: N815 - as in `MessageFields`
 
 
 class _ExactBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The request that nearly everybody sends."""
 
-    messages: Annotated[list[_Exact], Meta(min_length=1, max_length=_MESSAGES_MAX)]
+    messages: Annotated[list[MessageFields], Meta(min_length=1, max_length=_MESSAGES_MAX)]
 
 
-class _Unread(msgspec.Struct):
+class _SnakeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same request from those who write all names alike."""
+
+    messages: Annotated[list[_Snake], Meta(min_length=1, max_length=_MESSAGES_MAX)]
+
+
+class _Unread(msgspec.Struct, forbid_unknown_fields=True):
     """A publish request whose messages are read one by one."""
 
     messages: list[msgspec.Raw]
+
+
+class _Authored(MessageBody, frozen=True):
+    """A message with who publishes it, which was read before."""
+
+    producer_id: msgspec.Raw = _NOTHING
+    epoch: msgspec.Raw = _NOTHING
+    topic: msgspec.Raw = _NOTHING
+    sequence: msgspec.Raw = _NOTHING
 
 
 class _Loose(MessageBody, frozen=True):
@@ -69,10 +93,20 @@ class _Loose(MessageBody, frozen=True):
     priority: str | int | float | None = None  # type: ignore[assignment]  # wider on purpose
 
 
+class _LooseAuthored(_Authored, frozen=True):
+    """The same of a message with who publishes it."""
+
+    partition: int | float | None = None  # type: ignore[assignment]  # wider on purpose
+    priority: str | int | float | None = None  # type: ignore[assignment]  # wider on purpose
+
+
 _EXACT_DECODER = msgspec.json.Decoder(_ExactBody)
+_SNAKE_DECODER = msgspec.json.Decoder(_SnakeBody)
 _UNREAD_DECODER = msgspec.json.Decoder(_Unread)
 _MESSAGE_DECODER = msgspec.json.Decoder(MessageBody)
 _LOOSE_DECODER = msgspec.json.Decoder(_Loose)
+_AUTHORED_DECODER = msgspec.json.Decoder(_Authored)
+_LOOSE_AUTHORED_DECODER = msgspec.json.Decoder(_LooseAuthored)
 
 
 class Intake(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +139,7 @@ def take_in(body: bytes | bytearray, horizon: Horizon) -> Intake:
         if "of length" in str(error):
             # There is only one list: to read it again would not make it shorter.
             raise refusal_of(error) from None
-        messages = _one_by_one(body, refused)
+        messages = _snake(body, error) or _one_by_one(body, refused)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refusal_of(error) from None
     return _drafted(messages, refused, horizon)
@@ -114,14 +148,14 @@ def take_in(body: bytes | bytearray, horizon: Horizon) -> Intake:
 def take_in_one(body: bytes | bytearray, horizon: Horizon) -> Intake:
     """Read a request that is one message; what is wrong with it refuses the request."""
     try:
-        message = _read(msgspec.Raw(body))
+        message = _read(body, _AUTHORED_DECODER, _LOOSE_AUTHORED_DECODER)
         if message.partition is not None:
             _check_partition(message.partition)
         draft = Draft()
         due = horizon.of_fields(message.delay, message.deliverAt)
         priority = _add(draft, message, due)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(Code.MESSAGE_INVALID, **refusal_of(error).facts) from None
+        raise _invalid(error, AuthoredBody) from None
     except Refused as refusal:
         raise _reworded(refusal) from None
     return Intake(
@@ -134,14 +168,26 @@ def take_in_one(body: bytes | bytearray, horizon: Horizon) -> Intake:
     )
 
 
-def _one_by_one(body: bytes | bytearray, refused: dict[int, ItemError]) -> list[MessageBody | None]:
+def _snake(body: bytes | bytearray, error: Exception) -> list[_Snake] | None:
+    """The messages of a body that says `deliver_at` throughout; None for any other."""
+    if "unknown field `deliver_at`" not in str(error):
+        return None
+    try:
+        return _SNAKE_DECODER.decode(body).messages
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _one_by_one(
+    body: bytes | bytearray, refused: dict[int, ItemError]
+) -> list[MessageFields | None]:
     """Read each message for itself; None stands for those that are wrong."""
     if nests_too_deep(body):
         raise too_deep()
     try:
         unread = _UNREAD_DECODER.decode(body).messages
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refusal_of(error) from None
+        raise refusal_of(error, _Unread) from None
     if not 1 <= len(unread) <= _MESSAGES_MAX:
         raise Refused(
             Code.REQUEST_INVALID,
@@ -150,29 +196,58 @@ def _one_by_one(body: bytes | bytearray, refused: dict[int, ItemError]) -> list[
             maximum=_MESSAGES_MAX,
             found=len(unread),
         )
-    messages: list[MessageBody | None] = []
+    messages: list[MessageFields | None] = []
     for index, raw in enumerate(unread):
         try:
-            messages.append(_read(raw))
+            messages.append(_read(raw, _MESSAGE_DECODER, _LOOSE_DECODER))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             messages.append(None)
-            refused[index] = item_error(Code.MESSAGE_INVALID, **refusal_of(error).facts)
+            kind = MessageBody if len(refused) < _SUGGESTIONS_MAX else None
+            refused[index] = item_error(Code.MESSAGE_INVALID, **_invalid(error, kind).facts)
+        except Refused as refusal:
+            messages.append(None)
+            refused[index] = _error_of(refusal)
     return messages
 
 
-def _read(raw: msgspec.Raw) -> MessageBody:
-    """One message. Fields that nobody knows may be as large as the body: they are never made."""
+def _read(
+    text: bytes | bytearray | msgspec.Raw,
+    exact: "msgspec.json.Decoder[MessageBody] | msgspec.json.Decoder[_Authored]",
+    loose: "msgspec.json.Decoder[_Loose] | msgspec.json.Decoder[_LooseAuthored]",
+) -> MessageFields:
+    """One message, of a caller who may write `1.0` for a whole number."""
     try:
-        return _MESSAGE_DECODER.decode(raw)
+        message: MessageBody = exact.decode(text)
     except msgspec.ValidationError as error:
         if "got `float`" not in str(error):
             raise
-        fields = msgspec.structs.asdict(_LOOSE_DECODER.decode(raw))
-        return msgspec.convert(make_whole(fields), MessageBody)
+        found = loose.decode(text)
+        fields = {name: getattr(found, name) for name in MessageBody.__struct_fields__}
+        message = msgspec.convert(make_whole(fields), MessageBody)
+    return _with_one_time(message)
+
+
+def _with_one_time(message: MessageBody) -> MessageFields:
+    """The message with its time under the name that is read on."""
+    if message.deliver_at is None:
+        return message
+    if message.deliverAt is not None:
+        reason = "give `deliverAt` or `deliver_at`, not both: they are one field"
+        raise Refused(Code.MESSAGE_INVALID, reason=reason)
+    return msgspec.structs.replace(message, deliverAt=message.deliver_at)
+
+
+def _invalid(error: Exception, kind: type[msgspec.Struct] | None) -> Refused:
+    """What is wrong with one message of this kind; an absent value is no tombstone."""
+    refusal = refusal_of(error, kind)
+    if refusal.facts.get("field") == "value" and refusal.facts.get("reason") == "is missing":
+        reason = "is missing; a tombstone is an explicit `null`"
+        return Refused(Code.MESSAGE_INVALID, field="value", reason=reason)
+    return Refused(Code.MESSAGE_INVALID, **refusal.facts)
 
 
 def _drafted(
-    messages: Sequence[MessageBody | None], refused: dict[int, ItemError], horizon: Horizon
+    messages: Sequence[MessageFields | None], refused: dict[int, ItemError], horizon: Horizon
 ) -> Intake:
     draft = Draft()
     add, delay, of_fields = draft.add, draft.delay, horizon.of_fields
@@ -221,7 +296,7 @@ def _drafted(
     )
 
 
-def _add(draft: Draft, message: MessageBody, due: int) -> int:
+def _add(draft: Draft, message: MessageFields, due: int) -> int:
     """Add a message with anything unusual about it; returns its priority."""
     key, value = _bytes(message)
     headers = _headers(message.headers) if message.headers else ()
@@ -247,7 +322,7 @@ def _reworded(refusal: Refused) -> Refused:
     return refusal
 
 
-def _bytes(message: MessageBody) -> tuple[bytes, bytes | None]:
+def _bytes(message: MessageFields) -> tuple[bytes, bytes | None]:
     """Key and value; without an encoding they are the text itself."""
     key, value = message.key or "", message.value
     if message.encoding is None:

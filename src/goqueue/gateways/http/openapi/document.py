@@ -17,7 +17,7 @@ _TITLE = "GoQueue"
 _DESCRIPTION = (
     "A message queue whose topics are append-only logs, read as streams and as queues. Every route "
     "outside of Service is also served under `/v1`. A trailing slash makes no difference. Unknown "
-    "fields are ignored, and `null` equals absent."
+    "fields and parameters are refused, and `null` equals absent except as the value of a message."
 )
 _REQUEST_ID: JsonSchema = {
     "description": "the id given, or a new one",

@@ -52,6 +52,7 @@ _IDEMPOTENCE = (_PRODUCER, _EPOCH, _SEQUENCE)
 _PUBLISH_SCHEMA = {
     "type": "object",
     "required": ["messages"],
+    "additionalProperties": False,
     "properties": {
         "messages": {
             "type": "array",

@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from goqueue.gateways.http.bodies import unknown_name
 from goqueue.gateways.http.table.parameter import Parameter, Place
 from goqueue.gateways.http.table.route import Route
 from goqueue.model import Code, Refused
@@ -53,6 +54,10 @@ class Match(msgspec.Struct, frozen=True):
                 raise Refused(Code.REQUEST_INVALID, field=parameter.name, reason="is given twice")
             values[parameter.name] = parameter.read(texts[0])
             present.append(parameter.name)
+        if len(present) < len(given):
+            known = tuple(each.name for each in self.route.parameters if each.place is Place.QUERY)
+            unknown = next(name for name in given if name not in known)
+            raise unknown_name(unknown, known)
         values[""] = frozenset(present)
         return values
 

@@ -17,7 +17,7 @@ __all__ = ["BegunOut", "CommitGroupBody", "EndBody", "OwnerBody", "PreparedOut",
 Status = Literal["added", "prepared", "committed", "already_committed", "aborted"]
 
 
-class OwnerBody(msgspec.Struct, frozen=True, kw_only=True):
+class OwnerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whose transaction is meant."""
 
     producer_id: ProducerId
@@ -25,7 +25,7 @@ class OwnerBody(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: Name
 
 
-class EndBody(msgspec.Struct, frozen=True, kw_only=True):
+class EndBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whose transaction ends; with its id only that one, whatever was begun since."""
 
     producer_id: ProducerId
@@ -47,7 +47,7 @@ class PreparedOut(msgspec.Struct, frozen=True, kw_only=True):
     transaction_id: TransactionId
 
 
-class CommitGroupBody(msgspec.Struct, frozen=True, kw_only=True):
+class CommitGroupBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Prepared transactions that commit together or not at all; each key decides once."""
 
     key: Annotated[str, Meta(min_length=1, max_length=249, examples=["sink-1/42"])]

@@ -9,6 +9,7 @@ from goqueue.gateways.http.bodies.messages import (
     DelayIn,
     EncodingIn,
     HeadersIn,
+    OtherTimeIn,
     PriorityIn,
     Text,
     TimeIn,
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 
-class ProducerBody(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Become a producer; without a transactional id one whose retries are known, and no more."""
 
     transactional_id: Name | None = None
@@ -49,7 +50,7 @@ class ProducerOut(msgspec.Struct, frozen=True, kw_only=True):
     epoch: Epoch
 
 
-class ProducerBeatBody(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerBeatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Say that the producer is still there."""
 
     epoch: Epoch
@@ -70,14 +71,14 @@ class AuthorBody(msgspec.Struct, frozen=True, kw_only=True):
     sequence: Sequence | None = None
 
 
-class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True):
+class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One message and who publishes it; with a `sequence` it needs a `partition`."""
 
     producer_id: ProducerId
     epoch: Epoch
     topic: Name
+    value: Text | None
     sequence: Sequence | None = None
-    value: Text | None = None
     key: Text | None = None
     partition: PartitionNumber | None = None
     headers: HeadersIn | None = None
@@ -85,6 +86,7 @@ class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True):
     encoding: EncodingIn | None = None
     delay: DelayIn | None = None
     deliverAt: TimeIn | None = None  # noqa: N815 - the name that the contract gave it
+    deliver_at: OtherTimeIn | None = None
 
 
 class AuthoredOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from goqueue.gateways.http.bodies.transactions.scalars import Epoch, ProducerId
 __all__ = ["AddOffsetsBody", "AddPartitionBody"]
 
 
-class AddPartitionBody(msgspec.Struct, frozen=True, kw_only=True):
+class AddPartitionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A partition that the transaction will write to."""
 
     producer_id: ProducerId
@@ -24,7 +24,7 @@ class AddPartitionBody(msgspec.Struct, frozen=True, kw_only=True):
     partition: PartitionNumber
 
 
-class AddOffsetsBody(msgspec.Struct, frozen=True, kw_only=True):
+class AddOffsetsBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Progress of a group that takes effect with the commit: positions, and acknowledgements.
 
     At least one of them is given; `member_id` and `generation` go with the positions.

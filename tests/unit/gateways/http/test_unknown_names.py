@@ -1,0 +1,183 @@
+"""Fields and parameters that do not exist are refused, with the one that was probably meant."""
+
+import msgspec
+import pytest
+from msgspec import inspect
+
+from goqueue.gateways.http.bodies import AuthorBody
+from goqueue.gateways.http.messages import Horizon, Intake, take_in
+from goqueue.gateways.http.routes import ROUTES
+from goqueue.gateways.http.table import Place, Route
+from goqueue.model import HOUR, Timestamp, nearest_name
+from goqueue.model.requests import CreateTopic, Publish
+from goqueue.records import decode
+from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of, read
+
+SOON = "2023-11-14T22:30:00Z"
+
+
+def take(*messages: object) -> Intake:
+    return take_in(msgspec.json.encode({"messages": messages}), Horizon(NOW, HOUR))
+
+
+def refusal(target: str, body: object, method: str = "POST") -> tuple[str, str]:
+    """Field and sentence of a request that is refused before anybody is asked."""
+    client = Client()
+    response = client.send(method, target, msgspec.json.encode(body))
+    assert (response.status, code_of(response)) == (400, "request_invalid")
+    answer = read(response)
+    details = answer["details"]
+    assert isinstance(details, dict)
+    return str(details["field"]), str(answer["error"])
+
+
+def structs_in(kind: inspect.Type) -> list[inspect.StructType]:
+    match kind:
+        case inspect.StructType():
+            return [kind, *(found for field in kind.fields for found in structs_in(field.type))]
+        case inspect.Metadata(type=inner) | inspect.ListType(item_type=inner):
+            return structs_in(inner)
+        case inspect.DictType(value_type=inner):
+            return structs_in(inner)
+        case inspect.UnionType(types=types):
+            return [found for each in types for found in structs_in(each)]
+    return []
+
+
+@pytest.mark.parametrize(
+    "route", [each for each in ROUTES if each.body is not None], ids=lambda route: route.path
+)
+def test_every_body_and_what_is_in_it_refuses_unknown_fields(route: Route) -> None:
+    found = structs_in(inspect.type_info(route.body))
+    assert found
+    assert all(each.forbid_unknown_fields for each in found), route.path
+    assert all(each.cls is not AuthorBody for each in found)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_refuses_unknown_parameters(route: Route) -> None:
+    path = route.path.format(
+        **{
+            each.name: "1" * 32 if each.name == "id" else "1"
+            for each in route.parameters
+            if each.place is Place.PATH
+        }
+    )
+    client = Client()
+    required = "".join(
+        f"{each.name}=a&"
+        for each in route.parameters
+        if each.is_required and each.place is Place.QUERY
+    )
+    response = client.send(route.method, f"{path}?{required}colour=blue", b"")
+    assert (response.status, code_of(response)) == (400, "request_invalid")
+    assert "`colour` is not known" in str(read(response)["error"])
+
+
+def test_a_misspelt_parameter_is_told_what_was_meant() -> None:
+    response = Client().get("/topics/t/partitions/0/messages?limt=1")
+    assert "`limt` is not known; did you mean `limit`?" in str(read(response)["error"])
+
+
+def test_a_misspelt_setting_of_a_topic_is_told_what_was_meant() -> None:
+    field, error = refusal("/topics", {"name": "a", "max_delivries": 9})
+    assert field == "max_delivries"
+    assert "`max_delivries` is not known; did you mean `max_deliveries`?" in error
+
+
+def test_a_nested_field_is_named_with_its_place() -> None:
+    field, error = refusal("/topics/t/dlq/redrive", {"filter": {"reasn": "x"}})
+    assert field == "filter.reasn"
+    assert "did you mean `reason`?" in error
+
+
+def test_what_resembles_nothing_has_no_suggestion_and_is_cut_short() -> None:
+    field, error = refusal("/topics", {"name": "a", "z" * 5000: 1})
+    assert field == "z" * 100
+    assert "did you mean" not in error
+
+
+def test_a_misspelt_list_of_messages_is_told_what_was_meant() -> None:
+    field, error = refusal("/topics/t/messages", {"mesages": [{"value": "a"}]})
+    assert (field, "did you mean `messages`?" in error) == ("mesages", True)
+    field, _ = refusal("/topics/t/messages", {"messages": [{"value": "a"}], "topic": "t"})
+    assert field == "topic"
+
+
+def test_an_unknown_field_in_a_message_is_the_error_of_that_message_alone() -> None:
+    intake = take({"value": "a"}, {"value": "b", "dealy": "10s"}, {"value": "c"})
+
+    assert list(intake.refused) == [1]
+    assert intake.refused[1].code == "message_invalid"
+    assert "`dealy` is not known; did you mean `delay`?" in intake.refused[1].error
+    assert len(intake.priorities) == 2
+
+
+def test_a_value_under_another_name_is_no_tombstone() -> None:
+    intake = take({"key": "k", "payload": "v"}, {"key": "k"}, {})
+
+    assert [each.code for each in intake.refused.values()] == ["message_invalid"] * 3
+    assert "`payload` is not known" in intake.refused[0].error
+    assert "a tombstone is an explicit `null`" in intake.refused[1].error
+    assert not intake.batch
+
+
+def test_an_explicit_null_is_a_tombstone() -> None:
+    assert decode(take({"key": "k", "value": None}).batch).value is None
+
+
+def test_a_message_of_a_producer_has_no_unknown_field_and_a_value() -> None:
+    author = {"producer_id": 1, "epoch": 0, "topic": "t"}
+    for fields, told in (
+        ({"value": "a", "dealy": "1s"}, "did you mean `delay`?"),
+        ({"value": "a", "sequnce": 1}, "did you mean `sequence`?"),
+        ({"key": "a"}, "a tombstone is an explicit `null`"),
+    ):
+        client = Client()
+        response = client.post("/transactions/publish", {**author, **fields})
+        assert (response.status, code_of(response)) == (400, "message_invalid")
+        assert told in str(read(response)["error"])
+
+
+@pytest.mark.parametrize("name", ["deliverAt", "deliver_at"])
+def test_both_names_of_the_time_are_read(name: str) -> None:
+    assert take({"value": "a", name: SOON}).dues == take({"value": "a", "deliverAt": SOON}).dues
+    client = Client()
+    body = {"producer_id": 1, "epoch": 0, "topic": "t", "value": "a", name: SOON}
+    client.post("/transactions/publish", body)
+    asked = client.asked()
+    assert isinstance(asked, Publish)
+    assert asked.dues is not None
+
+
+def test_both_names_of_the_time_are_read_in_one_request() -> None:
+    intake = take({"value": "a", "deliver_at": SOON}, {"value": "b", "deliverAt": SOON})
+    assert intake.dues is not None
+    assert intake.dues[0] == intake.dues[1] > Timestamp(0)
+
+
+def test_both_names_of_the_time_in_one_message_are_refused() -> None:
+    intake = take({"value": "a", "deliver_at": SOON, "deliverAt": SOON}, {"value": "b"})
+    assert "they are one field" in intake.refused[0].error
+    assert list(intake.refused) == [0]
+
+
+def test_only_the_first_wrong_messages_of_a_request_have_suggestions() -> None:
+    """Looking for a resemblance takes longer than to read a message."""
+    intake = take(*({"value": "a", f"dealy{number}": 1} for number in range(100)))
+
+    suggested = [index for index, each in intake.refused.items() if "did you mean" in each.error]
+    assert suggested == list(range(20))
+    assert len(intake.refused) == 100
+
+
+def test_a_topic_of_known_fields_is_still_made() -> None:
+    client = Client()
+    client.post("/topics", {"name": "a"})
+    assert client.asked() == CreateTopic(name="a")
+
+
+def test_the_nearest_name_is_found_among_those_that_resemble() -> None:
+    assert nearest_name("patitions", ("partitions", "positions", "name")) == "partitions"
+    assert nearest_name("colour", ("partitions", "name")) is None
+    assert nearest_name("x" * 10_000_000, ("partitions",)) is None
