@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from goqueue.gateways.http.bodies import NESTING_MAX, holds_too_much, nests_too_deep
 from goqueue.model.requests import CreateTopic, LaneSettings, Publish, Redrive, TopicConfig
 from tests.unit.gateways.http.refusing_broker import Client, RefusingBroker, code_of, read
 
@@ -96,30 +95,6 @@ def test_the_field_that_is_wrong_is_named(body: bytes, field: str) -> None:
     assert details["field"] == field
 
 
-@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
-def test_nesting_is_counted_exactly(opening: bytes) -> None:
-    closing = b"]" if opening == b"[" else b"}"
-    deepest = opening * NESTING_MAX + b"1" + closing * NESTING_MAX
-    assert not nests_too_deep(deepest)
-    assert nests_too_deep(opening + deepest + closing)
-    wide = b"[" + b",".join([b'[{"a":["[[[\\"[["]}]'] * 1000) + b"]"
-    assert not nests_too_deep(wide)
-
-
-@pytest.mark.parametrize("levels", [62, 63])
-def test_a_publish_counts_its_own_brackets_too(levels: int) -> None:
-    # One object and one list are around it, and the message itself.
-    nested = b"[" * (levels - 1) + b"]" * (levels - 1)
-    body = b'{"messages":[{"value":"a","x":' + nested + b"}]}"
-    client = Client()
-    response = client.send("POST", "/topics/t/messages", body)
-    if levels + 2 <= NESTING_MAX:
-        assert isinstance(client.asked(), Publish)
-        assert response.status == 503
-    else:
-        assert response.status == 400
-
-
 def test_an_empty_body_stands_for_an_object_only_where_nothing_is_required() -> None:
     client = Client()
     client.send("POST", "/topics/t/dlq/redrive")
@@ -149,19 +124,5 @@ def test_a_float_that_is_no_whole_number_in_the_limits_is_refused(number: bytes)
 def test_text_that_looks_like_json_is_no_nesting() -> None:
     nested = "[" * 1000 + '{"a\\":"'
     client = Client()
-    client.post("/topics/t/messages", {"messages": [{"value": nested, "colour": nested}] * 3})
+    client.post("/topics/t/messages", {"messages": [{"value": nested}] * 3})
     assert isinstance(client.asked(), Publish)
-
-
-@pytest.mark.parametrize("value", [b"{}", b"1", b'""'])
-def test_a_publish_of_millions_of_values_is_refused_before_they_are_made(value: bytes) -> None:
-    body = b'{"messages":[' + b",".join([value] * 1_000_002) + b"]}"
-    response = Client().send("POST", "/topics/t/messages", body)
-
-    assert response.status == 400
-    assert "1000000 values" in str(read(response)["error"])
-
-
-def test_commas_within_text_are_no_values() -> None:
-    assert not holds_too_much(b'{"messages":[{"value":"' + b',\\"' * 600_000 + b',,"}]}')
-    assert holds_too_much(b'{"messages":[{"value":"","x":[' + b"0," * 1_000_001 + b"0]}]}")

@@ -51,15 +51,10 @@ from goqueue.gateways.http.bodies.positions import (
 )
 from goqueue.gateways.http.bodies.priorities import LaneOut, PriorityStats
 from goqueue.gateways.http.bodies.reading import (
-    NESTING_MAX,
     decoder_of,
-    holds_too_much,
     make_whole,
-    nests_too_deep,
     read_body,
     refusal_of,
-    too_deep,
-    too_much,
     unknown_name,
 )
 from goqueue.gateways.http.bodies.scalars import (
@@ -166,7 +161,6 @@ __all__ = [
     "INT32_MAX",
     "INT64_MAX",
     "LETTERS_MAX",
-    "NESTING_MAX",
     "TIME_PATTERN",
     "AckBatchBody",
     "AckBatchOut",
@@ -290,15 +284,11 @@ __all__ = [
     "Version",
     "Wait",
     "decoder_of",
-    "holds_too_much",
     "make_whole",
-    "nests_too_deep",
     "read_body",
     "read_scalar",
     "refusal_of",
     "scalar_schema",
     "span_ns",
-    "too_deep",
-    "too_much",
     "unknown_name",
 ]

@@ -1,11 +1,13 @@
 """Messages between JSON and records: publish requests in, results and stored messages out."""
 
 from goqueue.gateways.http.messages.aborted import AbortedRanges, Portion, portion_of
+from goqueue.gateways.http.messages.chunks import finished
 from goqueue.gateways.http.messages.clock import TimeWriter
 from goqueue.gateways.http.messages.dues import DELIVER_HEADER, Horizon
 from goqueue.gateways.http.messages.incoming import (
     PRIORITY_NAMES,
     Intake,
+    intake_steps,
     item_error,
     take_in,
     take_in_one,
@@ -27,6 +29,8 @@ __all__ = [
     "TraceNames",
     "answer_results",
     "deliver",
+    "finished",
+    "intake_steps",
     "item_error",
     "portion_of",
     "request_trace",

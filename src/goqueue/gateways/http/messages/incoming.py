@@ -8,6 +8,7 @@ Invariant: `batch` holds exactly the messages that are not in `refused`, in requ
 
 import base64
 import binascii
+import contextlib
 from collections.abc import Sequence
 from itertools import repeat
 from typing import Annotated
@@ -21,19 +22,16 @@ from goqueue.gateways.http.bodies import (
     MessageBody,
     MessageFields,
     PriorityName,
-    holds_too_much,
     make_whole,
-    nests_too_deep,
     refusal_of,
-    too_deep,
-    too_much,
 )
 from goqueue.gateways.http.errors import ItemError, describe
+from goqueue.gateways.http.messages.chunks import MessageChunks, Steps, check_values, finished
 from goqueue.gateways.http.messages.dues import Horizon
 from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, Header, Priority, Refused
 from goqueue.records import Draft
 
-__all__ = ["PRIORITY_NAMES", "Intake", "item_error", "take_in", "take_in_one"]
+__all__ = ["PRIORITY_NAMES", "Intake", "intake_steps", "item_error", "take_in", "take_in_one"]
 
 PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
 _PRIORITIES: dict[str | int, int] = {name: number for number, name in enumerate(PRIORITY_NAMES)}
@@ -42,6 +40,10 @@ _PRIORITIES |= {number: number for number in range(len(PRIORITY_NAMES))}
 _NORMAL = int(Priority.NORMAL)
 
 _MESSAGES_MAX = 10_000
+# What is read at once, whatever is in it.
+_WHOLE_BYTES_MAX = 128 * 1024
+# So many are read between two pauses where each has to be read for itself.
+_TURN_MESSAGES = 500
 _HEADERS_MAX = 64
 _HEADER_NAME_BYTES_MAX = 249
 _HEADER_VALUE_BYTES_MAX = 4096
@@ -101,6 +103,8 @@ class _LooseAuthored(_Authored, frozen=True):
 
 
 _EXACT_DECODER = msgspec.json.Decoder(_ExactBody)
+_LIST_DECODER = msgspec.json.Decoder(list[MessageFields])
+_UNREAD_LIST_DECODER = msgspec.json.Decoder(list[msgspec.Raw])
 _SNAKE_DECODER = msgspec.json.Decoder(_SnakeBody)
 _UNREAD_DECODER = msgspec.json.Decoder(_Unread)
 _MESSAGE_DECODER = msgspec.json.Decoder(MessageBody)
@@ -129,24 +133,86 @@ def item_error(code: Code, **facts: str | int | None) -> ItemError:
 
 
 def take_in(body: bytes | bytearray, horizon: Horizon) -> Intake:
-    """Read a publish request; refuses it as a whole only if its messages cannot be told apart."""
-    if holds_too_much(body):
-        raise too_much()
-    refused: dict[int, ItemError] = {}
+    """Read a publish request without a pause."""
+    return finished(intake_steps(body, horizon))
+
+
+def intake_steps(body: bytes | bytearray, horizon: Horizon) -> Steps[Intake]:
+    """Read a publish request; refuses it as a whole only if its messages cannot be told apart.
+
+    A large one is read a chunk at a time: no body keeps everybody else waiting.
+    """
+    drafting = _Drafting(horizon)
+    if len(body) <= _WHOLE_BYTES_MAX:
+        drafting.add((yield from _read_whole(body, drafting)))
+        return drafting.intake()
+    chunks = MessageChunks(body)
+    while not chunks.is_done:
+        end = chunks.guess()
+        messages: Sequence[MessageFields | None] | None = None
+        if end is not None:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                messages = _LIST_DECODER.decode(chunks.text(end))
+        if messages is None:
+            end = yield from chunks.find()
+            messages = yield from _read_chunk(chunks.text(end), drafting)
+            yield
+        assert end is not None, "a chunk that was read has an end"
+        chunks.take(end)
+        drafting.add(messages)
+        yield
+    return drafting.intake()
+
+
+def _read_whole(
+    body: bytes | bytearray, drafting: "_Drafting"
+) -> Steps[Sequence[MessageFields | None]]:
+    """The messages of a body that is not large."""
     try:
-        return _drafted(_EXACT_DECODER.decode(body).messages, refused, horizon)
+        return _EXACT_DECODER.decode(body).messages
     except msgspec.ValidationError as error:
         if "of length" in str(error):
             # There is only one list: to read it again would not make it shorter.
             raise refusal_of(error) from None
-        messages = _snake(body, error) or _one_by_one(body, refused)
+        snake = _snake(body, error)
+        if snake is not None:
+            return snake
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise refusal_of(error) from None
-    return _drafted(messages, refused, horizon)
+    try:
+        unread = _UNREAD_DECODER.decode(body).messages
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refusal_of(error, _Unread) from None
+    if not 1 <= len(unread) <= _MESSAGES_MAX:
+        raise _wrong_count(len(unread))
+    return (yield from _one_by_one(unread, drafting))
 
 
-def take_in_one(body: bytes | bytearray, horizon: Horizon) -> Intake:
+def _read_chunk(text: bytes, drafting: "_Drafting") -> Steps[Sequence[MessageFields | None]]:
+    """The messages of a chunk that is a list, with anything unusual in it."""
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # A long message is no reason to read it in another way.
+        return _LIST_DECODER.decode(text)
+    yield
+    try:
+        unread = _UNREAD_LIST_DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise refusal_of(error) from None
+    if drafting.count + len(unread) > _MESSAGES_MAX:
+        raise _wrong_count(drafting.count + len(unread))
+    return (yield from _one_by_one(unread, drafting))
+
+
+def _wrong_count(found: int) -> Refused:
+    return Refused(
+        Code.REQUEST_INVALID, field="messages", minimum=1, maximum=_MESSAGES_MAX, found=found
+    )
+
+
+def take_in_one(body: bytes | bytearray, horizon: Horizon) -> Steps[Intake]:
     """Read a request that is one message; what is wrong with it refuses the request."""
+    if len(body) > _WHOLE_BYTES_MAX:
+        yield from check_values(body)
     try:
         message = _read(body, _AUTHORED_DECODER, _LOOSE_AUTHORED_DECODER)
         if message.partition is not None:
@@ -179,25 +245,14 @@ def _snake(body: bytes | bytearray, error: Exception) -> list[_Snake] | None:
 
 
 def _one_by_one(
-    body: bytes | bytearray, refused: dict[int, ItemError]
-) -> list[MessageFields | None]:
+    unread: list[msgspec.Raw], drafting: "_Drafting"
+) -> Steps[Sequence[MessageFields | None]]:
     """Read each message for itself; None stands for those that are wrong."""
-    if nests_too_deep(body):
-        raise too_deep()
-    try:
-        unread = _UNREAD_DECODER.decode(body).messages
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise refusal_of(error, _Unread) from None
-    if not 1 <= len(unread) <= _MESSAGES_MAX:
-        raise Refused(
-            Code.REQUEST_INVALID,
-            field="messages",
-            minimum=1,
-            maximum=_MESSAGES_MAX,
-            found=len(unread),
-        )
+    refused = drafting.refused
     messages: list[MessageFields | None] = []
-    for index, raw in enumerate(unread):
+    for index, raw in enumerate(unread, drafting.count):
+        if len(messages) % _TURN_MESSAGES == _TURN_MESSAGES - 1:
+            yield
         try:
             messages.append(_read(raw, _MESSAGE_DECODER, _LOOSE_DECODER))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -246,54 +301,73 @@ def _invalid(error: Exception, kind: type[msgspec.Struct] | None) -> Refused:
     return Refused(Code.MESSAGE_INVALID, **refusal.facts)
 
 
-def _drafted(
-    messages: Sequence[MessageFields | None], refused: dict[int, ItemError], horizon: Horizon
-) -> Intake:
-    draft = Draft()
-    add, delay, of_fields = draft.add, draft.delay, horizon.of_fields
-    targets: list[int] = []
-    priorities: list[int] = []
-    dues: list[int] = []
-    for index, message in enumerate(messages):
-        if message is None:
-            continue
-        key, value, partition = message.key, message.value, message.partition
-        span, moment = message.delay, message.deliverAt
-        is_plain = message.headers is None and message.priority is None and message.encoding is None
-        priority = _NORMAL
-        try:
-            if partition is not None:
-                _check_partition(partition)
-            if is_plain and span is None and moment is None:
-                # The most common message by far, spared every further question.
-                add(key.encode() if key else b"", None if value is None else value.encode())
-            else:
-                due = of_fields(span, moment)
-                if due and is_plain:
-                    text = None if value is None else value.encode()
-                    delay(key.encode() if key else b"", text, due)
+class _Drafting:
+    """The messages of a request on their way to one batch, added in request order."""
+
+    def __init__(self, horizon: Horizon) -> None:
+        self._horizon = horizon
+        self._draft = Draft()
+        self._targets: list[int] = []
+        self._priorities: list[int] = []
+        self._dues: list[int] = []
+        self.count = 0
+        self.refused: dict[int, ItemError] = {}
+
+    def add(self, messages: Sequence[MessageFields | None]) -> None:
+        """Draft these, too; those that are wrong have their error."""
+        first, self.count = self.count, self.count + len(messages)
+        if self.count > _MESSAGES_MAX:
+            raise _wrong_count(self.count)
+        draft = self._draft
+        add, delay, of_fields = draft.add, draft.delay, self._horizon.of_fields
+        targets, priorities, dues = self._targets, self._priorities, self._dues
+        for index, message in enumerate(messages, first):
+            if message is None:
+                continue
+            key, value, partition = message.key, message.value, message.partition
+            span, moment = message.delay, message.deliverAt
+            is_plain = (
+                message.headers is None and message.priority is None and message.encoding is None
+            )
+            priority = _NORMAL
+            try:
+                if partition is not None:
+                    _check_partition(partition)
+                if is_plain and span is None and moment is None:
+                    # The most common message by far, spared every further question.
+                    add(key.encode() if key else b"", None if value is None else value.encode())
                 else:
-                    priority = _add(draft, message, due)
-                if due:
-                    if len(dues) < len(targets):
-                        dues += repeat(0, len(targets) - len(dues))
-                    dues.append(due)
-        except Refused as refusal:
-            refused[index] = _error_of(refusal)
-            continue
-        targets.append(-1 if partition is None else partition)
-        priorities.append(priority)
-    is_chosen = max(targets, default=-1) >= 0
-    if dues:
-        dues += repeat(0, len(targets) - len(dues))
-    return Intake(
-        count=len(messages),
-        batch=draft.take(),
-        targets=targets if is_chosen else None,
-        priorities=priorities,
-        refused=refused,
-        dues=dues or None,
-    )
+                    due = of_fields(span, moment)
+                    if due and is_plain:
+                        text = None if value is None else value.encode()
+                        delay(key.encode() if key else b"", text, due)
+                    else:
+                        priority = _add(draft, message, due)
+                    if due:
+                        if len(dues) < len(targets):
+                            dues += repeat(0, len(targets) - len(dues))
+                        dues.append(due)
+            except Refused as refusal:
+                self.refused[index] = _error_of(refusal)
+                continue
+            targets.append(-1 if partition is None else partition)
+            priorities.append(priority)
+
+    def intake(self) -> Intake:
+        """All of it; refuses a request without a message."""
+        if not self.count:
+            raise _wrong_count(0)
+        targets, dues = self._targets, self._dues
+        if dues:
+            dues += repeat(0, len(targets) - len(dues))
+        return Intake(
+            count=self.count,
+            batch=self._draft.take(),
+            targets=targets if max(targets, default=-1) >= 0 else None,
+            priorities=self._priorities,
+            refused=self.refused,
+            dues=dues or None,
+        )
 
 
 def _add(draft: Draft, message: MessageFields, due: int) -> int:

@@ -15,8 +15,8 @@ from goqueue.gateways.http.messages import (
     DELIVER_HEADER,
     Horizon,
     answer_results,
+    intake_steps,
     request_trace,
-    take_in,
 )
 from goqueue.gateways.http.table import RECORDS, SCHEMA_REF, TOPIC, Call, Route, integer, partition
 from goqueue.gateways.http.transport import HttpResponse
@@ -74,7 +74,7 @@ _CODEC_HEADER = "gq.codec"
 
 
 async def _publish(call: Call) -> HttpResponse:
-    intake = take_in(call.request.body, _horizon(call))
+    intake = await call.run(intake_steps(call.request.body, _horizon(call)))
     # Also without a message that could be taken: the broker knows whether the topic is there.
     command = Publish(
         topic=call[TOPIC],

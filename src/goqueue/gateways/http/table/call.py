@@ -3,7 +3,8 @@
 Owns the way from a route to the broker. Never decides anything about the domain.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ __all__ = ["ApiLimits", "Broker", "Call", "Desk", "NodeFacts", "Scrape"]
 Value = TypeVar("Value")
 Body = TypeVar("Body", bound=msgspec.Struct)
 Answered = TypeVar("Answered", bound=Reply)
+Outcome = TypeVar("Outcome")
 
 _MIB = 1024 * 1024
 _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
@@ -98,6 +100,16 @@ class Call:
             decoder = _DECODERS[kind] = decoder_of(kind)
         read: Body = read_body(decoder, self.request.body or b"{}")
         return read
+
+    async def run(self, steps: Generator[None, None, Outcome]) -> Outcome:
+        """Do long work step by step; everybody else gets a turn between two of them."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                outcome: Outcome = done.value
+                return outcome
+            await asyncio.sleep(0)
 
     async def ask(self, command: Command, answered: type[Answered]) -> Answered:
         """Have the broker answer; every command has one kind of reply."""

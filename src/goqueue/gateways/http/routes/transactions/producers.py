@@ -15,8 +15,6 @@ from goqueue.gateways.http.bodies import (
     ProducerBeatOut,
     ProducerBody,
     ProducerOut,
-    holds_too_much,
-    too_much,
 )
 from goqueue.gateways.http.messages import DELIVER_HEADER, Horizon, request_trace, take_in_one
 from goqueue.gateways.http.routes.transactions.refusals import OF_PRODUCERS, OF_TRANSACTIONS
@@ -77,12 +75,10 @@ async def _heartbeat(call: Call) -> ProducerBeatOut:
 
 
 async def _publish(call: Call) -> AuthoredOut:
-    if holds_too_much(call.request.body):
-        raise too_much()
     body = call.body(AuthorBody)
     check_name(body.topic, "topic")
     horizon = Horizon(call.desk.clock(), call.desk.limits.delay_ns_max)
-    intake = take_in_one(call.request.body, horizon)
+    intake = await call.run(take_in_one(call.request.body, horizon))
     if body.sequence is not None and intake.targets is None:
         reason = "is missing: a `sequence` counts the messages of one partition"
         raise Refused(Code.REQUEST_INVALID, field="partition", reason=reason)
