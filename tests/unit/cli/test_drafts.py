@@ -7,63 +7,82 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.produce.draft import Draft, DraftInvalid, Pattern, as_json, read_draft
+from goqueue.cli.produce.draft import Draft, DraftInvalid, LineFormat, Pattern, as_json, read_draft
 from goqueue.cli.produce.lines import Lines
 
-PLAIN = Pattern()
-RAW = Pattern(is_raw=True)
+TEXT = Pattern()
+JSON = Pattern(format=LineFormat.JSON)
 
 
-def test_blank_lines_and_comments_are_skipped() -> None:
+def test_blank_lines_and_comments_are_skipped_between_objects() -> None:
     for line in (b"", b"   ", b"\t\r", b"# words", b"  #{"):
-        assert read_draft(line, PLAIN) is None
-        assert read_draft(line, RAW) == Draft(value=line)
+        assert read_draft(line, JSON) is None
+        assert read_draft(line, TEXT) == Draft(value=line)
 
 
 @pytest.mark.parametrize(
-    "line", [b"text", b'"quoted"', b"[1]", b"17", b"{broken", b"\xff{}", b"{\xff"]
+    "line", [b"text", b'"quoted"', b"[1]", b'{"value":"a","amount":5}', b"\xff{}", b"text\r", b"{"]
 )
-def test_a_line_that_is_no_json_object_is_a_value(line: bytes) -> None:
-    assert read_draft(line, PLAIN) == Draft(value=line)
+def test_a_line_is_a_value_whatever_is_in_it(line: bytes) -> None:
+    assert read_draft(line, TEXT) == Draft(value=line)
 
 
-def test_a_carriage_return_at_the_end_belongs_to_the_line_feed() -> None:
-    assert read_draft(b"text\r", PLAIN) == Draft(value=b"text")
-    assert read_draft(b"text\r", RAW) == Draft(value=b"text\r")
+@pytest.mark.parametrize("line", [b"text", b'"quoted"', b"[1]", b"17", b"{broken", b"\xff{}"])
+def test_among_objects_any_other_line_is_refused(line: bytes) -> None:
+    with pytest.raises(DraftInvalid, match=r"not a JSON object|Expected `object`"):
+        read_draft(line, JSON)
 
 
 def test_an_object_is_a_message_and_outweighs_what_all_get() -> None:
     common = Draft(value=None, key=b"k", headers={"a": "1", "b": "1"}, partition=1, delay="1s")
-    pattern = Pattern(common=common)
+    pattern = Pattern(common=common, format=LineFormat.JSON)
     line = b'{"value":"v","key":"own","headers":{"b":"2"},"partition":0,"deliverAt":"T"}'
     assert read_draft(line, pattern) == Draft(
         value=b"v", key=b"own", headers={"a": "1", "b": "2"}, partition=0, deliver_at="T"
     )
-    assert read_draft(b"plain", pattern) == msgspec.structs.replace(common, value=b"plain")
+    plain = msgspec.structs.replace(common, value=b"plain")
+    assert read_draft(b"plain", Pattern(common=common)) == plain
 
 
 def test_what_a_broker_said_about_a_delivery_is_not_said_again() -> None:
     line = b'{"value":"v","headers":{"gq.delayed-from":"7","a":"b"}}'
-    assert read_draft(line, PLAIN) == Draft(value=b"v", headers={"a": "b"})
+    assert read_draft(line, JSON) == Draft(value=b"v", headers={"a": "b"})
 
 
-def test_a_key_without_value_is_a_tombstone() -> None:
-    for line in (b'{"key":"k"}', b'{"key":"k","value":null}'):
-        assert read_draft(line, PLAIN) == Draft(value=None, key=b"k")
+def test_a_tombstone_is_an_explicit_null() -> None:
+    assert read_draft(b'{"key":"k","value":null}', JSON) == Draft(value=None, key=b"k")
+    with pytest.raises(DraftInvalid, match="`value` is missing"):
+        read_draft(b'{"key":"k"}', JSON)
+
+
+def test_a_message_that_was_consumed_can_be_sent_again() -> None:
+    line = b"""{"topic":"t","partition":1,"offset":7,"timestamp":"T","value":"v","priority":"low",
+        "trace_id":"x","receipt_handle":"r","delivery_count":1,"deadline":"T"}"""
+    assert read_draft(line, JSON) == Draft(value=b"v", partition=1, priority=3)
+
+
+def test_both_names_of_the_time_are_read() -> None:
+    for name in (b"deliverAt", b"deliver_at"):
+        draft = read_draft(b'{"value":"v","' + name + b'":"T"}', JSON)
+        assert draft == Draft(value=b"v", deliver_at="T")
+    with pytest.raises(DraftInvalid, match="one field"):
+        read_draft(b'{"value":"v","deliverAt":"T","deliver_at":"T"}', JSON)
 
 
 def test_base64_is_decoded_where_it_is_said_to_be() -> None:
     encoded = base64.b64encode(b"\xff\x00")
     assert read_draft(encoded, Pattern(is_base64=True)) == Draft(value=b"\xff\x00")
     line = b'{"value":"' + encoded + b'","encoding":"base64"}'
-    assert read_draft(line, PLAIN) == Draft(value=b"\xff\x00")
+    assert read_draft(line, JSON) == Draft(value=b"\xff\x00")
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (b'{"user":"ada"}', "--raw"),
-        (b"{}", "--raw"),
+        (b'{"user":"ada"}', "`user` is not a field"),
+        (b'{"value":"1","amount":5}', "`amount` is not a field"),
+        (b'{"value":"1","dealy":"5s"}', "did you mean `delay`"),
+        (b"{}", "`value` is missing"),
         (b'{"value":1}', "value"),
         (b'{"value":"x","headers":{"a":1}}', "headers"),
         (b'{"value":"x","priority":5}', "priority"),
@@ -74,12 +93,12 @@ def test_base64_is_decoded_where_it_is_said_to_be() -> None:
 )
 def test_an_object_that_is_no_message_is_refused_with_the_reason(line: bytes, words: str) -> None:
     with pytest.raises(DraftInvalid, match=words):
-        read_draft(line, PLAIN)
+        read_draft(line, JSON)
 
 
 @pytest.mark.parametrize("given_as", [b'"high"', b'"HIGH"', b"1", b'"1"'])
 def test_a_priority_goes_by_name_or_number(given_as: bytes) -> None:
-    draft = read_draft(b'{"value":"x","priority":' + given_as + b"}", PLAIN)
+    draft = read_draft(b'{"value":"x","priority":' + given_as + b"}", JSON)
     assert draft is not None
     assert draft.priority == 1
 
@@ -89,7 +108,7 @@ def test_a_message_written_as_json_is_read_as_itself(
     value: bytes | None, key: bytes, partition: int | None
 ) -> None:
     draft = Draft(value=value, key=key, partition=partition, priority=4, delay="5s")
-    assert read_draft(as_json(draft), PLAIN) == draft
+    assert read_draft(as_json(draft), JSON) == draft
 
 
 @given(text=st.binary(), cuts=st.lists(st.integers(0, 50)))

@@ -29,7 +29,12 @@ DONE = 0
 @click.option("--deliver-at", metavar="TIME", help="Deliver at this time: 2026-01-31T12:00:00Z.")
 @click.option("--priority", metavar="P", help="critical, high, normal, low, background, or 0 to 4.")
 @click.option("--base64", is_flag=True, help="TEXT, KEY and lines that are values are base64.")
-@click.option("--raw", is_flag=True, help="A line is a value, whatever is in it.")
+@click.option(
+    "--format",
+    type=click.Choice(["text", "json"]),
+    help="A line is a value, or a message as a JSON object.  [default: text]",
+)
+@click.option("--raw", is_flag=True, hidden=True)
 @click.option(
     "-f", "--file", metavar="FILE", help="A message per line; - is standard input, as is a pipe."
 )
@@ -38,9 +43,10 @@ DONE = 0
 def produce(**given: object) -> int:
     """Publish to TOPIC: one message with -m, or one for each line of a file or a pipe.
 
-    A line that is a JSON object is a message: {"key": "a", "value": "b", "headers": {"c": "d"}}.
-    Any other line is a value. Blank lines and those that begin with # are skipped. The other
-    flags hold for every line that does not say otherwise.
+    A line is a value, whatever is in it. With --format json it is a message:
+    {"key": "a", "value": "b", "headers": {"c": "d"}}; blank lines and those that begin with # are
+    skipped, and unknown fields are errors. The other flags hold for every line that does not say
+    otherwise.
     """
     from goqueue.cli.asking import Session, run_session
     from goqueue.cli.produce.bulk import Bulk, produce_bulk

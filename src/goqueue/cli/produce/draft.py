@@ -1,25 +1,35 @@
 """A message before it is sent: read from a line or from flags.
 
-A line is a message M of the API if it is a JSON object, else a value. Pure: whatever is wrong with
-a line is raised as a `DraftInvalid`, and the next line has nothing to do with it.
+A line is a value, or with `--format json` a message as the API takes it. Pure: whatever is wrong
+with a line is raised as a `DraftInvalid`, and the next line has nothing to do with it.
 """
 
 import base64
 import binascii
+import enum
+import re
 
 import msgspec
 
-from goqueue.model import Priority
+from goqueue.model import Priority, nearest_name
 
 __all__ = [
     "Draft",
     "DraftInvalid",
+    "LineFormat",
     "Pattern",
     "as_json",
     "decode_base64",
     "read_draft",
     "read_priority",
 ]
+
+
+class LineFormat(enum.StrEnum):
+    """What a line is: the value of a message, or a message as a JSON object."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class DraftInvalid(ValueError):
@@ -45,16 +55,18 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """How lines are read, and what every message gets that does not say otherwise.
 
-    With `is_raw` a line is always a value; with `is_base64` values and keys that stand by
-    themselves are base64.
+    With `is_base64` lines that are values, and keys that stand by themselves, are base64.
     """
 
     common: Draft = Draft(value=None)
-    is_raw: bool = False
+    format: LineFormat = LineFormat.TEXT
     is_base64: bool = False
 
 
-class _Line(msgspec.Struct, frozen=True):
+_NOTHING = msgspec.Raw()
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A message as the API takes it."""
 
     value: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -64,32 +76,47 @@ class _Line(msgspec.Struct, frozen=True):
     partition: int | None = None
     priority: str | int | None = None
     delay: str | float | None = None
-    deliver_at: str | None = msgspec.field(default=None, name="deliverAt")
+    due: str | None = msgspec.field(default=None, name="deliverAt")
+    deliver_at: str | None = None
+    # What the API says of a stored message besides: a message that was consumed can be sent again.
+    topic: msgspec.Raw = _NOTHING
+    offset: msgspec.Raw = _NOTHING
+    timestamp: msgspec.Raw = _NOTHING
+    trace_id: msgspec.Raw = _NOTHING
+    receipt_handle: msgspec.Raw = _NOTHING
+    delivery_count: msgspec.Raw = _NOTHING
+    deadline: msgspec.Raw = _NOTHING
 
 
 _LINES = msgspec.json.Decoder(_Line)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 # What a broker says about where it delivered a message; of one that is sent anew it is not true.
 _DELIVERED = "gq.delayed-from"
 
 
 def read_draft(line: bytes, pattern: Pattern) -> Draft | None:
     """The message of a line without its line feed; None for a line that is skipped."""
-    if pattern.is_raw:
+    if pattern.format is LineFormat.TEXT:
         return _plain(line, pattern)
-    line = line.removesuffix(b"\r")
     text = line.strip()
     if not text or text.startswith(b"#"):
         return None
-    if not text.startswith(b"{"):
-        return _plain(line, pattern)
     try:
         given = _LINES.decode(text)
     except msgspec.ValidationError as error:
-        raise DraftInvalid(str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # It only looked like an object.
-        return _plain(line, pattern)
+        raise DraftInvalid(_reason(str(error))) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DraftInvalid("the line is not a JSON object") from error
     return _spelled_out(given, pattern.common)
+
+
+def _reason(words: str) -> str:
+    unknown = _UNKNOWN.fullmatch(words)
+    if unknown is None:
+        return words
+    near = nearest_name(unknown[1], _Line.__struct_encode_fields__)
+    hint = "" if near is None else f"; did you mean `{near}`?"
+    return f"`{unknown[1][:100]}` is not a field of a message{hint}"
 
 
 def read_priority(given: str | int) -> int:
@@ -136,14 +163,15 @@ def _plain(line: bytes, pattern: Pattern) -> Draft:
 
 
 def _spelled_out(given: _Line, common: Draft) -> Draft:
-    if given.value is msgspec.UNSET and given.key is None:
-        raise DraftInvalid(
-            "neither `value` nor `key` is in this object; with --raw a line is sent as it is"
-        )
+    if given.value is msgspec.UNSET:
+        raise DraftInvalid("`value` is missing; a tombstone is an explicit null")
+    if given.due is not None and given.deliver_at is not None:
+        raise DraftInvalid("give `deliverAt` or `deliver_at`, not both: they are one field")
     if given.encoding not in {None, "base64"}:
         raise DraftInvalid(f"encoding {given.encoding!a} is not base64")
     is_base64 = given.encoding == "base64"
-    own_time = given.delay is not None or given.deliver_at is not None
+    deliver_at = given.due or given.deliver_at
+    own_time = given.delay is not None or deliver_at is not None
     return Draft(
         value=_octets(given.value, is_base64) if isinstance(given.value, str) else None,
         key=_octets(given.key, is_base64) if given.key is not None else common.key,
@@ -151,7 +179,7 @@ def _spelled_out(given: _Line, common: Draft) -> Draft:
         partition=common.partition if given.partition is None else given.partition,
         priority=common.priority if given.priority is None else read_priority(given.priority),
         delay=given.delay if own_time else common.delay,
-        deliver_at=given.deliver_at if own_time else common.deliver_at,
+        deliver_at=deliver_at if own_time else common.deliver_at,
     )
 
 

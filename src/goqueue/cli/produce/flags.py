@@ -7,7 +7,14 @@ import click
 import msgspec
 
 from goqueue.cli.output import Output
-from goqueue.cli.produce.draft import Draft, DraftInvalid, Pattern, decode_base64, read_priority
+from goqueue.cli.produce.draft import (
+    Draft,
+    DraftInvalid,
+    LineFormat,
+    Pattern,
+    decode_base64,
+    read_priority,
+)
 
 __all__ = ["Flags", "read_flags", "read_message", "read_pattern"]
 
@@ -26,14 +33,18 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     priority: str | None
     base64: bool
     raw: bool
+    format: LineFormat | None
     file: str | None
 
 
 def read_flags(given: Mapping[str, object]) -> Flags:
     """A contradiction is a usage error, and so is nothing to send."""
     flags = msgspec.convert(given, type=Flags)
-    if flags.message is not None and (flags.file is not None or flags.raw):
-        raise click.UsageError("--message is one message: no --file and no --raw with it")
+    has_lines = flags.file is not None or flags.raw or flags.format is not None
+    if flags.message is not None and has_lines:
+        raise click.UsageError("--message is one message: no --file and no --format with it")
+    if flags.raw and flags.format is LineFormat.JSON:
+        raise click.UsageError("--raw is --format text: not --format json, too")
     if flags.delay is not None and flags.deliver_at is not None:
         raise click.UsageError("only one of --delay and --deliver-at")
     if flags.message is None and flags.file is None and sys.stdin.isatty():
@@ -55,7 +66,9 @@ def read_message(flags: Flags) -> Draft:
 
 def read_pattern(flags: Flags) -> Pattern:
     """How lines are read."""
-    return Pattern(common=_common(flags), is_raw=flags.raw, is_base64=flags.base64)
+    return Pattern(
+        common=_common(flags), format=flags.format or LineFormat.TEXT, is_base64=flags.base64
+    )
 
 
 def _common(flags: Flags) -> Draft:
