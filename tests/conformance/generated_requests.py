@@ -13,7 +13,10 @@ from typing import Any
 import schemathesis
 from hypothesis import strategies as st
 
-from goqueue.model import Message, parse_duration, parse_time
+from goqueue.gateways.http.bodies import Duration, read_scalar
+from goqueue.gateways.http.routes import ROUTES
+from goqueue.gateways.http.table import Parameter
+from goqueue.model import Message, Refused, parse_time
 from goqueue.records import build
 
 __all__ = [
@@ -38,11 +41,14 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _KNOWN = {"topic": TOPIC, "group": GROUP}
 _TRACE = re.compile(r"[0-9a-f]{32}")
 _SEARCH = "/traces/search"
-_WAITS = {
-    "/groups/{group}/poll": "timeout",
-    "/topics/{topic}/partitions/{partition}/messages": "wait",
-    "/topics/{topic}/partitions/{partition}/records": "wait",
+# The parameters by which callers say how long to wait, read as the server reads them.
+_WAITS: dict[tuple[str, str], Parameter[Any]] = {
+    (route.method, route.path): parameter
+    for route in ROUTES
+    for parameter in route.parameters
+    if route.waits and parameter.name in {"timeout", "wait"}
 }
+_POLL = ("POST", "/groups/{group}/poll")
 _SHORT = "1ms"
 Case = schemathesis.Case[Any]
 
@@ -63,15 +69,13 @@ schemathesis.openapi.media_type(
 @schemathesis.hook("before_call")
 def cut_waits(_: schemathesis.HookContext, case: Case, __: dict[str, object]) -> None:
     """Ask for a millisecond instead of the time that was made up, or of the default."""
-    name = _WAITS.get(case.path)
-    if name is None:
-        return
-    fields = case.body if case.method == "POST" else case.query
-    if not isinstance(fields, dict):
-        return
-    given = fields.get(name) or _SHORT
-    if isinstance(given, str | int | float) and _is_wait(given):
-        fields[name] = _SHORT
+    parameter = _WAITS.get((case.method, case.path))
+    if parameter is not None and _is_taken(parameter, case.query.get(parameter.name, _SHORT)):
+        case.query[parameter.name] = _SHORT
+    if (case.method, case.path) == _POLL and isinstance(case.body, dict):
+        given = case.body.get("timeout")
+        if given is None or _is_duration(given):
+            case.body["timeout"] = _SHORT
 
 
 @schemathesis.hook("before_call")
@@ -121,10 +125,18 @@ def _is_within(given: object, minimum: int, maximum: int) -> bool:
     return is_whole and minimum <= int(str(given)) <= maximum
 
 
-def _is_wait(given: str | float) -> bool:
-    """Whether the server would wait: a bare number counts seconds."""
-    with contextlib.suppress(ValueError):
-        return float(given) >= 0
-    with contextlib.suppress(ValueError):
-        return parse_duration(str(given)) >= 0
-    return False
+def _is_taken(parameter: Parameter[Any], given: object) -> bool:
+    """Whether the server would take it and wait, however long: it is asked itself."""
+    try:
+        parameter.read(str(given))
+    except Refused:
+        return False
+    return True
+
+
+def _is_duration(given: object) -> bool:
+    try:
+        read_scalar(Duration, given)
+    except ValueError:
+        return False
+    return True

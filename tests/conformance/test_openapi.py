@@ -17,7 +17,10 @@ from tests.integration.server_process import serving
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 EXAMPLES = 60
-SECONDS_MAX = 280
+# Far above what it takes, also beside other work: only a run that hangs meets it.
+SECONDS_MAX = 1200
+# Longer than any request may wait, so that a wait that was not cut short is slow and no failure.
+REQUEST_SECONDS_MAX = 90
 
 
 def test_the_api_does_what_its_document_says(tmp_path: Path) -> None:
@@ -33,7 +36,7 @@ def test_the_api_does_what_its_document_says(tmp_path: Path) -> None:
             assert {**granted, **owner} == OWNER
         command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG)]
         command += ["run", f"{server.url}/openapi.json", "--checks", "all", "--seed", "1"]
-        command += ["--max-examples", str(EXAMPLES), "--request-timeout", "20"]
+        command += ["--max-examples", str(EXAMPLES), "--request-timeout", str(REQUEST_SECONDS_MAX)]
         command += ["--continue-on-failure", "--no-color", "--generation-database", "none"]
         environment = {
             **os.environ,
