@@ -148,7 +148,7 @@ class ExtendOut(msgspec.Struct, frozen=True, kw_only=True):
     new_deadline: TimeText
 
 
-class ExtendBatchBody(msgspec.Struct, frozen=True, kw_only=True):
+class ExtendBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Keep many messages for this long from now."""
 
     receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
