@@ -498,6 +498,8 @@ class Node:
         match errand:
             case "upkeep":
                 self._parts.upkeep.do_a_share(now)
+            case "polls":
+                self._parts.delivering.serve_stirred(now)
             case "moves":
                 self._parts.moving.resume(now)
             case "markers":

@@ -44,6 +44,10 @@ class Group:
         self._members: dict[str, MemberStated] = {}
         self._assignment: Assignment = {}
         self._owners: dict[LogId, str] = {}
+        # Where partitions are everybody's: who has what by subscription, and by member.
+        self._shares: dict[tuple[str, ...], tuple[LogId, ...]] = {}
+        self._shared_by: dict[str, frozenset[LogId]] = {}
+        self._topics: tuple[str, ...] = ()
         self._sessions: dict[str, _Session] = {}
         self.apply(stated)
 
@@ -79,7 +83,7 @@ class Group:
     @property
     def topics(self) -> tuple[str, ...]:
         """What members subscribed to, sorted."""
-        return tuple(sorted({topic for each in self._members.values() for topic in each.topics}))
+        return self._topics
 
     @property
     def known_topics(self) -> tuple[str, ...]:
@@ -90,20 +94,31 @@ class Group:
         """Become what the journal says; the only mutator of durable state."""
         self._stated = stated
         self._members = {member.member_id: member for member in stated.members}
-        self._assignment = {
-            member.member_id: tuple(
-                LogId(topic, n)
-                for topic, ranges in member.assigned.items()
-                for first, following in ranges
-                for n in range(first, following)
-            )
-            for member in stated.members
-        }
-        self._owners = {}
-        if stated.mode is Mode.PARTITIONED:
-            self._owners = {log: id_ for id_, logs in self._assignment.items() for log in logs}
+        subscriptions = dict.fromkeys(each.topics for each in stated.members)
+        self._topics = tuple(sorted({topic for topics in subscriptions for topic in topics}))
+        self._assign(stated)
         for member_id in [each for each in self._sessions if each not in self._members]:
             del self._sessions[member_id]
+
+    def _assign(self, stated: GroupStated) -> None:
+        """Unfold who has what; members that share partitions share one tuple of them, too."""
+        before, self._shares = self._shares, {}
+        self._owners, self._shared_by = {}, {}
+        if stated.mode is Mode.PARTITIONED:
+            self._assignment = {each.member_id: _unfolded(each) for each in stated.members}
+            self._owners = {log: id_ for id_, logs in self._assignment.items() for log in logs}
+            return
+        self._assignment = {}
+        sets: dict[tuple[str, ...], frozenset[LogId]] = {}
+        for member in stated.members:
+            topics = member.topics
+            if topics not in self._shares:
+                logs = _unfolded(member)
+                # What is the same as before is the same tuple, which is seen at once.
+                self._shares[topics] = before[topics] if before.get(topics) == logs else logs
+                sets[topics] = frozenset(logs)
+            self._assignment[member.member_id] = self._shares[topics]
+            self._shared_by[member.member_id] = sets[topics]
 
     # Asking
 
@@ -114,6 +129,12 @@ class Group:
     def owner(self, log: LogId) -> str | None:
         """Whose a partition is; None in modes where it is everybody's."""
         return self._owners.get(log)
+
+    def is_assigned(self, member_id: str, log: LogId) -> bool:
+        """Whether a member may lease from a partition."""
+        if self.mode is Mode.PARTITIONED:
+            return self._owners.get(log) == member_id
+        return log in self._shared_by.get(member_id, ())
 
     def has_member(self, member_id: str) -> bool:
         return member_id in self._members
@@ -225,14 +246,10 @@ class Group:
         if mode is Mode.PARTITIONED:
             shares = assign(assignor, subscriptions, partitions, self._assignment)
         else:
-            shares = {
-                id_: tuple(
-                    LogId(topic, n)
-                    for topic in sorted(set(topics))
-                    for n in range(partitions.get(topic, 0))
-                )
-                for id_, topics in subscriptions.items()
-            }
+            # Each subscription is shared out once, however many members have it.
+            found = {topics: _all_of(topics, partitions) for topics in subscriptions.values()}
+            shares = {id_: found[topics] for id_, topics in subscriptions.items()}
+        folded = {id(logs): _by_topic(logs) for logs in shares.values()}
         return msgspec.structs.replace(
             self._stated,
             mode=mode,
@@ -241,10 +258,25 @@ class Group:
             emptied_at=0 if members else self._stated.emptied_at,
             last_topics=() if members else self.known_topics,
             members=tuple(
-                msgspec.structs.replace(member, assigned=_by_topic(shares[id_]))
+                msgspec.structs.replace(member, assigned=folded[id(shares[id_])])
                 for id_, member in members.items()
             ),
         )
+
+
+def _unfolded(member: MemberStated) -> tuple[LogId, ...]:
+    return tuple(
+        LogId(topic, n)
+        for topic, ranges in member.assigned.items()
+        for first, following in ranges
+        for n in range(first, following)
+    )
+
+
+def _all_of(topics: tuple[str, ...], partitions: Mapping[str, int]) -> tuple[LogId, ...]:
+    return tuple(
+        LogId(topic, n) for topic in sorted(set(topics)) for n in range(partitions.get(topic, 0))
+    )
 
 
 def _by_topic(logs: tuple[LogId, ...]) -> dict[str, list[tuple[int, int]]]:

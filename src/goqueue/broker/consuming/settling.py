@@ -123,7 +123,7 @@ class Settling:
             self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
             offsets = queue.settle(leases)
             settle(self._state, group, log, offsets, at=now.wall)
-            self._delivering.wake_group(group, now)
+            self._delivering.wake_group(group, now, log)
         floor = position.floor
         in_flight = 0 if queue is None else queue.in_flight
         for index, offset in known:
@@ -209,7 +209,7 @@ class Settling:
         self._state.journeys.each_leased(Kind.RELEASE, group, log, released, now)
         self._uncount(group, log, released)
         self._delivering.arm(number, log, queue)
-        self._delivering.wake_group(group, now)
+        self._delivering.wake_group(group, now, log)
 
     def _uncount(self, group: Group, log: LogId, released: list[Held]) -> None:
         """Journal that deliveries did not happen."""
@@ -260,7 +260,7 @@ class Settling:
             visible_at=Timestamp(now.wall + rest),
         )
         self._state.groups_journal.note([], [Answer(request=request, reply=returned)])
-        self._delivering.wake_group(group, now)
+        self._delivering.wake_group(group, now, receipt.log)
 
     def reject(self, request: RequestId, command: Reject, now: Now) -> None:
         self._state.groups_journal.check_room()
@@ -308,7 +308,7 @@ class Settling:
             else:
                 queue.give_back(held)
         self._delivering.arm(number, log, queue)
-        self._delivering.wake_group(group, now)
+        self._delivering.wake_group(group, now, log)
 
     def bury_exhausted(self, now: Now) -> None:
         """Bury what a poll met that must not be delivered again."""

@@ -156,10 +156,16 @@ class GroupCounts(msgspec.Struct, kw_only=True):
 def _count_lost(before: Assignment, after: Assignment) -> int:
     """How many partitions members have before and not after, member by member."""
     count = 0
+    # Members that share partitions have one tuple of them, which is looked through once.
+    lost: dict[tuple[int, int], int] = {}
     for member, logs in before.items():
         kept = after.get(member, ())
-        if kept != logs:
-            count += len(frozenset(logs).difference(kept))
+        if kept is logs:
+            continue
+        pair = (id(logs), id(kept))
+        if pair not in lost:
+            lost[pair] = len(frozenset(logs).difference(kept)) if kept != logs else 0
+        count += lost[pair]
     return count
 
 

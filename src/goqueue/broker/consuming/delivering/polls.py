@@ -6,7 +6,7 @@ somebody asks for it; the bytes are read by whoever carries out `Serve`.
 Cost per poll: per partition one survey (once per message and group) and one lease pass.
 """
 
-from goqueue.broker.alarms import ForQueue, ForRequest
+from goqueue.broker.alarms import Errand, ForQueue, ForRequest
 from goqueue.broker.consuming.counting import Counting
 from goqueue.broker.consuming.delivering.leases import Leases
 from goqueue.broker.consuming.delivering.surveys import Surveying, Surveys
@@ -28,8 +28,9 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Leased, Poll
 
-__all__ = ["Delivering"]
+__all__ = ["POLLS_ERRAND", "Delivering"]
 
+POLLS_ERRAND = Errand("polls")
 _VISIBILITY_NS_MIN = 100 * MILLISECOND
 _VISIBILITY_NS_MAX = 12 * HOUR
 _WAITING_POLLS_MAX = 10_000
@@ -42,33 +43,41 @@ class Delivering:
         self._state = state
         self._surveys = Surveys(state, counting)
         self._leases = Leases(state)
-        # Off while those are served who waited for a survey: it is not to start the next one.
-        self._is_looking = True
         self._waiting = WaitingPolls()
+        # Groups with a partition that has more to read for them.
+        self._stirred: dict[tuple[int, LogId], None] = {}
 
     # Polling
 
     def poll(self, request: RequestId, command: Poll, now: Now) -> None:
         state = self._state
         group = state.groups.find(command.group)
-        group.check_member(command.member_id)
+        member_id = command.member_id
+        group.check_member(member_id)
         group.check_generation(command.generation)
         visibility_ns = command.visibility_ns
         if visibility_ns is not None:
             _check_visibility(visibility_ns)
         state.groups_journal.check_room()
-        group.hear(command.member_id, now)
+        group.hear(member_id, now)
         waiting = WaitingPoll(request, command, group.number)
-        is_served = self._serve(group, waiting, now)
-        if is_served:
+        # Whoever has many partitions would look at all of them again for each that is read.
+        is_seen = not self._surveys.is_any_under_way(group, member_id)
+        logs = group.assigned(member_id)
+        ready = self._look_at_all(group, logs) if is_seen else []
+        is_reading = self._surveys.is_any_under_way(group, member_id)
+        if not is_reading and ready and self._lease(group, waiting, ready, now):
             return
-        logs = group.assigned(command.member_id)
-        if command.wait_ns <= 0 and not self._surveys.is_any_under_way(group.number, logs):
+        if command.wait_ns <= 0 and not is_reading:
             state.outbox.answer(request, Leased())
             return
         if len(self._waiting) >= _WAITING_POLLS_MAX:
             raise Refused(Code.LOG_BUSY, reason="too many polls wait")
         self._waiting.add(waiting, group)
+        for log in ready:
+            self._waiting.ripen(group.number, log)
+        if not is_seen:
+            self._waiting.miss(group.number, logs)
         if command.wait_ns > 0:
             deadline = Instant(now.instant + command.wait_ns)
             state.alarms.set(ForRequest(request), deadline)
@@ -98,31 +107,58 @@ class Delivering:
 
     # Serving
 
-    def _serve(self, group: Group, waiting: WaitingPoll, now: Now) -> bool:
-        """Lease what is ready to one poll; False if it must wait."""
-        logs = group.assigned(waiting.command.member_id)
-        if self._surveys.is_any_under_way(group.number, logs):
-            # Whoever has many partitions would look at all of them again for each that is read.
+    def _look_at_all(self, group: Group, logs: tuple[LogId, ...]) -> list[LogId]:
+        """Look at every partition of a member: those that have something to hand out."""
+        self._state.budget.spend(len(logs))
+        return [log for log in logs if self._look(group, log)]
+
+    def _look(self, group: Group, log: LogId, *, is_eager: bool = True) -> bool:
+        """Look at one partition: whether it has something to hand out, and is not being read."""
+        partition = self._state.partitions.get(log)
+        if partition is None:
             return False
-        must_wait = False
+        queue = self._surveys.look(group, partition, is_eager=is_eager)
+        # A read ends at once, and may bring what goes before all that is ready.
+        return queue.is_ready and not self._surveys.is_under_way(group.number, log)
+
+    def _serve_ripe(self, group: Group, now: Now) -> None:
+        """Serve the polls of a group that wait, in the order they came, from what is ripe."""
+        waiting, surveys = self._waiting, self._surveys
+        for logs in waiting.unseen(group.number):
+            if not surveys.is_any_read(group.number, logs):
+                waiting.see(group.number, logs)
+                for log in self._look_at_all(group, logs):
+                    waiting.ripen(group.number, log)
+        for poll in waiting.candidates(group):
+            self._state.budget.spend()
+            if not surveys.is_any_under_way(group, poll.command.member_id):
+                self._lease(group, poll, waiting.ripe(group.number), now)
+            if not waiting.ripe(group.number):
+                break
+        for poll in waiting.hasty(group.number):
+            if not surveys.is_any_under_way(group, poll.command.member_id):
+                self.give_up(poll.request)
+
+    def _lease(self, group: Group, poll: WaitingPoll, logs: list[LogId], now: Now) -> bool:
+        """Lease to one poll what these partitions have for it; False if that is nothing."""
         ready: list[tuple[Partition, DeliveryQueue]] = []
         for log in logs:
             partition = self._state.partitions.get(log)
-            if partition is None:
-                continue
-            queue = self._surveys.look(group, partition, is_eager=self._is_looking)
-            if self._surveys.is_under_way(group.number, log):
-                # It ends at once, and may bring what goes before all that is ready.
-                must_wait = True
-            elif queue.is_ready:
+            queue = self._state.queue(group.number, log)
+            if partition is None or queue is None or not queue.is_ready:
+                self._waiting.wither(group.number, log)
+            elif group.is_assigned(poll.command.member_id, log):
                 ready.append((partition, queue))
-        if must_wait or not ready:
+        if not ready:
             return False
-        lease = self._leases.lease(group, waiting.request, waiting.command, ready, now)
+        lease = self._leases.lease(group, poll.request, poll.command, ready, now)
+        for partition, queue in ready:
+            if not queue.is_ready:
+                self._waiting.wither(group.number, partition.log_id)
         if lease is None:
             return False
-        if waiting in self._waiting:
-            self._forget(waiting)
+        if poll in self._waiting:
+            self._forget(poll)
         if lease.must_wait:
             self._state.groups_journal.note([], [lease.serve])
         else:
@@ -135,9 +171,8 @@ class Delivering:
         if learned is not None:
             # What is still missing is looked for when the next one asks: a long backlog must not
             # hold up everybody else.
-            self._is_looking = not learned.is_enough
-            self.wake_group(learned.group, now)
-            self._is_looking = True
+            is_eager = not learned.is_enough
+            self.wake_group(learned.group, now, purpose.wanted.log, is_eager=is_eager)
 
     def take_exhausted(self) -> list[tuple[Group, LogId, Held]]:
         """Messages that must go to the dead letters instead of to anybody."""
@@ -161,12 +196,24 @@ class Delivering:
     # Waking
 
     def wake(self, partition: Partition, now: Now) -> None:
-        """Messages were committed: those who wait for this topic look again."""
-        self._surveys.retry(partition.log_id)
-        for number in self._waiting.hungry_for(partition.log_id.topic):
+        """Messages were committed: those who wait for this partition look again."""
+        log = partition.log_id
+        self._surveys.retry(log)
+        for number in self._waiting.hungry_for(log.topic):
+            self._stirred[(number, log)] = None
+        self.serve_stirred(now)
+
+    def serve_stirred(self, now: Now) -> None:
+        """Wake one group after the other, in as many turns as it takes."""
+        while self._stirred and not self._state.budget.is_spent:
+            number, log = next(iter(self._stirred))
+            del self._stirred[(number, log)]
+            self._state.budget.spend()
             group = self._state.groups.numbered(number)
             if group is not None:
-                self.wake_group(group, now)
+                self.wake_group(group, now, log)
+        if self._stirred:
+            self._state.alarms.bring_forward(POLLS_ERRAND, now.instant)
 
     def look_again(self, now: Now) -> None:
         """What could not be read a while ago may be readable now: a passing lack of descriptors."""
@@ -176,19 +223,32 @@ class Delivering:
             if partition is not None:
                 self.wake(partition, now)
 
-    def wake_group(self, group: Group, now: Now) -> None:
-        """Something may have become ready: serve the polls that wait, in the order they came."""
+    def wake_group(
+        self, group: Group, now: Now, log: LogId | None = None, *, is_eager: bool = True
+    ) -> None:
+        """Something may have become ready, in one partition or in any: serve polls that wait."""
+        number = group.number
+        if not self._waiting.has_any(number):
+            return
+        if log is None:
+            self._wake_all(group)
+        elif self._waiting.waits_for(group, log) and self._look(group, log, is_eager=is_eager):
+            self._waiting.ripen(number, log)
+        self._serve_ripe(group, now)
+
+    def _wake_all(self, group: Group) -> None:
+        """The members of a group, or their partitions, may be others: all is looked at again."""
         self._waiting.note_topics(group)
+        self._waiting.see_all(group.number)
         for waiting in self._waiting.of_group(group.number):
             member_id = waiting.command.member_id
             if not group.has_member(member_id):
                 self._forget(waiting)
                 refusal = Refused(Code.MEMBER_NOT_FOUND, member_id=member_id)
                 self._state.outbox.answer(waiting.request, refusal)
-            elif not self._serve(group, waiting, now) and waiting.command.wait_ns <= 0:
-                logs = group.assigned(member_id)
-                if not self._surveys.is_any_under_way(group.number, logs):
-                    self.give_up(waiting.request)
+                continue
+            self._state.budget.spend()
+            self._waiting.miss(group.number, group.assigned(member_id))
 
     # Leaving
 

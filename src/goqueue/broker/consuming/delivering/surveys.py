@@ -6,8 +6,6 @@ polls costs nothing.
 Invariant: of each group and partition at most one survey is under way.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from goqueue.broker.consuming.counting import Counting
@@ -46,16 +44,22 @@ class Surveys:
         self._counting = counting
         # What is being read; known by being the same, not by being equal, since a topic may be
         # deleted and made again meanwhile.
-        self._under_way: dict[tuple[int, LogId], Slice] = {}
+        self._under_way: dict[int, dict[LogId, Slice]] = {}
         # Logs whose next records could not be read: another look would find the same.
         self._unreadable: dict[LogId, None] = {}
 
     def is_under_way(self, group: int, log: LogId) -> bool:
-        return (group, log) in self._under_way
+        return log in self._under_way.get(group, ())
 
-    def is_any_under_way(self, group: int, logs: Iterable[LogId]) -> bool:
+    def is_any_under_way(self, group: Group, member_id: str) -> bool:
+        """Whether something of a member's partitions is being read for its group."""
+        under_way = self._under_way.get(group.number, ())
+        return any(group.is_assigned(member_id, log) for log in under_way)
+
+    def is_any_read(self, group: int, logs: tuple[LogId, ...]) -> bool:
         """Whether something of these partitions is being read for a group."""
-        return bool(self._under_way) and any((group, log) in self._under_way for log in logs)
+        under_way = self._under_way.get(group, ())
+        return bool(under_way) and any(log in under_way for log in logs)
 
     @property
     def unreadable(self) -> list[LogId]:
@@ -68,7 +72,10 @@ class Surveys:
 
     def forget(self, group: int, log: LogId) -> None:
         """What is on its way is for a queue that is gone."""
-        self._under_way.pop((group, log), None)
+        under_way = self._under_way.get(group, {})
+        under_way.pop(log, None)
+        if not under_way:
+            self._under_way.pop(group, None)
 
     # Looking
 
@@ -106,8 +113,8 @@ class Surveys:
 
     def _survey(self, group: Group, partition: Partition, queue: DeliveryQueue) -> None:
         """Have records read that the queue does not know yet and needs."""
-        key = (group.number, partition.log_id)
-        if key in self._under_way or partition.log_id in self._unreadable:
+        log_id = partition.log_id
+        if self.is_under_way(group.number, log_id) or log_id in self._unreadable:
             return
         log = partition.log
         census = self._counting.census(group, partition, queue)
@@ -121,18 +128,17 @@ class Surveys:
                 continue
             wanted = log.read(offset, _SURVEY_BYTES, below=end)
             if wanted is not None:
-                self._under_way[key] = wanted
+                self._under_way.setdefault(group.number, {})[log_id] = wanted
                 self._state.fetch(wanted, Surveying(group.number, wanted))
             return
 
     def learn(self, purpose: Surveying, data: memoryview | None, now: Now) -> Learned | None:
         """Records were read for a queue: it learns. None if nobody waits for them any longer."""
         wanted = purpose.wanted
-        key = (purpose.group, wanted.log)
-        if self._under_way.get(key) is not wanted:
+        if self._under_way.get(purpose.group, {}).get(wanted.log) is not wanted:
             # The queue is another one since: of a topic that was made again, or after a reset.
             return None
-        del self._under_way[key]
+        self.forget(purpose.group, wanted.log)
         group = self._state.groups.numbered(purpose.group)
         partition = self._state.partitions.get(wanted.log)
         queue = self._state.queue(purpose.group, wanted.log)

@@ -1,13 +1,20 @@
-"""Polls that found nothing yet, and who is to be woken by what.
+"""Polls that found nothing yet, who is to be woken by what, and what is ready for them.
 
-Invariant: a group is hungry for the topics of its members as long as one of its polls waits.
+A group's *ripe* partitions have something to hand out that no waiting poll has taken yet. A commit
+or an ack concerns one partition: it makes that one ripe, and polls are served from ripe partitions
+alone, so nobody's other partitions are looked at again.
+
+Invariant: a group is hungry for the topics of its members as long as one of its polls waits, and
+nothing is ripe for a group without such a poll.
 """
+
+from collections.abc import Iterable
 
 import msgspec
 
 from goqueue.groups import Group
-from goqueue.model import RequestId
-from goqueue.model.requests import Poll
+from goqueue.model import LogId, RequestId
+from goqueue.model.requests import Mode, Poll
 
 __all__ = ["WaitingPoll", "WaitingPolls"]
 
@@ -20,14 +27,31 @@ class WaitingPoll(msgspec.Struct, frozen=True):
     group: int
 
 
+class _Waiting:
+    """What waits in one group."""
+
+    __slots__ = ("by_member", "hasty", "polls", "ripe", "topics", "unseen")
+
+    def __init__(self) -> None:
+        # In the order in which they came.
+        self.polls: dict[RequestId, WaitingPoll] = {}
+        self.by_member: dict[str, dict[RequestId, WaitingPoll]] = {}
+        # Those that wait for what is being read and for no more.
+        self.hasty: dict[RequestId, WaitingPoll] = {}
+        self.ripe: dict[LogId, None] = {}
+        # Partitions that were not looked at since a poll came for them, or since they changed
+        # hands, as members have them and by the identity of that.
+        self.unseen: dict[int, tuple[LogId, ...]] = {}
+        self.topics: dict[str, None] = {}
+
+
 class WaitingPolls:
-    """Waiting polls by request, by group, and groups with one by topic."""
+    """Waiting polls by request, by group and member, and groups with one by topic."""
 
     def __init__(self) -> None:
         self._by_request: dict[RequestId, WaitingPoll] = {}
-        self._by_group: dict[int, dict[RequestId, WaitingPoll]] = {}
+        self._by_group: dict[int, _Waiting] = {}
         self._hungry: dict[str, dict[int, None]] = {}
-        self._appetites: dict[int, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._by_request)
@@ -42,43 +66,130 @@ class WaitingPolls:
     def get(self, request: RequestId) -> WaitingPoll | None:
         return self._by_request.get(request)
 
+    def has_any(self, group: int) -> bool:
+        return group in self._by_group
+
     def of_group(self, group: int) -> list[WaitingPoll]:
         """In the order in which they came."""
-        return list(self._by_group.get(group, {}).values())
+        waiting = self._by_group.get(group)
+        return [] if waiting is None else list(waiting.polls.values())
 
     def of_member(self, group: int, member_id: str) -> bool:
         """Whether a poll of this member waits: then the member is there."""
-        polls = self._by_group.get(group, {})
-        return any(poll.command.member_id == member_id for poll in polls.values())
+        waiting = self._by_group.get(group)
+        return waiting is not None and member_id in waiting.by_member
 
     def hungry_for(self, topic: str) -> list[int]:
         """The numbers of the groups that a commit to this topic may serve."""
         return list(self._hungry.get(topic, ()))
 
+    def hasty(self, group: int) -> list[WaitingPoll]:
+        """Polls that are answered when nothing is being read for them any more."""
+        waiting = self._by_group.get(group)
+        return [] if waiting is None else list(waiting.hasty.values())
+
+    # Coming and going
+
     def add(self, poll: WaitingPoll, group: Group) -> None:
         self._by_request[poll.request] = poll
-        self._by_group.setdefault(group.number, {})[poll.request] = poll
+        waiting = self._by_group.setdefault(group.number, _Waiting())
+        waiting.polls[poll.request] = poll
+        waiting.by_member.setdefault(poll.command.member_id, {})[poll.request] = poll
+        if poll.command.wait_ns <= 0:
+            waiting.hasty[poll.request] = poll
         self.note_topics(group)
 
     def note_topics(self, group: Group) -> None:
         """The members of a group may have subscribed to more since the poll began."""
-        if group.number not in self._by_group:
+        waiting = self._by_group.get(group.number)
+        if waiting is None:
             return
-        appetite = self._appetites.setdefault(group.number, {})
         for topic in group.topics:
-            if topic not in appetite:
-                appetite[topic] = None
+            if topic not in waiting.topics:
+                waiting.topics[topic] = None
                 self._hungry.setdefault(topic, {})[group.number] = None
 
     def remove(self, poll: WaitingPoll) -> None:
         del self._by_request[poll.request]
-        polls = self._by_group[poll.group]
-        del polls[poll.request]
-        if polls:
+        waiting = self._by_group[poll.group]
+        del waiting.polls[poll.request]
+        waiting.hasty.pop(poll.request, None)
+        member_id = poll.command.member_id
+        of_member = waiting.by_member[member_id]
+        del of_member[poll.request]
+        if not of_member:
+            del waiting.by_member[member_id]
+        if waiting.polls:
             return
         del self._by_group[poll.group]
-        for topic in self._appetites.pop(poll.group, ()):
+        for topic in waiting.topics:
             hungry = self._hungry[topic]
             del hungry[poll.group]
             if not hungry:
                 del self._hungry[topic]
+
+    # What is ready
+
+    def ripen(self, group: int, log: LogId) -> None:
+        """A partition has something to hand out."""
+        waiting = self._by_group.get(group)
+        if waiting is not None:
+            waiting.ripe[log] = None
+
+    def ripe(self, group: int) -> list[LogId]:
+        waiting = self._by_group.get(group)
+        return [] if waiting is None else list(waiting.ripe)
+
+    def wither(self, group: int, log: LogId) -> None:
+        """A partition has nothing left."""
+        waiting = self._by_group.get(group)
+        if waiting is not None:
+            waiting.ripe.pop(log, None)
+
+    def candidates(self, group: Group) -> Iterable[WaitingPoll]:
+        """Polls that something ripe may be for, in the order in which they came."""
+        waiting = self._by_group.get(group.number)
+        if waiting is None or not waiting.ripe:
+            return ()
+        if group.mode is not Mode.PARTITIONED:
+            return list(waiting.polls.values())
+        owners = dict.fromkeys(map(group.owner, waiting.ripe))
+        polls = [waiting.by_member.get(owner, {}) for owner in owners if owner is not None]
+        return [poll for of_member in polls for poll in of_member.values()]
+
+    # Looking
+
+    def waits_for(self, group: Group, log: LogId) -> bool:
+        """Whether a poll waits that a partition may serve."""
+        waiting = self._by_group.get(group.number)
+        if waiting is None:
+            return False
+        if group.mode is Mode.PARTITIONED:
+            return group.owner(log) in waiting.by_member
+        return any(group.is_assigned(member_id, log) for member_id in waiting.by_member)
+
+    def miss(self, group: int, logs: tuple[LogId, ...]) -> None:
+        """The partitions of a member are still to be looked at.
+
+        Members that share all partitions have one and the same tuple of them: it is kept once.
+        """
+        waiting = self._by_group.get(group)
+        if waiting is not None:
+            waiting.unseen[id(logs)] = logs
+
+    def unseen(self, group: int) -> list[tuple[LogId, ...]]:
+        """Partitions that are still to be looked at, as members have them."""
+        waiting = self._by_group.get(group)
+        return [] if waiting is None else list(waiting.unseen.values())
+
+    def see(self, group: int, logs: tuple[LogId, ...]) -> None:
+        """The partitions of a member were looked at."""
+        waiting = self._by_group.get(group)
+        if waiting is not None:
+            waiting.unseen.pop(id(logs), None)
+
+    def see_all(self, group: int) -> None:
+        """The partitions of members are others now."""
+        waiting = self._by_group.get(group)
+        if waiting is not None:
+            waiting.unseen.clear()
