@@ -42,7 +42,7 @@ class Parts:
         group_retention_ns: int | None,
     ) -> None:
         self.topics = Topics(state)
-        self.traces = Asking(state.outbox, state.journeys.tracer)
+        self.traces = Asking(state.outbox, state.stepwise, state.journeys.tracer)
         self.delaying = Delaying(state)
         self.publishing = Publishing(state, self.delaying)
         self.reading = Reading(state)

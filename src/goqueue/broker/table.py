@@ -89,9 +89,9 @@ def _take_messages(take: _Table, parts: Parts) -> None:
     take(ListDelayed, parts.delaying.list_pending)
     take(FindDelayed, parts.delaying.find)
     take(CancelDelayed, parts.delaying.cancel)
-    take(SearchTraces, lambda request, asked, _: parts.traces.search(request, asked))
+    take(SearchTraces, parts.traces.search)
     take(FindTrace, lambda request, asked, _: parts.traces.find(request, asked))
-    take(DescribeTracing, lambda request, _, __: parts.traces.statistics(request))
+    take(DescribeTracing, lambda request, _, now: parts.traces.statistics(request, now))
     take(DescribeDelays, lambda request, asked, _: parts.delaying.describe(request, asked))
 
 

@@ -40,8 +40,11 @@ class Ring:
                 self._count -= left
 
     def __iter__(self) -> Iterator[tuple[Note, range]]:
-        """Each note with the indexes of it that are kept, oldest first."""
-        gone = self._gone
-        for note in self._notes:
+        """Each note with the indexes of it that are kept, oldest first.
+
+        Those that are kept when it begins: what is added since is not looked at.
+        """
+        notes, gone = tuple(self._notes), self._gone
+        for note in notes:
             yield note, range(gone, len(note))
             gone = 0

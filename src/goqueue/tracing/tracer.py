@@ -7,7 +7,8 @@ Cost: one object per note; a pass over its contexts only if some traces are not 
 messages carry contexts of their own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -24,6 +25,13 @@ __all__ = ["SPANS_MAX", "Search", "Tracer"]
 SPANS_MAX = 10_000
 _ALL = 1 << 64
 _SAMPLED = 1
+
+# Spans that are sorted by their trace in a step: as much work as a note in other places.
+_STEP_SPANS = 10
+
+Outcome = TypeVar("Outcome")
+# Work in small steps, each of which yields how many units it did.
+Steps = Generator[int, None, Outcome]
 
 # Notes, each with the index of one of its messages.
 _Places = list[tuple[Note, int]]
@@ -139,39 +147,57 @@ class Tracer:
 
     def search(self, search: Search, limit: int) -> tuple[list[Trace], int]:
         """The newest traces that are wanted, and how many are."""
-        by_trace = self._by_trace()
+        return _finished(self.search_steps(search, limit))
+
+    def search_steps(self, search: Search, limit: int) -> Steps[tuple[list[Trace], int]]:
+        """The same in steps, each of which says how much it did."""
+        by_trace = yield from self._by_trace()
         newest: list[_Places] = []
         # By their first span that is kept.
         for places in reversed(by_trace.values()):
             is_wanted = any(search.fits(note) and search.picks(note, at) for note, at in places)
             if is_wanted and (search.status is None or search.status is _status(places)):
                 newest.append(places)
-        return [_gather(places) for places in newest[:limit]], len(newest)
+            yield len(places)
+        found: list[Trace] = []
+        for places in newest[:limit]:
+            found.append(_gather(places))
+            yield len(places)
+        return found, len(newest)
 
-    def _by_trace(self) -> dict[bytes, _Places]:
+    def _by_trace(self) -> Steps[dict[bytes, _Places]]:
         """Where the spans of each trace are, in the order in which they were noted."""
         found: dict[bytes, _Places] = {}
         for note, kept in self._ring:
             contexts = note.contexts()
-            for index in kept:
-                start = index * CONTEXT_BYTES
-                trace = contexts[start : start + TRACE_BYTES]
-                places = found.get(trace)
-                if places is None:
-                    found[trace] = [(note, index)]
-                else:
-                    places.append((note, index))
+            for first in range(kept.start, kept.stop, _STEP_SPANS):
+                for index in range(first, min(first + _STEP_SPANS, kept.stop)):
+                    start = index * CONTEXT_BYTES
+                    trace = contexts[start : start + TRACE_BYTES]
+                    places = found.get(trace)
+                    if places is None:
+                        found[trace] = [(note, index)]
+                    else:
+                        places.append((note, index))
+                yield 1
         return found
 
     def statistics(self) -> TracingStatistics:
+        """Counts over all that is kept."""
+        return _finished(self.statistics_steps())
+
+    def statistics_steps(self) -> Steps[TracingStatistics]:
+        """The same in steps, each of which says how much it did."""
         counts = dict.fromkeys(TraceStatus, 0)
         latency_ns = 0
-        for places in self._by_trace().values():
+        by_trace = yield from self._by_trace()
+        for places in by_trace.values():
             status = _status(places)
             counts[status] += 1
             if status is TraceStatus.COMPLETED:
                 begin = min(note.at for note, _ in places)
                 latency_ns += max(note.until for note, _ in places) - begin
+            yield len(places)
         return TracingStatistics(
             completed=counts[TraceStatus.COMPLETED],
             errors=counts[TraceStatus.ERROR],
@@ -181,6 +207,15 @@ class Tracer:
             spans=len(self._ring),
             capacity=self._ring.capacity,
         )
+
+
+def _finished(steps: Steps[Outcome]) -> Outcome:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            outcome: Outcome = done.value
+            return outcome
 
 
 def _is_sampled(given: bytes) -> bool:

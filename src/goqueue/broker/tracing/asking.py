@@ -1,7 +1,8 @@
 """Questions about journeys: answered from what the tracer keeps."""
 
 from goqueue.broker.outbox import Outbox
-from goqueue.model import Code, Refused, RequestId, Timestamp
+from goqueue.broker.stepwise import Steps, Stepwise
+from goqueue.model import Code, Now, Refused, RequestId, Timestamp
 from goqueue.model.requests import (
     FindTrace,
     SearchTraces,
@@ -20,11 +21,12 @@ __all__ = ["Asking"]
 class Asking:
     """Takes questions about traces."""
 
-    def __init__(self, outbox: Outbox, tracer: Tracer) -> None:
+    def __init__(self, outbox: Outbox, stepwise: Stepwise, tracer: Tracer) -> None:
         self._outbox = outbox
+        self._stepwise = stepwise
         self._tracer = tracer
 
-    def search(self, request: RequestId, command: SearchTraces) -> None:
+    def search(self, request: RequestId, command: SearchTraces, now: Now) -> None:
         if command.start is not None and command.end is not None and command.end < command.start:
             raise Refused(Code.REQUEST_INVALID, field="end", reason="is before the start")
         search = Search(
@@ -38,7 +40,10 @@ class Asking:
             end=command.end,
             status=command.status,
         )
-        traces, total = self._tracer.search(search, command.limit)
+        self._stepwise.begin(request, self._found(request, search, command.limit), now)
+
+    def _found(self, request: RequestId, search: Search, limit: int) -> Steps:
+        traces, total = yield from self._tracer.search_steps(search, limit)
         found = tuple(_described(trace) for trace in traces)
         self._outbox.answer(request, TraceList(traces=found, total=total))
 
@@ -51,8 +56,12 @@ class Asking:
         )
         self._outbox.answer(request, TraceDetail(trace=_described(trace), events=tuple(events)))
 
-    def statistics(self, request: RequestId) -> None:
-        self._outbox.answer(request, self._tracer.statistics())
+    def statistics(self, request: RequestId, now: Now) -> None:
+        self._stepwise.begin(request, self._counted(request), now)
+
+    def _counted(self, request: RequestId) -> Steps:
+        counts = yield from self._tracer.statistics_steps()
+        self._outbox.answer(request, counts)
 
 
 def _described(trace: Trace) -> TraceDescription:
