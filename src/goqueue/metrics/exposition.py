@@ -25,12 +25,18 @@ _LABELS = "\0"
 
 
 def expose(families: Iterable[Family]) -> Iterator[bytes]:
-    """The text of these families; a family without samples is left out."""
+    """The text of these families; a family without samples is left out.
+
+    A slice of work that made no text is an empty piece.
+    """
     for family in families:
         head = f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind}\n"
         for lines in _slices(family):
-            yield (head + lines).encode()
-            head = ""
+            if lines:
+                yield (head + lines).encode()
+                head = ""
+            else:
+                yield b""
 
 
 def _slices(family: Family) -> Iterator[str]:
@@ -38,10 +44,10 @@ def _slices(family: Family) -> Iterator[str]:
     if family.kind is Kind.HISTOGRAM:
         histograms = _Histograms(family)
         while some := list(islice(samples, _HISTOGRAMS_PER_SLICE)):
-            yield histograms.show(some)
+            yield histograms.show([sample for sample in some if sample is not None])
     else:
         while some := list(islice(samples, _SAMPLES_PER_SLICE)):
-            yield _lines(family, some)
+            yield _lines(family, [sample for sample in some if sample is not None])
 
 
 def _lines(family: Family, samples: list[Sample]) -> str:

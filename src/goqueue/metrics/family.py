@@ -33,4 +33,5 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     meaning: str
     labels: tuple[str, ...] = ()
-    samples: Iterable[Sample]
+    # None in place of a sample says that there is none, and that looking for one took its time.
+    samples: Iterable[Sample | None]

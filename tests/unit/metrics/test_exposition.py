@@ -108,3 +108,22 @@ def test_others_may_run_between_slices_and_samples_are_made_no_sooner() -> None:
     )
     seen = [len(made) for _ in expose([family])]
     assert seen == [1000, 2000, 2500]
+
+
+def test_others_may_run_while_rows_without_a_sample_are_passed() -> None:
+    """Before, 100,000 rows of which none had a sample were one slice."""
+    passed: list[int] = []
+
+    def samples() -> Iterator[Sample | None]:
+        for number in range(2500):
+            passed.append(number)
+            yield ((str(number),), number) if number == 2400 else None
+
+    family = Family(
+        name="goqueue_level", kind=Kind.GAUGE, meaning="A.", labels=("n",), samples=samples()
+    )
+    pieces = [(len(passed), piece) for piece in expose([family])]
+
+    assert [count for count, _ in pieces] == [1000, 2000, 2500]
+    assert [bool(piece) for _, piece in pieces] == [False, False, True]
+    assert pieces[-1][1].endswith(b'goqueue_level{n="2400"} 2400\n')

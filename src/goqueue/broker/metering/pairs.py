@@ -44,7 +44,7 @@ _SETTLED = (
 
 def pair_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     counted = state.counts.pairs()
-    rows = [(_shown(*labels), counts) for labels, counts in counted]
+    rows = _Rows(counted)
     for name, field, meaning in _CONSUMED:
         yield counter(name, meaning, _PAIR, plain(rows, attrgetter(field)))
     for name, field, meaning in _SETTLED:
@@ -68,6 +68,20 @@ def pair_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
         _PAIR,
         _consumers(state),
     )
+
+
+class _Rows:
+    """Counts with their labels as they are shown; those are made while they are first read."""
+
+    def __init__(self, counted: list[tuple[tuple[str, str], PairCounts]]) -> None:
+        self._counted = counted
+        self._rows: list[tuple[str, PairCounts]] = []
+
+    def __iter__(self) -> Iterator[tuple[str, PairCounts]]:
+        for index, (labels, counts) in enumerate(self._counted):
+            if index == len(self._rows):
+                self._rows.append((_shown(*labels), counts))
+            yield self._rows[index]
 
 
 def _moved(field: str) -> Callable[[PairCounts], int | None]:

@@ -1,10 +1,13 @@
 """Where groups stand: how far they are behind, what they committed, what they hold.
 
 One pass over all places gives the three: it makes the samples of the lag while those are read, and
-keeps those of the other two for the families that follow.
+keeps the numbers of the other two for the families that follow. Labels are not kept: hundreds of
+thousands of them would have to be made, and given back, in one go.
 """
 
 from collections.abc import Iterator
+
+import msgspec
 
 from goqueue.broker.metering.shapes import gauge
 from goqueue.broker.partitions import Partition
@@ -31,7 +34,7 @@ def place_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
         "goqueue_consumer_committed_offset",
         "The next offset of a group; the sum over partitions where those are not shown.",
         labels,
-        places.committed,
+        places.committed(),
     )
     yield gauge(
         "goqueue_broker_messages_in_flight",
@@ -42,14 +45,25 @@ def place_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
 
 
 class _Log:
-    """A log as all groups find it."""
+    """A log as all groups find it, with its labels but for the name of the group."""
 
-    __slots__ = ("end", "log", "start")
+    __slots__ = ("end", "labels", "log", "start")
 
     def __init__(self, partition: Partition) -> None:
         self.log = partition.log_id
         self.start = partition.log.start
         self.end = partition.log.watermarks.stable
+        topic, number = self.log.topic, self.log.partition
+        self.labels = f'topic="{topic}",partition="{number}",consumer_group="'
+
+
+class _Stand(msgspec.Struct, frozen=True):
+    """Where a group stands in a topic: its next offset in each of these logs."""
+
+    topic: str
+    group: str
+    logs: list[_Log]
+    floors: list[int]
 
 
 class _Places:
@@ -58,7 +72,7 @@ class _Places:
     def __init__(self, state: NodeState, *, by_partition: bool) -> None:
         self._state = state
         self._by_partition = by_partition
-        self.committed: list[Sample] = []
+        self._stands: list[_Stand] = []
         self.in_flight: list[Sample] = []
 
     def lags(self) -> Iterator[Sample]:
@@ -69,10 +83,22 @@ class _Places:
             for topic in self._state.topics_of(group):
                 yield from self._lags_of(group, topic, logs.get(topic, []))
 
+    def committed(self) -> Iterator[Sample]:
+        """What the pass over the lags has found."""
+        for stand in self._stands:
+            if self._by_partition:
+                for log, floor in zip(stand.logs, stand.floors, strict=True):
+                    yield f'{log.labels}{stand.group}"', floor
+            else:
+                yield _pair(stand.topic, stand.group), sum(stand.floors)
+
     def _lags_of(self, group: Group, topic: str, logs: list[_Log]) -> Iterator[Sample]:
+        if not logs:
+            return
         positions = self._state.positions.get(group.number, {})
         queues = self._state.queues.get(group.number, {})
-        lag = committed = held = 0
+        lag = held = 0
+        floors: list[int] = []
         for each in logs:
             position, queue = positions.get(each.log), queues.get(each.log)
             behind = lag_between(each.start, each.end, position, queue)
@@ -83,14 +109,14 @@ class _Places:
                 # A queue knows by itself which records are no messages.
                 behind = max(0, behind - self._state.hidden_within(each.log, floor, each.end))
             lag += behind
-            committed += floor
+            floors.append(floor)
             if self._by_partition:
-                labels = (topic, str(each.log.partition), group.name)
-                self.committed.append((labels, floor))
-                yield labels, behind
-        shown = f'topic="{topic}",consumer_group="{group.name}"'
-        if logs:
-            self.in_flight.append((shown, held))
-        if logs and not self._by_partition:
-            self.committed.append((shown, committed))
-            yield shown, lag
+                yield f'{each.labels}{group.name}"', behind
+        self._stands.append(_Stand(topic, group.name, logs, floors))
+        self.in_flight.append((_pair(topic, group.name), held))
+        if not self._by_partition:
+            yield _pair(topic, group.name), lag
+
+
+def _pair(topic: str, group: str) -> str:
+    return f'topic="{topic}",consumer_group="{group}"'

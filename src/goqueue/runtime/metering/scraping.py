@@ -32,7 +32,8 @@ class Scraping:
             until = time.monotonic_ns() + _SLICE_NS
             for source in self._sources:
                 for piece in expose(source()):
-                    pieces.append(piece)
+                    if piece:
+                        pieces.append(piece)
                     if time.monotonic_ns() >= until:
                         await asyncio.sleep(0)
                         until = time.monotonic_ns() + _SLICE_NS
