@@ -57,6 +57,7 @@ def post(
     fields: dict[str, object],
     is_repeatable: bool = False,
     patience_s: float | None = None,
+    wait_s: float = 0.0,
 ) -> Request:
     """Send fields as JSON; what is None is left out."""
     given = {name: value for name, value in fields.items() if value is not None}
@@ -66,6 +67,7 @@ def post(
         body=_ENCODER.encode(given),
         is_repeatable=is_repeatable,
         patience_s=patience_s,
+        wait_s=wait_s,
     )
 
 

@@ -27,7 +27,7 @@ from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.message import Message
 from goqueue.client.once import Once
 from goqueue.client.tasks import Tasks
-from goqueue.client.transport import Request, Transport, is_worth_retrying, read_answer, target
+from goqueue.client.transport import Transport, is_worth_retrying, post, read_answer
 from goqueue.client.values import duration
 
 __all__ = ["QueueConsumer"]
@@ -320,19 +320,15 @@ class QueueConsumer:
         visibility_s = subscription.visibility_s
         # Leases are reckoned from when the poll was sent, so it must not wait for most of one.
         wait_s = min(subscription.wait_s, self._times.shortest_s / 3)
-        request = Request(
-            method="GET",
-            target=target(
-                "groups",
-                subscription.group,
-                "poll",
-                member_id=self._membership.member_id,
-                timeout=duration(wait_s),
-                max_messages=room,
-                visibility_timeout=None if visibility_s is None else duration(visibility_s),
-            ),
-            is_repeatable=True,
-            wait_s=wait_s,
+        fields: dict[str, object] = {
+            "member_id": self._membership.member_id,
+            "timeout": duration(wait_s),
+            "max_messages": room,
+            "visibility_timeout": None if visibility_s is None else duration(visibility_s),
+        }
+        # Repeated although it leases: what the lost answer leased comes again with its lease's end.
+        request = post(
+            "groups", subscription.group, "poll", fields=fields, is_repeatable=True, wait_s=wait_s
         )
         self._polled_at = time.monotonic()
         response = await self._transport.ask(request)
