@@ -3,7 +3,7 @@
 import pytest
 
 from goqueue.metrics import Histogram, Kind
-from goqueue.model import MILLISECOND, SECOND, LogId, Offset, Refused
+from goqueue.model import MILLISECOND, SECOND, Code, LogId, Offset, Refused
 from goqueue.model.requests import (
     CommitOffsets,
     DeleteGroup,
@@ -83,6 +83,23 @@ def test_what_was_acknowledged_is_counted_and_what_was_refused_by_its_reason() -
         f'{orders},error_type="partition_not_found"': 1,
         f'{orders},error_type="message_too_large"': 1,
     }
+
+
+def test_messages_that_a_gateway_did_not_take_count_as_failed() -> None:
+    node = shop()
+    refused = {Code.MESSAGE_INVALID: 3, Code.PARTITION_INVALID: 1}
+    batch = build(messages("a"))
+    node.ask(Publish(topic="orders", batch=batch, refused=refused), Published)
+    node.ask(
+        Publish(topic="orders", batch=bytearray(), refused={Code.DELAY_TOO_LONG: 1}), Published
+    )
+
+    assert samples(node, BROKER + "messages_failed_total") == {
+        'topic="orders",error_type="message_invalid"': 3,
+        'topic="orders",error_type="partition_invalid"': 1,
+        'topic="orders",error_type="delay_too_long"': 1,
+    }
+    assert samples(node, BROKER + "messages_published_total")['topic="orders"'] == 1
 
 
 def test_names_that_callers_make_up_never_become_labels() -> None:

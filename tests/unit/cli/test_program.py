@@ -40,6 +40,14 @@ def test_a_bare_group_shows_its_help_and_counts_as_misuse(
     assert "Commands:" in answer.err
 
 
+@pytest.mark.parametrize("port", ["99999", "-1", "http"])
+def test_a_port_that_there_is_not_is_one_line(terminal: Terminal, port: str) -> None:
+    answer = terminal.run("dev", "--port", port)
+    assert answer.code == 2
+    assert "--port" in answer.err
+    assert "Traceback" not in answer.err
+
+
 def test_the_version_tells_which_records_run(terminal: Terminal) -> None:
     records = "compiled" if COMPILED else "interpreted"
     # No server listens on this port, and none has to.

@@ -18,6 +18,7 @@ from goqueue.broker.messages import REFUSALS
 from goqueue.broker.state import NodeState
 from goqueue.model import (
     Answer,
+    Code,
     Fetch,
     Find,
     Instant,
@@ -104,6 +105,8 @@ class Watching:
                 known = command.targets or command.dues
                 count = 1 if known is None else len(known)
                 watched = _Watched(Publish, command.topic, now.instant, count)
+                if command.refused:
+                    self._refused_before(command.topic, command.refused)
             case Poll() | Read():
                 watched = _watched_fetch(command, now)
                 self._unserved.append(watched)
@@ -164,6 +167,13 @@ class Watching:
             self._read(watched, reply, took - watched.waited_ns)
 
     # Publishing
+
+    def _refused_before(self, name: str, refused: dict[Code, int]) -> None:
+        """Messages that a gateway did not take."""
+        topic = self._state.catalog.get(name)
+        counts = self._state.counts.topic("" if topic is None else topic.name)
+        for code, count in refused.items():
+            counts.fail(code.value, count)
 
     def _published(self, watched: _Watched, reply: Reply | Refused, took: int) -> None:
         topic = self._state.catalog.get(watched.name)

@@ -6,7 +6,7 @@ readiness fails, waiting requests end, running ones finish, logs are flushed, ex
 
 import click
 
-from goqueue.cli.config import given_settings, setting_options
+from goqueue.cli.config import exit_with, given_settings, setting_options
 
 __all__ = ["dev", "serve"]
 
@@ -28,18 +28,28 @@ def serve() -> int:
 @click.option(
     "--data-dir", default=_DEV_DIRECTORY, show_default=True, help="Where messages are kept."
 )
-@click.option("--port", default=8080, show_default=True, help="Where to listen; the next if taken.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8080,
+    show_default=True,
+    help="Where to listen; the next if taken.",
+)
 def dev(data_dir: str, port: int) -> int:
     """Run a node for this machine alone: a taken port is named, and the next one is used."""
     from goqueue.cli.serving.process import run_node
-    from goqueue.runtime.settings import load_settings
+    from goqueue.runtime.settings import SettingsInvalid, load_settings
 
     flags = {
         "broker.datadir": data_dir,
         "listeners.http": f"127.0.0.1:{port}",
         "log.level": "warning",
     }
-    return run_node(load_settings(flags, {}), say=_greet, ports_tried=_PORTS_TRIED)
+    try:
+        settings = load_settings(flags, {})
+    except SettingsInvalid as invalid:
+        exit_with(invalid)
+    return run_node(settings, say=_greet, ports_tried=_PORTS_TRIED)
 
 
 def _say(url: str, data_dir: str) -> None:

@@ -110,8 +110,9 @@ class HttpApi:
             _logger.exception("request %s failed", named.decode("ascii"))
             response = _refused(Refused(Code.INTERNAL_ERROR))
         if _logger.isEnabledFor(logging.DEBUG):
-            # As a literal: whatever a caller put into the path must not look like another line.
-            place = f"{request.method} {request.path!r}"
+            # Escaped: whatever a caller put into the path must not look like another line.
+            path = ascii(request.path.decode("latin-1"))[1:-1]
+            place = f"{request.method} {path}"
             _logger.debug("request %s: %s: %d", named.decode("ascii"), place, response.status)
         return msgspec.structs.replace(response, headers=(*response.headers, *shared))
 

@@ -6,6 +6,7 @@ Durations are nanoseconds. Every command names the reply that answers it.
 
 import msgspec
 
+from goqueue.model.errors import Code
 from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
 from goqueue.model.messages import Header
 from goqueue.model.requests.delays import CancelDelayed, DescribeDelays, FindDelayed, ListDelayed
@@ -113,7 +114,8 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     `dues` says when each record is to be delivered, 0 for at once; the others carry the flag and
     the header of delayed records. With an `author` who has a sequence all records go to one
     partition, which `targets` names. `trace` has the headers of the trace that the request is part
-    of, for messages that name none themselves.
+    of, for messages that name none themselves. `refused` counts the messages of the same request
+    that the gateway could not take, by code: they are not in the batch, only in the metrics.
     """
 
     topic: str
@@ -124,6 +126,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     dues: list[int] | None = None
     author: Author | None = None
     trace: tuple[Header, ...] = ()
+    refused: dict[Code, int] | None = None
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):

@@ -90,3 +90,18 @@ def test_a_refusal_tells_the_field_and_the_limits() -> None:
 def test_the_table_has_no_code_twice() -> None:
     assert sorted(VERDICTS) == sorted(Code)
     assert str(Refused(Code.TOPIC_EXISTS)) == "topic_exists"
+
+
+def test_a_body_that_is_no_json_is_told_in_words_that_are_spelled_right() -> None:
+    error = str(read(Client().send("POST", "/topics", b"name=orders"))["error"])
+    assert "the body is not JSON: JSON is malformed" in error
+    assert "jSON" not in error
+
+
+def test_a_path_is_logged_as_text_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="goqueue"):
+        Client().get("/topics")
+        Client().get("/topics/a\nb")
+    told = [record.getMessage() for record in caplog.records]
+    assert any("GET /topics: " in line for line in told)
+    assert all("\n" not in line and "b'" not in line for line in told)

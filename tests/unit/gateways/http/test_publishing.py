@@ -287,3 +287,17 @@ def test_a_request_without_a_message_that_can_be_taken_is_refused() -> None:
 
     assert response.status == 400
     assert msgspec.json.decode(response.body)["code"] == "message_invalid"
+
+
+def test_the_broker_is_told_how_many_messages_were_refused_for_what() -> None:
+    client = Client()
+    wrong: list[object] = [{"value": 1}, {"key": "k"}, {"value": "a", "partition": -1}]
+    client.post("/topics/t/messages", {"messages": [{"value": "a"}, *wrong]})
+    asked = client.asked()
+    assert isinstance(asked, Publish)
+    assert asked.refused == {Code.MESSAGE_INVALID: 2, Code.PARTITION_INVALID: 1}
+    client = Client()
+    client.post("/topics/t/messages", {"messages": [{"value": "a"}]})
+    asked = client.asked()
+    assert isinstance(asked, Publish)
+    assert asked.refused is None

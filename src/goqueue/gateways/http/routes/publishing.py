@@ -1,5 +1,8 @@
 """The publish routes: messages as JSON, and records in their stored bytes."""
 
+from collections import Counter
+from collections.abc import Iterable
+
 from goqueue.gateways.http.bodies import (
     EPOCH_MAX,
     INT32_MAX,
@@ -10,7 +13,7 @@ from goqueue.gateways.http.bodies import (
     RawPlaced,
     RawPublishOut,
 )
-from goqueue.gateways.http.errors import describe
+from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.messages import (
     DELIVER_HEADER,
     Horizon,
@@ -82,9 +85,15 @@ async def _publish(call: Call) -> HttpResponse:
         targets=intake.targets,
         dues=intake.dues,
         trace=request_trace(call.request.headers),
+        refused=_counted(intake.refused.values()) if intake.refused else None,
     )
     published = await call.ask(command, Published)
     return answer_results(intake, published)
+
+
+def _counted(errors: Iterable[ItemError]) -> dict[Code, int]:
+    """How many messages were refused, by code."""
+    return {Code(code): count for code, count in Counter(each.code for each in errors).items()}
 
 
 async def _publish_raw(call: Call) -> RawPublishOut:
