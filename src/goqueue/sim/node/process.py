@@ -97,7 +97,14 @@ class Process:
         # A dead process does nothing more. If its objects went now, generators would tidy up.
         self._dead.append(self.storage)
         limits = _SHORT if self._swarm.short_journals else None
-        self.node = Node("simulated", entropy, limits, turn_units_max=self._turn_units_max)
+        # Nobody here knows when an empty group is forgotten: it never is.
+        self.node = Node(
+            "simulated",
+            entropy,
+            limits,
+            turn_units_max=self._turn_units_max,
+            group_retention_ns=None,
+        )
         self._try("find trash", self.storage.find_trash)
         self._carry_out(self.node.start(), None)
         self._finish_turn()
@@ -196,7 +203,7 @@ class Process:
             effects = self.node.handle(event, now)
             if was_serving:
                 # Before that nobody waits.
-                check_turn(event, self.node.turn_units, self._turn_units_max)
+                check_turn(event, effects, self.node.turn_units, self._turn_units_max)
             self._carry_out(effects, now)
         self._finish_turn()
 

@@ -223,7 +223,8 @@ class NodeRun:
         now = self._world.now
         jump_max = _JUMP_S_MAX
         if self._swarm.week_jumps and self._clock_random.random() < 0.5:
-            self._age()
+            # Dead letters are kept for two weeks of the wall clock; nothing else is forgotten.
+            self._world.letters.is_strict = False
             jump_max = _WEEKS_S
         jump = self._clock_random.randint(-jump_max, jump_max) * SECOND
         self._world.now = Now(now.instant, Timestamp(now.wall + jump))
@@ -233,11 +234,15 @@ class NodeRun:
         if self._random.random() < 0.5:
             return
         self._age()
-        self._set_time(self._world.now.instant + self._random.choice(_SLEEPS_NS))
+        world = self._world
+        self._set_time(world.now.instant + self._random.choice(_SLEEPS_NS))
+        for group in world.groups.values():
+            # A late node hears its callers for a second before anything ends.
+            group.excuse(Instant(world.now.instant + SECOND))
         self.pass_time(0)
 
     def _age(self) -> None:
-        """Days go by, or seem to: nothing is under way meanwhile of which one might say when."""
+        """Days go by: nothing is under way meanwhile of which one might ask when it came."""
         self._world.process.settle(self._world.now)
         self._world.ages += 1
         # Dead letters are kept for two weeks.

@@ -111,7 +111,6 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
         """The same world with limits that are met, of days and of sizes."""
         drawn = {name: random.random() < _RARE for name in _EXTREME}
         drawn["page_tears"] = random.random() < 0.5
-        drawn["masses"] = False
         return msgspec.structs.replace(self, **drawn)
 
     @property

@@ -6,8 +6,10 @@ it. What an event names (the receipts of a command, the records of a read) comes
 bounded by the limits on requests.
 """
 
+from collections.abc import Sequence
+
 from goqueue.broker import NodeEvent
-from goqueue.model import Asked, Fetched
+from goqueue.model import Answer, Asked, Fetched, NodeEffect
 from goqueue.records import scan, verify
 from goqueue.sim.oracle import Violation
 
@@ -19,12 +21,14 @@ _STEPS_MAX = 4
 _UNITS_MIN = 64
 
 
-def check_turn(event: NodeEvent, units: int, units_max: int) -> None:
+def check_turn(event: NodeEvent, effects: Sequence[NodeEffect], units: int, units_max: int) -> None:
     """Raise a violation if a turn did more than its budget and its event allow."""
     allowed = _UNITS_MIN + _STEPS_MAX * units_max
     if units <= allowed:
         return
-    allowed += _STEPS_MAX * _named_in(event)
+    # One sync may commit what many had asked for, each by a command of its own.
+    answers = sum(isinstance(effect, Answer) for effect in effects)
+    allowed += _STEPS_MAX * _named_in(event) + answers
     if units > allowed:
         what = type(event.command if isinstance(event, Asked) else event).__name__
         raise Violation("turn-too-long", f"{what} took {units} units, not {allowed}")

@@ -49,7 +49,7 @@ class World:
         self.now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
         self.letters = Letters()
         self.history = History()
-        # How often days went by at once, or seemed to: what is kept for a day may be gone.
+        # How often days went by at once: what is kept for a day or a week may be gone.
         self.ages = 0
         # When the node was last seen to begin serving.
         self.served_at = Instant(0)

@@ -210,6 +210,12 @@ class QueueTruth:
 
     # Receipts
 
+    def excuse(self, now: Instant) -> None:
+        """It is not known any more when the leases end that ended until now."""
+        for delivery in self._deliveries:
+            if delivery.over_at is not None and delivery.over_at <= now:
+                delivery.over_at = None
+
     def is_surely_stale(self, delivery: Delivery, life: int, now: Instant) -> bool:
         """Whether a lease is over, whatever was lost."""
         if delivery.life != life:

@@ -90,6 +90,13 @@ class GroupTruth:
     def queues(self) -> list[QueueTruth]:
         return list(self._queues.values())
 
+    def excuse(self, now: Instant) -> None:
+        """The node was away: what ended meanwhile may last a little longer."""
+        for member in (*self.members.values(), *self.past):
+            member.spoke_at = max(member.spoke_at, now)
+        for queue in self.queues:
+            queue.excuse(now)
+
     # What members are told
 
     def told_generation(self, generation: int, at_least: int) -> None:

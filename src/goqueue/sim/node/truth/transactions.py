@@ -124,8 +124,10 @@ class IdentityTruth:
 class KeyTruth:
     """One key of group commits: which groups were asked to be committed under it."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, age: int) -> None:
         self.key = key
+        # How often days had passed when it was first used.
+        self.age = age
         # Groups of which it is not known that they were refused.
         self.asked: list[list[TransactionTruth]] = []
         self.winner: list[TransactionTruth] | None = None

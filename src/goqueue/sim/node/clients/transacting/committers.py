@@ -73,10 +73,12 @@ class Committers:
         if not ready or (len(ready) == 1 and random.random() < 0.7):
             return
         group = random.sample(ready, min(len(ready), random.randint(1, _TOGETHER_MAX)))
-        if self._keys and random.random() < 0.4:
-            key = random.choice(self._keys)
+        # A key is remembered for a week.
+        remembered = [each for each in self._keys if each.age == self._world.ages]
+        if remembered and random.random() < 0.4:
+            key = random.choice(remembered)
         else:
-            key = KeyTruth(f"key-{len(self._keys)}")
+            key = KeyTruth(f"key-{len(self._keys)}", self._world.ages)
             self._keys.append(key)
         self._commit(key, group)
 
