@@ -1,6 +1,7 @@
 """Delayed messages at the edge: when each is due, what the broker is asked, what is answered."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -191,7 +192,7 @@ def test_the_result_of_a_delayed_message_says_when() -> None:
         placed=(Placed(partition=0, first=Offset(7), count=2),),
         timestamp=NOW,
     )
-    listed = msgspec.json.decode(answer_results(intake, published).body)["results"]
+    listed: Any = read(answer_results(intake, published))["results"]
     plain = {"partition": 0, "offset": 7, "timestamp": "2023-11-14T22:13:20Z", "priority": "normal"}
     assert listed[0] == plain
     assert listed[1] == {**plain, "offset": 8, "delayed": True, "deliverAt": MINUTE_LATER}
