@@ -1,9 +1,9 @@
-"""Whether a log takes writes, and why not: failed, full, being truncated, damaged.
+"""Whether a log takes writes, and why not: failed, full, being truncated.
 
 Invariant: a failure is final in this process; the others pass.
 """
 
-from goqueue.model import Code, Damaged, Instant, Now, Offset, Refused
+from goqueue.model import Code, Instant, Now, Offset, Refused
 
 __all__ = ["Condition"]
 
@@ -11,15 +11,13 @@ __all__ = ["Condition"]
 class Condition:
     """What keeps a log from being written to."""
 
-    __slots__ = ("damage", "failure", "full_until", "truncating_to")
+    __slots__ = ("failure", "full_until", "truncating_to")
 
     def __init__(self) -> None:
         self.failure: str | None = None
         # The disk is asked again then: only a write tells whether there is space.
         self.full_until: Instant | None = None
         self.truncating_to: Offset | None = None
-        # Seen, and not set aside before what is on its way to the segment has arrived.
-        self.damage: Damaged | None = None
 
     @property
     def is_sound(self) -> bool:
@@ -34,8 +32,6 @@ class Condition:
                 raise Refused(Code.STORAGE_FULL)
             self.full_until = None
         self.check_not_truncating()
-        if self.damage is not None:
-            raise Refused(Code.LOG_BUSY, reason="damage")
         if in_flight >= in_flight_max:
             raise Refused(Code.LOG_BUSY, reason="in flight")
 

@@ -41,7 +41,6 @@ from goqueue.model import (
     LogSettings,
     Now,
     Offset,
-    Quarantine,
     Refused,
     Reshape,
     Rewind,
@@ -307,7 +306,6 @@ class Log:
         match event:
             case Synced():
                 self._synced(event)
-                return self._set_aside_when_quiet()
             case Failed():
                 self._condition.failure = self._condition.failure or event.reason
                 self._segments.confirm_all()
@@ -316,7 +314,7 @@ class Log:
             case Truncated():
                 return self._truncated(event)
             case Damaged():
-                return self._damaged(event)
+                self._damaged(event)
             case Compacted():
                 self._cleaning.compacted(event, self._segments)
         return []
@@ -349,44 +347,22 @@ class Log:
             # A flush that was on its way may have met the full disk.
             self._flush_at = self._flush_at or self._condition.full_until
         rewind = self._reshape(Rewind(event.offset))
-        return [rewind, *self._take_back_epochs(), *self._set_aside_when_quiet()]
+        return [rewind, *self._take_back_epochs()]
 
-    def _damaged(self, event: Damaged) -> list[Effect]:
-        is_active = event.segment == self._segments.active.base
-        if is_active and not self._condition.is_sound:
-            # The next read meets it again.
-            return []
-        self._condition.damage = event
-        return self._set_aside_when_quiet()
-
-    def _set_aside_when_quiet(self) -> list[Effect]:
-        """Refuse the damaged segment, once nothing is on its way into it.
-
-        What was on its way would be acknowledged after it was refused.
-        """
-        if self._condition.damage is None:
-            return []
-        damaged = self._segments.known(self._condition.damage.segment)
-        may_be_acknowledged = self._condition.failure is None
-        if damaged is not None and may_be_acknowledged and damaged.end > self.high_watermark:
-            return []
-        damage, self._condition.damage = self._condition.damage, None
-        if damaged is None:
-            return []
-        effects: list[Effect] = []
-        if damaged.base == self._segments.active.base:
-            effects.append(self._roll())
-        self._segments.set_aside(damage.segment, damage.reason)
-        effects.append(self._reshape(Quarantine(damage.segment)))
-        return effects
+    def _damaged(self, event: Damaged) -> None:
+        """Refuse what is damaged, and no more; what is known no longer has nothing to refuse."""
+        if self._condition.truncating_to is None and self._segments.known(event.segment):
+            # What is not committed yet may still be acknowledged, and is not refused before.
+            below = min(event.below, self.high_watermark)
+            self._segments.refuse(event.first, below, event.reason)
 
     # Reading
 
     def read(self, offset: Offset, bytes_max: int, *, below: Offset | None = None) -> Slice | None:
         """Where to read committed records from `offset` on; None when there is none yet.
 
-        A read ends with its segment, so a reader goes on at the offset after the last record it
-        got. `below` bounds the read further, for instance at the last stable offset.
+        A read ends with its segment, or before damage, so a reader goes on at the offset after the
+        last record it got. `below` bounds the read further, for instance at the last stable offset.
         """
         self._check_in_range(offset)
         limit = self.high_watermark if below is None else min(below, self.high_watermark)
@@ -467,7 +443,6 @@ class Log:
         self._condition.check_not_failed()
         self._condition.check_not_truncating()
         self._condition.truncating_to = offset
-        self._condition.damage = None
         self._segments.confirm_all()
         self._watermarks.lower_to(offset)
         return [self._reshape(Truncate(offset))]
@@ -479,7 +454,7 @@ class Log:
         self._hold_stable()
         self._condition.truncating_to = None
         self._cleaning.truncate(self._end)
-        return [*self._take_back_epochs(), *self._set_aside_when_quiet()]
+        return self._take_back_epochs()
 
     def _take_back_epochs(self) -> list[Effect]:
         before = self._epochs.history

@@ -2,11 +2,11 @@
 
 Storage looks (lists, reads, checks sums); this module decides. The rule that everything rests on:
 above the recovery point a record that does not add up is a torn tail and is cut, below it is
-damage and is set aside, because it had been durable. A producer's batch of which a part is missing
+damage and is refused, because it had been durable. A producer's batch of which a part is missing
 above the point is torn as a whole.
 
 Invariant: every offset between the start and the end of the assembled log is in exactly one
-segment or in exactly one damaged range.
+segment or in exactly one damaged range, or in a damaged range within its segment.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What was found where a segment is named: its facts, or why it cannot be used.
 
     `end` is as far as records were seen in one that cannot be used: no later record may get an
-    offset that it holds.
+    offset that it holds. `damaged` lies within one that can be used.
     """
 
     base: Offset
@@ -89,6 +89,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     end: Offset = Offset(0)
     is_set_aside: bool = False
+    damaged: tuple[DamagedRange, ...] = ()
 
 
 class Assembly(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +179,7 @@ class _Chain:
             # with a neighbour that was merged into it at the same time.
             self._skip_to(found.base, "missing")
             self._segments.append(facts)
+            self._damaged.extend(each for each in found.damaged if each.first < each.below)
             self._expected = facts.end
 
     def _is_left_over(self, facts: SegmentFacts) -> bool:
@@ -202,7 +204,8 @@ class _Chain:
         else:
             self._skip_to(found.base, "missing")
             below = found.base if following is None else following
-            if following is None or found.base == self._promised_in:
+            is_replaced = following == found.base
+            if following is None or (found.base == self._promised_in and not is_replaced):
                 # It reached at least as far as was promised, whatever old names lie in between.
                 below = max(below, self._promised)
         self._skip_to(max(below, found.end), found.reason)

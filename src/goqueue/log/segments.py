@@ -1,9 +1,10 @@
 """The segments of one log, as metadata: which offsets each holds, and how many bytes.
 
-Owns the order of segments and the ranges that are refused because a segment was damaged or
+Owns the order of segments and the ranges that are refused because records are damaged or a segment
 is missing. Knows no file and no position within one: those belong to storage.
 
-Invariant: segments are sorted, do not overlap, and only the last one grows.
+Invariant: segments are sorted, do not overlap, and only the last one grows. Damaged ranges are
+sorted and do not touch; each lies within segments or between them.
 """
 
 from bisect import bisect_right
@@ -103,19 +104,20 @@ class Segments:
                 Code.RECORDS_DAMAGED,
                 offset=offset,
                 first=damage.first,
-                next_readable=damage.below,
+                next_offset=self.readable_from(offset),
                 reason=damage.reason,
             )
         segment = self.holding(offset)
-        if segment is None or offset >= min(limit, segment.end):
+        if segment is None:
             return None
-        return Slice(
-            log=log,
-            segment=segment.base,
-            offset=offset,
-            below=min(limit, segment.end),
-            bytes_max=bytes_max,
-        )
+        below = min(limit, segment.end, self._damage_from(offset))
+        if offset >= below:
+            return None
+        return Slice(log=log, segment=segment.base, offset=offset, below=below, bytes_max=bytes_max)
+
+    def _damage_from(self, offset: Offset) -> Offset:
+        """Where the next damage after `offset` begins; the end if there is none."""
+        return next((gap.first for gap in self._damaged if gap.first > offset), self.active.end)
 
     def seeks(self, log: LogId, timestamp: Timestamp, start: Offset, limit: Offset) -> list[Seek]:
         """Where a record of [start, limit) stamped at or after `timestamp` may be, in order."""
@@ -216,14 +218,22 @@ class Segments:
         self._bases[index : index + len(known)] = [merged.base]
         return True
 
-    def set_aside(self, base: Offset, reason: str) -> None:
-        """A sealed segment is damaged: refuse its offsets."""
-        index = self._bases.index(base)
-        assert index + 1 < len(self._bases), "roll before setting the active segment aside"
-        facts = self._facts.pop(index)
-        self._bases.pop(index)
-        self._damaged.append(DamagedRange(first=facts.base, below=facts.end, reason=reason))
-        self._damaged.sort(key=lambda gap: gap.first)
+    def refuse(self, first: Offset, below: Offset, reason: str) -> None:
+        """The records of [first, below) are damaged."""
+        if first >= below:
+            return
+        joined = [gap for gap in self._damaged if gap.first <= below and first <= gap.below]
+        refused = DamagedRange(
+            first=min([first, *(gap.first for gap in joined)]),
+            below=max([below, *(gap.below for gap in joined)]),
+            reason=joined[0].reason if joined else reason,
+        )
+        kept = [gap for gap in self._damaged if gap not in joined]
+        self._damaged = sorted([*kept, refused], key=lambda gap: gap.first)
+
+    def is_damaged(self, facts: SegmentFacts) -> bool:
+        """Whether some of the records of this segment are refused."""
+        return any(gap.first < facts.end and facts.base < gap.below for gap in self._damaged)
 
     def known(self, base: Offset) -> SegmentFacts | None:
         """The segment that begins at `base`, if there still is one."""

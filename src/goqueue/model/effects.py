@@ -24,7 +24,6 @@ __all__ = [
     "Load",
     "NodeEffect",
     "Open",
-    "Quarantine",
     "Reshape",
     "Rewind",
     "Roll",
@@ -85,12 +84,6 @@ class Drop(msgspec.Struct, frozen=True, tag="drop"):
     start: Offset
 
 
-class Quarantine(msgspec.Struct, frozen=True, tag="quarantine"):
-    """Set a damaged segment aside; nothing of it is served, nothing of it is deleted."""
-
-    segment: Offset
-
-
 class Compact(msgspec.Struct, frozen=True, tag="compact"):
     """Rewrite sealed segments so that only the newest record of each key is left.
 
@@ -122,7 +115,7 @@ class Delete(msgspec.Struct, frozen=True, tag="delete"):
     """Remove a log with all its files; answered by `Deleted`."""
 
 
-Change = Create | Delete | Roll | Truncate | Rewind | Drop | Quarantine | Compact | SaveEpochs
+Change = Create | Delete | Roll | Truncate | Rewind | Drop | Compact | SaveEpochs
 
 
 class Reshape(msgspec.Struct, frozen=True, kw_only=True):

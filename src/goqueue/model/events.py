@@ -61,11 +61,13 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Damaged(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that were durable once no longer add up."""
+    """Bytes that were durable once no longer add up: the records of [first, below) are lost."""
 
     log: LogId
     segment: Offset
     position: int
+    first: Offset
+    below: Offset
     reason: str
 
 

@@ -105,16 +105,10 @@ class LocalLog:
     def seek(self, timestamp: Timestamp) -> Offset:
         """The first committed offset stamped at or after `timestamp`, or the end.
 
-        Where damage is met on the way, the segment is set aside and the search goes on behind it.
+        Damaged records are passed over.
         """
-        for _ in range(len(self._log.segments)):
-            try:
-                found = self._disk.find(self._log.seek(timestamp))
-            except DamageFound as damage:
-                self._take([damage.event])
-            else:
-                return self._log.high_watermark if found is None else found
-        return self._log.high_watermark
+        found = self._disk.find(self._log.seek(timestamp))
+        return self._log.high_watermark if found is None else found
 
     def close(self) -> None:
         """A clean stop; the lock is given up whatever happens."""

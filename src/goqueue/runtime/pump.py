@@ -258,7 +258,10 @@ class Pump:
         except DamageFound as found:
             self._events.append(found.event)
             raise Refused(
-                Code.RECORDS_DAMAGED, offset=wanted.offset, reason=found.event.reason
+                Code.RECORDS_DAMAGED,
+                offset=wanted.offset,
+                next_offset=found.event.below,
+                reason=found.event.reason,
             ) from found
 
     def _fetch(self, effect: Fetch) -> None:
@@ -272,9 +275,6 @@ class Pump:
     def _find(self, effect: Find) -> None:
         try:
             offset = self._reader.find(effect.seeks)
-        except DamageFound as found:
-            self._events.append(found.event)
-            offset = None
         except (Refused, OSError):
             offset = None
         self._events.append(Found(token=effect.token, offset=offset))

@@ -56,6 +56,8 @@ class _Inode:
         _resize(self.seen, size)
         self.unsynced.append((size, None))
         self.flips = [flip for flip in self.flips if flip[0] < size]
+        # What is written from now on is in other sectors.
+        self.is_unreadable = self.is_unreadable and size > 0
 
     def sync(self) -> None:
         for position, data in self.unsynced:

@@ -7,6 +7,7 @@ that is read. Raises Violation with the name of the invariant (docs/adr/0004) th
 from goqueue.log import DamagedRange, epoch_of
 from goqueue.model import Offset, Record
 from goqueue.records import Buffer, Corrupt, Flag, decode, walk
+from goqueue.sim.sabotage import Harm
 
 __all__ = ["Oracle", "Violation"]
 
@@ -28,7 +29,9 @@ class Oracle:
         self._refused: dict[bytes, None] = {}
         self._compacted_upto = Offset(0)
         self._superseded: dict[int, None] = {}
-        self._damaged_bases: dict[int, None] = {}
+        # Records that were harmed, and ranges of which nobody knows which records were.
+        self._harmed: dict[int, None] = {}
+        self._harmed_ranges: list[tuple[int, int]] = []
         self._tombstones_before = 0
         self.start = Offset(0)
         self.committed = Offset(0)
@@ -89,9 +92,12 @@ class Oracle:
                 raise Violation("retention-too-early", f"offset {offset} at {record.timestamp}")
         self.start = start
 
-    def damaged(self, base: Offset) -> None:
-        """A bit was flipped in this segment: from now on its offsets may be refused."""
-        self._damaged_bases[base] = None
+    def damaged(self, harm: Harm) -> None:
+        """A record was harmed: from now on it may be refused, and no other."""
+        if harm.offset is None:
+            self._harmed_ranges.append((harm.base, harm.end))
+        else:
+            self._harmed[harm.offset] = None
 
     def compaction_planned(self) -> None:
         """What is superseded now may go, also if what supersedes it is truncated later."""
@@ -126,15 +132,17 @@ class Oracle:
         """A range is refused as damaged: only where damage was done."""
         if range_.first >= self._promised:
             # Above what was promised, as in the middle of a truncation, nothing need be there.
-            self._damaged_bases[range_.first] = None
+            self._harmed_ranges.append((range_.first, range_.below))
             return
-        is_damaged = any(range_.first <= base < range_.below for base in self._damaged_bases)
-        # The log may start within a damaged segment.
-        is_at_start = range_.first == self.start and any(
-            base < self.start for base in self._damaged_bases
+        for offset in range(max(range_.first, self.start), min(range_.below, self._promised)):
+            is_good = offset in self._records and offset not in self._superseded
+            if is_good and not self._is_harmed(offset):
+                raise Violation("good-records-refused", f"{offset} in {range_}")
+
+    def _is_harmed(self, offset: int) -> bool:
+        return offset in self._harmed or any(
+            first <= offset < below for first, below in self._harmed_ranges
         )
-        if not is_damaged and not is_at_start:
-            raise Violation("good-records-refused", f"{range_}")
 
     # What is read
 

@@ -267,12 +267,12 @@ class Run:
 
     def _rot(self) -> None:
         if self._random.random() < 0.2:
-            base = self._sabotage.lose_sector()
+            harm = self._sabotage.lose_sector()
         else:
-            base = self._sabotage.flip_durable_bit()
-        if base is not None:
-            self._trace.note("rot", base)
-            self._oracle.damaged(base)
+            harm = self._sabotage.flip_durable_bit()
+        if harm is not None:
+            self._trace.note("rot", harm)
+            self._oracle.damaged(harm)
 
     def _arm_name_error(self) -> None:
         self._faults.arm_name_error(self._random.randint(1, 4))

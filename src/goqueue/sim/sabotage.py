@@ -1,6 +1,9 @@
 """Damage done to files behind the back of the process: rot, and caches that lie."""
 
+from bisect import bisect_right
 from random import Random
+
+import msgspec
 
 from goqueue.model import LogId, Offset
 from goqueue.records import Flag, scan
@@ -15,10 +18,19 @@ from goqueue.storage import (
     segment_name,
 )
 
-__all__ = ["Sabotage"]
+__all__ = ["Harm", "Sabotage"]
 
 _FLAGS_AT = 3
+_OFFSET_MAX = Offset((1 << 63) - 1)
 _WITHOUT_EVIDENCE = int(Flag.TOMBSTONE | Flag.COMMIT | Flag.DELAYED)
+
+
+class Harm(msgspec.Struct, frozen=True, kw_only=True):
+    """What may be refused from now on: one record, or any of a segment if nobody knows which."""
+
+    base: Offset
+    end: Offset
+    offset: Offset | None = None
 
 
 class Sabotage:
@@ -29,8 +41,8 @@ class Sabotage:
         self._random = random
         self._directory = log_directory(log)
 
-    def flip_durable_bit(self) -> Offset | None:
-        """Flip a bit of a record below the recovery point; the base of its segment."""
+    def flip_durable_bit(self) -> Harm | None:
+        """Flip a bit of a record below the recovery point."""
         point = read_point(self._files.durable_content(f"{self._directory}/{POINT_FILE}"))
         if point is None:
             return None
@@ -43,10 +55,19 @@ class Sabotage:
         if not limit:
             return None
         position, bit = self._random.randrange(limit), self._random.randrange(8)
-        if self._is_beyond_detection(self._files.content(path), position, bit):
+        content = self._files.content(path)
+        if self._is_beyond_detection(content, position, bit):
             return None
         self._files.flip_bit(path, position, bit)
-        return base
+        found = scan(content)
+        record = bisect_right(found.columns.positions, position) - 1
+        is_known = position < found.end and record >= 0
+        offset = Offset(found.columns.offsets[record]) if is_known else None
+        return Harm(base=base, end=self._end_of(base), offset=offset)
+
+    def _end_of(self, base: Offset) -> Offset:
+        following = [each for each in self._bases(NameKind.SEGMENT) if each > base]
+        return min(following, default=_OFFSET_MAX)
 
     def _is_beyond_detection(self, content: bytes, position: int, bit: int) -> bool:
         """Whether nothing in the record contradicts this flip of a flag (docs/adr/0002)."""
@@ -54,8 +75,8 @@ class Sabotage:
         is_flags_byte = any(position == start + _FLAGS_AT for start in starts)
         return is_flags_byte and bool(1 << bit & _WITHOUT_EVIDENCE)
 
-    def lose_sector(self) -> Offset | None:
-        """Make a sealed segment unreadable; its base."""
+    def lose_sector(self) -> Harm | None:
+        """Make a sealed segment unreadable."""
         point = read_point(self._files.durable_content(f"{self._directory}/{POINT_FILE}"))
         bases = self._bases(NameKind.SEGMENT)
         sealed = [base for base in bases if point is not None and base < point.segment]
@@ -63,7 +84,7 @@ class Sabotage:
             return None
         base = self._random.choice(sealed)
         self._files.make_unreadable(f"{self._directory}/{segment_name(base)}")
-        return base
+        return Harm(base=base, end=self._end_of(base))
 
     def spoil_point_slot(self) -> None:
         """Flip a bit of the recovery point: the other slot must do."""

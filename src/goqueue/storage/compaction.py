@@ -86,7 +86,9 @@ def _steps(files: FileSystem, log: LogFiles, facts: SegmentFacts) -> Iterator[Ch
     try:
         yield from chunks(file, 0, facts.size, chunk_bytes=_STEP_BYTES)
     except Corrupt as corrupt:
-        raise log.damage(facts.base, corrupt) from corrupt
+        log.check_damage(facts.base, corrupt)
+        # Read well a moment later: the pass is given up, and the next one begins anew.
+        raise OSError(errno.ENOMEM, f"{log.log}: {corrupt}") from corrupt
     finally:
         file.close()
 

@@ -1,6 +1,5 @@
 """One log's place in storage: its files, and what has been asked of them and not yet answered."""
 
-import errno
 from collections.abc import Callable, Generator, Sequence
 
 from goqueue.model import (
@@ -9,7 +8,6 @@ from goqueue.model import (
     Compacted,
     Drop,
     Offset,
-    Quarantine,
     Rewind,
     Roll,
     SaveEpochs,
@@ -87,11 +85,6 @@ class Desk:
                 return files.truncate(offset)
             case Drop(start):
                 files.drop(start)
-            case Quarantine(segment):
-                if segment == files.active_base:
-                    # The roll before this found no space, so the damage is where writes would go.
-                    raise OSError(errno.ENOSPC, "no space to set the active segment aside")
-                files.quarantine(segment)
             case SaveEpochs(epochs):
                 files.save_epochs(epochs)
             case Compact():

@@ -1,6 +1,7 @@
 """Where things lie in a data directory, and what a name found there means.
 
-`logs/{topic}/{partition}/{base offset, 20 digits}.log`, with `.index` and `.timeindex` beside it.
+`logs/{topic}/{partition}/{base offset, 20 digits}.log`, with `.index` and `.timeindex` beside it,
+and `.holes` where records in it are damaged.
 Beside `logs`: `snapshots/{name}.json`, `trash` for deleted logs whose files are still to go,
 `unclaimed/{number}/{topic}` for logs that no topic lays claim to, and `journal-reserve`, which
 holds nothing but space.
@@ -56,6 +57,7 @@ class NameKind(enum.StrEnum):
     SEGMENT = ".log"
     INDEX = ".index"
     TIMEINDEX = ".timeindex"
+    HOLES = ".holes"
     CLEANED = ".log.cleaned"
     QUARANTINED = ".log.quarantined"
     CUT = ".log.cut"
@@ -68,6 +70,7 @@ _SEGMENT_KINDS = (
     NameKind.SEGMENT,
     NameKind.INDEX,
     NameKind.TIMEINDEX,
+    NameKind.HOLES,
     NameKind.CLEANED,
     NameKind.QUARANTINED,
     NameKind.CUT,

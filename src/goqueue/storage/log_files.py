@@ -39,11 +39,11 @@ from goqueue.storage.recovery import Footing
 from goqueue.storage.recovery_point import RecoveryPointFile
 from goqueue.storage.segment import (
     DamageFound,
+    Hole,
     Pools,
     SegmentFile,
     remove_index,
     remove_set_aside,
-    set_aside,
 )
 
 __all__ = ["LogFiles"]
@@ -266,7 +266,7 @@ class LogFiles:
             )
             self.meter.segments_created += 1
         else:
-            self._reopen(target, place.position, offset)
+            self._reopen(target, place, offset)
         self._actives.use(self._active)
         remove_set_aside(self._files, self._directory, offset)
         self._point.save_durably(self._reached())
@@ -287,13 +287,13 @@ class LogFiles:
         ends = {base: facts.end for base, facts in self._sealed.items()}
         return max((b for b, end in ends.items() if b <= offset <= end), default=None)
 
-    def _reopen(self, target: SegmentFile, position: int, offset: Offset) -> None:
-        """Make `target`, cut at `position`, the active segment."""
+    def _reopen(self, target: SegmentFile, place: IndexEntry, offset: Offset) -> None:
+        """Make `target`, cut at `place`, the active segment."""
         if target.base != self._active.base:
             self._sealed.pop(target.base)
             self._pool.take(self._log, target.base)
         self._active = target
-        self._active.cut(position)
+        self._active.cut(place.position, Offset(place.offset))
         if self._active.end < offset:
             # Compaction had removed the last record before the cut: the segment must still end
             # where the log goes on.
@@ -310,16 +310,6 @@ class LogFiles:
                 self._forget(base)
         for base in gone:
             self._remove(base)
-        self._files.sync_directory(self._directory)
-
-    def quarantine(self, base: Offset) -> None:
-        """Rename a damaged segment so that it is neither served nor lost."""
-        if base not in self._sealed:
-            return
-        with self.guard:
-            self._forget(base)
-        remove_index(self._files, self._directory, base)
-        set_aside(self._files, self._directory, base)
         self._files.sync_directory(self._directory)
 
     def swap(self, replaced: tuple[Offset, ...], merged: SegmentFacts) -> OSError | None:
@@ -418,14 +408,17 @@ class LogFiles:
     def read(self, wanted: Slice) -> memoryview:
         """The records of a slice; raises DamageFound when they are not what was written."""
         segment = self._segment_for(wanted)
+        self._check_hole(segment, wanted.offset)
         try:
             return segment.read(wanted.offset, wanted.below, wanted.bytes_max)
         except Corrupt as corrupt:
             self._look_closer(segment, corrupt)
+        self._check_hole(segment, wanted.offset)
         try:
             return segment.read(wanted.offset, wanted.below, wanted.bytes_max)
         except Corrupt as corrupt:
-            raise self.damage(segment.base, corrupt) from corrupt
+            # Read well a moment ago: a disk that cannot make up its mind.
+            raise OSError(errno.EIO, f"{self._log}: {corrupt}") from corrupt
 
     def find(self, seek: Seek) -> Offset | None:
         """The first offset of the segment stamped at or after the time sought."""
@@ -436,21 +429,44 @@ class LogFiles:
             return segment.find(seek.timestamp, seek.offset, seek.below)
         except Corrupt as corrupt:
             self._look_closer(segment, corrupt)
-        return segment.find(seek.timestamp, seek.offset, seek.below)
+        try:
+            return segment.find(seek.timestamp, seek.offset, seek.below)
+        except Corrupt as corrupt:
+            raise OSError(errno.EIO, f"{self._log}: {corrupt}") from corrupt
 
     def _look_closer(self, segment: SegmentFile, doubt: Corrupt) -> None:
-        """Tell a lying index, which is made anew, from damaged records, which are reported."""
+        """Make the index anew, and learn where the damage is, if the index was not wrong."""
+        known = self._sealed.get(segment.base)
         try:
-            segment.rebuild_index()
+            segment.rebuild_index(self._active.end if known is None else known.end)
         except Corrupt as corrupt:
-            raise self.damage(segment.base, corrupt) from doubt
+            raise OSError(errno.EIO, f"{self._log}: {corrupt}") from doubt
         self.meter.index_rebuilds += 1
 
-    def damage(self, base: Offset, corrupt: Corrupt) -> DamageFound:
-        """What to raise for a segment that does not add up."""
+    def _check_hole(self, segment: SegmentFile, offset: Offset) -> None:
+        hole = segment.hole_at(offset) if segment.holes else None
+        if hole is not None:
+            raise self._damage(segment.base, hole)
+
+    def _damage(self, base: Offset, hole: Hole) -> DamageFound:
         return DamageFound(
-            Damaged(log=self._log, segment=base, position=corrupt.position, reason=corrupt.reason)
+            Damaged(
+                log=self._log,
+                segment=base,
+                position=hole.position,
+                first=hole.first,
+                below=hole.below,
+                reason=hole.reason,
+            )
         )
+
+    def check_damage(self, base: Offset, doubt: Corrupt) -> None:
+        """A record of a sealed segment does not add up: raises what is wrong with it."""
+        with self.guard:
+            segment = self._segment(base)
+            self._look_closer(segment, doubt)
+            for hole in segment.holes:
+                raise self._damage(base, hole)
 
     def _segment_for(self, wanted: Slice) -> SegmentFile:
         """The segment of a slice, also if it was merged into another since the slice was made."""

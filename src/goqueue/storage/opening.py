@@ -20,6 +20,7 @@ import msgspec
 from goqueue.log import (
     Assembly,
     Checked,
+    DamagedRange,
     Epochs,
     LogState,
     RecoveryPoint,
@@ -266,25 +267,27 @@ class _Opening:
             if entry.kind is not EntryKind.FILE:
                 yield Checked(base=base, reason=f"a {entry.kind}, not a file")
             elif is_sealed(base, point) or index < last:
-                yield self._check_sealed(base, entry.size)
+                following = segments[index + 1 : index + 2]
+                end = segment_base(following[0].name) if following else base
+                yield self._check_sealed(base, entry.size, end)
             else:
                 yield self._check_last(base, entry.size, point)
 
-    def _check_sealed(self, base: Offset, size: int) -> Checked:
+    def _check_sealed(self, base: Offset, size: int, end: Offset) -> Checked:
         if not size:
             return Checked(base=base, reason="empty")
         segment = self._segment_file(base, size)
         self._opened[base] = segment
         if not segment.load_index(size):
             try:
-                segment.rebuild_index()
+                segment.rebuild_index(end)
             except Corrupt as corrupt:
                 self._close(base)
                 return Checked(base=base, reason=corrupt.reason)
             self._scanned += size
             self._rebuilt.append(base)
         self._checked.put(self._log, self._opened.pop(base))
-        return Checked(base=base, facts=segment.facts)
+        return Checked(base=base, facts=segment.facts, damaged=_damaged_in(segment))
 
     def _close(self, base: Offset) -> None:
         self._checked.discard(self._log, base)
@@ -301,7 +304,7 @@ class _Opening:
         damage: Corrupt | None = None
         if tail.position and not segment.load_index(tail.position):
             try:
-                segment.rebuild_index()
+                segment.rebuild_index(Offset(max(tail.expected, 0)))
             except Corrupt as corrupt:
                 damage = corrupt
             self._scanned += tail.position
@@ -323,7 +326,7 @@ class _Opening:
             self._cut = self._keep_cut(segment, size, torn, expected)
             segment.trim()
         self._tails[base] = tail.position
-        return Checked(base=base, facts=segment.facts)
+        return Checked(base=base, facts=segment.facts, damaged=_damaged_in(segment))
 
     def _scan_tail(self, segment: SegmentFile, size: int, expected: int) -> _TailFound:
         """Take in the whole records above the recovery point."""
@@ -383,13 +386,13 @@ class _Opening:
     def _remove_superseded(self, assembly: Assembly) -> None:
         for base in assembly.superseded:
             self._close(base)
-            for kind in (NameKind.INDEX, NameKind.TIMEINDEX, NameKind.SEGMENT):
+            for kind in (NameKind.INDEX, NameKind.TIMEINDEX, NameKind.HOLES, NameKind.SEGMENT):
                 self._remove_if_there(segment_name(base, kind))
 
     def _set_aside(self, assembly: Assembly) -> None:
         for base in assembly.to_set_aside:
             self._close(base)
-            for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
+            for kind in (NameKind.INDEX, NameKind.TIMEINDEX, NameKind.HOLES):
                 self._remove_if_there(segment_name(base, kind))
             set_aside(self._files, self._directory, base)
         self._files.sync_directory(self._directory)
@@ -451,6 +454,13 @@ class _Opening:
             removed=tuple(self._removed),
             foreign=tuple(self._foreign),
         )
+
+
+def _damaged_in(segment: SegmentFile) -> tuple[DamagedRange, ...]:
+    return tuple(
+        DamagedRange(first=hole.first, below=hole.below, reason=hole.reason)
+        for hole in segment.holes
+    )
 
 
 def _reached(state: LogState, point: RecoveryPoint | None) -> RecoveryPoint:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goqueue.model import SECOND, Code, Message, Refused
+from goqueue.model import SECOND, Code, Message, Offset, Refused
 from goqueue.model.requests import (
     Mode,
     Publish,
@@ -13,7 +13,7 @@ from goqueue.model.requests import (
     Reject,
     TopicConfig,
 )
-from goqueue.records import build
+from goqueue.records import build, walk
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.users import (
     ORDERS,
@@ -127,7 +127,7 @@ def test_a_waiting_reader_is_told_of_damage() -> None:
 
     with pytest.raises(Refused) as refused:
         node.ask(Read(topic="orders", partition=0), Records)
-    assert refused.value.facts["next_readable"] == 1
+    assert refused.value.facts["next_offset"] == 1
 
 
 def test_key_order_goes_on_behind_damage() -> None:
@@ -144,3 +144,42 @@ def test_key_order_goes_on_behind_damage() -> None:
     assert not node.is_answered(waiting)
     ack(node, second)
     assert firsts(polled(node, waiting)) == ["2"]
+
+
+def harm(node: DrivenNode, partition: int, offset: int) -> None:
+    """Change a byte of a record behind the back of the node."""
+    path = f"logs/orders/{partition}/00000000000000000000.log"
+    file = node.files.open(path)
+    data = file.read_at(0, file.size())
+    file.write_at(walk(data).positions[offset] + 40, b"\xff")
+    file.close()
+
+
+def test_one_damaged_message_is_passed_over_and_its_neighbours_are_delivered() -> None:
+    node = DrivenNode()
+    create(node)
+    join(node, session_ns=600 * SECOND)
+    publish(node, *(f"{number}" * 20 for number in range(6)))
+    harm(node, 0, 2)
+    node.restart()
+
+    found = [value for _ in range(4) for value in values(poll(node))]
+    assert firsts(found) == ["0", "1", "3", "4", "5"]
+    for delivery in poll(node):
+        ack(node, delivery)
+    assert node.ask(Read(topic="orders", partition=0, offset=Offset(3)), Records).data
+
+
+def test_damage_in_one_partition_does_not_silence_the_others() -> None:
+    node = DrivenNode()
+    create(node, partitions=3)
+    join(node, session_ns=600 * SECOND)
+    for partition in range(3):
+        publish(node, f"{partition}" * 20, targets=[partition])
+    # All are known to the queue before one of them is damaged.
+    for delivery in poll(node):
+        nack(node, delivery, delay_ns=0)
+    node.files.faults.bad_sectors["orders/1/00000000000000000000.log"] = 10
+
+    found = values(poll(node))
+    assert firsts(sorted(found)) == ["0", "2"]

@@ -3,7 +3,7 @@
 import contextlib
 
 from goqueue.broker.counts import Counts
-from goqueue.model import SECOND, Code, Refused
+from goqueue.model import SECOND, Code, Offset, Refused
 from goqueue.model.requests import (
     CheckHealth,
     DeleteTopic,
@@ -124,16 +124,17 @@ def test_a_log_that_nobody_writes_to_any_more_is_not_full_for_ever() -> None:
 
 def test_damage_is_told_by_topic_until_the_topic_is_deleted_and_over_a_restart() -> None:
     node = shop()
-    publish(node, "a", "b")
+    publish(node, "a", "b", "c")
+    file = node.files.open("logs/orders/0/00000000000000000000.log")
+    file.write_at(file.size() // 2, b"~")
+    file.close()
     node.restart()
-    node.files.faults.bad_sectors["orders/0/00000000000000000000.log"] = 10
     for _ in range(2):
         with contextlib.suppress(Refused):
-            node.ask(Read(topic="orders", partition=0), Records)
+            node.ask(Read(topic="orders", partition=0, offset=Offset(1)), Records)
     (damaged,) = health(node).damaged
-    assert damaged.log == ORDERS
-    lost = gauges(node, "goqueue_storage_damaged_offsets")
-    assert lost[("orders",)] >= 1
+    assert (damaged.log, damaged.first, damaged.below) == (ORDERS, 1, 2)
+    assert gauges(node, "goqueue_storage_damaged_offsets") == {("orders",): 1}
     node.restart()
     assert health(node).damaged_ranges == 1
 

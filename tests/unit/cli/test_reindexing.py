@@ -82,8 +82,10 @@ def test_damage_is_told_and_the_other_segments_are_indexed(
     assert answer.code == 1
     assert "2 indexes of 3 segments" in answer.out
     assert "1 problem" in answer.out
+    assert "1" in answer.out
     assert sorted(path.name for path in directory.glob("*.index")) == [
         "00000000000000000000.index",
+        "00000000000000000010.index",
         "00000000000000000020.index",
     ]
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from goqueue.log import DamagedRange
+from goqueue.log import Log
 from goqueue.model import (
     MILLISECOND,
     SECOND,
@@ -13,7 +13,6 @@ from goqueue.model import (
     Filled,
     Message,
     Offset,
-    Quarantine,
     Refused,
     Rewind,
     Roll,
@@ -270,12 +269,12 @@ def test_a_full_disk_reported_during_a_truncation_changes_nothing() -> None:
     assert append(log).first == 1
 
 
-def test_damage_reported_during_a_truncation_starts_no_segment_above_the_cut() -> None:
+def test_damage_reported_during_a_truncation_refuses_nothing() -> None:
     log = new_log()
     commit(log, 3)
     log.truncate(Offset(1))
-    effects = log.take(Damaged(log=LOG, segment=Offset(0), position=0, reason="crc"), at())
-    assert Roll(Offset(3)) not in changes(effects)
+    log.take(damage(0, 2), at())
+    assert log.damaged == ()
 
 
 def test_epochs_above_a_truncation_are_forgotten() -> None:
@@ -294,92 +293,65 @@ def test_epochs_above_a_truncation_are_forgotten() -> None:
 # Damage
 
 
-def test_a_damaged_segment_is_set_aside_and_its_range_refused() -> None:
-    log = new_log()
-    commit(log, 3)
-    commit(log, 2)
-    effects = log.take(Damaged(log=LOG, segment=Offset(0), position=9, reason="crc"), at())
-    assert changes(effects) == [Quarantine(Offset(0))]
-    with pytest.raises(Refused) as refused:
-        log.read(Offset(1), 100)
-    assert refused.value.code is Code.RECORDS_DAMAGED
-    assert refused.value.facts["next_readable"] == 3
-    assert log.read(Offset(3), 100) is not None
-    assert log.take(Damaged(log=LOG, segment=Offset(0), position=9, reason="crc"), at()) == []
+def damage(first: int, below: int, segment: int = 0) -> Damaged:
+    return Damaged(
+        log=LOG,
+        segment=Offset(segment),
+        position=9,
+        first=Offset(first),
+        below=Offset(below),
+        reason="crc",
+    )
 
 
-def test_a_damaged_active_segment_is_rolled_first() -> None:
+def refused_in(log: Log) -> list[tuple[int, int]]:
+    return [(gap.first, gap.below) for gap in log.damaged]
+
+
+def test_damaged_records_are_refused_and_those_around_them_are_read() -> None:
+    log = new_log()
+    commit(log, 5)
+    assert log.take(damage(1, 3), at()) == []
+    for offset in (1, 2):
+        with pytest.raises(Refused) as refused:
+            log.read(Offset(offset), 100)
+        assert refused.value.code is Code.RECORDS_DAMAGED
+        assert refused.value.facts["next_offset"] == 3
+    before, behind = log.read(Offset(0), 100), log.read(Offset(3), 100)
+    assert before is not None
+    assert behind is not None
+    assert (before.below, behind.below) == (1, 5)
+
+
+def test_damage_that_touches_other_damage_is_one_range() -> None:
+    log = new_log()
+    commit(log, 9)
+    for first, below in ((1, 2), (5, 6), (2, 4), (1, 2), (4, 5)):
+        log.take(damage(first, below), at())
+    assert refused_in(log) == [(1, 6)]
+    assert log.readable_from(Offset(1)) == 6
+
+
+def test_a_damaged_active_segment_takes_writes() -> None:
     log = new_log()
     commit(log, 2)
-    effects = log.take(Damaged(log=LOG, segment=Offset(0), position=9, reason="crc"), at())
-    assert changes(effects) == [Roll(Offset(2)), Quarantine(Offset(0))]
-    assert log.damaged == (DamagedRange(first=Offset(0), below=Offset(2), reason="crc"),)
+    assert log.take(damage(0, 1), at()) == []
     assert append(log).first == 2
+    assert refused_in(log) == [(0, 1)]
 
 
-DAMAGE = Damaged(log=LOG, segment=Offset(0), position=9, reason="crc")
-
-
-def test_damage_under_a_batch_in_flight_is_set_aside_only_after_its_commit() -> None:
-    log = new_log()
-    commit(log)
-    append(log)
-
-    assert log.take(DAMAGE, at()) == []
-    assert not log.damaged
-    with pytest.raises(Refused) as refused:
-        append(log)
-    assert refused.value.code is Code.LOG_BUSY
-    assert refused.value.code.is_retriable
-
-    effects = log.take(Synced(log=LOG, upto=Offset(2)), at())
-    assert log.high_watermark == 2
-    assert changes(effects) == [Roll(Offset(2)), Quarantine(Offset(0))]
-    assert log.damaged == (DamagedRange(first=Offset(0), below=Offset(2), reason="crc"),)
-    assert append(log).first == 2
-
-
-def test_a_commit_of_some_of_what_is_in_flight_sets_no_damage_aside() -> None:
-    log = new_log()
-    append(log)
-    append(log)
-    log.take(DAMAGE, at())
-    assert log.take(Synced(log=LOG, upto=Offset(1)), at()) == []
-    assert not log.damaged
-    assert changes(log.take(Synced(log=LOG, upto=Offset(2)), at())) == [
-        Roll(Offset(2)),
-        Quarantine(Offset(0)),
-    ]
-
-
-def test_damage_under_a_batch_that_the_disk_had_no_space_for_is_set_aside_after_the_rewind() -> (
-    None
-):
-    log = new_log()
-    commit(log)
-    append(log)
-    log.take(DAMAGE, at())
-    effects = log.take(Filled(log=LOG, offset=Offset(1), segment=Offset(0)), at())
-    assert changes(effects) == [Rewind(Offset(1)), Roll(Offset(1)), Quarantine(Offset(0))]
-    assert log.damaged == (DamagedRange(first=Offset(0), below=Offset(1), reason="crc"),)
-
-
-def test_no_offset_is_acknowledged_after_it_was_refused_also_across_a_roll() -> None:
+def test_no_offset_is_acknowledged_after_it_was_refused() -> None:
     log = new_log()
     commit(log, 2)
-    in_flight = append(log)
-    assert changes(append(log).effects) == [Roll(Offset(3))]
-
-    log.take(DAMAGE, at())
-
-    was_refused = any(gap.first <= in_flight.first < gap.below for gap in log.damaged)
-    log.take(Synced(log=LOG, upto=in_flight.next), at())
-    assert not (was_refused and log.high_watermark >= in_flight.next)
+    append(log)
+    log.take(damage(1, 3), at())
+    assert refused_in(log) == [(1, 2)]
+    log.take(Synced(log=LOG, upto=Offset(3)), at())
+    assert log.read(Offset(2), 100) is not None
 
 
-def test_setting_the_active_segment_aside_takes_up_no_place_in_flight() -> None:
-    log = new_log(msgspec.structs.replace(SETTINGS, batches_in_flight_max=1))
-    commit(log)
-    assert changes(log.take(DAMAGE, at())) == [Roll(Offset(1)), Quarantine(Offset(0))]
-    log.take(Synced(log=LOG, upto=Offset(1)), at())
-    assert append(log).first == 1
+def test_damage_of_a_segment_that_is_gone_refuses_nothing() -> None:
+    log = new_log()
+    commit(log, 2)
+    log.take(damage(0, 1, segment=7), at())
+    assert log.damaged == ()

@@ -112,7 +112,7 @@ def test_damage_met_by_a_read_is_refused_and_later_reads_go_on(tmp_path: Path) -
         assert put(local, b"goes on") == 100
 
 
-def test_damage_met_by_a_search_is_refused_and_set_aside(tmp_path: Path) -> None:
+def test_a_search_goes_on_behind_damage(tmp_path: Path) -> None:
     with LocalLog(str(tmp_path), LOG, SMALL) as local:
         for number in range(100):
             put(local, b"%040d" % number)
@@ -122,11 +122,11 @@ def test_damage_met_by_a_search_is_refused_and_set_aside(tmp_path: Path) -> None
     path.write_bytes(data)
 
     with LocalLog(str(tmp_path), LOG, SMALL) as local:
-        try:
-            local.seek(Timestamp(1))
-        except Refused as refused:
-            assert refused.code is Code.RECORDS_DAMAGED
-        assert [gap.first for gap in local.log.damaged] == [0]
+        assert local.seek(Timestamp(1)) == 1
+        with pytest.raises(Refused) as refused:
+            local.read(Offset(0))
+        assert refused.value.code is Code.RECORDS_DAMAGED
+        assert refused.value.facts["next_offset"] == 1
 
 
 def test_a_second_user_of_the_directory_is_refused_with_the_process_named(tmp_path: Path) -> None:

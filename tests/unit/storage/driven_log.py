@@ -114,10 +114,10 @@ class DrivenLog:
                 got = self.read(offset)
             except Refused as refused:
                 assert refused.code is Code.RECORDS_DAMAGED, refused
-                next_readable = refused.facts["next_readable"]
-                assert isinstance(next_readable, int)
-                assert next_readable > offset
-                offset = next_readable
+                next_offset = refused.facts["next_offset"]
+                assert isinstance(next_offset, int)
+                assert next_offset > offset
+                offset = next_offset
                 continue
             assert got, f"nothing at {offset}, below the high watermark"
             served |= got

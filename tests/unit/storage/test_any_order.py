@@ -101,7 +101,16 @@ class DelayedLog(RuleBasedStateMachine):
         readable = [s for s in self.log.segments if s.base < self.log.high_watermark]
         if readable:
             segment = readable[number % len(readable)]
-            self.events.append(Damaged(log=LOG, segment=segment.base, position=0, reason="crc"))
+            self.events.append(
+                Damaged(
+                    log=LOG,
+                    segment=segment.base,
+                    position=0,
+                    first=segment.base,
+                    below=min(segment.end, self.log.high_watermark),
+                    reason="crc",
+                )
+            )
 
     # What happens in between
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from goqueue.model import Cleanup, Damaged, LogSettings, Message, Offset
-from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
+from goqueue.model import Cleanup, LogSettings, Message, Offset
+from tests.unit.storage.driven_log import SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, Killed, MemoryFiles
 
 COMPACTING = msgspec.structs.replace(SMALL, cleanup=Cleanup.COMPACT, dirty_percent_min=1)
@@ -49,16 +49,6 @@ def drop(driven: DrivenLog) -> None:
 
 def compact(driven: DrivenLog) -> None:
     driven.maintain()
-
-
-def set_aside(driven: DrivenLog) -> None:
-    found = Damaged(log=LOG, segment=driven.log.segments[1].base, position=0, reason="crc")
-    driven.carry_out(driven.take([found]))
-
-
-def set_active_aside(driven: DrivenLog) -> None:
-    found = Damaged(log=LOG, segment=driven.log.segments[-1].base, position=0, reason="crc")
-    driven.carry_out(driven.take([found]))
 
 
 def start_epoch(driven: DrivenLog) -> None:
@@ -119,8 +109,6 @@ CHANGES = [
     (truncate, check_the_kept_part),
     (drop, check_no_hole),
     (compact, check_the_newest_of_each_key),
-    (set_aside, check_all_but_one_segment),
-    (set_active_aside, check_all_but_one_segment),
     (start_epoch, check_all_is_there),
     (stop, check_all_is_there),
 ]

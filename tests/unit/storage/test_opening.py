@@ -149,20 +149,20 @@ def test_a_last_segment_shorter_than_promised_is_damage_and_not_a_torn_tail() ->
     assert driven.put(b"goes on").first == COUNT
 
 
-def test_damage_in_a_sealed_segment_is_set_aside_when_it_is_read_and_stays_so() -> None:
+def test_damage_in_a_sealed_segment_is_refused_when_it_is_read_and_stays_so() -> None:
     name = path_of(f"{BASES[0]:020d}.log")
     harmed = bytearray(CONTENT[name])
     harmed[100] ^= 4
     files = MemoryFiles({**CONTENT, name: bytes(harmed)})
     driven = DrivenLog(files)
     with pytest.raises(Refused) as refused:
-        driven.read(3)
+        driven.read(1)
     assert refused.value.code is Code.RECORDS_DAMAGED
-    assert refused.value.facts["next_readable"] == BASES[1]
-    assert files.copy()[f"{name}.quarantined"] == bytes(harmed)
+    assert refused.value.facts["next_offset"] == 2
+    assert files.copy()[name] == bytes(harmed)
     for each in (driven, DrivenLog(MemoryFiles(files.copy()))):
-        assert list(each.read_all()) == list(range(BASES[1], COUNT))
-        assert [(gap.first, gap.below) for gap in each.log.damaged] == [(0, BASES[1])]
+        assert list(each.read_all()) == [0, *range(2, COUNT)]
+        assert [(gap.first, gap.below) for gap in each.log.damaged] == [(1, 2)]
 
 
 def test_damage_in_the_active_segment_does_not_stop_writes() -> None:
@@ -171,11 +171,11 @@ def test_damage_in_the_active_segment_does_not_stop_writes() -> None:
     files = MemoryFiles({**CONTENT, LAST: bytes(harmed)})
     driven = DrivenLog(files)
     with pytest.raises(Refused) as refused:
-        driven.read(BASES[-1])
+        driven.read(BASES[-1] + 1)
     assert refused.value.code is Code.RECORDS_DAMAGED
     assert driven.put(b"goes on").first == COUNT
     for each in (driven, DrivenLog(MemoryFiles(files.copy()))):
-        assert list(each.read_all()) == [*range(BASES[-1]), COUNT]
+        assert list(each.read_all()) == [o for o in range(COUNT + 1) if o != BASES[-1] + 1]
 
 
 def test_every_record_of_the_log_is_in_a_segment_or_refused_after_each_lost_file() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from goqueue.model import Code, Message, Offset, Refused, Timestamp
 from goqueue.records import build, walk
-from goqueue.storage import DamageFound
 from tests.unit.storage.driven_log import DIRECTORY, EPOCH_NS, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, MemoryFiles
 
@@ -227,18 +226,14 @@ def test_an_index_that_cannot_be_read_does_not_hide_the_records() -> None:
     assert driven.read_all() == ORIGINAL_TRUTH
 
 
-def test_damage_met_by_a_search_is_reported_like_damage_met_by_a_read() -> None:
+def test_a_search_goes_on_behind_damage() -> None:
     content = dict(ORIGINAL_CONTENT)
     data = bytearray(content[path_of(f"{0:020d}.log")])
     data[60] ^= 1
     content[path_of(f"{0:020d}.log")] = bytes(data)
     driven = DrivenLog(MemoryFiles(content))
-    try:
-        driven.seek(EPOCH_NS + 1)
-    except DamageFound as found:
-        assert found.event.segment == 0
-        driven.carry_out(driven.take([found.event]))
-    assert driven.log.damaged
+    found = driven.seek(EPOCH_NS + 1)
+    assert found in driven.read(found)
 
 
 def test_a_segment_cut_short_under_an_open_log_is_refused_as_damaged() -> None:

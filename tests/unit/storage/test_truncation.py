@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from goqueue.model import Cleanup, Code, Damaged, Message, Offset, Refused
+from goqueue.model import Cleanup, Code, Message, Offset, Refused
 from goqueue.storage import POINT_FILE, read_point
-from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, path_of
+from tests.unit.storage.driven_log import SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, Killed, MemoryFiles
 
 COUNT = 90
@@ -189,16 +189,20 @@ def test_a_truncation_into_a_damaged_segment_raises_nothing(position: int, offse
     assert set(range(BASES[1])) <= set(served)
 
 
+def harmed(base: int) -> tuple[str, bytes]:
+    """A segment whose third record is damaged."""
+    name = path_of(f"{base:020d}.log")
+    data = bytearray(CONTENT[name])
+    data[2 * len(data) // (BASES[1] - BASES[0]) + 60] ^= 1
+    return name, bytes(data)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("offset", [0, 10, BASES[1] - 1, BASES[1]])
-def test_segments_set_aside_above_a_truncation_are_no_part_of_the_log(
-    count: int, offset: int
-) -> None:
-    files = MemoryFiles(CONTENT)
+def test_damage_above_a_truncation_is_no_part_of_the_log(count: int, offset: int) -> None:
+    files = MemoryFiles({**CONTENT, **dict(map(harmed, BASES[1 : 1 + count]))})
     driven = DrivenLog(files)
-    for base in BASES[1 : 1 + count]:
-        found = Damaged(log=LOG, segment=base, position=0, reason="crc")
-        driven.carry_out(driven.take([found]))
+    driven.read_all()
     assert len(driven.log.damaged) == count
 
     driven.carry_out(driven.log.truncate(Offset(offset)))
@@ -212,17 +216,19 @@ def test_segments_set_aside_above_a_truncation_are_no_part_of_the_log(
         assert driven.read_all() == kept_below(offset)
 
 
-def test_a_truncation_into_a_refused_range_keeps_what_lies_below() -> None:
-    for offset in range(BASES[1], BASES[2] + 1):
-        files = MemoryFiles(CONTENT)
+def test_a_truncation_next_to_damage_keeps_what_lies_below() -> None:
+    name, data = harmed(BASES[1])
+    lost = BASES[1] + 2
+    for offset in range(BASES[1], BASES[1] + 6):
+        files = MemoryFiles({**CONTENT, name: data})
         driven = DrivenLog(files)
-        found = Damaged(log=LOG, segment=BASES[1], position=0, reason="crc")
-        driven.carry_out(driven.take([found]))
+        driven.read_all()
+        assert [(gap.first, gap.below) for gap in driven.log.damaged] == [(lost, lost + 1)]
         driven.carry_out(driven.log.truncate(Offset(offset)))
         assert driven.log.end == offset
         driven.put(b"after")
         for each in (driven, DrivenLog(MemoryFiles(files.copy()))):
-            served = each.read_all()
-            assert list(served) == [*range(BASES[1]), offset]
+            served = [o for o in each.read_all() if o < BASES[1] or o >= offset]
+            assert served == [*range(BASES[1]), offset]
             refused = [(gap.first, gap.below) for gap in each.log.damaged]
-            assert refused == ([(BASES[1], offset)] if offset > BASES[1] else [])
+            assert refused in ([(lost, lost + 1)] if offset > lost else [], [])

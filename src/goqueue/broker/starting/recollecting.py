@@ -24,6 +24,7 @@ class ReplayingRecords(msgspec.Struct, frozen=True):
 
     log: LogId
     upto: Offset
+    offset: Offset
 
 
 class _Recollection(msgspec.Struct):
@@ -113,13 +114,16 @@ class Recollecting:
         if wanted is None:
             del self._by_log[recollection.log]
             return recollection.log
-        self._state.fetch(wanted, ReplayingRecords(recollection.log, wanted.below))
+        self._state.fetch(wanted, ReplayingRecords(recollection.log, wanted.below, wanted.offset))
         return None
 
     def replayed(self, purpose: ReplayingRecords, data: memoryview | None) -> LogId | None:
         """Records are here; the log, if they were the last."""
         recollection = self._by_log[purpose.log]
         following = purpose.upto
+        if data is None and self._state.partitions[purpose.log].log.is_damaged_at(purpose.offset):
+            # What lies behind the damage is read again.
+            following = purpose.offset
         if data is not None and len(data):
             if recollection.delays is not None:
                 recollection.delays.take(data)

@@ -64,6 +64,20 @@ def _rebuild(files: FileSystem, snapshot: Snapshot, segment: Segment) -> list[Pr
         return [_problem(snapshot, segment, corrupt.position, Kind.DAMAGE, reason)]
     finally:
         file.close()
+    if file.holes:
+        return [
+            *torn,
+            *(
+                _problem(
+                    snapshot,
+                    segment,
+                    hole.position,
+                    Kind.DAMAGE,
+                    f"{hole.reason}: offsets {hole.first} to {hole.below - 1} are not served",
+                )
+                for hole in file.holes
+            ),
+        ]
     if size and not _is_written(files, snapshot.place, segment):
         reason = "it could not be written: is there space on the disk?"
         return [*torn, _problem(snapshot, segment, 0, Kind.INDEX, reason)]

@@ -11,7 +11,7 @@ import msgspec
 from goqueue.cli.log.messages import timestamp_text
 from goqueue.cli.log.places import Place, Segment, Snapshot, take_snapshot
 from goqueue.cli.log.walk import Flaw, walk
-from goqueue.log import Checked, assemble
+from goqueue.log import Checked, DamagedRange, assemble
 from goqueue.model import INDEX_INTERVAL_BYTES, Offset, SegmentFacts, Timestamp
 from goqueue.records import Corrupt
 from goqueue.storage import EntryKind, FileSystem, NameKind, SegmentFile, chunks, segment_name
@@ -80,6 +80,7 @@ class _Survey:
         self._snapshot = snapshot
         self._directory = snapshot.place.directory
         self._usable = self._missing = self._unusable = 0
+        self._damaged: dict[Offset, tuple[DamagedRange, ...]] = {}
 
     def run(self) -> LogStatistics:
         snapshot = self._snapshot
@@ -123,7 +124,8 @@ class _Survey:
         if facts is None and index + 1 < len(segments):
             # To be exact it would have to be read; its name and the next one tell nearly as much.
             facts = _facts(segment, segments[index + 1].base)
-        return Checked(base=segment.base, facts=facts or self._walked(segment))
+        damaged = self._damaged.get(segment.base, ())
+        return Checked(base=segment.base, facts=facts or self._walked(segment), damaged=damaged)
 
     def _indexed(self, segment: Segment) -> SegmentFacts | None:
         """What the index and the records behind its last entry tell, if they agree."""
@@ -139,6 +141,10 @@ class _Survey:
         try:
             if file.load_index(size):
                 self._usable += 1
+                self._damaged[segment.base] = tuple(
+                    DamagedRange(first=hole.first, below=hole.below, reason=hole.reason)
+                    for hole in file.holes
+                )
                 return file.facts
             # A torn tail is no fault of the index: it need only fit what was durable.
             is_good = 0 < segment.promised < size and file.load_index(segment.promised)

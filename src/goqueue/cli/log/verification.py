@@ -163,7 +163,9 @@ class _LogCheck:
                     self._note(entry.name, f"a {entry.kind} that is not ours")
                 case NameKind.TEMPORARY | NameKind.CLEANED:
                     self._note(entry.name, "left half done, goes away at the next start")
-                case NameKind.INDEX | NameKind.TIMEINDEX if segment_base(entry.name) not in bases:
+                case NameKind.INDEX | NameKind.TIMEINDEX | NameKind.HOLES if (
+                    segment_base(entry.name) not in bases
+                ):
                     self._note(entry.name, "an index without its segment")
                 case NameKind.QUARANTINED:
                     base = segment_base(entry.name)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.cli.asking import Session
+from goqueue.cli.asking import Session, tell
 from goqueue.cli.messages.item import Item, read_page
 from goqueue.cli.messages.place import Start
-from goqueue.client import NotFound
+from goqueue.client import GoQueueError, NotFound
 from goqueue.client.admin import PartitionEnds
 from goqueue.client.transport import Request, get, target
 
@@ -59,11 +59,24 @@ class Cursor:
             is_repeatable=True,
             wait_s=wait_s,
         )
-        page = read_page(await session.ask(request))
+        try:
+            page = read_page(await session.ask(request))
+        except GoQueueError as error:
+            self._skip_damage(error)
+            return []
         if self._time is not None or page.next_offset > self.offset:
             self.offset = page.next_offset
         self._time = None
         return page.items
+
+    def _skip_damage(self, error: GoQueueError) -> None:
+        """Go on behind records that are damaged, and say so; other failures are passed on."""
+        following = error.details.get("next_offset")
+        if error.code != "records_damaged" or not isinstance(following, int):
+            raise error
+        first = f"{self.offset} to " if self._time is None else "up to "
+        tell(f"{self._topic} {self.partition}: offsets {first}{following - 1} are damaged, skipped")
+        self.offset, self._time = following, None
 
     def step_back(self, items: Sequence[Item]) -> None:
         """These were read and not shown: whoever goes on wants them again."""

@@ -83,8 +83,9 @@ VERDICTS: dict[Code, Verdict] = {
     ),
     Code.RECORDS_DAMAGED: Verdict(
         status=500,
-        what="The records at this place are damaged on disk and were set aside",
-        advice="Read on at a later offset; `goqueue log verify` shows the damage",
+        what="The records at this offset are damaged on disk",
+        advice="Continue at `next_offset`; `goqueue log verify` shows the damage",
+        details=("next_offset",),
     ),
     Code.REQUEST_TIMEOUT: Verdict(
         status=504,

@@ -3,6 +3,8 @@
 Invariant: at most one pass at a time; what was cleaned once is dirty again only after a truncation.
 """
 
+import msgspec
+
 from goqueue.log.authors import Spans
 from goqueue.log.removal.compaction import plan_compaction
 from goqueue.log.segments import Segments
@@ -31,7 +33,12 @@ class Cleaning:
         """The next pass below `limit`, if one is worth it and none is under way."""
         if not settings.cleanup.compacts or self._is_under_way:
             return None
-        plan = plan_compaction(segments.sealed, self._upto, limit, settings, wall, aborted=aborted)
+        whole = [facts for facts in segments.sealed if not segments.is_damaged(facts)]
+        plan = plan_compaction(whole, self._upto, limit, settings, wall, aborted=aborted)
+        if plan is not None and len(whole) < len(segments.sealed):
+            # A damaged segment stays as it is, and may hold older values of any key: without the
+            # tombstone they would come back.
+            plan = msgspec.structs.replace(plan, tombstones_before=Timestamp(0))
         self._is_under_way = plan is not None
         return plan
 

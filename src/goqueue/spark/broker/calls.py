@@ -173,6 +173,10 @@ class Broker:
         try:
             response = self._loop.call(self._transport.ask(request))
         except GoQueueError as error:
+            following = error.details.get("next_offset")
+            if error.code == "records_damaged" and isinstance(following, int):
+                # As lost as what retention took: the same option decides whether to go on.
+                raise Truncated(following) from error
             if error.code != "offset_out_of_range":
                 raise
             raise Truncated(int(str(error.details.get("earliest", 0)))) from error

@@ -1,6 +1,7 @@
 """One segment on disk: its records, its index, reading from it, and how many are open."""
 
 from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, RecordSearch, chunks
+from goqueue.storage.segment.holes import Hole
 from goqueue.storage.segment.index_files import IndexFiles, remove_index
 from goqueue.storage.segment.open_actives import OpenActives
 from goqueue.storage.segment.open_segments import OpenSegments
@@ -12,6 +13,7 @@ __all__ = [
     "CHUNK_BYTES",
     "Chunk",
     "DamageFound",
+    "Hole",
     "IndexFiles",
     "OpenActives",
     "OpenSegments",

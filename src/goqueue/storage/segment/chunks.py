@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -59,13 +60,19 @@ def chunks(
         position += found.end
 
 
+class ReadableFile(Protocol):
+    """As much of a file as a search needs."""
+
+    def read_at(self, position: int, size: int) -> bytes: ...
+
+
 class RecordSearch:
     """Looks for good records behind bad ones, in hostile bytes, too, within bounded time.
 
     Raises OSError where the disk cannot read.
     """
 
-    def __init__(self, file: File, size: int) -> None:
+    def __init__(self, file: ReadableFile, size: int) -> None:
         self._file = file
         self._size = size
         self._search_bytes_left = _SEARCH_BYTES_MAX

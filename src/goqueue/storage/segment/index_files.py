@@ -1,4 +1,4 @@
-"""The two files of a segment's index: marks by offset, and marks by time.
+"""The files of a segment's index: marks by offset, marks by time, and damage that was found.
 
 They are a cache. They are not synced, and no error of writing them is passed on: what was not
 written is written again from the start, and what cannot be read is made again from the records.
@@ -9,6 +9,7 @@ from contextlib import suppress
 from goqueue.log import ENTRY_SIZE, SparseIndex
 from goqueue.storage.filesystem import FileSystem, remove_if_there
 from goqueue.storage.layout import NameKind, segment_name
+from goqueue.storage.segment.holes import Hole, load_holes, save_holes
 
 __all__ = ["IndexFiles", "remove_index"]
 
@@ -75,6 +76,13 @@ class IndexFiles:
         finally:
             file.close()
 
+    def save_holes(self, holes: tuple[Hole, ...]) -> None:
+        save_holes(self._files, self._path(NameKind.HOLES), holes)
+
+    def load_holes(self, upto: int) -> tuple[Hole, ...]:
+        """The damage that was found below position `upto`."""
+        return load_holes(self._files, self._path(NameKind.HOLES), upto)
+
     def remove(self) -> None:
         """Where that fails, what is left is found not to fit when it is read."""
         self._saved = 0
@@ -85,5 +93,5 @@ class IndexFiles:
 
 def remove_index(files: FileSystem, directory: str, base: int) -> None:
     """Remove the index of a segment that goes, or whose records change; raises OSError."""
-    for kind in (NameKind.INDEX, NameKind.TIMEINDEX):
+    for kind in (NameKind.INDEX, NameKind.TIMEINDEX, NameKind.HOLES):
         remove_if_there(files, f"{directory}/{segment_name(base, kind)}")

@@ -6,18 +6,25 @@ since the process started: bytes that this process wrote or has checked once are
 The file is opened when it is first needed and may be closed at any time: the next use opens it
 again. So a log that nobody uses costs no descriptor.
 
-Invariant: `end` and `size` describe whole records; what lies beyond `size` in the file is not ours.
+Records that are damaged are holes: the records before and behind one are served.
+
+Invariant: `end` and `size` describe whole records and holes; what lies beyond `size` in the file is
+not ours. Behind each hole stands a mark of the index.
 """
 
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
+
+import msgspec
 
 from goqueue.log import IndexEntry, SparseIndex
 from goqueue.model import RECORD_BYTES_MAX, Offset, SegmentFacts, Timestamp
 from goqueue.records import HEADER_SIZE, Buffer, Corrupt, mark, span, sums
 from goqueue.storage.filesystem import File, FileSystem
 from goqueue.storage.layout import NameKind, segment_name
-from goqueue.storage.segment.chunks import CHUNK_BYTES, chunks, read_sectors
+from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, chunks, read_sectors
+from goqueue.storage.segment.holes import Hole, stretches, walk_around
 from goqueue.storage.segment.index_files import IndexFiles
 
 __all__ = ["SegmentFile"]
@@ -26,6 +33,7 @@ _HINTS_MAX = 16
 _MAGIC = b"GQ"
 _MAGIC_AND_OFFSET = struct.Struct(">2s6xq")
 _ANY_OFFSET = -1
+_NO_OFFSET = Offset(0)
 _OFFSET_MAX = (1 << 63) - 1
 
 
@@ -41,6 +49,7 @@ class SegmentFile:
         "_good",
         "_handle",
         "_hints",
+        "_holes",
         "_index",
         "_index_files",
         "_interval",
@@ -65,6 +74,7 @@ class SegmentFile:
         self._good = (0, 0)
         self._is_index_ours = True
         self._hints: dict[int, IndexEntry] = {}
+        self._holes: tuple[Hole, ...] = ()
         self._handle: File | None = None
         self._is_torn = False
 
@@ -191,12 +201,13 @@ class SegmentFile:
     def sync(self) -> None:
         self._file.sync()
 
-    def cut(self, position: int) -> None:
-        """Shorten the segment durably to the whole records below `position`."""
+    def cut(self, position: int, end: Offset) -> None:
+        """Shorten the segment durably to the whole records below `position` and offset `end`."""
         self._file.truncate(position)
         self._file.sync()
         self._size = position
-        self.rebuild_index()
+        self._end = self._base
+        self.rebuild_index(end)
 
     def close(self) -> None:
         """Let go of the file; a second time does no harm, and the next use opens it again."""
@@ -220,6 +231,7 @@ class SegmentFile:
         index = self._index_files.load(upto, entries_max=self._size // HEADER_SIZE + 1)
         if index is None:
             return False
+        self._holes = self._index_files.load_holes(upto)
         before, last = index.entry(-2), index.entry(-1)
         if not len(index) or upto - before.position > 2 * (self._interval + RECORD_BYTES_MAX):
             return False
@@ -237,10 +249,10 @@ class SegmentFile:
                     != entry.offset
                 ):
                     return False
-            for chunk in chunks(self._file, before.position, last.position):
+            for chunk in self._chunks(before.position, last.position):
                 newest = max(chunk.columns.timestamps)
                 self._max_timestamp = Timestamp(max(self._max_timestamp, newest))
-            for chunk in chunks(self._file, last.position, upto):
+            for chunk in self._chunks(last.position, upto):
                 stamp = chunk.columns.timestamps[0]
                 is_first = chunk.position == last.position
                 if is_first and max(self._max_timestamp, stamp) != last.newest:
@@ -248,37 +260,51 @@ class SegmentFile:
                 self._learn(memoryview(chunk.data)[: chunk.end], chunk.position)
         except Corrupt:
             return False
+        if self._holes:
+            self._end = max(self._end, self._holes[-1].below)
         return True
 
-    def rebuild_index(self) -> None:
-        """Make the index from the records, checking every sum.
+    def rebuild_index(self, end: Offset = _NO_OFFSET) -> None:
+        """Make the index from the records, checking every sum; what is damaged becomes a hole.
 
-        Raises Corrupt on damage, and has then changed nothing.
+        `end` is where the segment is known to end, should its last records be damaged. Raises
+        Corrupt where no record is good and nobody knows, and has then changed nothing.
         """
-        self.make_index()
+        self.make_index(end)
         self._index_files.remove()
+        self._index_files.save_holes(self._holes)
         self.save_index()
 
-    def make_index(self) -> None:
+    def make_index(self, end: Offset = _NO_OFFSET) -> None:
         """Make the index in memory alone."""
+        end = max(end, self._end)
         index = SparseIndex(self._base)
-        newest = 0
-        end = self._base
-        for chunk in chunks(self._file, 0, self._size):
-            if chunk.columns.offsets[0] < self._base:
-                # The content of another segment under the name of this one.
-                raise Corrupt(chunk.position, "offset")
-            records = memoryview(chunk.data)[: chunk.end]
-            marks = mark(records, chunk.position, index.last_position, self._interval)
+        holes: list[Hole] = []
+        newest, reached, marked = 0, self._base, -1
+        for part in walk_around(self._file, self._size, self._base):
+            if isinstance(part, Hole):
+                if part.end == self._size:
+                    part = msgspec.structs.replace(part, below=max(part.first, end))
+                    reached = part.below
+                holes.append(part)
+                # The next record is marked, or a search would have to cross the hole.
+                marked = -1
+                continue
+            records = memoryview(part.data)[: part.end]
+            marks = mark(records, part.position, marked, self._interval)
             index.add(marks, newest)
+            marked = index.last_position
             newest = max(newest, marks.max_timestamp)
-            end = Offset(marks.next_offset)
+            reached = Offset(marks.next_offset)
+        if holes and not len(index) and reached == self._base:
+            raise Corrupt(holes[0].position, holes[0].reason)
         self._index = index
         self._is_index_ours = True
-        self._end = end
+        self._holes = tuple(holes)
+        self._end = reached
         self._max_timestamp = Timestamp(newest)
         self._hints.clear()
-        self._good = (0, self._size)
+        self._good = (0, self._size if not holes else holes[0].position)
 
     def adopt(self, records: memoryview) -> None:
         """Take in checked records that a recovery scan found right behind the present size."""
@@ -295,6 +321,27 @@ class SegmentFile:
         self._index.cut(facts.size)
         self._good = (min(self._good[0], facts.size), min(self._good[1], facts.size))
 
+    # Damage
+
+    @property
+    def holes(self) -> tuple[Hole, ...]:
+        """The damage that is known."""
+        return self._holes
+
+    def hole_at(self, offset: int) -> Hole | None:
+        """The damage in which the record of this offset was."""
+        return next((hole for hole in self._holes if hole.first <= offset < hole.below), None)
+
+    def _chunks(self, position: int, upto: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+        """The records of a part of the file, checked, without the holes that are known."""
+        for start, end in stretches(self._holes, position, upto):
+            yield from chunks(self._file, start, end, chunk_bytes=chunk_bytes)
+
+    def _readable_end(self, position: int) -> int:
+        """How far the records go on from this position."""
+        holes = self._holes
+        return next((hole.position for hole in holes if hole.position >= position), self._size)
+
     # Reading
 
     def read(self, offset: int, below: int, bytes_max: int) -> memoryview:
@@ -310,8 +357,9 @@ class SegmentFile:
         if beyond is not None:
             # Nothing from there on is wanted, however much may be read.
             window = min(window, max(beyond - entry.position, self._interval))
+        readable_end = self._readable_end(entry.position) if self._holes else self._size
         while True:
-            available = self._size - entry.position
+            available = readable_end - entry.position
             data = memoryview(read_sectors(self._file, entry.position, min(window, available)))
             bounds = self._bounds(data, entry, offset, below, bytes_max)
             if bounds is not None:
@@ -386,17 +434,29 @@ class SegmentFile:
     def place_of(self, offset: int) -> IndexEntry:
         """Where the records below `offset` end: the offset after the last, and the position.
 
-        What lies there is cut off, so this rests on an index that this process made.
+        What lies there is cut off, so this rests on an index that this process made. Raises Corrupt
+        within damage, where nobody knows which bytes are which record's.
         """
         if not self._is_index_ours:
             self.rebuild_index()
         entry = self._index.floor(offset)
         end = self._base if entry.position == 0 else entry.offset
-        for chunk in chunks(self._file, entry.position, self._size):
-            for index, found in enumerate(chunk.columns.offsets):
-                if found >= offset:
-                    return IndexEntry(end, chunk.position + chunk.columns.positions[index])
-                end = Offset(found + 1)
+        position = entry.position
+        behind = [hole for hole in self._holes if hole.position >= position]
+        for hole in (*behind, None):
+            for chunk in chunks(
+                self._file, position, self._size if hole is None else hole.position
+            ):
+                for index, found in enumerate(chunk.columns.offsets):
+                    if found >= offset:
+                        return IndexEntry(end, chunk.position + chunk.columns.positions[index])
+                    end = Offset(found + 1)
+            if hole is not None:
+                if offset <= hole.first:
+                    return IndexEntry(end, hole.position)
+                if offset < hole.below:
+                    raise Corrupt(hole.position, hole.reason)
+                end, position = hole.below, hole.end
         return IndexEntry(end, self._size)
 
     def find(self, timestamp: int, offset: int, below: int) -> Offset | None:
@@ -410,9 +470,7 @@ class SegmentFile:
         if not self._is_index_ours:
             self.rebuild_index()
         entry = self._index.floor_time(timestamp)
-        for chunk in chunks(
-            self._file, entry.position, self._size, chunk_bytes=16 * self._interval
-        ):
+        for chunk in self._chunks(entry.position, self._size, 16 * self._interval):
             for index, stamp in enumerate(chunk.columns.timestamps):
                 found = chunk.columns.offsets[index]
                 if found >= offset and stamp >= timestamp:

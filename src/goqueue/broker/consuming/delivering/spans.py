@@ -14,8 +14,8 @@ from operator import sub
 import msgspec
 
 from goqueue.log import Log
-from goqueue.model import Offset, Refused, Serve, Slice
-from goqueue.model.requests import Leased, Records, Reply
+from goqueue.model import Code, Offset, Refused, Serve, Slice
+from goqueue.model.requests import Leased, Parcel, Records, Reply
 from goqueue.records import last_offset
 
 __all__ = ["Spans", "fill", "find_spans"]
@@ -65,19 +65,32 @@ def _find_span(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Slice
     try:
         return log.read(Offset(first), size, below=Offset(below))
     except Refused:
-        # A segment is damaged as a whole or not at all.
+        # The first of them is damaged; the others are asked for by themselves.
         return None
 
 
 def fill(effect: Serve, read: Callable[[Slice], memoryview]) -> Reply:
-    """The reply with the bytes that belong to it; raises what `read` does."""
+    """The reply with the bytes that belong to it; raises what `read` does.
+
+    Damage in one partition does not silence the others: a poll gets what can be read. The leases on
+    the rest run out, and what is damaged is passed over the next time.
+    """
     reply = effect.reply
     if isinstance(reply, Leased):
-        parcels = tuple(
-            msgspec.structs.replace(parcel, data=_read_all(run, parcel.offsets, read))
-            for parcel, run in zip(reply.parcels, effect.runs, strict=True)
-        )
-        return Leased(parcels=parcels)
+        parcels: list[Parcel] = []
+        damage: Refused | None = None
+        for parcel, run in zip(reply.parcels, effect.runs, strict=True):
+            try:
+                data = _read_all(run, parcel.offsets, read)
+            except Refused as refused:
+                if refused.code is not Code.RECORDS_DAMAGED:
+                    raise
+                damage = refused
+            else:
+                parcels.append(msgspec.structs.replace(parcel, data=data))
+        if damage is not None and not parcels:
+            raise damage
+        return msgspec.structs.replace(reply, parcels=tuple(parcels))
     assert isinstance(reply, Records)
     return msgspec.structs.replace(reply, data=tuple(read(each) for each in effect.runs[0]))
 

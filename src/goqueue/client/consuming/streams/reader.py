@@ -125,8 +125,27 @@ class Reader:
         self._offset = next_offset
         return Chunk(self.log, messages, next_offset)
 
+    def _skip_damage(self, error: GoQueueError) -> None:
+        following = error.details.get("next_offset")
+        if not isinstance(following, int) or following <= self._offset:
+            raise error
+        _log.warning(
+            "%s: offsets %d to %d are damaged on the broker's disk and skipped",
+            self.log,
+            self._offset,
+            following - 1,
+        )
+        self._offset = following
+
     def _jump(self, error: GoQueueError) -> None:
-        """Retention took what was wanted, or a failover cut the log: go to where there is a log."""
+        """Retention took what was wanted, or a failover cut the log: go to where there is a log.
+
+        Records that are damaged on the broker's disk are passed over, too: nobody can read them,
+        and to end here would keep all that lies behind from being read.
+        """
+        if error.code == "records_damaged":
+            self._skip_damage(error)
+            return
         if error.code != "offset_out_of_range":
             raise error
         earliest, end = error.details.get("earliest"), error.details.get("end")

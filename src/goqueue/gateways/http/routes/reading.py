@@ -62,19 +62,23 @@ async def _messages(call: Call) -> ReadOut:
     offset, timestamp, isolation = call[_OFFSET], call[_TIMESTAMP], call[ISOLATION]
     bytes_max = min(room, max(_READ_BYTES_MIN, limit * _MESSAGE_BYTES))
     for _ in range(_HIDDEN_READS_MAX):
-        records = await call.ask(
-            Read(
-                topic=call[TOPIC],
-                partition=call[PARTITION],
-                offset=Offset(offset),
-                timestamp=timestamp,
-                bytes_max=bytes_max,
-                wait_ns=0 if messages else wait_ns,
-                isolation=isolation,
-                messages_max=limit - len(messages),
-            ),
-            Records,
+        read = Read(
+            topic=call[TOPIC],
+            partition=call[PARTITION],
+            offset=Offset(offset),
+            timestamp=timestamp,
+            bytes_max=bytes_max,
+            wait_ns=0 if messages else wait_ns,
+            isolation=isolation,
+            messages_max=limit - len(messages),
         )
+        try:
+            records = await call.ask(read, Records)
+        except Refused as refused:
+            if messages and refused.code is Code.RECORDS_DAMAGED:
+                # What lies before the damage is good; the next read is told where to go on.
+                break
+            raise
         shown = show(records, limit - len(messages), room, times)
         messages += shown.messages
         room -= shown.size
