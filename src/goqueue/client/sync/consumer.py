@@ -36,7 +36,6 @@ class SyncQueueConsumer:
 
     def __next__(self) -> SyncMessage:
         consumer = self._consumer
-        consumer.ask()
         while True:
             # Straight from what the loop has polled: what is not begun stays there.
             message = consumer.pop()

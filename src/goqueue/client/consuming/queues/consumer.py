@@ -4,7 +4,7 @@ Owns the member, the messages that wait for their turn, and the acknowledgements
 as far as its workers keep up, renews what waits and what is in hand, and hands out live leases
 only. Closing gives back what was not begun, without a delivery being counted.
 
-`ask` and `pop` may be called by another thread than that of the loop; all else belongs to the loop.
+`pop` may be called by another thread than that of the loop; everything else belongs to the loop.
 """
 
 import asyncio
@@ -84,7 +84,6 @@ class QueueConsumer:
         return self
 
     async def __anext__(self) -> Message:
-        self.ask()
         while True:
             message = self.pop()
             if message is not None:
@@ -95,23 +94,27 @@ class QueueConsumer:
 
     async def take(self, count_max: int = 1000) -> list[Message]:
         """At least one message, and what else is at hand; empty when closed or stopped."""
-        self.ask()
         taken: list[Message] = []
         while not taken:
-            while len(taken) < count_max and (message := self.pop()) is not None:
+            message = self.pop()
+            while message is not None:
                 taken.append(message)
+                message = self._pop(time.monotonic()) if len(taken) < count_max else None
             if not taken and not await self.wait_for_more(count_max):
                 return []
         self.refill()
         return taken
 
-    def ask(self) -> None:
-        """A worker is done with what it has, and wants more; for any thread."""
-        self._window.ask(time.monotonic())
-
     def pop(self) -> Message | None:
-        """The next message whose lease is live, if one is at hand; for any thread."""
+        """The next message whose lease is live, if one is at hand; for any thread.
+
+        Whoever calls is done with what it was handed before.
+        """
         now = time.monotonic()
+        self._window.ask(now)
+        return self._pop(now)
+
+    def _pop(self, now: float) -> Message | None:
         ready = self._ready
         while ready and not self._is_stopping:
             try:
