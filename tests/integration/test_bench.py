@@ -95,7 +95,7 @@ def test_the_ratio_is_the_median_over_rounds_of_our_rate_to_the_raw_one() -> Non
             },
         ),
         ("consume", {"stream_json", "read_raw_into_columns", "queue_lease_and_ack"}),
-        ("sdk", {"sdk_send", "sdk_consume"}),
+        ("sdk", {"sdk_send", "sdk_consume", "sdk_lease"}),
         ("scale", {"crowded_idle_cpu", "crowded_rss", "crowded_publish"}),
     ],
 )
