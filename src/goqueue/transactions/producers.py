@@ -141,7 +141,7 @@ class Producers:
     def hear(self, producer: Producer, now: Now) -> None:
         """A producer gave a sign of life."""
         producer.heard_at = now.instant
-        producer.heard_wall = max(producer.heard_wall, self._steady(now))
+        producer.heard_wall = max(producer.heard_wall, self.steady(now))
         self._move_last(producer)
 
     def _move_last(self, producer: Producer) -> None:
@@ -149,7 +149,7 @@ class Producers:
         order.pop(producer.id, None)
         order[producer.id] = None
 
-    def _steady(self, now: Now) -> int:
+    def steady(self, now: Now) -> int:
         """Wall time, unless the clock was put since this life began."""
         return (
             now.wall if self._life is None else self._life.wall + now.instant - self._life.instant
@@ -192,7 +192,7 @@ class Producers:
             epoch=0,
             transactional_id=name,
             timeout_ns=command.timeout_ns,
-            heard_at=self._steady(now),
+            heard_at=self.steady(now),
         )
 
     def _make_room(self, now: Now) -> None:
@@ -218,7 +218,7 @@ class Producers:
         for identity in list(islice(self._idle[True], _PASSED_MAX)):
             producer = self._producers[identity]
             if producer.current is None:
-                is_over = self._steady(now) - producer.heard_wall > _IDLE_NAMED_NS
+                is_over = self.steady(now) - producer.heard_wall > _IDLE_NAMED_NS
                 return producer if is_over else None
             # It is not silent, or its transaction ends soon.
             self._move_last(producer)

@@ -209,7 +209,7 @@ class Transactions:
         self.forget_keys(now, 2)
         if len(self._keys) >= _KEYS_MAX:
             raise Refused(Code.QUOTA_EXCEEDED, quota="keys", limit=_KEYS_MAX)
-        return KeyKept(key=key, at=now.wall)
+        return KeyKept(key=key, at=self.producers.steady(now))
 
     def forget_keys(self, now: Now, count_max: int) -> int:
         """Forget some of the keys that are over, the oldest first: how many.
@@ -218,7 +218,7 @@ class Transactions:
         """
         over: list[str] = []
         for key, at in islice(self._keys.items(), count_max):
-            if now.wall - at <= _KEY_NS:
+            if self.producers.steady(now) - at <= _KEY_NS:
                 break
             over.append(key)
         for key in over:
@@ -296,6 +296,17 @@ class Transactions:
         return transaction
 
     # Time
+
+    def begin_life(self, now: Now) -> None:
+        """A life of the node begins, at most an hour after the last thing that is known.
+
+        So neither a long stop nor a clock that was put forward forgets a key or a producer.
+        """
+        newest = max((each.heard_wall for each in self.producers), default=0)
+        if self._keys:
+            newest = max(newest, next(reversed(self._keys.values())))
+        wall = min(now.wall, newest + HOUR) if newest else now.wall
+        self.producers.begin_life(Now(now.instant, Timestamp(wall)))
 
     def deadline_of(self, transaction: Transaction) -> Instant:
         """When a transaction is aborted unless something is heard; to be asked again then."""

@@ -29,6 +29,7 @@ from goqueue.records import build
 from goqueue.storage import Storage
 from tests.unit.broker.driven_node import EPOCH_NS, Crashed, DrivenNode
 from tests.unit.broker.users import create, join, poll, reject
+from tests.unit.storage.memory_files import MemoryFiles
 
 GROUPS = LogId("__groups", 0)
 EAGER = JournalLimits(snapshot_bytes=1, restate_bytes=1)
@@ -165,3 +166,38 @@ def test_a_large_position_is_stated_in_many_turns() -> None:
 
     assert max(units) < 2 * TURN_UNITS
     assert sum(each > TURN_UNITS // 2 for each in units) > 5
+
+
+@pytest.mark.parametrize("lost", ["nothing", "a piece", "half a piece", "an older piece"])
+def test_a_large_snapshot_is_in_pieces_of_which_a_start_takes_all_or_none(lost: str) -> None:
+    node = scattered(node_with(150_000, JournalLimits()), 150_000)
+    node.stop()
+    pieces = sorted(path for path in node.files.copy() if "__groups-" in path)
+    assert len(pieces) > 1
+    content = node.files.copy()
+    assert max(len(content[path]) for path in pieces) < 300 * 1024
+    match lost:
+        case "a piece":
+            del content[pieces[1]]
+        case "half a piece":
+            content[pieces[1]] = content[pieces[1]][:1000]
+        case "an older piece":
+            content[pieces[1]] = b'{"id":1,"changes":[]}'
+    again = DrivenNode(MemoryFiles(content), now_ns=node.now_ns)
+
+    taken = poll(again, count=1000)
+    assert {each.record.offset % 2 for each in taken} == {0}
+    assert {each.attempt for each in taken} == {8}
+
+
+def test_the_next_snapshot_does_not_touch_the_pieces_of_the_last() -> None:
+    node = scattered(node_with(150_000, JournalLimits()), 150_000)
+    node.stop()
+    first = {path for path in node.files.copy() if "__groups-" in path}
+    node.restart()
+    node.stop()
+    second = {path for path in node.files.copy() if "__groups-" in path} - first
+    node.restart()
+
+    assert len(second) == len(first)
+    assert {each.attempt for each in poll(node, count=10)} == {8}

@@ -395,3 +395,16 @@ def test_a_restart_makes_no_producer_young_again() -> None:
     granted(limited, at(41))
     assert limited.get(first.id) is None
     assert limited.get(second.id) is not None
+
+
+def test_a_clock_that_is_put_forward_forgets_no_key_not_even_over_a_restart() -> None:
+    machine = Transactions()
+    machine.begin_life(at())
+    machine.apply(machine.keep("k", at()))
+    month = 30 * 24 * HOUR
+    assert machine.forget_keys(at(SECOND, wall_shift=month), 10) == 0
+    again = replayed(machine)
+    again.begin_life(at(2 * SECOND, wall_shift=month))
+
+    assert again.forget_keys(at(3 * SECOND, wall_shift=month), 10) == 0
+    assert again.forget_keys(at(7 * 24 * HOUR, wall_shift=month), 10) == 1

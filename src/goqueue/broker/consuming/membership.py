@@ -129,6 +129,8 @@ class Membership:
         """
         partitions = self._state.catalog.partitions
         for group in self._state.groups:
+            if not group.members:
+                continue
             due = group.rebalanced(partitions)
             if due.members != group.stated.members:
                 self._change(due, Trigger.RESTART, now)

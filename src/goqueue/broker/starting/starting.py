@@ -9,6 +9,9 @@ logs are opened when it is known which there are; nothing is served before the s
 is committed, so no receipt of an earlier life can be taken for one of this.
 """
 
+from collections.abc import Iterator
+from itertools import islice
+
 import msgspec
 
 from goqueue.broker.journals import (
@@ -24,7 +27,7 @@ from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
 from goqueue.broker.starting.memory import Memory
 from goqueue.broker.starting.recollecting import Recollecting, ReplayingRecords
-from goqueue.broker.starting.snapshot_reader import SnapshotReader
+from goqueue.broker.starting.snapshot_reader import STARTING_ERRAND, SnapshotReader
 from goqueue.broker.state import NodeState
 from goqueue.broker.transacting import Transacting
 from goqueue.delivery import Receipts
@@ -41,7 +44,8 @@ __all__ = [
 
 TOPICS_LOG = LogId("__topics", 0)
 GROUPS_LOG = LogId("__groups", 0)
-_REPLAY_BYTES = 1024 * 1024
+_REPLAY_BYTES = 256 * 1024
+_POSITIONS_PER_TURN = 2_000
 _TOPIC_CHANGES = msgspec.json.Decoder(list[TopicChange])
 _CHANGES = msgspec.json.Decoder(list[Change])
 
@@ -81,6 +85,8 @@ class Starting:
         self._transacting = transacting
         self._secret = secret
         self._missing: dict[LogId, None] = {}
+        # What is left of looking at every position, once all logs are open.
+        self._checks: Iterator[None] | None = None
 
     def begin(self) -> None:
         self._state.outbox.append(Open(log=TOPICS_LOG, settings=JOURNAL_SETTINGS))
@@ -124,8 +130,13 @@ class Starting:
         self._go_on_from(self._snapshots.begin(journal, data), journal.id, now)
 
     def go_on(self, now: Now) -> None:
-        """Take in more of a snapshot."""
-        self._go_on_from(self._snapshots.apply_piece(now), self._snapshots.journal, now)
+        """Take in more of a snapshot, or look at more positions."""
+        if self._checks is None:
+            self._go_on_from(self._snapshots.apply_piece(now), self._snapshots.journal, now)
+        elif sum(1 for _ in islice(self._checks, _POSITIONS_PER_TURN)) < _POSITIONS_PER_TURN:
+            self._begin_life(now)
+        else:
+            self._state.alarms.set(STARTING_ERRAND, now.instant)
 
     def _go_on_from(self, start: Offset | None, log: LogId, now: Now) -> None:
         """A snapshot was taken in, or there is none that can be used; None: not yet."""
@@ -197,21 +208,25 @@ class Starting:
             topic.is_open = True
             topic.may_delay = topic.stated.has_delays
             topic.may_mark = topic.stated.has_producers
-        self._forget_what_was_lost()
+        self._checks = self._forget_what_was_lost()
+        self.go_on(now)
+
+    def _begin_life(self, now: Now) -> None:
         self._transacting.recollect(now)
         started = Started(epoch=self._memory.epoch + 1, topics_upto=self._state.catalog.next_number)
         self._memory.apply(started, now.wall)
         self._state.receipts = Receipts(self._secret, started.epoch)
         self._state.topics_journal.note([started], [BeginServing()])
 
-    def _forget_what_was_lost(self) -> None:
+    def _forget_what_was_lost(self) -> Iterator[None]:
         """A log of `flush=interval` may have lost its end: new messages will stand there.
 
-        What groups knew of the lost ones must not be taken for theirs.
+        What groups knew of the lost ones must not be taken for theirs. One position at a time.
         """
         state = self._state
         for group, positions in state.positions.items():
             for log, position in positions.items():
+                yield
                 partition = state.partitions.get(log)
                 topic = state.catalog.get(log.topic)
                 if partition is None or topic is None or not position.cut(partition.log.end):

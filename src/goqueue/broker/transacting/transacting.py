@@ -327,7 +327,7 @@ class Transacting:
     def begin_serving(self, now: Now) -> list[Key]:
         """Deadlines run again; the decided ones whose markers may be missing are returned."""
         transactions = self._state.transactions
-        transactions.producers.begin_life(now)
+        transactions.begin_life(now)
         for transaction in transactions.open:
             transactions.set_deadline(transaction, now)
             self._arm(transaction)
