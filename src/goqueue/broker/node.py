@@ -515,7 +515,7 @@ class Node:
 
     def _retry_journals(self, now: Now) -> None:
         for journal in (self._state.topics_journal, self._state.groups_journal):
-            journal.expire(now)
+            journal.expire(now, self._state.budget)
             self._state.alarms.bring_forward(_RETRY, journal.next_deadline())
 
     # Turns

@@ -86,6 +86,29 @@ def test_a_journal_that_cannot_keep_up_refuses_more_and_forgets_nothing() -> Non
     assert committed(node) == 100
 
 
+def test_what_a_full_disk_took_from_a_journal_is_written_again_in_bounded_turns() -> None:
+    node = DrivenNode(budget_units=20)
+    create(node)
+    join(node, session_ns=600 * SECOND)
+    publish(node, *["x"] * 200)
+    held = poll(node, count=200)
+    node.slow_down(GROUPS)
+    requests = [node.begin(Ack(receipts=(each.receipt,))) for each in held]
+    node.files.faults.room = 0
+    node.speed_up()
+    assert not any(node.is_answered(request) for request in requests)
+    node.files.faults.room = None
+    node.turn_units_max = 0
+
+    node.advance(2 * SECOND)
+
+    assert all(node.is_answered(request) for request in requests)
+    # Answers to commands that one sync commits together leave together.
+    assert 0 < node.turn_units_max < 60
+    node.restart()
+    assert committed(node) == 200
+
+
 def test_damage_in_a_journal_holds_up_no_ack_and_stops_no_node() -> None:
     node = shop("a", "b")
     first, second = poll(node)

@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from goqueue.broker.budget import TurnBudget
 from goqueue.broker.outbox import Later, Outbox, Prune
 from goqueue.log import Log
 from goqueue.model import (
@@ -254,16 +255,24 @@ class Journal(Generic[C]):
         """When what could not be written is tried again."""
         return self._full_until
 
-    def expire(self, now: Now) -> None:
-        """Write again what found no space."""
+    def expire(self, now: Now, budget: TurnBudget) -> None:
+        """Write again what found no space, until the turn has done enough; the rest comes next."""
         if self._full_until is None or now.instant < self._full_until:
             return
-        self._full_until = None
         end = self._log.end
-        for pending in self._pending:
-            is_missing = pending.next == 0 or pending.next > end
-            if is_missing and not self._append(pending, now):
+        missing = [each for each in self._pending if each.next == 0 or each.next > end]
+        for pending in missing:
+            # Where it was before it was taken back says nothing any more.
+            pending.next = Offset(0)
+        count = max(1, budget.left // 2)
+        budget.spend(min(count, len(missing)))
+        # As long as something is missing it is full: what is noted meanwhile comes behind.
+        self._full_until = None
+        for pending in missing[:count]:
+            if not self._append(pending, now):
                 return
+        if missing[count:]:
+            self._full_until = now.instant
 
     # Replay
 
