@@ -456,8 +456,11 @@ class Moving:
                 floor=floor if queue is None else max(floor, queue.floor),
                 offsets=folded.ranges,
                 steps=folded.steps,
+                is_buried=bool(decided) and not route.is_redrive,
             )
             position.settle(change.floor, (), now.wall)
+            if change.is_buried:
+                position.bury(dying)
             settled.append(change)
         later = [WriteMarkers((each.producer, each.number)) for each in decided]
         self._state.groups_journal.note([*decided, *settled], later)

@@ -96,6 +96,8 @@ class Positions:
         match change:
             case Settled():
                 position.settle(change.floor, change.unfold(), at)
+                if change.is_buried:
+                    position.bury(change.unfold())
             case PositionMoved():
                 position.restore(change.position)
             case PositionAdded():

@@ -1,7 +1,8 @@
 """What becomes of leased messages: acked, given back, extended, rejected, expired.
 
 A receipt is read first, then the lease that it names is looked up: a lease that is over refuses
-every use of its receipt, except that what the group has settled may be acked again.
+every use of its receipt, except that what the group has settled may be acked again. A message that
+became a dead letter, or is on its way there, was not settled by whoever held it: its ack is stale.
 """
 
 from collections.abc import Iterable
@@ -113,7 +114,7 @@ class Settling:
             held = self._held(queue, receipt, now)
             if held is not None:
                 acked[receipt.offset] = held
-            elif receipt.offset not in acked and not position.has_settled(receipt.offset):
+            elif receipt.offset not in acked and not _is_done(position, receipt.offset):
                 continue
             known.append((index, receipt.offset))
         if acked and queue is not None:
@@ -339,6 +340,11 @@ class Settling:
         )
         position.excuse(change.offset, change.reason)
         self._state.groups_journal.note([change])
+
+
+def _is_done(position: Position, offset: int) -> bool:
+    """Whether a message was acked or committed; one that became a dead letter was not."""
+    return position.has_settled(offset) and not position.was_buried(offset)
 
 
 def _is_repeat(position: Position, receipt: Receipt, holder: tuple[int, int]) -> bool:

@@ -145,6 +145,8 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled", omit_def
     offsets: list[Range] = []
     # As in `Delivered`.
     steps: list[int] = []
+    # Whether they became dead letters.
+    is_buried: bool = False
 
     def unfold(self) -> Sequence[int]:
         """The offsets of the messages that are named, in order."""

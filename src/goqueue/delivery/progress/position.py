@@ -25,6 +25,8 @@ REASON_BYTES_MAX = 256
 # One piece of a statement has at most so many counts, or so many blocks of what is settled, or half
 # as many reasons: less than 1 MiB of JSON however long and strange the reasons are.
 _PIECE_MAX = 1000
+# So many dead letters of a group and partition are known as such.
+_BURIED_MAX = 1000
 
 
 def cut_reason(reason: str, bytes_max: int = REASON_BYTES_MAX) -> str:
@@ -47,6 +49,8 @@ class PositionStated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     reasons: list[tuple[int, str]] = []
     updated_at: int = 0
     scattered: list[Stretch] = []
+    # The last that became dead letters.
+    buried: list[int] = []
 
 
 class Position:
@@ -58,6 +62,8 @@ class Position:
         # On their way to the dead letters in this life: what a crash cuts short begins anew.
         self._dying: dict[int, None] = {}
         self._reasons: dict[int, str] = {}
+        # Settled by becoming a dead letter, the last of them: nobody may claim to have done them.
+        self._buried: dict[int, None] = {}
         self._updated_at = updated_at
         # What open transactions hold, wherever the position is put meanwhile.
         self.pins = Pins()
@@ -68,6 +74,7 @@ class Position:
         self._attempts = dict(stated.attempts)
         self._dying = {}
         self._reasons = {place: cut_reason(said) for place, said in stated.reasons}
+        self._buried = dict.fromkeys(stated.buried)
         self._updated_at = stated.updated_at
 
     def add(self, piece: PositionStated) -> None:
@@ -80,6 +87,7 @@ class Position:
         self._attempts.update(each for each in piece.attempts if each[0] not in self._done)
         for place, said in piece.reasons:
             self.excuse(place, said)
+        self.bury(piece.buried)
         self._updated_at = max(self._updated_at, piece.updated_at)
 
     @property
@@ -93,6 +101,7 @@ class Position:
             reasons=list(self._reasons.items()),
             updated_at=self._updated_at,
             scattered=scattered,
+            buried=list(self._buried),
         )
 
     @property
@@ -109,7 +118,9 @@ class Position:
         crash may leave only the first.
         """
         reasons_max = max(1, piece_max // 2)
-        yield PositionStated(floor=self._done.floor, updated_at=self._updated_at)
+        yield PositionStated(
+            floor=self._done.floor, updated_at=self._updated_at, buried=list(self._buried)
+        )
         for blocks in _portions(self._done.block_numbers, piece_max):
             above, scattered = self._done.stated_blocks(blocks)
             yield PositionStated(floor=self._done.floor, settled=above, scattered=scattered)
@@ -148,6 +159,16 @@ class Position:
 
     def has_settled(self, offset: int) -> bool:
         return offset in self._done
+
+    def was_buried(self, offset: int) -> bool:
+        """Whether a message became a dead letter; of very many, only the last are known."""
+        return offset in self._buried
+
+    def bury(self, offsets: Sequence[int]) -> None:
+        """Remember that messages, settled by that, became dead letters."""
+        self._buried.update(dict.fromkeys(offsets))
+        while len(self._buried) > _BURIED_MAX:
+            del self._buried[next(iter(self._buried))]
 
     def reason_of(self, offset: int) -> str:
         """What the last nack of a message said, if it said something."""
@@ -210,6 +231,7 @@ class Position:
     def cut(self, end: int) -> bool:
         """Forget what is at or beyond `end`: the log lost it. Whether there was something."""
         self._dying = {place: None for place in self._dying if place < end}
+        self._buried = {place: None for place in self._buried if place < end}
         kept = (*self._attempts, *self._reasons)
         furthest = max(self._done.end, max(kept, default=-1) + 1)
         if furthest <= end:

@@ -36,7 +36,8 @@ class Use:
         self.epoch = group.epoch
         self.asked_at = now
         self.told = self.queue.told
-        self.was_settled = self.queue.is_settled(handed.offset)
+        self.was_acked = handed.offset in self.queue.acked
+        self.was_dead = handed.offset in self.queue.dead
         # Where a message was lost may be what nobody has to settle: an aborted one, a marker.
         self.may_be_settled = delivery.is_lost or self.queue.may_be_settled(handed.offset)
         member = group.members.get(delivery.member_id)
@@ -143,12 +144,14 @@ class Settlers:
         is_settled = settlement.refused is None
         use.queue.answered(use.offset, is_settled=is_settled)
         if is_settled:
+            if use.was_dead:
+                raise Violation("dead-letter-acked", use.delivery.handed.receipt)
             if not use.may_be_settled:
                 use.check_accepted()
             use.queue.told_committed(settlement.committed, use.told)
         elif settlement.refused is not None:
             use.check_refused(settlement.refused)
-            if use.was_settled and use.is_clear and settlement.refused is Code.RECEIPT_STALE:
+            if use.was_acked and use.is_clear and settlement.refused is Code.RECEIPT_STALE:
                 raise Violation("second-ack-refused", use.delivery.handed.receipt)
 
     # The rest
