@@ -371,6 +371,8 @@ class Node:
             self._parts.delaying.committed(partition, now)
             for ending in partition.log.take_ended():
                 self._state.hide_ending(event.log, ending)
+                key = (ending.producer, ending.transaction)
+                self._state.journeys.ended(key, event.log, now, is_commit=ending.is_commit)
                 self._parts.delaying.ended(partition, ending, now)
             self._parts.marking.durable(partition)
             self._parts.remembering.durable(partition)
@@ -383,9 +385,11 @@ class Node:
         self._parts.delivering.wake(partition, now)
 
     def _published(self, publication: Publication, published: Published, now: Now) -> None:
+        purpose = publication.purpose
         if publication.story is not None:
-            self._state.journeys.published(publication.story, published, now)
-        match publication.purpose:
+            transaction = purpose.transaction if isinstance(purpose, InTransaction) else None
+            self._state.journeys.published(publication.story, published, now, transaction)
+        match purpose:
             case ForMove(batch):
                 self._parts.moving.copied(batch, published.placed[0].refused, now)
             case ForMarker() as purpose:
@@ -508,6 +512,8 @@ class Node:
                 self._parts.memory.go_on(now)
             case "starting":
                 self._parts.starting.go_on(now)
+            case "progress":
+                self._parts.progressing.resume(now)
             case "steps":
                 self._state.stepwise.resume(now)
             case _:

@@ -286,6 +286,10 @@ class DeliveryQueue:
 
     def held(self, offset: int, serial: int) -> Held | None:
         """The lease that a receipt names, if it is not over."""
+        pinned = self._pinned.get(offset) if self._pinned else None
+        if pinned is not None and pinned[1] is not None and pinned[1].serial == serial:
+            # Its transaction was aborted, and the step that gives it back is still to come.
+            self.release_pinned((offset,))
         return self._leases.get(offset, serial)
 
     def extend(self, held: Held, deadline: Instant) -> None:
@@ -336,10 +340,16 @@ class DeliveryQueue:
                     leases.append(entry[1])
         return leases
 
-    def release_pinned(self) -> None:
+    def pinned_below(self, floor: int) -> list[int]:
+        """What transactions hold below an offset."""
+        return [offset for offset in self._pinned if offset < floor]
+
+    def release_pinned(self, offsets: Sequence[int]) -> None:
         """A transaction was aborted: what nobody else holds is ready again, leases run on."""
         pins = self._position.pins
-        for offset in [offset for offset in self._pinned if offset not in pins]:
+        for offset in offsets:
+            if offset not in self._pinned or offset in pins:
+                continue
             known, held = self._pinned.pop(offset)
             if held is None:
                 self._lanes.put_back(known)

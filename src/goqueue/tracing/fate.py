@@ -80,6 +80,8 @@ class Fate:
             case Kind.FIRE:
                 self._end_delay(step.place)
                 self._waiting[position] = False
+            case Kind.ABORT:
+                self._waiting.pop(position, None)
             case Kind.CANCEL:
                 if self._waiting.pop(position, None) is None:
                     self._end_delay(step.place)

@@ -40,6 +40,7 @@ class Kind(enum.IntEnum):
     REBALANCE = 13
     REPLICATE = 14
     RELEASE = 15
+    ABORT = 16
 
 
 class Place(msgspec.Struct, frozen=True):

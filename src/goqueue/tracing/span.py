@@ -34,6 +34,7 @@ EVENTS: dict[Kind, tuple[str, ...]] = {
     Kind.CANCEL: ("delay.cancelled",),
     Kind.LETTER: ("dlq.routed",),
     Kind.REDRIVE: ("dlq.redriven",),
+    Kind.ABORT: ("transaction.aborted",),
     Kind.REBALANCE: ("rebalance.start", "rebalance.complete"),
     Kind.REPLICATE: ("replication.pending", "replication.complete"),
 }

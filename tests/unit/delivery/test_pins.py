@@ -67,7 +67,7 @@ def test_what_is_pinned_before_it_is_learned_is_ready_after_the_release() -> Non
     assert handed(queue) == [0, 3, 4]
 
     position.pins.remove(HOLDER)
-    queue.release_pinned()
+    queue.release_pinned(range(10))
 
     assert handed(queue) == [1, 2]
 
@@ -98,7 +98,7 @@ def test_a_lease_that_is_released_runs_on_and_is_counted_as_its_members() -> Non
     assert queue.expire(Instant(60)) == []
 
     position.pins.remove(HOLDER)
-    queue.release_pinned()
+    queue.release_pinned(range(10))
 
     assert queue.held(0, 7) is held
     assert (queue.in_flight, queue.load_of("m"), queue.next_deadline()) == (1, 1, 50)
@@ -116,7 +116,7 @@ def test_what_others_hold_is_not_released() -> None:
     assert handed(queue) == [4]
 
     position.pins.remove(HOLDER)
-    queue.release_pinned()
+    queue.release_pinned(range(10))
 
     assert handed(queue) == [0, 1]
 
@@ -135,7 +135,7 @@ def test_what_rests_or_is_given_back_below_a_held_floor_is_handed_to_nobody() ->
     assert handed(queue) == [3]
 
     position.pins.remove(HOLDER)
-    queue.release_pinned()
+    queue.release_pinned(range(10))
 
     assert handed(queue) == [0, 1, 2]
 

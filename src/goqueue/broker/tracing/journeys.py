@@ -22,6 +22,8 @@ __all__ = ["TRACE_PARENT", "Journeys", "Story", "trace_header"]
 # The partition of what was never written.
 _NOWHERE = -1
 TRACE_PARENT = "traceparent"
+# Publications of open transactions that are kept in mind; how further ones end is not told.
+_OPEN_MAX = 100_000
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -41,6 +43,9 @@ class Journeys:
         self._catalog = catalog
         self._places: dict[LogId, tuple[int, Place]] = {}
         self._refused = 0
+        # What open transactions have published, by their key and the log.
+        self._open: dict[tuple[int, int], dict[LogId, list[Note]]] = {}
+        self._open_count = 0
 
     def place(self, log: LogId) -> Place | None:
         """The place of a partition; None if its topic is gone."""
@@ -65,6 +70,8 @@ class Journeys:
         for log in logs:
             self._places.pop(log, None)
             self._places.pop(LogId(log.topic, _NOWHERE), None)
+            for key in [key for key, by_log in self._open.items() if log in by_log]:
+                self._take_open(key, log)
 
     # Publishing
 
@@ -84,7 +91,13 @@ class Journeys:
         if told is not None:
             story.parts[log.partition] = (told, waiting)
 
-    def published(self, story: Story, published: Published, now: Now) -> None:
+    def published(
+        self,
+        story: Story,
+        published: Published,
+        now: Now,
+        transaction: tuple[int, int] | None = None,
+    ) -> None:
         """The publication has ended: note what is in the log."""
         for placed in published.placed:
             if placed.refused is not None or placed.is_duplicate or not placed.count:
@@ -96,19 +109,37 @@ class Journeys:
             offsets: Sequence[int] = range(placed.first, placed.first + placed.count)
             if told.indexes is not None:
                 offsets = [placed.first + index for index in told.indexes]
-            place = self._place(story.topic, LogId(story.topic.name, placed.partition))
-            self.tracer.add(
-                Note(
-                    Kind.PUBLISH,
-                    place,
-                    offsets,
-                    story.at,
-                    now.wall,
-                    given=told.contexts,
-                    keys=told.keys,
-                    waiting=waiting,
-                )
+            log = LogId(story.topic.name, placed.partition)
+            note = Note(
+                Kind.PUBLISH,
+                self._place(story.topic, log),
+                offsets,
+                story.at,
+                now.wall,
+                given=told.contexts,
+                keys=told.keys,
+                waiting=waiting,
             )
+            self.tracer.add(note)
+            if transaction is not None and self._open_count < _OPEN_MAX:
+                self._open.setdefault(transaction, {}).setdefault(log, []).append(note)
+                self._open_count += 1
+
+    def ended(self, key: tuple[int, int], log: LogId, now: Now, *, is_commit: bool) -> None:
+        """Readers of a log see the end of a transaction: what was aborted comes to nobody."""
+        for note in self._take_open(key, log) if self._open else ():
+            if not is_commit:
+                at = now.wall
+                aborted = Note(Kind.ABORT, note.place, note.offsets, at, at, given=note.given)
+                self.tracer.add(aborted)
+
+    def _take_open(self, key: tuple[int, int], log: LogId) -> list[Note]:
+        by_log = self._open.get(key)
+        notes = [] if by_log is None else by_log.pop(log, [])
+        self._open_count -= len(notes)
+        if by_log is not None and not by_log:
+            del self._open[key]
+        return notes
 
     def refused(
         self,

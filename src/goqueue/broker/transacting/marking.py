@@ -5,6 +5,8 @@ marker has nothing left to end. A transaction is complete when readers see its e
 forgotten by the journal when no crash can take a marker back.
 """
 
+from heapq import heappop, heappush
+
 from goqueue.broker.alarms import Errand
 from goqueue.broker.partitions import ForMarker, Partition, Publication
 from goqueue.broker.state import NodeState
@@ -15,6 +17,7 @@ from goqueue.transactions import Ended, Transaction
 __all__ = ["MARKING_ERRAND", "Marking"]
 
 MARKING_ERRAND = Errand("markers")
+Key = tuple[int, int]
 _RETRY_NS = SECOND
 # Decided, and not to be waited for: after a restart the log may be well again.
 _UNREACHABLE = {Code.STORAGE_FAILED, Code.TOPIC_NOT_FOUND}
@@ -23,12 +26,13 @@ _UNREACHABLE = {Code.STORAGE_FAILED, Code.TOPIC_NOT_FOUND}
 class _Round:
     """The markers of one transaction: which are not committed, which are not durable."""
 
-    __slots__ = ("fading", "is_told", "missing", "stalled", "transaction")
+    __slots__ = ("fading", "is_told", "missing", "stalled", "transaction", "untold")
 
     def __init__(self, transaction: Transaction, logs: list[LogId]) -> None:
         self.transaction = transaction
         self.missing = dict.fromkeys(logs)
-        # Those that must be told again: there was no space.
+        # Those that are still to be told, and those that must be told again: there was no space.
+        self.untold = dict.fromkeys(logs)
         self.stalled: dict[LogId, None] = {}
         # The offset behind each marker that a power cut could still take.
         self.fading: dict[LogId, Offset] = {}
@@ -40,11 +44,14 @@ class Marking:
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._rounds: dict[tuple[int, int], _Round] = {}
-        # Those with partitions that must be told again.
-        self._stalled: dict[tuple[int, int], None] = {}
-        # By log: which transactions wait for it to become durable.
-        self._fading: dict[LogId, dict[tuple[int, int], None]] = {}
+        self._rounds: dict[Key, _Round] = {}
+        # Those with partitions that are to be told, in this order; and those that are told again.
+        self._untold: dict[Key, None] = {}
+        self._stalled: dict[Key, Instant] = {}
+        # By log: which transactions have a marker to be committed there, and which wait, up to
+        # which offset, for it to become durable.
+        self._missing: dict[LogId, dict[Key, None]] = {}
+        self._fading: dict[LogId, list[tuple[int, Key]]] = {}
         self._completed: list[Transaction] = []
 
     def take_completed(self) -> list[Transaction]:
@@ -54,7 +61,7 @@ class Marking:
 
     # Appending
 
-    def begin(self, key: tuple[int, int], now: Now) -> None:
+    def begin(self, key: Key, now: Now) -> None:
         """The decision is committed: tell every partition."""
         transaction = self._state.transactions.find(*key)
         if transaction is None or key in self._rounds:
@@ -67,14 +74,34 @@ class Marking:
         ]
         current = self._rounds[key] = _Round(transaction, logs)
         for log in logs:
-            self._mark(current, log, now)
+            self._missing.setdefault(log, {})[key] = None
+        self._untold[key] = None
+        self._tell(now)
         self._look(current)
+
+    def _tell(self, now: Now) -> None:
+        """Append markers as far as the turn allows."""
+        budget = self._state.budget
+        while self._untold:
+            current = self._rounds.get(next(iter(self._untold)))
+            if current is None or not current.untold:
+                del self._untold[next(iter(self._untold))]
+                continue
+            if budget.is_spent:
+                self._state.alarms.bring_forward(MARKING_ERRAND, now.instant)
+                return
+            budget.spend()
+            log = next(iter(current.untold))
+            del current.untold[log]
+            self._mark(current, log, now)
+            if not current.untold:
+                self._look(current)
 
     def _mark(self, current: _Round, log: LogId, now: Now) -> None:
         partition = self._state.partitions.get(log)
         transaction = current.transaction
         if partition is None:
-            current.missing.pop(log, None)
+            self._drop(current, log)
             return
         assert transaction.outcome is not None
         marker = Marker(
@@ -97,26 +124,39 @@ class Marking:
 
     def _refused(self, current: _Round, log: LogId, code: Code, now: Now) -> None:
         if code in _UNREACHABLE:
-            current.missing.pop(log, None)
+            self._drop(current, log)
             if code is Code.STORAGE_FAILED:
                 # Never durable in this life: the next one finds the decision and tells again.
                 current.fading[log] = Offset(1 << 62)
             return
         current.stalled[log] = None
-        self._stalled[current.transaction.key] = None
-        self._state.alarms.bring_forward(MARKING_ERRAND, Instant(now.instant + _RETRY_NS))
+        deadline = Instant(now.instant + _RETRY_NS)
+        self._stalled.setdefault(current.transaction.key, deadline)
+        self._state.alarms.bring_forward(MARKING_ERRAND, deadline)
+
+    def _drop(self, current: _Round, log: LogId) -> None:
+        """A log has the marker, or will never have it."""
+        if log in current.missing:
+            del current.missing[log]
+            waiting = self._missing[log]
+            del waiting[current.transaction.key]
+            if not waiting:
+                del self._missing[log]
 
     def resume(self, now: Now) -> None:
-        """Try again where there was no space."""
-        stalled, self._stalled = self._stalled, {}
-        for key in stalled:
+        """Go on where there was no time, and try again where there was no space."""
+        while self._stalled:
+            key, deadline = next(iter(self._stalled.items()))
+            if deadline > now.instant:
+                self._state.alarms.bring_forward(MARKING_ERRAND, deadline)
+                break
+            del self._stalled[key]
             current = self._rounds.get(key)
-            if current is None:
-                continue
-            logs, current.stalled = current.stalled, {}
-            for log in logs:
-                self._mark(current, log, now)
-            self._look(current)
+            if current is not None:
+                current.untold.update(current.stalled)
+                current.stalled = {}
+                self._untold[key] = None
+        self._tell(now)
 
     # What became of them
 
@@ -129,17 +169,17 @@ class Marking:
         if refused is not None:
             self._refused(current, purpose.log, refused, now)
         elif partition is None:
-            current.missing.pop(purpose.log, None)
+            self._drop(current, purpose.log)
         else:
             self._arrived(current, partition, upto)
         self._look(current)
 
     def _arrived(self, current: _Round, partition: Partition, upto: Offset) -> None:
         log = partition.log_id
-        current.missing.pop(log, None)
+        self._drop(current, log)
         if partition.log.watermarks.durable < upto:
             current.fading[log] = upto
-            self._fading.setdefault(log, {})[current.transaction.key] = None
+            heappush(self._fading.setdefault(log, []), (upto, current.transaction.key))
 
     def durable(self, partition: Partition) -> None:
         """More of a log is durable."""
@@ -148,23 +188,24 @@ class Marking:
         if not waiting:
             return
         durable = partition.log.watermarks.durable
-        for key in list(waiting):
+        while waiting and waiting[0][0] <= durable:
+            upto, key = heappop(waiting)
             current = self._rounds.get(key)
-            if current is None:
-                del waiting[key]
-            elif current.fading.get(log, Offset(0)) <= durable:
-                del waiting[key]
-                current.fading.pop(log, None)
+            if current is not None and current.fading.get(log) == upto:
+                del current.fading[log]
                 self._look(current)
         if not waiting:
             del self._fading[log]
 
     def forget(self, log: LogId) -> None:
         """The log is gone, and with it what it had to be told."""
-        self._fading.pop(log, None)
-        for current in list(self._rounds.values()):
-            if log in current.missing or log in current.fading:
-                current.missing.pop(log, None)
+        fading = [key for _, key in self._fading.pop(log, ())]
+        for key in (*self._missing.get(log, ()), *fading):
+            current = self._rounds.get(key)
+            if current is not None:
+                self._drop(current, log)
+                current.untold.pop(log, None)
+                current.stalled.pop(log, None)
                 current.fading.pop(log, None)
                 self._look(current)
 

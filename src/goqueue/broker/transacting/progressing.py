@@ -5,11 +5,16 @@ from then on the messages are pinned, so nothing that happens to the group in be
 to anybody else. The decision settles or frees them in the same record of the journal.
 """
 
-from goqueue.broker.alarms import ForRequest
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from goqueue.broker.alarms import Errand, ForRequest
 from goqueue.broker.consuming import Delivering, Positions, Settling
 from goqueue.broker.journals import Settled
 from goqueue.broker.state import NodeState
-from goqueue.delivery import Held, Position, runs
+from goqueue.delivery import DeliveryQueue, Held, Position, runs
 from goqueue.groups import Group
 from goqueue.model import (
     SECOND,
@@ -25,12 +30,44 @@ from goqueue.model import (
 )
 from goqueue.model.requests import AddOffsets, CommitOffsets, DescribeOffsets, Done
 from goqueue.tracing import Kind
-from goqueue.transactions import Decided, ProgressAdded, Transaction, TransactionChange
+from goqueue.transactions import (
+    Decided,
+    Outcome,
+    ProgressAdded,
+    Transaction,
+    TransactionChange,
+)
 
-__all__ = ["Progressing"]
+__all__ = ["PROGRESS_ERRAND", "Progressing"]
+
+PROGRESS_ERRAND = Errand("progress")
 
 _WAIT_NS = 30 * SECOND
 _PROGRESS_MAX = 100_000
+
+
+class _Share(msgspec.Struct, frozen=True):
+    """What a transaction holds of one partition for one group."""
+
+    group: int
+    topic: int
+    partition: int
+    floor: int
+    # In order, each once.
+    offsets: Sequence[int]
+    # How many times offsets were committed.
+    commits: int
+
+
+class _Following(msgspec.Struct):
+    """A queue that is to follow a decision; so many offsets are done."""
+
+    share: _Share
+    log: LogId
+    queue: DeliveryQueue
+    offsets: Sequence[int]
+    is_commit: bool
+    done: int = 0
 
 
 class Progressing:
@@ -50,6 +87,9 @@ class Progressing:
         # Who wants to know where a group stands while a transaction has not decided it.
         self._asking: dict[RequestId, DescribeOffsets] = {}
         self._has_news = False
+        # Which open transactions hold progress, by group and topic.
+        self._holders: dict[tuple[int, int], dict[tuple[int, int], None]] = {}
+        self._following: deque[_Following] = deque()
 
     # Adding
 
@@ -138,74 +178,110 @@ class Progressing:
             if position is not None:
                 below = [(int(position.floor), change.floor)]
                 position.pins.add(transaction.key, [*below, *change.offsets])
+            holders = self._holders.setdefault((change.group, change.topic), {})
+            holders[transaction.key] = None
         elif isinstance(change, Decided):
             is_commit = transaction.outcome is not None and transaction.outcome.is_commit
-            for progress in transaction.progress:
-                position = self._position(progress)
+            for share in _shares(transaction.progress):
+                position = self._position(share)
                 if position is not None:
                     position.pins.remove(transaction.key)
                     if is_commit:
-                        position.settle(progress.floor, _offsets_of(progress), at)
+                        position.settle(share.floor, share.offsets, at)
+                self._let_go(share, transaction)
 
-    def decide(self, decided: Decided, now: Now) -> list[Settled]:
-        """Apply a decision; what it settles is stated, too, with the floors that queues know."""
+    def _let_go(self, share: "_Share", transaction: Transaction) -> None:
+        holders = self._holders.get((share.group, share.topic))
+        if holders is not None:
+            holders.pop(transaction.key, None)
+            if not holders:
+                del self._holders[share.group, share.topic]
+
+    def decide(self, decided: Decided, now: Now) -> None:
+        """Apply a decision; queues follow it, in steps where it is about very many messages."""
         self._has_news = True
         transaction = self._state.transactions.find(decided.producer, decided.number)
-        progress = [] if transaction is None else transaction.progress
+        shares = [] if transaction is None else _shares(transaction.progress)
         self.apply(decided, now.wall)
-        transaction = self._state.transactions.find(decided.producer, decided.number)
-        assert transaction is not None
-        assert transaction.outcome is not None
-        settled = []
-        for each in progress:
-            log = self._log_of(each)
-            queue = None if log is None else self._state.queue(each.group, log)
-            if log is not None and transaction.outcome.is_commit:
-                self._count(each, log)
-            if log is None or queue is None:
-                continue
-            if transaction.outcome.is_commit:
-                leases = queue.settle_pinned(_offsets_of(each)) + queue.pass_over(each.floor)
-                group = self._state.groups.numbered(each.group)
-                if group is not None:
-                    self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
-                position = self._state.positions[each.group][log]
-                if queue.floor > position.floor:
-                    settled.append(self._raise_floor(each, queue.floor, now))
-            else:
-                queue.release_pinned()
-            self._delivering.arm(each.group, log, queue)
-        self._wake(progress, now)
-        return settled
+        is_commit = Outcome(decided.outcome).is_commit
+        for share in shares:
+            log = self._log_of(share)
+            queue = None if log is None else self._state.queue(share.group, log)
+            if log is not None and is_commit:
+                self._count(share, log)
+            if log is not None and queue is not None:
+                offsets = share.offsets
+                if not is_commit and share.floor:
+                    offsets = [*queue.pinned_below(share.floor), *offsets]
+                self._following.append(_Following(share, log, queue, offsets, is_commit))
+        self.resume(now)
 
-    def _count(self, progress: ProgressAdded, log: LogId) -> None:
-        group = self._state.groups.numbered(progress.group)
-        if group is not None:
-            pair = self._state.counts.pair(log.topic, group.name)
-            pair.acked += sum(following - first for first, following in progress.offsets)
-            pair.commits += progress.floor > 0
-
-    def _raise_floor(self, progress: ProgressAdded, floor: Offset, now: Now) -> Settled:
-        change = Settled(
-            group=progress.group,
-            topic=progress.topic,
-            partition=progress.partition,
-            floor=floor,
-        )
-        self._positions.apply(change, now.wall)
-        return change
-
-    def _wake(self, progress: list[ProgressAdded], now: Now) -> None:
-        for number in dict.fromkeys(each.group for each in progress):
+    def resume(self, now: Now) -> None:
+        """Let queues follow what was decided, as far as the turn allows."""
+        groups: dict[int, None] = {}
+        while self._following:
+            left = self._state.budget.left
+            if not left:
+                self._state.alarms.bring_forward(PROGRESS_ERRAND, now.instant)
+                break
+            following = self._following[0]
+            if self._follow(following, left, now):
+                self._following.popleft()
+                groups[following.share.group] = None
+        for number in groups:
             group = self._state.groups.numbered(number)
             if group is not None:
                 self._delivering.wake_group(group, now)
 
-    def _log_of(self, progress: ProgressAdded) -> LogId | None:
+    def _follow(self, following: "_Following", count_max: int, now: Now) -> bool:
+        """Settle or release so many messages in a queue; whether that was all."""
+        share, log, queue = following.share, following.log, following.queue
+        if self._state.queue(share.group, log) is not queue:
+            # Another has begun since from what the position says.
+            return True
+        upto = following.done + count_max
+        offsets = following.offsets[following.done : upto]
+        self._state.budget.spend(len(offsets) + 1)
+        following.done = upto
+        is_last = upto >= len(following.offsets)
+        if following.is_commit:
+            leases = queue.settle_pinned(offsets)
+            if is_last:
+                leases += queue.pass_over(share.floor)
+            group = self._state.groups.numbered(share.group)
+            if group is not None:
+                self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
+            if is_last and queue.floor > self._state.positions[share.group][log].floor:
+                self._raise_floor(share, queue.floor, now)
+        else:
+            queue.release_pinned(offsets)
+        if is_last:
+            self._delivering.arm(share.group, log, queue)
+        return is_last
+
+    def _count(self, share: "_Share", log: LogId) -> None:
+        group = self._state.groups.numbered(share.group)
+        if group is not None:
+            pair = self._state.counts.pair(log.topic, group.name)
+            pair.acked += len(share.offsets)
+            pair.commits += share.commits
+
+    def _raise_floor(self, share: "_Share", floor: Offset, now: Now) -> None:
+        """State the floor that a queue knows: it is past what is no message."""
+        change = Settled(
+            group=share.group,
+            topic=share.topic,
+            partition=share.partition,
+            floor=floor,
+        )
+        self._positions.apply(change, now.wall)
+        self._state.groups_journal.note([change])
+
+    def _log_of(self, progress: "ProgressAdded | _Share") -> LogId | None:
         topic = self._state.catalog.numbered(progress.topic)
         return None if topic is None else LogId(topic.name, progress.partition)
 
-    def _position(self, progress: ProgressAdded) -> Position | None:
+    def _position(self, progress: "ProgressAdded | _Share") -> Position | None:
         """The place that is meant; None if its topic or its group is gone."""
         log = self._log_of(progress)
         if log is None or self._state.groups.numbered(progress.group) is None:
@@ -229,8 +305,8 @@ class Progressing:
     # Asking where a group stands
 
     def describe(self, request: RequestId, command: DescribeOffsets, now: Now) -> None:
-        """Answer with offsets that no open transaction is about to move."""
-        if self._is_undecided(command):
+        """Answer with what is committed; if asked, not while a transaction may move it."""
+        if command.is_stable and self._is_undecided(command):
             self._asking[request] = command
             deadline = Instant(now.instant + _WAIT_NS)
             self._state.alarms.set(ForRequest(request), deadline)
@@ -272,13 +348,10 @@ class Progressing:
 
     def _is_undecided(self, command: DescribeOffsets) -> bool:
         group = self._state.groups.find(command.group)
-        topic = None if command.topic is None else self._state.catalog.get(command.topic)
-        return any(
-            progress.group == group.number
-            and (command.topic is None or (topic is not None and progress.topic == topic.number))
-            for transaction in self._state.transactions.holding
-            for progress in transaction.progress
-        )
+        if command.topic is not None:
+            topic = self._state.catalog.get(command.topic)
+            return topic is not None and (group.number, topic.number) in self._holders
+        return any(number == group.number for number, _ in self._holders)
 
 
 def _plain(command: AddOffsets) -> CommitOffsets:
@@ -291,5 +364,22 @@ def _plain(command: AddOffsets) -> CommitOffsets:
     )
 
 
-def _offsets_of(progress: ProgressAdded) -> list[int]:
-    return [offset for first, following in progress.offsets for offset in range(first, following)]
+def _shares(progress: Iterable[ProgressAdded]) -> list[_Share]:
+    """The same by partition, each once, however often something was added."""
+    by_place: dict[tuple[int, int, int], list[ProgressAdded]] = {}
+    for each in progress:
+        by_place.setdefault((each.group, each.topic, each.partition), []).append(each)
+    return [
+        _Share(
+            *place,
+            floor=max(each.floor for each in added),
+            offsets=sorted({offset for each in added for offset in _offsets_of(each)}),
+            commits=sum(each.floor > 0 for each in added),
+        )
+        for place, added in by_place.items()
+    ]
+
+
+def _offsets_of(progress: ProgressAdded) -> Iterator[int]:
+    for first, following in progress.offsets:
+        yield from range(first, following)

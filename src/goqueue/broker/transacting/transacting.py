@@ -201,8 +201,8 @@ class Transacting:
     def _note_decision(self, decided: Decided, now: Now) -> None:
         key = (decided.producer, decided.number)
         self._unfinished[key] = None
-        settled = self._progressing.decide(decided, now)
-        self._state.groups_journal.note([decided, *settled], [WriteMarkers(key)])
+        self._state.groups_journal.note([decided], [WriteMarkers(key)])
+        self._progressing.decide(decided, now)
 
     # Groups of transactions
 

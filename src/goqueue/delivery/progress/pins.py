@@ -3,7 +3,7 @@
 Survives every crash, because the journal says what a transaction holds.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from goqueue.delivery.progress.ranges import Range
@@ -31,19 +31,29 @@ class Pins:
 
     def add(self, holder: Holder, ranges: Iterable[Range]) -> None:
         """Hold these, too."""
-        merged: list[Range] = []
-        for first, following in sorted([*self._held.get(holder, ()), *ranges]):
-            if first >= following:
-                continue
-            if merged and first <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(following, merged[-1][1]))
-            else:
-                merged.append((first, following))
-        self._held[holder] = merged
+        held = self._held.setdefault(holder, [])
+        for each in ranges:
+            _merge(held, *each)
 
     def remove(self, holder: Holder) -> None:
         """The transaction has ended: it holds nothing any longer."""
         self._held.pop(holder, None)
+
+
+def _merge(ranges: list[Range], first: int, following: int) -> None:
+    """Take one more into sorted ranges that neither overlap nor touch."""
+    if first >= following:
+        return
+    low = bisect_left(ranges, (first, first))
+    if low and ranges[low - 1][1] >= first:
+        low -= 1
+    high = low
+    while high < len(ranges) and ranges[high][0] <= following:
+        high += 1
+    if low < high:
+        first = min(first, ranges[low][0])
+        following = max(following, ranges[high - 1][1])
+    ranges[low:high] = [(first, following)]
 
 
 def _is_within(ranges: list[Range], offset: int) -> bool:

@@ -225,10 +225,11 @@ class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribeOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by `Offsets`."""
+    """Answered by `Offsets`; `is_stable`: once no open transaction holds any of them."""
 
     group: str
     topic: str | None = None
+    is_stable: bool = False
 
 
 class ResetOffsets(msgspec.Struct, frozen=True, kw_only=True):

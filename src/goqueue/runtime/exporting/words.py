@@ -48,6 +48,7 @@ WORDS: dict[Kind, Words] = {
     Kind.CANCEL: Words("cancel", operation="cancel"),
     Kind.LETTER: Words("dead_letter", operation="dead_letter", failure="dead_letter"),
     Kind.REDRIVE: Words("redrive", operation="redrive"),
+    Kind.ABORT: Words("abort", operation="abort", failure="transaction_aborted"),
     Kind.REBALANCE: Words("rebalance", operation="rebalance"),
     Kind.REPLICATE: Words("replicate", operation="replicate"),
 }

@@ -4,6 +4,7 @@ import pytest
 
 from goqueue.model import MILLISECOND, SECOND, Code, LogId, Message, Offset, Refused, Timestamp
 from goqueue.model.requests import (
+    Author,
     CommitOffsets,
     DeleteTopic,
     Done,
@@ -183,6 +184,35 @@ def test_an_ack_of_a_transaction_that_is_aborted_never_happened() -> None:
     add(node, owner, delivery)
     abort(node, owner)
     assert tale(node) == ["consume.fetched"]
+
+
+@pytest.mark.parametrize("given", [(), (("traceparent", GIVEN),)])
+def test_the_trace_of_a_message_of_an_aborted_transaction_ends_as_aborted(
+    given: tuple[tuple[str, bytes], ...],
+) -> None:
+    node = shop()
+    owner = init(node)
+    begin(node, owner)
+    author = Author(producer_id=owner.producer_id, epoch=owner.epoch, sequence=None)
+    batch = build([Message(value=b"a", headers=given)])
+    node.ask(Publish(topic="orders", batch=batch, targets=[0], author=author), Published)
+    written = trace_of(node).trace
+    assert written.status is TraceStatus.PENDING
+    abort(node, owner)
+
+    ended = trace_of(node).trace
+    assert (ended.trace_id, ended.status) == (written.trace_id, TraceStatus.COMPLETED)
+    assert last(node).event_type == "transaction.aborted"
+
+
+def test_the_trace_of_a_message_of_a_committed_transaction_waits_to_be_read() -> None:
+    node = shop()
+    owner = init(node)
+    begin(node, owner)
+    write(node, owner, "a", targets=[0])
+    commit(node, owner)
+
+    assert trace_of(node).trace.status is TraceStatus.PENDING
 
 
 # Deliveries

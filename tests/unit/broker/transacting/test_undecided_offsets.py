@@ -36,7 +36,7 @@ def holding(timeout_ns: int = 600 * SECOND) -> tuple[DrivenNode, Owner]:
 
 
 def ask(node: DrivenNode, topic: str | None = None) -> RequestId:
-    return node.begin(DescribeOffsets(group="shop", topic=topic))
+    return node.begin(DescribeOffsets(group="shop", topic=topic, is_stable=True))
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -144,3 +144,12 @@ def test_progress_that_was_aborted_leaves_no_place_behind() -> None:
     join(node, topics=("others",), start=Start.LATEST)
 
     assert poll(node) == [], "whoever begins at the end begins at the end"
+
+
+def test_what_is_committed_is_told_at_once_to_who_does_not_ask_for_more() -> None:
+    node, owner = holding()
+    asking = node.begin(DescribeOffsets(group="shop"))
+    assert node.reply(asking, Offsets).offsets[ORDERS] == 1
+
+    commit(node, owner)
+    assert node.ask(DescribeOffsets(group="shop"), Offsets).offsets[ORDERS] == 3

@@ -54,7 +54,8 @@ async def committed_offsets(transport: Transport, group: str) -> dict[LogId, int
 
     The broker holds the answer while a transaction of the group is undecided.
     """
-    request = msgspec.structs.replace(get("groups", group, "offsets"), wait_s=_DECISION_S_MAX)
+    stable = get("groups", group, "offsets", stable="true")
+    request = msgspec.structs.replace(stable, wait_s=_DECISION_S_MAX)
     answer = await transport.read(request, _OFFSETS)
     return {
         LogId(topic, int(partition)): offset

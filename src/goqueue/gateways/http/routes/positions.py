@@ -13,7 +13,7 @@ from goqueue.gateways.http.bodies import (
     ResetOut,
     ResetPosition,
 )
-from goqueue.gateways.http.table import GROUP, SCHEMA_REF, Call, Route, name
+from goqueue.gateways.http.table import GROUP, SCHEMA_REF, Call, Route, boolean, name
 from goqueue.model import Code, LogId, Offset, Refused, check_name, format_duration, format_time
 from goqueue.model.requests import (
     CommitOffsets,
@@ -46,6 +46,7 @@ _RESET_SCHEMA = {
     ],
 }
 _TOPIC = name("topic", "only the positions in this topic")
+_STABLE = boolean("stable", "wait, up to 30 s, until no open transaction holds the positions")
 
 
 async def _commit(call: Call) -> Committed:
@@ -63,7 +64,7 @@ async def _commit(call: Call) -> Committed:
 
 
 async def _read(call: Call) -> GroupOffsets:
-    wanted = DescribeOffsets(group=call[GROUP], topic=call[_TOPIC] or None)
+    wanted = DescribeOffsets(group=call[GROUP], topic=call[_TOPIC] or None, is_stable=call[_STABLE])
     offsets = await call.ask(wanted, Offsets)
     at = offsets.updated_at
     return GroupOffsets(
@@ -179,9 +180,9 @@ POSITION_ROUTES = (
         method="GET",
         path="/groups/{group}/offsets",
         section=_SECTION,
-        summary="Read the positions of a group, once no transaction holds them undecided",
+        summary="Read the committed positions of a group",
         run=_read,
-        parameters=(GROUP, _TOPIC),
+        parameters=(GROUP, _TOPIC, _STABLE),
         answer=GroupOffsets,
         errors=(Code.GROUP_NOT_FOUND, Code.TOPIC_NOT_FOUND, Code.LOG_BUSY),
         # The broker ends the wait for a transaction that holds positions, in a code of its own.

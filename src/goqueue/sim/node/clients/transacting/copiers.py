@@ -189,7 +189,7 @@ class Copiers:
                 self._world.history.note(stood)
             self._world.later(lambda: self._read(holder, chain, offset))
 
-        self._world.ask(DescribeOffsets(group=group.name, topic=topic.name), done)
+        self._world.ask(DescribeOffsets(group=group.name, topic=topic.name, is_stable=True), done)
 
     def _read(self, holder: Holder, chain: _Chain, offset: int) -> None:
         if chain.topic.is_gone:
