@@ -131,6 +131,6 @@ def _take_transactions(take: _Table, parts: Parts) -> None:
     take(PrepareTransaction, parts.transacting.prepare)
     take(EndTransaction, parts.transacting.end)
     take(CommitGroup, parts.transacting.commit_group)
-    take(ListTransactions, lambda request, _, __: parts.transactions.list_all(request))
+    take(ListTransactions, parts.transactions.list)
     take(DescribeTransaction, lambda request, asked, _: parts.transactions.describe(request, asked))
     take(DescribeTransactions, lambda request, _, now: parts.transactions.statistics(request, now))

@@ -22,7 +22,7 @@ from goqueue.model import (
     RequestId,
 )
 from goqueue.model.requests import Publish
-from goqueue.records import Routed, Unroutable, find_delayed, route
+from goqueue.records import Routed, Unroutable, find_delayed, route, walk
 from goqueue.records.tracing import adopt
 from goqueue.transactions import Admission
 
@@ -132,6 +132,9 @@ class Publishing:
         self, command: Publish, topic: Topic, admission: Admission | None, now: Now
     ) -> Routed:
         config = topic.config
+        has_sequence = admission is not None and admission.sequence is not None
+        if has_sequence and command.targets is None and topic.stated.partitions > 1:
+            _check_keyed(command.batch)
         routed = route(
             command.batch,
             topic.stated.partitions,
@@ -143,7 +146,6 @@ class Publishing:
         )
         if sum(routed.lanes) != len(routed.targets):
             self._tell_refused(command, topic, routed, now)
-        has_sequence = admission is not None and admission.sequence is not None
         if command.is_whole or has_sequence:
             _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
         if has_sequence and len(routed.parts) != 1:
@@ -262,3 +264,10 @@ def _check_whole(targets: list[int], partitions: int, limit: int) -> None:
             raise Refused(code, index=index, part="headers", limit=GIVEN_HEADERS_BYTES_MAX)
         case _:
             raise Refused(code, index=index)
+
+
+def _check_keyed(batch: bytearray) -> None:
+    """Refuse numbered messages that would go to any partition: a repeat would go to another."""
+    if not all(walk(batch).key_lengths):
+        reason = "is missing: a `sequence` counts the messages of one partition, and without a key"
+        raise Refused(Code.REQUEST_INVALID, field="partition", reason=f"{reason} any may get it")

@@ -1,9 +1,13 @@
 """What can be asked about transactions."""
 
+import heapq
+
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.model import LogId, Now, RequestId, Timestamp
 from goqueue.model.requests import (
     DescribeTransaction,
+    ListTransactions,
     TransactionDescription,
     TransactionList,
     TransactionState,
@@ -13,6 +17,9 @@ from goqueue.transactions import SILENCE_NS, Producer, Transaction, ended_state,
 
 __all__ = ["Describing"]
 
+# To pass over a transaction costs little.
+_PASSED_PER_UNIT = 10
+
 
 class Describing:
     """Answers questions; changes nothing."""
@@ -20,12 +27,29 @@ class Describing:
     def __init__(self, state: NodeState) -> None:
         self._state = state
 
-    def list_all(self, request: RequestId) -> None:
+    def list(self, request: RequestId, command: ListTransactions, now: Now) -> None:
+        self._state.stepwise.begin(request, self._list(request, command), now)
+
+    def _list(self, request: RequestId, command: ListTransactions) -> Steps:
         transactions = self._state.transactions
-        found = [*transactions.finishing, *transactions.open]
-        shown = [self._described(each) for each in found if each.producer > 0]
-        shown.sort(key=lambda each: (each.started_at, each.producer_id))
-        self._state.outbox.answer(request, TransactionList(transactions=tuple(shown)))
+        # The broker's own are nobody's to see.
+        finishing = [each for each in transactions.finishing if each.producer > 0]
+        finishing.sort(key=_age)
+        ongoing = list(transactions.open)
+        shown: list[TransactionDescription] = []
+        # Those that are open are in the order of their begin already.
+        oldest_first = heapq.merge(finishing, ongoing, key=_age)
+        for place, each in enumerate(oldest_first):
+            if len(shown) == command.limit:
+                break
+            if place >= command.skip:
+                yield 1 + len(each.partitions)
+                shown.append(self._described(each))
+            elif not place % _PASSED_PER_UNIT:
+                yield 1
+        total = len(finishing) + len(ongoing)
+        reply = TransactionList(transactions=tuple(shown), total=total)
+        self._state.outbox.answer(request, reply)
 
     def describe(self, request: RequestId, command: DescribeTransaction) -> None:
         """One that has not ended, or the last of its producer."""
@@ -65,6 +89,10 @@ class Describing:
             partitions=tuple(sorted(logs)),
             is_prepared=transaction.is_prepared and transaction.state is TransactionState.ONGOING,
         )
+
+
+def _age(transaction: Transaction) -> tuple[int, int]:
+    return transaction.began_at, transaction.producer
 
 
 def _ended(producer: Producer) -> TransactionDescription:

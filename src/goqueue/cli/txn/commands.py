@@ -35,15 +35,25 @@ def txn(output: Output) -> None:
 
 
 @txn.command("list", short_help="List transactions that have not ended, oldest first.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="At most so many; the server gives no more than 1000.",
+)
+@click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over so many.")
 @server_options
 @output_option
-def list_command(output: Output) -> int:
+def list_command(limit: int, skip: int, output: Output) -> int:
     """List the transactions that have not ended, the oldest first."""
     from goqueue.cli.asking import ask, show
     from goqueue.cli.txn.tables import Page, draw_page
     from goqueue.client.transport import get
 
-    show(ask(get("transactions")), output, Page, draw_page)
+    show(ask(get("transactions", limit=limit, skip=skip)), output, Page, draw_page)
     return DONE
 
 

@@ -16,6 +16,8 @@ class Page(msgspec.Struct, frozen=True):
     """The answer that lists those that have not ended."""
 
     transactions: tuple[TransactionDescription, ...]
+    total: int
+    skip: int
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -37,7 +39,11 @@ def draw_page(page: Page) -> None:
         for each in page.transactions
     ]
     headings = ("TRANSACTION", "PRODUCER", "STATE", "STARTED", "TIMEOUT", "PARTITIONS")
-    draw(headings, rows, empty="no transaction is open")
+    nothing = "no transaction is open"
+    draw(headings, rows, empty=f"{nothing} beyond these {page.total}" if page.total else nothing)
+    following = page.skip + len(rows)
+    if rows and following < page.total:
+        print(f"{page.total - following} more: --skip {following}")
 
 
 def draw_transaction(transaction: TransactionDescription) -> None:

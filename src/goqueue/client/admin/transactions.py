@@ -23,9 +23,10 @@ class Transactions:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def list(self) -> tuple[TransactionDescription, ...]:
-        """Those that have not ended, the oldest first."""
-        return (await self._transport.read(get("transactions"), _PAGES)).transactions
+    async def list(self, *, limit: int = 100, skip: int = 0) -> tuple[TransactionDescription, ...]:
+        """A page of those that have not ended, the oldest first; a page has at most 1,000."""
+        request = get("transactions", limit=limit, skip=skip)
+        return (await self._transport.read(request, _PAGES)).transactions
 
     async def describe(self, transaction_id: str) -> TransactionDescription:
         """One that is open, or the last of its producer; `TransactionNotFound` otherwise."""

@@ -167,8 +167,8 @@ class SyncTransactions:
         self._loop = loop
         self._transactions = transactions
 
-    def list(self) -> tuple[TransactionDescription, ...]:
-        return self._loop.call(self._transactions.list())
+    def list(self, *, limit: int = 100, skip: int = 0) -> tuple[TransactionDescription, ...]:
+        return self._loop.call(self._transactions.list(limit=limit, skip=skip))
 
     def describe(self, transaction_id: str) -> TransactionDescription:
         return self._loop.call(self._transactions.describe(transaction_id))

@@ -143,7 +143,10 @@ class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListTransactions(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by `TransactionList`."""
+    """A page of those that have not ended; answered by `TransactionList`."""
+
+    limit: int = 1000
+    skip: int = 0
 
 
 class DescribeTransaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,9 +218,10 @@ class TransactionDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionList(msgspec.Struct, frozen=True, kw_only=True):
-    """The transactions that have not ended, the oldest first."""
+    """A page of the transactions that have not ended, the oldest first; `total` is of all."""
 
     transactions: tuple[TransactionDescription, ...]
+    total: int = 0
 
 
 class TransactionStatistics(msgspec.Struct, frozen=True, kw_only=True):

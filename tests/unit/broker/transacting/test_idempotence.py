@@ -135,6 +135,25 @@ def test_a_sequence_needs_one_partition(targets: list[int] | None) -> None:
     assert shown(node) == []
 
 
+def test_a_key_or_a_single_partition_tell_where_a_sequence_counts() -> None:
+    for partitions, message in ((4, "k=a"), (1, "a")):
+        node, owner = store(partitions=partitions)
+        first, again = (
+            node.ask(writing(owner, message, sequence=0), Published).placed[0] for _ in range(2)
+        )
+        assert (first.refused, first.is_duplicate) == (None, False)
+        assert (again.partition, again.is_duplicate) == (first.partition, True)
+
+
+def test_one_message_without_a_key_has_no_sequence_among_several_partitions() -> None:
+    node, owner = store(partitions=4)
+
+    refused = refusal(node, writing(owner, "a", sequence=0))
+
+    assert (refused.code, refused.facts["field"]) == (Code.REQUEST_INVALID, "partition")
+    assert shown(node) == []
+
+
 def test_each_partition_counts_for_itself() -> None:
     node, owner = store(partitions=2)
     for partition in (0, 1):

@@ -35,10 +35,13 @@ class TransactionOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionsOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Those that have not ended, the oldest first."""
+    """A page of those that have not ended, the oldest first; `total` is of all."""
 
     transactions: list[TransactionOut]
     count: Count
+    total: Count
+    limit: Count
+    skip: Count
 
 
 class TransactionStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from goqueue.gateways.http.bodies import (
     TransactionsOut,
     TransactionStats,
 )
-from goqueue.gateways.http.table import Call, Place, Route, name
+from goqueue.gateways.http.table import Call, Place, Route, integer, name
 from goqueue.model import MILLISECOND, Code, format_duration, format_time
 from goqueue.model.requests import (
     DescribeTransaction,
@@ -20,13 +20,20 @@ from goqueue.model.requests import (
 __all__ = ["LISTING_ROUTES"]
 
 _SECTION = "Producers and transactions"
+_LIMIT = integer(
+    "limit", "how many transactions at most", default=100, minimum=1, maximum=1000, is_cut=True
+)
+_SKIP = integer("skip", "how many to pass over", default=0, minimum=0, maximum=1 << 53)
 _TRANSACTION = name("transaction_id", "id of the transaction", place=Place.PATH)
 
 
 async def _list(call: Call) -> TransactionsOut:
-    found = await call.ask(ListTransactions(), TransactionList)
+    limit, skip = call[_LIMIT], call[_SKIP]
+    found = await call.ask(ListTransactions(limit=limit, skip=skip), TransactionList)
     listed = [_transaction(each) for each in found.transactions]
-    return TransactionsOut(transactions=listed, count=len(listed))
+    return TransactionsOut(
+        transactions=listed, count=len(listed), total=found.total, limit=limit, skip=skip
+    )
 
 
 async def _describe(call: Call) -> TransactionOut:
@@ -69,6 +76,7 @@ LISTING_ROUTES = (
         section=_SECTION,
         summary="List the transactions that have not ended, the oldest first",
         run=_list,
+        parameters=(_LIMIT, _SKIP),
         answer=TransactionsOut,
     ),
     Route(

@@ -18,7 +18,7 @@ from goqueue.gateways.http.bodies import (
 )
 from goqueue.gateways.http.messages import DELIVER_HEADER, Horizon, request_trace, take_in_one
 from goqueue.gateways.http.routes.transactions.refusals import OF_PRODUCERS, OF_TRANSACTIONS
-from goqueue.gateways.http.table import SCHEMA_REF, Call, Place, Route, integer
+from goqueue.gateways.http.table import Call, Place, Route, integer
 from goqueue.model import MILLISECOND, Code, Offset, Refused, Timestamp, check_name, format_time
 from goqueue.model.requests import (
     Author,
@@ -44,13 +44,6 @@ _PRODUCER = msgspec.structs.replace(
     place=Place.PATH,
     is_required=True,
 )
-_AUTHORED_SCHEMA = {
-    "allOf": [{"$ref": SCHEMA_REF.format(name=AuthoredBody.__name__)}],
-    "anyOf": [
-        {"properties": {"sequence": {"type": "null"}}},
-        {"properties": {"partition": {"type": "integer"}}, "required": ["partition"]},
-    ],
-}
 
 
 async def _init(call: Call) -> ProducerOut:
@@ -79,9 +72,6 @@ async def _publish(call: Call) -> AuthoredOut:
     check_name(body.topic, "topic")
     horizon = Horizon(call.desk.clock(), call.desk.limits.delay_ns_max)
     intake = await call.run(take_in_one(call.request.body, horizon))
-    if body.sequence is not None and intake.targets is None:
-        reason = "is missing: a `sequence` counts the messages of one partition"
-        raise Refused(Code.REQUEST_INVALID, field="partition", reason=reason)
     command = Publish(
         topic=body.topic,
         batch=intake.batch,
@@ -172,7 +162,6 @@ PRODUCER_ROUTES = (
         summary="Publish one message as a producer, inside its transaction if it has an id for it",
         run=_publish,
         body=AuthoredBody,
-        body_schema=_AUTHORED_SCHEMA,
         answer=AuthoredOut,
         errors=(
             *OF_TRANSACTIONS,
