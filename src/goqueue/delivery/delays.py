@@ -14,7 +14,7 @@ Memory: 24 bytes for each delayed record in the log, and the timers of those tha
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import compress
 from operator import lt
 
@@ -205,8 +205,9 @@ class Delays:
 
     def next_due(self) -> Timestamp | None:
         """When the first message is due."""
-        first = self.pending(1)
-        return Timestamp(first[0][0]) if first else None
+        leaving = [self._due_of(offset) for offset in self._leaving]
+        first = self._wheel.next_due()
+        return min(leaving if first is None else [*leaving, first], default=None)
 
     def due(self, now: Timestamp, limit: int) -> list[Offset]:
         """Messages whose time has come, earliest first; each is leaving from now on."""
@@ -243,6 +244,33 @@ class Delays:
         found += [(int(due), offset) for offset, due in self._wheel.page(0, count)]
         found.sort()
         return found[:count]
+
+    # Pages: by place in the columns
+
+    @property
+    def entry_count(self) -> int:
+        """How many delayed records are known, whatever became of them."""
+        return len(self._offsets)
+
+    @property
+    def pending_from(self) -> int:
+        """Nothing before this place waits."""
+        return self._first_needed
+
+    def dues_of(self, first: int, count: int) -> Sequence[int]:
+        """When messages are or were due, of `count` entries from `first`."""
+        return self._dues[first : first + count] or (0,)
+
+    def waiting_within(self, first: int, count: int, low: int, high: int) -> list[tuple[int, int]]:
+        """Messages that wait and are due from `low` to `high`, of `count` entries from `first`."""
+        pending = _PENDING << _PRIORITY_BITS
+        entries = slice(first, first + count)
+        dues, outcomes = self._dues[entries], self._outcomes[entries]
+        return [
+            (due, offset)
+            for due, outcome, offset in zip(dues, outcomes, self._offsets[entries], strict=True)
+            if pending <= outcome < 0 and low <= due <= high
+        ]
 
     def needed_from(self, durable: int = _NEVER_LOST) -> Offset | None:
         """The first offset that is still needed: its message is pending, or would be again.

@@ -9,8 +9,6 @@ Cost: a delayed message is read and appended once more; nothing runs while nothi
 """
 
 from array import array
-from heapq import merge
-from itertools import islice
 
 import msgspec
 
@@ -18,10 +16,12 @@ from goqueue.broker.alarms import ForDelays
 from goqueue.broker.catalog import Topic
 from goqueue.broker.messages.cancels import Cancels
 from goqueue.broker.messages.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
+from goqueue.broker.messages.delay_pages import find_page
 from goqueue.broker.messages.salvo import Salvo
 from goqueue.broker.messages.underway import Cancelled, Entry, Fired, Published, Underway
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.delivery import Delayed, Delays, Range, runs
 from goqueue.log import BATCH_HEADER, Ending, cancellation
 from goqueue.model import (
@@ -311,25 +311,23 @@ class Delaying:
     def list_pending(self, request: RequestId, command: ListDelayed, now: Now) -> None:
         topic = self._state.catalog.find(command.topic)
         total = self._pending_of(topic)
-        messages: tuple[DelayedDescription, ...] = ()
         if command.skip < total:
-            end = command.skip + command.limit
-            waiting = merge(*(self._waiting_in(log, end) for log in topic.logs))
-            page = islice(waiting, command.skip, end)
-            messages = tuple(self._describe(log, offset, now) for _, log, offset in page)
-        reply = DelayedList(topic=topic.name, messages=messages, total=total)
+            self._state.stepwise.begin(request, self._list_page(request, command, total, now), now)
+            return
+        reply = DelayedList(topic=topic.name, messages=(), total=total)
         self._state.outbox.answer(request, reply)
 
-    def _waiting_in(self, log: LogId, count: int) -> list[tuple[int, LogId, Offset]]:
-        """The first messages that wait in one partition, by due time."""
-        delays = self._state.delays.get(log)
-        found = [] if delays is None else delays.pending(count)
-        return [(due, log, Offset(offset)) for due, offset in found]
-
-    def _describe(self, log: LogId, offset: Offset, now: Now) -> DelayedDescription:
-        found = self._state.delays[log].find(offset)
-        assert found is not None
-        return _described(log, found, now)
+    def _list_page(self, request: RequestId, command: ListDelayed, total: int, now: Now) -> Steps:
+        """A page, in as many turns as it takes; the topic may go meanwhile."""
+        logs = self._state.catalog.find(command.topic).logs
+        delays = [(log, found) for log in logs if (found := self._state.delays.get(log))]
+        page = yield from find_page(delays, command.skip, command.limit)
+        self._state.catalog.find(command.topic)
+        known = dict(delays)
+        listed = [(log, known[log].find(offset)) for _, log, offset in page]
+        messages = tuple(_described(log, each, now) for log, each in listed if each is not None)
+        reply = DelayedList(topic=command.topic, messages=messages, total=total)
+        self._state.outbox.answer(request, reply)
 
     def find(self, request: RequestId, command: FindDelayed, now: Now) -> None:
         topic = self._state.catalog.find(command.topic)

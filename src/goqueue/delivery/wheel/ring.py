@@ -57,6 +57,10 @@ class Bucket:
         # Cancelled and inserted again for the same time: both entries look alive.
         return living if len(living) == self.count else list(dict.fromkeys(living))
 
+    def first_due(self, dues: dict[int, Timestamp]) -> Timestamp:
+        """When the first is due that is pending here; there is one."""
+        return min(self.living(dues))[0] if self.stale else Timestamp(min(self.dues))
+
     def sweep(self, dues: dict[int, Timestamp]) -> None:
         """Forget the cancelled."""
         living = self.living(dues)

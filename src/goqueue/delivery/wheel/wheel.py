@@ -131,6 +131,17 @@ class Wheel:
                 return Timestamp((number << ring.shift) * TICK_NS)
         return None
 
+    def next_due(self) -> Timestamp | None:
+        """When the first timer is due; looks at no more than one bucket."""
+        ripe = self._living_ripe()
+        if ripe:
+            return min(ripe)[0]
+        for ring in self._rings:
+            for bucket in ring.in_order():
+                if bucket.count:
+                    return bucket.first_due(self._dues)
+        return None
+
     def page(self, skip: int, limit: int) -> list[Timer]:
         """Pending timers in the order in which they will fire; sorts only buckets that it shows."""
         ripe = self._living_ripe()
