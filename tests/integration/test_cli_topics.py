@@ -233,7 +233,7 @@ def test_only_yes_on_a_terminal_deletes(
 
 def test_a_group_is_shown_moved_and_deleted(program: Program, topic: str) -> None:
     lines = [b'{"value": "%d", "partition": %d}\n' % (number, number % 2) for number in range(4)]
-    program.do("produce", topic, typed=b"".join(lines))
+    program.do("produce", topic, "--format", "json", typed=b"".join(lines))
     assert len(program.do("consume", topic, "-g", topic, "-n", "3").lines) == 3
     assert topic in program.do("group", "list").text
     assert "no members" in program.do("group", "describe", topic).text
@@ -335,3 +335,20 @@ def test_a_shell_is_offered_commands_flags_and_names_that_the_server_knows(
             PROGRAM, capture_output=True, text=True, check=False, env=environment, timeout=60
         )
         assert offer in done.stdout.splitlines(), done
+
+
+def test_groups_are_shown_with_their_lag_also_where_they_never_committed(
+    program: Program,
+) -> None:
+    # Short names, so that no column of the table is cut.
+    topic, group = "lagged", "lagging"
+    program.do("topic", "create", topic)
+    program.do("produce", topic, "-p", "0", typed=b"a\nb\nc\n")
+    program.do("consume", topic, "-g", group, "-n", "1")
+    program.do("produce", topic, "-p", "1", typed=b"d\ne\n")
+
+    [row] = [each for each in program.do("group", "list").text.splitlines() if group in each]
+    assert row.split()[-2:] == ["4", topic]
+    described = program.do("group", "describe", group).text
+    assert ["lag", "4"] in [line.split() for line in described.splitlines()]
+    assert "total lag 4" in program.do("group", "lag", group).text

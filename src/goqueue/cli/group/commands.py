@@ -24,11 +24,9 @@ def group(output: Output) -> None:
 @output_option
 def list_command(output: Output) -> int:
     """List all groups."""
-    from goqueue.cli.asking import ask, show
-    from goqueue.cli.group.tables import Groups, draw_groups
-    from goqueue.client.transport import get
+    from goqueue.cli.group.listing import list_groups
 
-    show(ask(get("groups")), output, Groups, draw_groups)
+    list_groups(output)
     return DONE
 
 
@@ -38,12 +36,9 @@ def list_command(output: Output) -> int:
 @output_option
 def describe_command(group: str, output: Output) -> int:
     """Show GROUP and its members."""
-    from goqueue.cli.asking import ask, show
-    from goqueue.cli.group.tables import draw_group
-    from goqueue.client.admin import GroupDescription
-    from goqueue.client.transport import get
+    from goqueue.cli.group.listing import describe_group
 
-    show(ask(get("groups", group)), output, GroupDescription, draw_group)
+    describe_group(group, output)
     return DONE
 
 

@@ -1,5 +1,7 @@
 """Groups drawn for a person."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from goqueue.cli.asking import draw
@@ -36,16 +38,23 @@ class DeletedGroup(msgspec.Struct, frozen=True):
     group_id: str
 
 
-def draw_groups(groups: Groups) -> None:
+def draw_groups(groups: Groups, lags: Mapping[str, int]) -> None:
     rows = [
-        (each.group_id, each.state, each.mode, each.members, ", ".join(each.topics))
+        (
+            each.group_id,
+            each.state,
+            each.mode,
+            each.members,
+            lags.get(each.group_id, "-"),
+            ", ".join(each.topics),
+        )
         for each in groups.group_details
     ]
     empty = "no groups; one is made by its first member: goqueue consume TOPIC -g GROUP"
-    draw(("GROUP", "STATE", "MODE", "MEMBERS", "TOPICS"), rows, empty=empty)
+    draw(("GROUP", "STATE", "MODE", "MEMBERS", "LAG", "TOPICS"), rows, empty=empty)
 
 
-def draw_group(group: GroupDescription) -> None:
+def draw_group(group: GroupDescription, lag: int | None) -> None:
     created = "" if group.created_at is None else f"{group.created_at:%Y-%m-%d %H:%M:%S} UTC"
     facts = [
         ("group", group.group_id),
@@ -54,6 +63,7 @@ def draw_group(group: GroupDescription) -> None:
         ("protocol", group.protocol),
         ("generation", str(group.generation)),
         ("topics", ", ".join(group.topics)),
+        ("lag", "-" if lag is None else str(lag)),
         ("created", created),
     ]
     console().print(table(("FIELD", "VALUE"), facts))

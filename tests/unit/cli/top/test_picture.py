@@ -267,6 +267,14 @@ def test_a_warning_of_a_check_is_seen_on_every_view() -> None:
         assert "ready, but see storage" in lines_of(draw(board, Choice(view=view)))[0]
 
 
+@pytest.mark.parametrize("message", ["the disk is full, 2 logs", "1 ranges of records are damaged"])
+def test_a_full_disk_and_damage_are_named_on_every_view(message: str) -> None:
+    board = Board()
+    board.apply(sample(status="degraded", message=message, storage="warn"))
+    for view in View:
+        assert f"degraded: {message}" in lines_of(draw(board, Choice(view=view)))[0]
+
+
 def test_a_node_that_is_not_ready_says_why() -> None:
     board = Board()
     board.apply(sample(status="fail", message="it is starting"))

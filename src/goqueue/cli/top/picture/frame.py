@@ -108,6 +108,10 @@ def _status(board: Board, choice: Choice, width: int, now: dt.datetime, server: 
         items.append(span(_lost(board.outage, now), Style.BAD))
     elif sample is None:
         items.append(span("asking…", Style.DIM))
+    elif sample.readiness.status == "degraded":
+        # What is wrong, not only that something is: a full disk and damage are urgent.
+        told = sample.readiness.message[: max(20, width // 2)]
+        items.append(span(f"degraded: {told}", Style.BAD))
     elif sample.readiness.status != "fail":
         worst = [name for name, check in sample.readiness.checks.items() if check.status != "pass"]
         words = f"ready, but see {', '.join(worst)}" if worst else "ready"

@@ -97,7 +97,8 @@ def _facts(sample: Sample, width: int) -> list[Line]:
     answered = f"answers in {age(round(sample.round_trip_s * SECOND))}"
     up = f"up {age(parse_duration(readiness.uptime))}"
     style = _STYLES.get(readiness.status, Style.WARN)
-    state = "ready" if readiness.status != "fail" else f"not ready: {readiness.message}"
+    states = {"fail": f"not ready: {readiness.message}", "degraded": "ready, but degraded"}
+    state = states.get(readiness.status, "ready")
     return [
         section(sample.stats.node_id, words, width),
         fit([span(state, style), span(f", {up}, {answered}", Style.DIM)], width),
