@@ -25,7 +25,7 @@ def gauges(node: DrivenNode, name: str) -> dict[object, float]:
     found: dict[object, float] = {}
     for family in node.node.metrics():
         if family.name == name:
-            for labels, quantity in family.samples:
+            for labels, quantity in filter(None, family.samples):
                 assert isinstance(quantity, int | float)
                 found[labels] = quantity
     return found

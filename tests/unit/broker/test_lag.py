@@ -53,7 +53,7 @@ def lags(node: DrivenNode) -> list[int]:
 def gauge(node: DrivenNode) -> float:
     """The lag as the metrics tell it."""
     (family,) = [each for each in node.node.metrics() if each.name == "goqueue_consumer_lag"]
-    ((_, value),) = family.samples
+    ((_, value),) = filter(None, family.samples)
     assert isinstance(value, int)
     return value
 
@@ -180,3 +180,15 @@ def test_lag_of_an_unknown_group_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         node.ask(DescribeLag(group="absent"), Lag)
     assert refused.value.code is Code.GROUP_NOT_FOUND
+
+
+def test_the_lag_of_a_topic_is_counted_where_a_group_has_a_place_and_where_it_has_none() -> None:
+    node = shop(3)
+    for partition in (0, 1, 1, 2, 2, 2):
+        publish(node, "x", targets=[partition])
+    node.ask(
+        CommitOffsets(group="shop", member_id=None, offsets={LogId("orders", 2): Offset(2)}),
+        Offsets,
+    )
+
+    assert gauge(node) == sum(lags(node)) == 1 + 2 + 1

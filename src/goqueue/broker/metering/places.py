@@ -6,6 +6,7 @@ thousands of them would have to be made, and given back, in one go.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,6 +15,7 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState, lag_between
 from goqueue.groups import Group
 from goqueue.metrics import Family, Sample
+from goqueue.model import LogId, Offset
 
 __all__ = ["place_families"]
 
@@ -47,22 +49,50 @@ def place_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
 class _Log:
     """A log as all groups find it, with its labels but for the name of the group."""
 
-    __slots__ = ("end", "labels", "log", "start")
+    __slots__ = ("end", "labels", "log", "messages", "start")
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: Partition, hidden: int) -> None:
         self.log = partition.log_id
         self.start = partition.log.start
         self.end = partition.log.watermarks.stable
+        self.messages = self.end - self.start - hidden
         topic, number = self.log.topic, self.log.partition
         self.labels = f'topic="{topic}",partition="{number}",consumer_group="'
 
 
+class _Topic:
+    """The logs of a topic, and what a group finds there that has no place in any of them.
+
+    So a group is looked at only where it has a place, however many partitions the topic has.
+    """
+
+    __slots__ = ("logs", "messages", "starts")
+
+    def __init__(self) -> None:
+        self.logs: dict[LogId, _Log] = {}
+        self.messages = 0
+        self.starts = 0
+
+    def add(self, log: _Log) -> None:
+        self.logs[log.log] = log
+        self.messages += log.messages
+        self.starts += log.start
+
+
+class _Place(NamedTuple):
+    """How a group stands in one partition."""
+
+    behind: int
+    floor: int
+    in_flight: int
+
+
 class _Stand(msgspec.Struct, frozen=True):
-    """Where a group stands in a topic: its next offset in each of these logs."""
+    """Where a group stands in a topic: its next offsets, by partition or as their sum."""
 
     topic: str
     group: str
-    logs: list[_Log]
+    logs: tuple[_Log, ...]
     floors: list[int]
 
 
@@ -75,13 +105,23 @@ class _Places:
         self._stands: list[_Stand] = []
         self.in_flight: list[Sample] = []
 
-    def lags(self) -> Iterator[Sample]:
-        logs: dict[str, list[_Log]] = {}
-        for partition in self._state.partitions:
-            logs.setdefault(partition.log_id.topic, []).append(_Log(partition))
+    def lags(self) -> Iterator[Sample | None]:
+        topics: dict[str, _Topic] = {}
+        for partition in list(self._state.partitions):
+            if self._state.partitions.get(partition.log_id) is partition:
+                log = partition.log
+                hidden = self._state.hidden_within(
+                    partition.log_id, log.start, log.watermarks.stable
+                )
+                topic = topics.setdefault(partition.log_id.topic, _Topic())
+                topic.add(_Log(partition, hidden))
+            yield None
+        lags = self._each_lag if self._by_partition else self._whole_lag
         for group in list(self._state.groups):
-            for topic in self._state.topics_of(group):
-                yield from self._lags_of(group, topic, logs.get(topic, []))
+            for name in self._state.topics_of(group):
+                found = topics.get(name)
+                if found is not None:
+                    yield from lags(group, name, found)
 
     def committed(self) -> Iterator[Sample]:
         """What the pass over the lags has found."""
@@ -92,30 +132,43 @@ class _Places:
             else:
                 yield _pair(stand.topic, stand.group), sum(stand.floors)
 
-    def _lags_of(self, group: Group, topic: str, logs: list[_Log]) -> Iterator[Sample]:
-        if not logs:
-            return
-        positions = self._state.positions.get(group.number, {})
-        queues = self._state.queues.get(group.number, {})
-        lag = held = 0
+    def _whole_lag(self, group: Group, name: str, topic: _Topic) -> Iterator[Sample | None]:
+        """One sample: what everybody finds there, corrected where the group has a place."""
+        lag, committed, held = topic.messages, topic.starts, 0
+        for place in list(self._state.positions.get(group.number, {})):
+            log = topic.logs.get(place)
+            if log is not None:
+                found = self._place(group, log)
+                lag += found.behind - log.messages
+                committed += found.floor - log.start
+                held += found.in_flight
+            yield None
+        self._stands.append(_Stand(name, group.name, (), [committed]))
+        self.in_flight.append((_pair(name, group.name), held))
+        yield _pair(name, group.name), lag
+
+    def _each_lag(self, group: Group, name: str, topic: _Topic) -> Iterator[Sample | None]:
+        """A sample for each partition."""
+        held = 0
         floors: list[int] = []
-        for each in logs:
-            position, queue = positions.get(each.log), queues.get(each.log)
-            behind = lag_between(each.start, each.end, position, queue)
-            floor = each.start if position is None else max(position.floor, each.start)
-            if queue is not None:
-                held += queue.in_flight
-            elif behind:
-                # A queue knows by itself which records are no messages.
-                behind = max(0, behind - self._state.hidden_within(each.log, floor, each.end))
-            lag += behind
-            floors.append(floor)
-            if self._by_partition:
-                yield f'{each.labels}{group.name}"', behind
-        self._stands.append(_Stand(topic, group.name, logs, floors))
-        self.in_flight.append((_pair(topic, group.name), held))
-        if not self._by_partition:
-            yield _pair(topic, group.name), lag
+        for log in topic.logs.values():
+            found = self._place(group, log)
+            held += found.in_flight
+            floors.append(found.floor)
+            yield f'{log.labels}{group.name}"', found.behind
+        self._stands.append(_Stand(name, group.name, tuple(topic.logs.values()), floors))
+        self.in_flight.append((_pair(name, group.name), held))
+
+    def _place(self, group: Group, log: _Log) -> _Place:
+        position = self._state.position(group.number, log.log)
+        queue = self._state.queue(group.number, log.log)
+        floor = log.start if position is None else max(position.floor, log.start)
+        behind = lag_between(log.start, log.end, position, queue)
+        if queue is None and behind and self._state.partitions.get(log.log) is not None:
+            # A queue knows by itself which records are no messages.
+            hidden = self._state.hidden_within(log.log, Offset(floor), log.end)
+            behind = max(0, behind - hidden)
+        return _Place(behind, floor, 0 if queue is None else queue.in_flight)
 
 
 def _pair(topic: str, group: str) -> str:
