@@ -5,6 +5,7 @@ take what it forbids or refuse what it allows.
 """
 
 import contextlib
+import faulthandler
 import os
 import subprocess
 import sys
@@ -24,6 +25,8 @@ REQUEST_SECONDS_MAX = 90
 
 
 def test_the_api_does_what_its_document_says(tmp_path: Path) -> None:
+    # Beside other work it takes longer than a test may hang; it has a limit of its own.
+    faulthandler.cancel_dump_traceback_later()
     with serving(tmp_path / "data") as server:
         with contextlib.closing(Api(server.url)) as api:
             api.create(TOPIC, partitions=3)

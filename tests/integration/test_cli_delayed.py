@@ -109,7 +109,7 @@ def test_lines_of_a_file_may_be_delayed_and_fail_for_themselves(
         b'{"value": "c", "deliverAt": "9999-01-01T00:00:00Z"}',
         b'{"value": "d", "partition": 0}',
     ]
-    done = program.run("produce", topic, "-o", output, typed=b"\n".join(lines))
+    done = program.run("produce", topic, "--format", "json", "-o", output, typed=b"\n".join(lines))
     assert done.code == 1
     assert "line 1: " in done.err
     assert "line 3: " in done.err
@@ -123,6 +123,6 @@ def test_what_was_delivered_late_may_be_produced_again(program: Program, topic: 
     produce(program, topic, "-d", "1ms")
     first = program.do("consume", topic, "-p", "1", "-n", "1", "--follow", "-o", "json").out
     assert b"gq.delayed-from" in first
-    program.do("produce", topic, "-p", "1", typed=first)
+    program.do("produce", topic, "--format", "json", "-p", "1", typed=first)
     again = msgspec.json.decode(program.do("consume", topic, "-p", "1", "-o", "json").out)
     assert [message["value"] for message in again["messages"]] == ["x", "x"]

@@ -178,7 +178,8 @@ def test_flags_that_make_no_sense_are_misuse(
 
 def test_many_messages_arrive_in_order_within_their_keys(program: Program, topic: str) -> None:
     lines = [f'{{"key": "{number % 7}", "value": "{number}"}}' for number in range(20_000)]
-    said = program.do("produce", topic, typed="\n".join(lines).encode()).text
+    typed = "\n".join(lines).encode()
+    said = program.do("produce", topic, "--format", "json", typed=typed).text
     assert said.startswith("20000 messages sent")
     by_key: dict[str, list[int]] = {}
     for message in messages(program, topic):
