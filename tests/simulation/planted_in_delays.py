@@ -107,7 +107,7 @@ def fires_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignores_a_clock_that_was_put(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Delaying, "wake_all", _does_nothing)
+    patch.setattr(Delaying, "wake_if_due", _does_nothing)
 
 
 def lets_retention_take_what_is_pending(patch: pytest.MonkeyPatch) -> None:

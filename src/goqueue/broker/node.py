@@ -502,6 +502,8 @@ class Node:
         match errand:
             case "upkeep":
                 self._parts.upkeep.do_a_share(now)
+            case "rebalances":
+                self._parts.membership.rebalance_more(now)
             case "polls":
                 self._parts.delivering.serve_stirred(now)
             case "moves":

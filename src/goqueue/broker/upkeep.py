@@ -1,9 +1,11 @@
 """What a node does every second whether somebody asks or not.
 
 Retention and compaction, a share of the logs at a time, so that ten thousand of them cost little in
-any one second; journals and snapshots of delays are kept short and young; what a jump of the wall
-clock or a passing lack of something left undone is taken up.
+any one second, and in as many turns as that takes; journals and snapshots of delays are kept short
+and young; what a jump of the wall clock or a passing lack of something left undone is taken up.
 """
+
+from collections import deque
 
 from goqueue.broker.alarms import Errand
 from goqueue.broker.consuming import Delivering, GroupRetention
@@ -12,7 +14,7 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.starting import Memory
 from goqueue.broker.state import NodeState
 from goqueue.broker.transacting import Remembering
-from goqueue.model import SECOND, Instant, Now, Offset
+from goqueue.model import SECOND, Instant, LogId, Now, Offset
 
 __all__ = ["Upkeep"]
 
@@ -45,6 +47,10 @@ class Upkeep:
         self._delivering = delivering
         self._delaying = delaying
         self._from = 0
+        # What is left of this second's share.
+        self._logs: deque[LogId] = deque()
+        self._delayed: deque[LogId] = deque()
+        self._is_under_way = False
         self._due: Instant | None = None
 
     def begin(self, now: Now) -> None:
@@ -59,21 +65,45 @@ class Upkeep:
 
     def do_a_share(self, now: Now) -> None:
         """One second's part of the work."""
-        partitions = list(self._state.partitions)
-        share = -(-len(partitions) // _ROUNDS)
-        first = self._from if self._from < len(partitions) else 0
-        for partition in partitions[first : first + share]:
-            self._maintain(partition, now)
-        self._from = first + share
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._begin_share()
+        if not self._visit_logs(now):
+            # The rest of it is for the next turns.
+            self._state.alarms.set(_ERRAND, now.instant)
+            return
+        self._is_under_way = False
         self._delivering.look_again(now)
-        self._delaying.wake_all(now)
-        self._delaying.save_some()
         forgotten = self._state.transactions.forget_keys(now, _KEYS_PER_TURN)
         self._state.budget.spend(forgotten // _KEYS_PER_UNIT)
         self._retention.do_a_share(now)
         self._memory.keep_short(now)
         self._state.storage.expire(now)
         self.begin(now)
+
+    def _begin_share(self) -> None:
+        """Choose the logs that are looked at, and the delays: a clock may have jumped."""
+        partitions = list(self._state.partitions)
+        share = -(-len(partitions) // _ROUNDS)
+        first = self._from if self._from < len(partitions) else 0
+        self._from = first + share
+        self._logs.extend(each.log_id for each in partitions[first : first + share])
+        self._delayed.extend(self._state.delays)
+
+    def _visit_logs(self, now: Now) -> bool:
+        """Look at as many of the chosen logs as the turn allows; whether that was all."""
+        budget = self._state.budget
+        while self._logs and not budget.is_spent:
+            partition = self._state.partitions.get(self._logs.popleft())
+            budget.spend()
+            if partition is not None:
+                self._maintain(partition, now)
+        while self._delayed and not budget.is_spent:
+            log = self._delayed.popleft()
+            budget.spend()
+            self._delaying.wake_if_due(log, now)
+            self._delaying.save_if_due(log)
+        return not self._logs and not self._delayed
 
     def _maintain(self, partition: Partition, now: Now) -> None:
         self._state.outbox.extend(partition.log.maintain(now, self._needed_from(partition)))

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import msgspec
 
-from goqueue.broker.alarms import ForGroup
+from goqueue.broker.alarms import Errand, ForGroup
 from goqueue.broker.consuming.delivering import Delivering
 from goqueue.broker.consuming.positions import Positions
 from goqueue.broker.counts import Departure, Trigger
@@ -31,7 +31,9 @@ from goqueue.model.requests import (
     Start,
 )
 
-__all__ = ["Membership"]
+__all__ = ["REBALANCE_ERRAND", "Membership"]
+
+REBALANCE_ERRAND = Errand("rebalances")
 
 
 class Membership:
@@ -41,6 +43,8 @@ class Membership:
         self._state = state
         self._delivering = delivering
         self._positions = positions
+        # Groups whose topics came or went since they were balanced.
+        self._unbalanced: dict[int, None] = {}
 
     def join(self, request: RequestId, command: Join, now: Now) -> None:
         state = self._state
@@ -117,10 +121,25 @@ class Membership:
         self._state.alarms.set(ForGroup(number), group.next_deadline())
 
     def rebalance(self, topic: str, now: Now) -> None:
-        """A topic came or went: its subscribers get another assignment."""
+        """A topic came or went: its subscribers get another assignment, as soon as it is done."""
         for group in self._state.groups:
             if topic in group.topics:
-                self._change(group.rebalanced(self._state.catalog.partitions), Trigger.TOPIC, now)
+                self._unbalanced[group.number] = None
+        self.rebalance_more(now)
+
+    def rebalance_more(self, now: Now) -> None:
+        """Go on with groups that are to get another assignment, in as many turns as it takes."""
+        partitions = self._state.catalog.partitions if self._unbalanced else {}
+        budget = self._state.budget
+        while self._unbalanced and not budget.is_spent:
+            number = next(iter(self._unbalanced))
+            del self._unbalanced[number]
+            group = self._state.groups.numbered(number)
+            if group is not None:
+                budget.spend(1 + len(group.members))
+                self._change(group.rebalanced(partitions), Trigger.TOPIC, now)
+        if self._unbalanced:
+            self._state.alarms.bring_forward(REBALANCE_ERRAND, now.instant)
 
     def catch_up(self, now: Now) -> None:
         """After a start: a topic may have come or gone without its subscribers hearing of it.

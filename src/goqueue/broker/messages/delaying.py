@@ -195,12 +195,12 @@ class Delaying:
         self._salvos[log] = salvo
         self._go_on(salvo, partition, delays, now)
 
-    def wake_all(self, now: Now) -> None:
-        """The wall clock may have jumped: look at every wheel whose time it is."""
-        for log, delays in self._state.delays.items():
-            deadline = delays.next_deadline()
-            if deadline is not None and deadline <= now.wall:
-                self.wake(log, now)
+    def wake_if_due(self, log: LogId, now: Now) -> None:
+        """The wall clock may have jumped: look at a wheel whose time it is."""
+        delays = self._state.delays.get(log)
+        deadline = None if delays is None else delays.next_deadline()
+        if deadline is not None and deadline <= now.wall:
+            self.wake(log, now)
 
     def _go_on(self, salvo: Salvo, partition: Partition, delays: Delays, now: Now) -> None:
         """Read the next neighbours in due order; append when enough is there or all was read."""
@@ -362,11 +362,11 @@ class Delaying:
 
     # Snapshots
 
-    def save_some(self) -> None:
-        """Keep snapshots of partitions where much has changed since the last."""
-        for log, delays in self._state.delays.items():
-            if delays.changes > max(_SAVE_CHANGES_MIN, len(delays) // 2):
-                self._save(log, delays)
+    def save_if_due(self, log: LogId) -> None:
+        """Keep a snapshot of a partition where much has changed since the last."""
+        delays = self._state.delays.get(log)
+        if delays is not None and delays.changes > max(_SAVE_CHANGES_MIN, len(delays) // 2):
+            self._save(log, delays)
 
     def save_all(self) -> None:
         """Make the next start fast."""
@@ -395,7 +395,7 @@ class Delaying:
     def _arm(self, log: LogId, delays: Delays, now: Now) -> None:
         deadline = delays.next_deadline()
         if deadline is not None:
-            # Wall time as seen from here; should the clock be put, `wake_all` looks again.
+            # Wall time as seen from here; should the clock be put, `wake_if_due` looks again.
             wait_ns = max(0, deadline - now.wall)
             self._state.alarms.set(ForDelays(log), Instant(now.instant + wait_ns))
 

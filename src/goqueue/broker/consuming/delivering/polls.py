@@ -34,6 +34,8 @@ POLLS_ERRAND = Errand("polls")
 _VISIBILITY_NS_MIN = 100 * MILLISECOND
 _VISIBILITY_NS_MAX = 12 * HOUR
 _WAITING_POLLS_MAX = 10_000
+# How many queues are asked how far they are for one unit of work.
+_FLOORS_PER_UNIT = 20
 
 
 class Delivering:
@@ -185,8 +187,9 @@ class Delivering:
         topic = self._state.catalog.get(partition.log_id.topic)
         if topic is None or not topic.config.cleanup_policy.compacts:
             return None
-        queues = self._state.queues_on(partition.log_id)
-        return min((queue.floor for queue in queues), default=None)
+        floors = [queue.floor for queue in self._state.queues_on(partition.log_id)]
+        self._state.budget.spend(len(floors) // _FLOORS_PER_UNIT)
+        return min(floors, default=None)
 
     def relearn(self, partition: Partition) -> None:
         """Records of the partition may be gone: what was only looked at is looked at again."""
