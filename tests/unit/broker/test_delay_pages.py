@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 from goqueue.broker.budget import TURN_UNITS
 from goqueue.broker.messages.delay_pages import WaitingMessage, find_page
 from goqueue.delivery import Delays
-from goqueue.model import LogId, Offset, Timestamp
+from goqueue.model import SECOND, LogId, Offset, Timestamp
+from goqueue.model.requests import DelayedList, ListDelayed
+from tests.unit.broker.delayed import delay
+from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.broker.users import create
 
 Logs = list[tuple[LogId, Delays]]
 DUES = st.one_of(st.integers(1, 5), st.integers(1, 10**6), st.integers(10**18, 10**18 + 10**9))
@@ -79,3 +83,19 @@ def test_a_page_of_very_many_that_are_due_together_is_by_offset() -> None:
     last, _ = run(logs, 12_990, 30)
     assert [due for due, _, _ in last] == [5] * 10 + [6] * 20
     assert most <= TURN_UNITS // 10
+
+
+def test_a_whole_page_counts_what_it_shows_though_more_came_while_it_was_found() -> None:
+    node = DrivenNode(budget_units=20)
+    create(node, partitions=30)
+    for number in range(30):
+        delay(node, (f"{number}", 3600 * SECOND), targets=[number])
+    node.runs_later_turns = False
+    request = node.begin(ListDelayed(topic="orders", limit=1000))
+    assert not node.is_answered(request)
+    delay(node, ("late", 3600 * SECOND), targets=[29])
+    while not node.is_answered(request):
+        node.run_later_turn()
+
+    listed = node.reply(request, DelayedList)
+    assert listed.total == len(listed.messages) == 31

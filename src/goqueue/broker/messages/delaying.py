@@ -312,20 +312,28 @@ class Delaying:
         topic = self._state.catalog.find(command.topic)
         total = self._pending_of(topic)
         if command.skip < total:
-            self._state.stepwise.begin(request, self._list_page(request, command, total, now), now)
+            self._state.stepwise.begin(request, self._list_page(request, command, now), now)
             return
         reply = DelayedList(topic=topic.name, messages=(), total=total)
         self._state.outbox.answer(request, reply)
 
-    def _list_page(self, request: RequestId, command: ListDelayed, total: int, now: Now) -> Steps:
+    def _list_page(self, request: RequestId, command: ListDelayed, now: Now) -> Steps:
         """A page, in as many turns as it takes; the topic may go meanwhile."""
         logs = self._state.catalog.find(command.topic).logs
         delays = [(log, found) for log in logs if (found := self._state.delays.get(log))]
         page = yield from find_page(delays, command.skip, command.limit)
-        self._state.catalog.find(command.topic)
-        known = dict(delays)
-        listed = [(log, known[log].find(offset)) for _, log, offset in page]
-        messages = tuple(_described(log, each, now) for log, each in listed if each is not None)
+        total = self._pending_of(self._state.catalog.find(command.topic))
+        # Of a topic that was deleted and made again nothing is shown that was found before.
+        known = {log: found for log, found in delays if self._state.delays.get(log) is found}
+        listed = [(log, known[log].find(offset)) for _, log, offset in page if log in known]
+        messages = tuple(
+            _described(log, each, now)
+            for log, each in listed
+            if each is not None and each.state is DelayState.PENDING
+        )
+        # A page that is not full ends with the last, whatever came or went meanwhile.
+        reached = command.skip + len(messages)
+        total = max(total, reached) if len(page) == command.limit else reached
         reply = DelayedList(topic=command.topic, messages=messages, total=total)
         self._state.outbox.answer(request, reply)
 
