@@ -43,7 +43,7 @@ def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def moves_the_recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    append = SegmentFile.append
+    learn = SegmentFile.learn
     files: dict[str, Any] = {}
 
     def remember(log_files: Any, write: Any) -> None:
@@ -51,12 +51,12 @@ def moves_the_recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
         original(log_files, write)
 
     def hasty(segment: SegmentFile, data: bytes) -> None:
-        append(segment, data)
+        learn(segment, data)
         files["now"]._point.save_durably(files["now"]._reached())
 
     original = _attribute(f"{_LOG_FILES}.write")
     patch.setattr(f"{_LOG_FILES}.write", remember)
-    patch.setattr(SegmentFile, "append", hasty)
+    patch.setattr(SegmentFile, "learn", hasty)
 
 
 def keeps_a_torn_tail(patch: pytest.MonkeyPatch) -> None:

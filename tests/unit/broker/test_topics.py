@@ -15,6 +15,8 @@ from goqueue.model.requests import (
     Done,
     ListTopics,
     PartitionList,
+    Read,
+    Records,
     TopicChanges,
     TopicConfig,
     TopicDescription,
@@ -62,6 +64,22 @@ def test_topics_are_listed_in_the_order_of_their_names() -> None:
         create(node, name)
 
     assert topics(node) == ("a", "a.z", "b")
+
+
+@pytest.mark.parametrize("name", ["__topics", "__groups"])
+def test_a_topic_of_the_broker_is_described_as_it_is_read_and_left_out_of_lists(name: str) -> None:
+    node = DrivenNode()
+    create(node)
+    records = node.ask(Read(topic=name, partition=0), Records)
+
+    described = describe(node, name)
+    assert described.total_messages == records.high_watermark
+    assert described.offsets == ((0, records.high_watermark - 1),)
+    (partition,) = node.ask(DescribePartitions(topic=name), PartitionList).partitions
+    assert partition.high_watermark == records.high_watermark
+    assert topics(node) == ("orders",)
+    with pytest.raises(Refused):
+        describe(node, "__others")
 
 
 def test_a_description_counts_what_was_published() -> None:

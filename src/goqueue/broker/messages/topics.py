@@ -26,6 +26,7 @@ from goqueue.model import (
     RequestId,
     Reshape,
     Timestamp,
+    is_internal,
 )
 from goqueue.model.requests import (
     AlterTopic,
@@ -36,6 +37,7 @@ from goqueue.model.requests import (
     Done,
     PartitionDescription,
     PartitionList,
+    TopicConfig,
     TopicDescription,
     TopicList,
 )
@@ -182,8 +184,23 @@ class Topics:
         self._state.outbox.answer(request, TopicList(topics=names))
 
     def describe(self, request: RequestId, command: DescribeTopic, now: Now) -> None:
+        journal = self._journal(command.name)
+        if journal is not None:
+            self._state.outbox.answer(request, self._describe_journal(journal))
+            return
         topic = self._state.catalog.find(command.name)
         self._state.stepwise.begin(request, self._answer_described(request, topic), now)
+
+    def _describe_journal(self, journal: Partition) -> TopicDescription:
+        log = journal.log
+        return TopicDescription(
+            name=journal.log_id.topic,
+            config=TopicConfig(retention_hours=-1),
+            created_at=Timestamp(0),
+            total_messages=log.high_watermark - log.start,
+            total_size_bytes=log.size,
+            offsets=((log.start, Offset(log.high_watermark - 1)),),
+        )
 
     def _answer_described(self, request: RequestId, topic: Topic) -> Steps:
         description = yield from self._describe(topic)
@@ -202,13 +219,25 @@ class Topics:
     def describe_partitions(
         self, request: RequestId, command: DescribePartitions, now: Now
     ) -> None:
-        topic = self._state.catalog.find(command.topic)
-        self._state.stepwise.begin(request, self._answer_partitions(request, topic), now)
+        journal = self._journal(command.topic)
+        partitions: Iterator[Partition]
+        if journal is None:
+            partitions = self._partitions_of(self._state.catalog.find(command.topic))
+        else:
+            partitions = iter((journal,))
+        steps = self._answer_partitions(request, command.topic, partitions)
+        self._state.stepwise.begin(request, steps, now)
 
-    def _answer_partitions(self, request: RequestId, topic: Topic) -> Steps:
+    def _journal(self, name: str) -> Partition | None:
+        """The one partition of a topic of the broker's own: it can be read, so it is described."""
+        return self._state.internal.get(LogId(name, 0)) if is_internal(name) else None
+
+    def _answer_partitions(
+        self, request: RequestId, name: str, partitions: Iterator[Partition]
+    ) -> Steps:
         node = self._state.node_id
         described = []
-        for partition in self._partitions_of(topic):
+        for partition in partitions:
             description = PartitionDescription(
                 partition=partition.log_id.partition,
                 leader=node,
@@ -222,7 +251,7 @@ class Topics:
             )
             described.append(description)
             yield 1
-        reply = PartitionList(topic=topic.name, partitions=tuple(described))
+        reply = PartitionList(topic=name, partitions=tuple(described))
         self._state.outbox.answer(request, reply)
 
     def _partitions_of(self, topic: Topic) -> Iterator[Partition]:
