@@ -126,3 +126,14 @@ def test_text_that_looks_like_json_is_no_nesting() -> None:
     client = Client()
     client.post("/topics/t/messages", {"messages": [{"value": nested}] * 3})
     assert isinstance(client.asked(), Publish)
+
+
+@pytest.mark.parametrize("path", ["/groups/g/offsets", "/transactions/offsets"])
+def test_a_commit_names_at_most_ten_thousand_positions(path: str) -> None:
+    """A mebibyte of positions is looked up in one turn of the node."""
+    owner = {"producer_id": 1, "epoch": 0, "transactional_id": "a", "group": "g"}
+    more = owner if path.startswith("/transactions") else {}
+    for count in (10_000, 10_001):
+        positions = {f"t{n % 2}": {str(n): 1 for n in range(n % 2, count, 2)} for n in range(2)}
+        response = Client().post(path, {**more, "offsets": positions})
+        assert response.status == (503 if count == 10_000 else 400)

@@ -31,6 +31,8 @@ __all__ = ["POSITION_ROUTES", "wanted_offsets"]
 _SECTION = "Offsets and lag"
 # One spelling for each number, so that no body names a partition twice.
 _PARTITION = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
+# As many as a topic has partitions at most; each is looked up before the first is moved.
+_POSITIONS_MAX = 10_000
 _RESET_SCHEMA = {
     "allOf": [{"$ref": SCHEMA_REF.format(name=ResetBody.__name__)}],
     "anyOf": [
@@ -128,6 +130,9 @@ async def _lag(call: Call) -> GroupLag:
 
 def wanted_offsets(given: Mapping[str, Mapping[str, int]]) -> dict[LogId, Offset]:
     """Positions as a body writes them, by topic and partition; refuses what cannot be one."""
+    if sum(map(len, given.values())) > _POSITIONS_MAX:
+        reason = f"names more than {_POSITIONS_MAX} positions"
+        raise Refused(Code.REQUEST_INVALID, field="offsets", reason=reason)
     wanted = {}
     for topic, positions in given.items():
         check_name(topic, "offsets")
