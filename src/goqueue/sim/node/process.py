@@ -48,7 +48,7 @@ __all__ = ["Process", "Tell"]
 Tell = Callable[[RequestId, Reply | Refused], None]
 _Work = Effect | Save | Sweep
 _RESERVE_BYTES = 1000
-_SHORT = JournalLimits(snapshot_bytes=2000, restate_bytes=6000)
+_SHORT = JournalLimits(snapshot_bytes=2000, restate_bytes=6000, turn_units=3)
 
 
 class Process:
