@@ -9,7 +9,7 @@ Invariants
   changes to the journals, which hold back what waits for them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from goqueue.broker.alarms import (
     Errand,
@@ -159,6 +159,17 @@ class Node:
         self._watching = Watching(state)
         # Leases and sessions that were put off because the node was away.
         self._put_off: dict[Subject, None] = {}
+        self._errands: dict[str, Callable[[Now], None]] = {
+            "upkeep": self._parts.upkeep.do_a_share,
+            "rebalances": self._parts.membership.rebalance_more,
+            "polls": self._parts.delivering.serve_stirred,
+            "moves": self._parts.moving.resume,
+            "markers": self._parts.marking.resume,
+            "statements": self._parts.memory.go_on,
+            "starting": self._parts.starting.go_on,
+            "progress": self._parts.progressing.resume,
+            "steps": state.stepwise.resume,
+        }
         self._takes = table_of(self._parts)
         self._takes[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
         self._takes[DescribeNode] = self._describe  # type: ignore[assignment]  # by type
@@ -499,27 +510,7 @@ class Node:
                 return
 
     def _run(self, errand: str, now: Now) -> None:
-        match errand:
-            case "upkeep":
-                self._parts.upkeep.do_a_share(now)
-            case "rebalances":
-                self._parts.membership.rebalance_more(now)
-            case "polls":
-                self._parts.delivering.serve_stirred(now)
-            case "moves":
-                self._parts.moving.resume(now)
-            case "markers":
-                self._parts.marking.resume(now)
-            case "statements":
-                self._parts.memory.go_on(now)
-            case "starting":
-                self._parts.starting.go_on(now)
-            case "progress":
-                self._parts.progressing.resume(now)
-            case "steps":
-                self._state.stepwise.resume(now)
-            case _:
-                self._retry_journals(now)
+        self._errands.get(errand, self._retry_journals)(now)
 
     def _retry_journals(self, now: Now) -> None:
         for journal in (self._state.topics_journal, self._state.groups_journal):

@@ -136,6 +136,12 @@ class Group:
             return self._owners.get(log) == member_id
         return log in self._shared_by.get(member_id, ())
 
+    def share_of(self, member_id: str) -> tuple[str, ...]:
+        """What tells partitions of members apart: those with the same have the same ones."""
+        if self.mode is Mode.PARTITIONED:
+            return (member_id,)
+        return self._members[member_id].topics
+
     def has_member(self, member_id: str) -> bool:
         return member_id in self._members
 
@@ -245,11 +251,12 @@ class Group:
         subscriptions = {id_: each.topics for id_, each in members.items()}
         if mode is Mode.PARTITIONED:
             shares = assign(assignor, subscriptions, partitions, self._assignment)
+            assigned = {id_: _by_topic(shares[id_]) for id_ in members}
         else:
             # Each subscription is shared out once, however many members have it.
-            found = {topics: _all_of(topics, partitions) for topics in subscriptions.values()}
-            shares = {id_: found[topics] for id_, topics in subscriptions.items()}
-        folded = {id(logs): _by_topic(logs) for logs in shares.values()}
+            distinct = dict.fromkeys(subscriptions.values())
+            folded = {topics: _by_topic(_all_of(topics, partitions)) for topics in distinct}
+            assigned = {id_: folded[topics] for id_, topics in subscriptions.items()}
         return msgspec.structs.replace(
             self._stated,
             mode=mode,
@@ -258,7 +265,7 @@ class Group:
             emptied_at=0 if members else self._stated.emptied_at,
             last_topics=() if members else self.known_topics,
             members=tuple(
-                msgspec.structs.replace(member, assigned=folded[id(shares[id_])])
+                msgspec.structs.replace(member, assigned=assigned[id_])
                 for id_, member in members.items()
             ),
         )

@@ -156,16 +156,16 @@ class GroupCounts(msgspec.Struct, kw_only=True):
 def _count_lost(before: Assignment, after: Assignment) -> int:
     """How many partitions members have before and not after, member by member."""
     count = 0
-    # Members that share partitions have one tuple of them, which is looked through once.
-    lost: dict[tuple[int, int], int] = {}
+    lost, last_logs, last_kept = 0, None, None
     for member, logs in before.items():
         kept = after.get(member, ())
         if kept is logs:
             continue
-        pair = (id(logs), id(kept))
-        if pair not in lost:
-            lost[pair] = len(frozenset(logs).difference(kept)) if kept != logs else 0
-        count += lost[pair]
+        # Members that share partitions have one tuple of them, which is looked through once.
+        if logs is not last_logs or kept is not last_kept:
+            lost = len(frozenset(logs).difference(kept)) if kept != logs else 0
+            last_logs, last_kept = logs, kept
+        count += lost
     return count
 
 

@@ -79,7 +79,7 @@ class Delivering:
         for log in ready:
             self._waiting.ripen(group.number, log)
         if not is_seen:
-            self._waiting.miss(group.number, logs)
+            self._waiting.miss(group, member_id)
         if command.wait_ns > 0:
             deadline = Instant(now.instant + command.wait_ns)
             state.alarms.set(ForRequest(request), deadline)
@@ -126,9 +126,9 @@ class Delivering:
     def _serve_ripe(self, group: Group, now: Now) -> None:
         """Serve the polls of a group that wait, in the order they came, from what is ripe."""
         waiting, surveys = self._waiting, self._surveys
-        for logs in waiting.unseen(group.number):
+        for share, logs in waiting.unseen(group.number):
             if not surveys.is_any_read(group.number, logs):
-                waiting.see(group.number, logs)
+                waiting.see(group.number, share)
                 for log in self._look_at_all(group, logs):
                     waiting.ripen(group.number, log)
         for poll in waiting.candidates(group):
@@ -251,7 +251,7 @@ class Delivering:
                 self._state.outbox.answer(waiting.request, refusal)
                 continue
             self._state.budget.spend()
-            self._waiting.miss(group.number, group.assigned(member_id))
+            self._waiting.miss(group, member_id)
 
     # Leaving
 

@@ -40,8 +40,8 @@ class _Waiting:
         self.hasty: dict[RequestId, WaitingPoll] = {}
         self.ripe: dict[LogId, None] = {}
         # Partitions that were not looked at since a poll came for them, or since they changed
-        # hands, as members have them and by the identity of that.
-        self.unseen: dict[int, tuple[LogId, ...]] = {}
+        # hands, by the share that they are.
+        self.unseen: dict[tuple[str, ...], tuple[LogId, ...]] = {}
         self.topics: dict[str, None] = {}
 
 
@@ -168,25 +168,22 @@ class WaitingPolls:
             return group.owner(log) in waiting.by_member
         return any(group.is_assigned(member_id, log) for member_id in waiting.by_member)
 
-    def miss(self, group: int, logs: tuple[LogId, ...]) -> None:
-        """The partitions of a member are still to be looked at.
+    def miss(self, group: Group, member_id: str) -> None:
+        """The partitions of a member are still to be looked at, once for all who share them."""
+        waiting = self._by_group.get(group.number)
+        if waiting is not None:
+            waiting.unseen[group.share_of(member_id)] = group.assigned(member_id)
 
-        Members that share all partitions have one and the same tuple of them: it is kept once.
-        """
+    def unseen(self, group: int) -> list[tuple[tuple[str, ...], tuple[LogId, ...]]]:
+        """Partitions that are still to be looked at, by the share that they are."""
+        waiting = self._by_group.get(group)
+        return [] if waiting is None else list(waiting.unseen.items())
+
+    def see(self, group: int, share: tuple[str, ...]) -> None:
+        """The partitions of a share were looked at."""
         waiting = self._by_group.get(group)
         if waiting is not None:
-            waiting.unseen[id(logs)] = logs
-
-    def unseen(self, group: int) -> list[tuple[LogId, ...]]:
-        """Partitions that are still to be looked at, as members have them."""
-        waiting = self._by_group.get(group)
-        return [] if waiting is None else list(waiting.unseen.values())
-
-    def see(self, group: int, logs: tuple[LogId, ...]) -> None:
-        """The partitions of a member were looked at."""
-        waiting = self._by_group.get(group)
-        if waiting is not None:
-            waiting.unseen.pop(id(logs), None)
+            waiting.unseen.pop(share, None)
 
     def see_all(self, group: int) -> None:
         """The partitions of members are others now."""
