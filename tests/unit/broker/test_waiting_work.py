@@ -77,8 +77,7 @@ def test_polls_of_many_groups_are_woken_in_turns_that_are_bounded() -> None:
     publish(node, "a")
 
     assert all(values(deliveries(node.reply(each, Leased))) == ["a"] for each in polls)
-    # One unit for each group that is woken, and one for what is asked of the disk for it.
-    assert node.turn_units_max <= 2 * TURN_UNITS + 10
+    assert node.turn_units_max <= TURN_UNITS * 5 // 4
 
 
 def test_a_message_in_each_partition_comes_in_one_answer() -> None:

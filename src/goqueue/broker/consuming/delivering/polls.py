@@ -34,6 +34,8 @@ POLLS_ERRAND = Errand("polls")
 _VISIBILITY_NS_MIN = 100 * MILLISECOND
 _VISIBILITY_NS_MAX = 12 * HOUR
 _WAITING_POLLS_MAX = 10_000
+# To wake a group is to look at its queue and to have its next records read.
+_WAKE_UNITS = 8
 # How many queues are asked how far they are for one unit of work.
 _FLOORS_PER_UNIT = 20
 
@@ -211,7 +213,7 @@ class Delivering:
         while self._stirred and not self._state.budget.is_spent:
             number, log = next(iter(self._stirred))
             del self._stirred[(number, log)]
-            self._state.budget.spend()
+            self._state.budget.spend(_WAKE_UNITS)
             group = self._state.groups.numbered(number)
             if group is not None:
                 self.wake_group(group, now, log)
