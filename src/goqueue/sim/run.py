@@ -294,6 +294,11 @@ class Run:
             self._files.lose_power()
         if self._swarm.point_rot and self._random.random() < 0.5:
             self._sabotage.spoil_point_slot()
+        elif self._swarm.rot and not self._swarm.point_rot and self._random.random() < 0.1:
+            harm = self._sabotage.shorten_last(self._oracle.committed)
+            if harm is not None:
+                self._trace.note("shortened", harm)
+                self._oracle.damaged(harm)
         if self._swarm.index_trouble:
             self._sabotage.spoil_index()
         self._files.restart()
@@ -319,6 +324,8 @@ class Run:
                 self._faults.calm()
         self._trace.note("opened", report)
         self._oracle.reopened(self._log.start, self._log.end, is_power_lost=is_power_lost)
+        # The judge reads everything, and reads may write caches: nobody crashes the judge.
+        self._faults.disarm_crash()
         for damage in self._log.damaged:
             self._oracle.must_accept(damage)
         self._check_epochs()

@@ -71,9 +71,11 @@ class Sabotage:
 
     def _is_beyond_detection(self, content: bytes, position: int, bit: int) -> bool:
         """Whether nothing in the record contradicts this flip of a flag (docs/adr/0002)."""
-        starts = scan(content).columns.positions
+        found = scan(content)
+        starts = found.columns.positions
         is_flags_byte = any(position == start + _FLAGS_AT for start in starts)
-        return is_flags_byte and bool(1 << bit & _WITHOUT_EVIDENCE)
+        # Behind other damage it is not known where records begin.
+        return position >= found.end or (is_flags_byte and bool(1 << bit & _WITHOUT_EVIDENCE))
 
     def lose_sector(self) -> Harm | None:
         """Make a sealed segment unreadable."""
@@ -85,6 +87,22 @@ class Sabotage:
         base = self._random.choice(sealed)
         self._files.make_unreadable(f"{self._directory}/{segment_name(base)}")
         return Harm(base=base, end=self._end_of(base))
+
+    def shorten_last(self, committed: Offset) -> Harm | None:
+        """Cut the last segment below the recovery point, if nothing above that was committed."""
+        point = read_point(self._files.durable_content(f"{self._directory}/{POINT_FILE}"))
+        if point is None or point.offset < committed or not point.position:
+            return None
+        path = f"{self._directory}/{segment_name(point.segment)}"
+        if path not in self._files.paths():
+            return None
+        content = self._files.content(path)
+        self._files.replace_content(path, content[: self._random.randrange(point.position)])
+        # What was written above the point is lost with the rest, or its offsets are.
+        written = [*scan(content[point.position :]).columns.offsets]
+        seen = read_point(self._files.content(f"{self._directory}/{POINT_FILE}")) or point
+        end = max([point.offset, seen.offset, *(offset + 1 for offset in written)])
+        return Harm(base=point.segment, end=Offset(end))
 
     def spoil_point_slot(self) -> None:
         """Flip a bit of the recovery point: the other slot must do."""
