@@ -67,6 +67,8 @@ class Upkeep:
         """One second's part of the work."""
         if not self._is_under_way:
             self._is_under_way = True
+            # It came; how many turns it takes says nothing about whether the node was away.
+            self._due = None
             self._begin_share()
         if not self._visit_logs(now):
             # The rest of it is for the next turns.
