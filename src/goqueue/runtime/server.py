@@ -24,6 +24,7 @@ from goqueue.gateways.http import (
 )
 from goqueue.metrics import Family
 from goqueue.model import HOUR, Timestamp
+from goqueue.runtime.build_note import read_build_note
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.exporting import Exporting
@@ -113,9 +114,12 @@ class Server:
 
     def _api(self, pump: Pump, scraping: Scraping) -> HttpApi:
         http, listener = self._settings.http, self._settings.listeners.http
+        note = read_build_note()
         facts = NodeFacts(
             version=goqueue.__version__,
             started_at=Timestamp(time.time_ns()),
+            git_commit=note.commit,
+            build_time=note.time,
             python_version=platform.python_version(),
         )
         limits = ApiLimits(
