@@ -111,6 +111,8 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
         """The same world with limits that are met, of days and of sizes."""
         drawn = {name: random.random() < _RARE for name in _EXTREME}
         drawn["page_tears"] = random.random() < 0.5
+        # Hundreds of long reasons are one piece of what a journal states, and a turn of its own.
+        drawn["large_fields"] &= not drawn["masses"]
         return msgspec.structs.replace(self, **drawn)
 
     @property

@@ -1,0 +1,95 @@
+"""Defects that the node once had, at sizes and times that nobody had tried, planted back.
+
+Each comes with the habits of the worlds that meet it (`habits`): hundreds of messages at once,
+disks that tear at pages, clocks that are put weeks away.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from goqueue.broker import TurnBudget
+from goqueue.broker.consuming.moving import _Lane as Lane
+from goqueue.broker.consuming.settling import Settling
+from goqueue.broker.journals import Journal
+from goqueue.delivery import DeliveryQueue
+from goqueue.log.authors import Authors
+from goqueue.sim.node import NodeSwarm
+
+__all__ = ["PLANTED_IN_LIMITS", "Plant", "with_habits"]
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+_UNBOUNDED = 1 << 30
+
+
+def with_habits(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let every world have these."""
+    with_extremes = NodeSwarm.with_extremes
+
+    def accustomed(swarm: NodeSwarm, random: Any) -> NodeSwarm:
+        habits = dict.fromkeys(names, True)
+        if "masses" in names:
+            habits["large_fields"] = False
+        return msgspec.structs.replace(with_extremes(swarm, random), **habits)
+
+    patch.setattr(NodeSwarm, "with_extremes", accustomed)
+
+
+# What is acknowledged
+
+
+def keeps_half_of_a_torn_batch(patch: pytest.MonkeyPatch) -> None:
+    with_habits(patch, "page_tears", "idempotence", "transactions", "crash_inside")
+    patch.setattr("goqueue.storage.opening.unfinished_batch", lambda *_: None)
+    patch.setattr(Authors, "interrupt", lambda *_: None)
+
+
+def forgets_producers_when_the_clock_is_put(patch: pytest.MonkeyPatch) -> None:
+    with_habits(patch, "week_jumps", "clock_jumps", "idempotence")
+    patch.setattr(Authors, "_time", lambda _, at: at)
+
+
+def counts_a_release_as_a_delivery(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Settling, "_uncount", lambda *_: None)
+
+
+# Turns without a bound
+
+
+def does_all_that_is_due_in_one_turn(patch: pytest.MonkeyPatch) -> None:
+    with_habits(patch, "masses")
+    patch.setattr(TurnBudget, "is_spent", False)
+    patch.setattr(TurnBudget, "left", _UNBOUNDED)
+
+
+def ends_all_leases_in_one_turn(patch: pytest.MonkeyPatch) -> None:
+    with_habits(patch, "masses")
+    expire = DeliveryQueue.expire
+    patch.setattr(DeliveryQueue, "expire", lambda queue, now, _: expire(queue, now))
+
+
+def moves_all_letters_in_one_turn(patch: pytest.MonkeyPatch) -> None:
+    with_habits(patch, "masses", "redrives")
+    take = Lane.take
+    patch.setattr(Lane, "take", lambda lane, _: take(lane, _UNBOUNDED))
+
+
+def writes_a_journal_again_in_one_turn(patch: pytest.MonkeyPatch) -> None:
+    with_habits(patch, "masses", "full_disk")
+    expire = Journal.expire
+    patch.setattr(
+        Journal, "expire", lambda journal, now, _: expire(journal, now, TurnBudget(_UNBOUNDED))
+    )
+
+
+PLANTED_IN_LIMITS: tuple[Plant, ...] = (
+    keeps_half_of_a_torn_batch,
+    forgets_producers_when_the_clock_is_put,
+    counts_a_release_as_a_delivery,
+    does_all_that_is_due_in_one_turn,
+    ends_all_leases_in_one_turn,
+    moves_all_letters_in_one_turn,
+    writes_a_journal_again_in_one_turn,
+)
