@@ -24,7 +24,7 @@ _BINS = 1024
 _SORTED_MAX = 4096
 # Entries of a column that are passed over in one step; so many of them are one unit of work.
 _STEP_ENTRIES = 1000
-_UNIT_ENTRIES = 40
+_UNIT_ENTRIES = 25
 
 _Logs = Sequence[tuple[LogId, Delays]]
 
