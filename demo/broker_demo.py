@@ -17,6 +17,7 @@ from demo.invoices import bill
 from demo.lakehouse import Order, build_a_lakehouse, order
 from demo.node import NodeProcess, started
 from demo.show import Show
+from goqueue.client.transport import Retries
 from goqueue.model import Priority
 
 if TYPE_CHECKING:
@@ -196,7 +197,8 @@ def survive(node: NodeProcess, show: Show) -> None:
 
 
 def keep_publishing(url: str, confirmed: list[int], is_killed: threading.Event) -> None:
-    with goqueue.connect_sync(url, timeout_s=2) as q:
+    # One attempt: the publisher ends with the node, and does not wait for its return.
+    with goqueue.connect_sync(url, timeout_s=2, retries=Retries(attempts_max=1)) as q:
         for number in range(1_000, 1_000_000):
             try:
                 q.publish(TOPIC, {"id": number})
