@@ -57,10 +57,10 @@ def test_fifty_thousand_keys_do_no_harm(api: Api) -> None:
     fields = dict.fromkeys(itertools.islice(names, 50_000), 1)
     topic = spent_name()
     answer = post(api, msgspec.json.encode({"name": topic, **fields}))
-    assert answer.status in {201, 413}
+    assert answer.status in {400, 413}
     value = {"value": "v", "headers": dict.fromkeys(fields, "")}
-    results = api.post(f"/topics/{api.create(spent_name())}/messages", {"messages": [value]})
-    assert results["results"][0]["code"] == "message_invalid"
+    path = f"/topics/{api.create(spent_name())}/messages"
+    assert api.refusal("POST", path, {"messages": [value]}) == (400, "request_invalid")
     offsets = {"offsets": {name: {"0": 0} for name in itertools.islice(fields, 20_000)}}
     assert api.refusal("POST", f"/groups/{spent_name()}/offsets", offsets)[0] in {400, 404}
 
