@@ -53,7 +53,7 @@ class Server:
     async def answer(self, asked: Asked) -> Answer:
         self.asked.append(asked)
         match (asked.method, asked.target):
-            case ("GET", "/transactions"):
+            case ("GET", "/transactions?limit=100&skip=0"):
                 return json_answer({"transactions": [BODY], "count": 1})
             case ("GET", "/transactions/stats"):
                 return json_answer(COUNTS)
