@@ -69,6 +69,8 @@ class Pump:
         self._disk: Disk | None = None
         self._loop = asyncio.get_running_loop()
         self._events: deque[NodeEvent] = deque()
+        # What the node wants to know from its logs: read in slices, too.
+        self._reads: deque[Fetch | Find] = deque()
         self._work: list[Work] = []
         self._opens: list[Open] = []
         self._is_running = False
@@ -123,7 +125,7 @@ class Pump:
     def _note_state(self) -> None:
         if self._node.is_serving:
             self._serving.set()
-        is_idle = not self._waiting and not self._events
+        is_idle = not self._waiting and not self._events and not self._reads
         if self._quiet is not None and is_idle and self._node.is_quiet:
             self._quiet.set()
 
@@ -162,13 +164,22 @@ class Pump:
         """Handle what has come, for a slice of time; the rest follows when others were served."""
         now = read_clock()
         end = now.instant + _SLICE_NS
-        while self._events:
+        while self._events or self._reads:
             if now.instant >= end:
                 self._is_scheduled = True
                 self._loop.call_soon(self._resume)
                 return
-            self._carry_out(self._node.handle(self._events.popleft(), now))
+            if self._reads:
+                self._read_for_node(self._reads.popleft())
+            else:
+                self._carry_out(self._node.handle(self._events.popleft(), now))
             now = read_clock()
+
+    def _read_for_node(self, effect: Fetch | Find) -> None:
+        if isinstance(effect, Fetch):
+            self._fetch(effect)
+        else:
+            self._find(effect)
 
     def _resume(self) -> None:
         self._is_scheduled = False
@@ -211,10 +222,8 @@ class Pump:
                     self._answer(effect.request, effect.reply)
                 case Serve():
                     self._serve(effect)
-                case Fetch():
-                    self._fetch(effect)
-                case Find():
-                    self._find(effect)
+                case Fetch() | Find():
+                    self._reads.append(effect)
                 case Open():
                     self._opens.append(effect)
                 case Load():

@@ -10,7 +10,7 @@ from goqueue.broker.alarms import Errand, ForQueue, ForRequest
 from goqueue.broker.consuming.counting import Counting
 from goqueue.broker.consuming.delivering.leases import Leases
 from goqueue.broker.consuming.delivering.surveys import Surveying, Surveys
-from goqueue.broker.consuming.delivering.waiting import WaitingPoll, WaitingPolls
+from goqueue.broker.consuming.delivering.waiting import Unseen, WaitingPoll, WaitingPolls
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Held
@@ -36,6 +36,8 @@ _VISIBILITY_NS_MAX = 12 * HOUR
 _WAITING_POLLS_MAX = 10_000
 # To wake a group is to look at its queue and to have its next records read.
 _WAKE_UNITS = 8
+# A member of more partitions is served when all were looked at, over several turns.
+_LOOKS_MAX = 250
 # How many queues are asked how far they are for one unit of work.
 _FLOORS_PER_UNIT = 20
 
@@ -48,8 +50,8 @@ class Delivering:
         self._surveys = Surveys(state, counting)
         self._leases = Leases(state)
         self._waiting = WaitingPolls()
-        # Groups with a partition that has more to read for them.
-        self._stirred: dict[tuple[int, LogId], None] = {}
+        # Groups with a partition that has more to read for them; None: with some to look at.
+        self._stirred: dict[tuple[int, LogId | None], None] = {}
 
     # Polling
 
@@ -66,10 +68,11 @@ class Delivering:
         group.hear(member_id, now)
         waiting = WaitingPoll(request, command, group.number)
         # Whoever has many partitions would look at all of them again for each that is read.
-        is_seen = not self._surveys.is_any_under_way(group, member_id)
         logs = group.assigned(member_id)
+        is_large = len(logs) > _LOOKS_MAX
+        is_seen = not is_large and not self._surveys.is_any_under_way(group, member_id)
         ready = self._look_at_all(group, logs) if is_seen else []
-        is_reading = self._surveys.is_any_under_way(group, member_id)
+        is_reading = is_large or self._surveys.is_any_under_way(group, member_id)
         if not is_reading and ready and self._lease(group, waiting, ready, now):
             return
         if command.wait_ns <= 0 and not is_reading:
@@ -82,6 +85,8 @@ class Delivering:
             self._waiting.ripen(group.number, log)
         if not is_seen:
             self._waiting.miss(group, member_id)
+        if is_large:
+            self._stir(group.number, None, now)
         if command.wait_ns > 0:
             deadline = Instant(now.instant + command.wait_ns)
             state.alarms.set(ForRequest(request), deadline)
@@ -125,23 +130,46 @@ class Delivering:
         # A read ends at once, and may bring what goes before all that is ready.
         return queue.is_ready and not self._surveys.is_under_way(group.number, log)
 
-    def _serve_ripe(self, group: Group, now: Now) -> None:
-        """Serve the polls of a group that wait, in the order they came, from what is ripe."""
-        waiting, surveys = self._waiting, self._surveys
-        for share, logs in waiting.unseen(group.number):
-            if not surveys.is_any_read(group.number, logs):
-                waiting.see(group.number, share)
-                for log in self._look_at_all(group, logs):
-                    waiting.ripen(group.number, log)
-        for poll in waiting.candidates(group):
+    def _serve_ripe(self, group: Group, now: Now, log: LogId | None = None) -> None:
+        """Serve the polls of a group that wait, in the order they came, from what is ripe.
+
+        With `log`, only that partition has news.
+        """
+        waiting = self._waiting
+        for unseen in waiting.unseen(group.number):
+            self._look_on(group, unseen, now)
+        for poll in waiting.candidates(group, log):
             self._state.budget.spend()
-            if not surveys.is_any_under_way(group, poll.command.member_id):
+            if not self._is_being_read(group, poll):
                 self._lease(group, poll, waiting.ripe(group.number), now)
-            if not waiting.ripe(group.number):
+            if not waiting.has_ripe(group.number):
                 break
         for poll in waiting.hasty(group.number):
-            if not surveys.is_any_under_way(group, poll.command.member_id):
+            if not self._is_being_read(group, poll):
                 self.give_up(poll.request)
+
+    def _look_on(self, group: Group, unseen: Unseen, now: Now) -> None:
+        """Look at partitions that no poll has looked at yet, as many as the turn allows."""
+        logs = unseen.logs
+        if len(logs) <= _LOOKS_MAX:
+            if self._surveys.is_any_read(group.number, logs):
+                return
+            upto = len(logs)
+        else:
+            upto = unseen.seen + min(_LOOKS_MAX, self._state.budget.left)
+        for log in self._look_at_all(group, logs[unseen.seen : upto]):
+            self._waiting.ripen(group.number, log)
+        unseen.seen = upto
+        if upto < len(logs):
+            self._stir(group.number, None, now)
+        else:
+            self._waiting.see(group.number, unseen.share)
+
+    def _is_being_read(self, group: Group, poll: WaitingPoll) -> bool:
+        """Whether it is not known yet what there is for a poll."""
+        member_id = poll.command.member_id
+        is_unseen = self._waiting.is_unseen(group, member_id)
+        return is_unseen or self._surveys.is_any_under_way(group, member_id)
 
     def _lease(self, group: Group, poll: WaitingPoll, logs: list[LogId], now: Now) -> bool:
         """Lease to one poll what these partitions have for it; False if that is nothing."""
@@ -153,11 +181,16 @@ class Delivering:
                 self._waiting.wither(group.number, log)
             elif group.is_assigned(poll.command.member_id, log):
                 ready.append((partition, queue))
+            if len(ready) >= _LOOKS_MAX:
+                # The answer is read from so many files at most.
+                break
         if not ready:
             return False
         lease = self._leases.lease(group, poll.request, poll.command, ready, now)
         for partition, queue in ready:
-            if not queue.is_ready:
+            if queue.is_ready:
+                self._waiting.pass_turn(group.number, partition.log_id)
+            else:
                 self._waiting.wither(group.number, partition.log_id)
         if lease is None:
             return False
@@ -208,6 +241,11 @@ class Delivering:
             self._stirred[(number, log)] = None
         self.serve_stirred(now)
 
+    def _stir(self, number: int, log: LogId | None, now: Now) -> None:
+        """Serve a group in a later turn."""
+        self._stirred[(number, log)] = None
+        self._state.alarms.bring_forward(POLLS_ERRAND, now.instant)
+
     def serve_stirred(self, now: Now) -> None:
         """Wake one group after the other, in as many turns as it takes."""
         while self._stirred and not self._state.budget.is_spent:
@@ -215,8 +253,10 @@ class Delivering:
             del self._stirred[(number, log)]
             self._state.budget.spend(_WAKE_UNITS)
             group = self._state.groups.numbered(number)
-            if group is not None:
+            if group is not None and log is not None:
                 self.wake_group(group, now, log)
+            elif group is not None:
+                self._serve_ripe(group, now)
         if self._stirred:
             self._state.alarms.bring_forward(POLLS_ERRAND, now.instant)
 
@@ -239,7 +279,7 @@ class Delivering:
             self._wake_all(group)
         elif self._waiting.waits_for(group, log) and self._look(group, log, is_eager=is_eager):
             self._waiting.ripen(number, log)
-        self._serve_ripe(group, now)
+        self._serve_ripe(group, now, log)
 
     def _wake_all(self, group: Group) -> None:
         """The members of a group, or their partitions, may be others: all is looked at again."""

@@ -16,7 +16,7 @@ from goqueue.groups import Group
 from goqueue.model import LogId, RequestId
 from goqueue.model.requests import Mode, Poll
 
-__all__ = ["WaitingPoll", "WaitingPolls"]
+__all__ = ["Unseen", "WaitingPoll", "WaitingPolls"]
 
 
 class WaitingPoll(msgspec.Struct, frozen=True):
@@ -25,6 +25,17 @@ class WaitingPoll(msgspec.Struct, frozen=True):
     request: RequestId
     command: Poll
     group: int
+
+
+class Unseen:
+    """Partitions of a member that are still to be looked at, and how many of them were."""
+
+    __slots__ = ("logs", "seen", "share")
+
+    def __init__(self, share: tuple[str, ...], logs: tuple[LogId, ...]) -> None:
+        self.share = share
+        self.logs = logs
+        self.seen = 0
 
 
 class _Waiting:
@@ -41,7 +52,7 @@ class _Waiting:
         self.ripe: dict[LogId, None] = {}
         # Partitions that were not looked at since a poll came for them, or since they changed
         # hands, by the share that they are.
-        self.unseen: dict[tuple[str, ...], tuple[LogId, ...]] = {}
+        self.unseen: dict[tuple[str, ...], Unseen] = {}
         self.topics: dict[str, None] = {}
 
 
@@ -146,14 +157,28 @@ class WaitingPolls:
         if waiting is not None:
             waiting.ripe.pop(log, None)
 
-    def candidates(self, group: Group) -> Iterable[WaitingPoll]:
-        """Polls that something ripe may be for, in the order in which they came."""
+    def pass_turn(self, group: int, log: LogId) -> None:
+        """A partition was drawn from: others that are ripe come before it."""
+        waiting = self._by_group.get(group)
+        if waiting is not None and log in waiting.ripe:
+            del waiting.ripe[log]
+            waiting.ripe[log] = None
+
+    def has_ripe(self, group: int) -> bool:
+        waiting = self._by_group.get(group)
+        return waiting is not None and bool(waiting.ripe)
+
+    def candidates(self, group: Group, log: LogId | None) -> Iterable[WaitingPoll]:
+        """Polls that something ripe may be for, in the order in which they came.
+
+        With `log`, only those that this partition may be for.
+        """
         waiting = self._by_group.get(group.number)
         if waiting is None or not waiting.ripe:
             return ()
         if group.mode is not Mode.PARTITIONED:
             return list(waiting.polls.values())
-        owners = dict.fromkeys(map(group.owner, waiting.ripe))
+        owners = dict.fromkeys(map(group.owner, waiting.ripe if log is None else (log,)))
         polls = [waiting.by_member.get(owner, {}) for owner in owners if owner is not None]
         return [poll for of_member in polls for poll in of_member.values()]
 
@@ -172,12 +197,20 @@ class WaitingPolls:
         """The partitions of a member are still to be looked at, once for all who share them."""
         waiting = self._by_group.get(group.number)
         if waiting is not None:
-            waiting.unseen[group.share_of(member_id)] = group.assigned(member_id)
+            share = group.share_of(member_id)
+            # What was looked at since another poll came for it is known to be ripe or not.
+            if share not in waiting.unseen:
+                waiting.unseen[share] = Unseen(share, group.assigned(member_id))
 
-    def unseen(self, group: int) -> list[tuple[tuple[str, ...], tuple[LogId, ...]]]:
-        """Partitions that are still to be looked at, by the share that they are."""
+    def is_unseen(self, group: Group, member_id: str) -> bool:
+        """Whether the partitions of a member are still to be looked at."""
+        waiting = self._by_group.get(group.number)
+        return waiting is not None and group.share_of(member_id) in waiting.unseen
+
+    def unseen(self, group: int) -> list[Unseen]:
+        """Partitions that are still to be looked at, as members have them."""
         waiting = self._by_group.get(group)
-        return [] if waiting is None else list(waiting.unseen.items())
+        return [] if waiting is None else list(waiting.unseen.values())
 
     def see(self, group: int, share: tuple[str, ...]) -> None:
         """The partitions of a share were looked at."""
