@@ -121,6 +121,19 @@ def test_a_lag_is_told_although_its_topic_is_deleted_meanwhile() -> None:
     assert len(node.reply(request, Lag).partitions) < MANY
 
 
+def test_a_group_deleted_while_its_lag_is_counted_is_not_found() -> None:
+    node = committed_everywhere()
+    node.runs_later_turns = False
+    request = node.begin(DescribeLag(group="all"))
+    node.ask(DeleteGroup(group="all"), Done)
+    node.runs_later_turns = True
+    node.advance(0)
+
+    with pytest.raises(Refused) as refused:
+        node.reply(request, Lag)
+    assert refused.value.code is Code.GROUP_NOT_FOUND
+
+
 def test_listing_thousands_of_groups_takes_several_bounded_turns() -> None:
     node = DrivenNode()
     node.ask(CreateTopic(name="t", partitions=1, config=TopicConfig()), TopicDescription)

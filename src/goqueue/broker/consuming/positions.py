@@ -318,6 +318,11 @@ class Positions:
             topic = state.catalog.get(name)
             # Where it has no place yet, it is behind from where it would begin.
             for number in range(0 if topic is None else topic.stated.partitions):
+                if state.groups.numbered(group.number) is None:
+                    del self._probes[probe.request]
+                    refusal = Refused(Code.GROUP_NOT_FOUND, group=group.name)
+                    state.outbox.answer(probe.request, refusal)
+                    return
                 partition = state.partitions.get(LogId(name, number))
                 if partition is not None:
                     lag = probe.lags[partition.log_id] = self._lag_of(group.number, partition)
