@@ -63,24 +63,25 @@ async def last_deliveries(stage: Stage, size: int) -> Stall:
 
 
 async def abort(stage: Stage, size: int) -> Stall:
-    """Abort a transaction that holds acks which came one by one, on two partitions."""
-    await stage.create(_TOPIC, 2)
-    for partition in range(2):
-        await stage.publish(_TOPIC, size, partition=partition)
+    """Abort one of two transactions that hold every other message, each acked by itself."""
+    await stage.create(_TOPIC)
+    await stage.publish(_TOPIC, 2 * size)
     receipts = await stage.lease("billing", _TOPIC, 2 * size)
-    named = {"transactional_id": "t"}
-    owner = {**await stage.ask("POST", "/producers/init", named), **named}
-    await stage.ask("POST", "/transactions/begin", owner)
+    owners = []
+    for number in range(2):
+        named = {"transactional_id": f"t{number}"}
+        owners.append({**await stage.ask("POST", "/producers/init", named), **named})
+        await stage.ask("POST", "/transactions/begin", owners[-1])
     await stage.send_all(
         request(
             "POST",
             "/transactions/offsets",
-            encoded({**owner, "group": "billing", "receipt_handles": [receipt]}),
+            encoded({**owners[number % 2], "group": "billing", "receipt_handles": [receipt]}),
         )
-        for receipt in receipts
+        for number, receipt in enumerate(receipts)
     )
 
     async def work() -> None:
-        await stage.ask("POST", "/transactions/abort", owner)
+        await stage.ask("POST", "/transactions/abort", owners[0])
 
-    return await stage.during(work, len(receipts))
+    return await stage.during(work, size)
