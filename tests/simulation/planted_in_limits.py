@@ -4,6 +4,7 @@ Each comes with the habits of the worlds that meet it (`habits`): hundreds of me
 disks that tear at pages, clocks that are put weeks away.
 """
 
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -11,17 +12,17 @@ import msgspec
 import pytest
 
 from goqueue.broker import TurnBudget
-from goqueue.broker.consuming.moving import _Lane as Lane
-from goqueue.broker.consuming.settling import Settling
-from goqueue.broker.journals import Journal
 from goqueue.delivery import DeliveryQueue
-from goqueue.log.authors import Authors
 from goqueue.sim.node import NodeSwarm
 
 __all__ = ["PLANTED_IN_LIMITS", "Plant", "with_habits"]
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 _UNBOUNDED = 1 << 30
+_AUTHORS = "goqueue.log.authors.authors.Authors"
+_SETTLING = "goqueue.broker.consuming.settling.Settling"
+_JOURNAL = "goqueue.broker.journals.journal.Journal"
+_LANE = "goqueue.broker.consuming.moving._Lane"
 
 
 def with_habits(patch: pytest.MonkeyPatch, *names: str) -> None:
@@ -43,16 +44,16 @@ def with_habits(patch: pytest.MonkeyPatch, *names: str) -> None:
 def keeps_half_of_a_torn_batch(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "page_tears", "idempotence", "transactions", "crash_inside")
     patch.setattr("goqueue.storage.opening.unfinished_batch", lambda *_: None)
-    patch.setattr(Authors, "interrupt", lambda *_: None)
+    patch.setattr(f"{_AUTHORS}.interrupt", lambda *_: None)
 
 
 def forgets_producers_when_the_clock_is_put(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "week_jumps", "clock_jumps", "idempotence")
-    patch.setattr(Authors, "_time", lambda _, at: at)
+    patch.setattr(f"{_AUTHORS}._time", lambda _, at: at)
 
 
 def counts_a_release_as_a_delivery(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Settling, "_uncount", lambda *_: None)
+    patch.setattr(f"{_SETTLING}._uncount", lambda *_: None)
 
 
 # Turns without a bound
@@ -72,15 +73,15 @@ def ends_all_leases_in_one_turn(patch: pytest.MonkeyPatch) -> None:
 
 def moves_all_letters_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "masses", "redrives")
-    take = Lane.take
-    patch.setattr(Lane, "take", lambda lane, _: take(lane, _UNBOUNDED))
+    take: Any = pkgutil.resolve_name(f"{_LANE}.take")
+    patch.setattr(f"{_LANE}.take", lambda lane, _: take(lane, _UNBOUNDED))
 
 
 def writes_a_journal_again_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "masses", "full_disk")
-    expire = Journal.expire
+    expire: Any = pkgutil.resolve_name(f"{_JOURNAL}.expire")
     patch.setattr(
-        Journal, "expire", lambda journal, now, _: expire(journal, now, TurnBudget(_UNBOUNDED))
+        f"{_JOURNAL}.expire", lambda journal, now, _: expire(journal, now, TurnBudget(_UNBOUNDED))
     )
 
 
