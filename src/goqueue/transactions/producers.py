@@ -38,15 +38,18 @@ class Producer:
         "id",
         "last",
         "outcome",
+        "seen_wall",
         "timeout_ns",
         "transactional_id",
     )
 
     def __init__(self, stated: ProducerStated) -> None:
         self.id = stated.producer
-        # In this life, and in wall time, which survives it.
+        # In this life, and by the clock that nobody puts, which survives it.
         self.heard_at = Instant(0)
         self.heard_wall = 0
+        # The newest of its batches that a log has, in wall time as it was then.
+        self.seen_wall = 0
         self.current: Transaction | None = None
         self.last = 0
         self.began_at = 0
@@ -82,6 +85,11 @@ class Producer:
             ended_epoch=self.ended_epoch,
             heard_at=self.heard_wall,
         )
+
+    @property
+    def active_at(self) -> int:
+        """When it last did something, as far as is known."""
+        return max(self.heard_wall, self.seen_wall)
 
     def check_epoch(self, epoch: int) -> None:
         if epoch < self.epoch:
@@ -218,7 +226,7 @@ class Producers:
         for identity in list(islice(self._idle[True], _PASSED_MAX)):
             producer = self._producers[identity]
             if producer.current is None:
-                is_over = self.steady(now) - producer.heard_wall > _IDLE_NAMED_NS
+                is_over = self.steady(now) - producer.active_at > _IDLE_NAMED_NS
                 return producer if is_over else None
             # It is not silent, or its transaction ends soon.
             self._move_last(producer)
@@ -250,7 +258,7 @@ class Producers:
         """A log has a batch of a producer, appended at this wall time or before."""
         producer = self._producers.get(producer_id)
         if producer is not None:
-            producer.heard_wall = max(producer.heard_wall, at)
+            producer.seen_wall = max(producer.seen_wall, at)
 
     def begin_life(self, now: Now) -> None:
         """A life of the node begins: nobody was silent in it yet, but some were before it."""
@@ -258,5 +266,5 @@ class Producers:
         for producer in self._producers.values():
             producer.heard_at = now.instant
         for is_named, order in self._idle.items():
-            ids = sorted(order, key=lambda each: self._producers[each].heard_wall)
+            ids = sorted(order, key=lambda each: self._producers[each].active_at)
             self._idle[is_named] = dict.fromkeys(ids)

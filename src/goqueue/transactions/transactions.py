@@ -300,7 +300,8 @@ class Transactions:
     def begin_life(self, now: Now) -> None:
         """A life of the node begins, at most an hour after the last thing that is known.
 
-        So neither a long stop nor a clock that was put forward forgets a key or a producer.
+        So neither a long stop nor a clock that was put forward forgets a key or a producer. Stamps
+        of logs do not count for that: they are of the clock that somebody may have put.
         """
         newest = max((each.heard_wall for each in self.producers), default=0)
         if self._keys:

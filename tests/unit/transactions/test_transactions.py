@@ -387,10 +387,11 @@ def test_a_restart_makes_no_producer_young_again() -> None:
     again.producers.recall(second.id, WALL + 20)
     again.producers.begin_life(at(30))
 
-    assert [each.heard_wall - WALL for each in again.producers] == [10, 20]
+    assert [each.active_at - WALL for each in again.producers] == [10, 20]
     limited = Producers(limit=2)
     for producer in again.producers:
         limited.apply(producer.stated)
+    limited.recall(second.id, WALL + 20)
     limited.begin_life(at(40))
     granted(limited, at(41))
     assert limited.get(first.id) is None
@@ -408,3 +409,16 @@ def test_a_clock_that_is_put_forward_forgets_no_key_not_even_over_a_restart() ->
 
     assert again.forget_keys(at(3 * SECOND, wall_shift=month), 10) == 0
     assert again.forget_keys(at(7 * 24 * HOUR, wall_shift=month), 10) == 1
+
+
+def test_a_batch_stamped_while_the_clock_was_put_forward_forgets_no_key() -> None:
+    machine = Transactions()
+    machine.begin_life(at())
+    producer = granted(machine.producers, at())
+    machine.apply(machine.keep("k", at()))
+    month = 30 * 24 * HOUR
+    again = replayed(machine)
+    again.producers.recall(producer.id, WALL + month)
+    again.begin_life(at(2 * SECOND, wall_shift=month))
+
+    assert again.forget_keys(at(3 * SECOND, wall_shift=month), 10) == 0
