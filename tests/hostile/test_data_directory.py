@@ -65,7 +65,7 @@ def served(local: LocalLog) -> list[int]:
             data = local.read(offset)
         except Refused as refused:
             assert refused.code is Code.RECORDS_DAMAGED
-            offset = Offset(int(refused.facts["next_readable"] or 0))
+            offset = Offset(int(refused.facts["next_offset"] or 0))
             continue
         assert data
         for position in walk(data).positions:

@@ -72,3 +72,13 @@ def test_a_move_that_may_not_be_durable_does_not_free_the_name(directory: str) -
     with pytest.raises(OSError, match="planted"):
         Storage(files).sweep(["orders"])
     assert files.copy() == CONTENT
+
+
+def test_a_move_that_a_crash_cut_short_is_made_durable_before_its_name_is_free() -> None:
+    moved = {
+        path.replace("logs/stray", "unclaimed/1/stray"): data for path, data in CONTENT.items()
+    }
+    files = MemoryFiles(moved)
+    assert Storage(files).sweep(["orders"]) == ()
+    synced = [path for call, path in files.faults.calls if call == "sync_directory"]
+    assert synced == ["unclaimed/1", "logs"]

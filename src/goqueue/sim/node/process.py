@@ -34,6 +34,7 @@ from goqueue.model import (
     Serve,
     Slice,
     Sweep,
+    Synced,
     Woke,
 )
 from goqueue.model.requests import Reply
@@ -82,6 +83,7 @@ class Process:
         self._dead: list[Storage] = []
         self.halted: str | None = None
         self.life = 0
+        self._committed: dict[LogId, Offset] = {}
         # The lowest end that each log was opened with since somebody looked.
         self.ends: dict[LogId, Offset] = {}
 
@@ -203,9 +205,18 @@ class Process:
             effects = self.node.handle(event, now)
             if was_serving:
                 # Before that nobody waits.
-                check_turn(event, effects, self.node.turn_units, self._turn_units_max)
+                named = self._count_committed(event)
+                check_turn(event, effects, self.node.turn_units, self._turn_units_max, named)
             self._carry_out(effects, now)
         self._finish_turn()
+
+    def _count_committed(self, event: NodeEvent) -> int:
+        """How many records an event commits: what others wrote before it."""
+        if not isinstance(event, Synced):
+            return 0
+        before = self._committed.get(event.log, Offset(0))
+        self._committed[event.log] = max(event.upto, before)
+        return max(0, event.upto - before)
 
     def _finish_turn(self) -> None:
         if self._work:

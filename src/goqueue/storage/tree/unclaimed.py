@@ -4,7 +4,9 @@ Metadata may be older than the logs beside it, as after a restore. Then a topic 
 mention is not one that was deleted, and what to do about it is for a person to say.
 `unclaimed/{number}` holds what one sweep found, under the names it had.
 
-Crash points: each topic is moved by one rename, and lies in one place or in the other.
+Crash points: each topic is moved by one rename, and lies in one place or in the other. A process
+that dies between the rename and its syncs leaves a name that looks free: the next sweep syncs what
+the last one moved, before a topic of that name can be made.
 """
 
 from collections.abc import Collection
@@ -29,6 +31,7 @@ def move_unclaimed(files: FileSystem, topics: Collection[str]) -> tuple[Moved, .
     """Move the logs of every topic but these, durably; what was moved."""
     if files.kind(LOGS) is not EntryKind.DIRECTORY:
         return ()
+    _finish_last_sweep(files)
     claimed = frozenset(topics)
     names = sorted(
         entry.name
@@ -49,6 +52,16 @@ def move_unclaimed(files: FileSystem, topics: Collection[str]) -> tuple[Moved, .
         _take_back(files, moves)
         raise
     return moves
+
+
+def _finish_last_sweep(files: FileSystem) -> None:
+    """Make durable what a sweep moved that a crash may have cut short."""
+    if files.kind(UNCLAIMED) is not EntryKind.DIRECTORY:
+        return
+    numbers = [int(entry.name) for entry in files.entries(UNCLAIMED) if entry.name.isdecimal()]
+    if numbers:
+        files.sync_directory(f"{UNCLAIMED}/{max(numbers)}")
+        files.sync_directory(LOGS)
 
 
 def _take_back(files: FileSystem, moves: tuple[Moved, ...]) -> None:
