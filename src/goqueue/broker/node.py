@@ -341,14 +341,13 @@ class Node:
             state.storage.record_full(event.log, now)
         elif isinstance(event, Synced) and event.log in state.internal:
             state.storage.record_written(event.log)
-        if event.log == GROUPS_LOG:
-            self._release(state.groups_journal.take(event, now), now)
-            state.alarms.bring_forward(_RETRY, state.groups_journal.next_deadline())
+        if event.log in {GROUPS_LOG, TOPICS_LOG}:
+            is_groups = event.log == GROUPS_LOG
+            journal = state.groups_journal if is_groups else state.topics_journal
+            self._release(journal.take(event, now), now)
+            state.alarms.bring_forward(_RETRY, journal.next_deadline())
             self._parts.reading.wake(state.internal[event.log], now)
-        elif event.log == TOPICS_LOG:
-            self._release(state.topics_journal.take(event, now), now)
-            state.alarms.bring_forward(_RETRY, state.topics_journal.next_deadline())
-            self._parts.reading.wake(state.internal[event.log], now)
+            self._parts.memory.resume(now)
         else:
             partition = state.partitions.get(event.log)
             if partition is not None:

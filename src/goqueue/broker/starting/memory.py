@@ -41,7 +41,7 @@ __all__ = ["STATING_ERRAND", "Memory"]
 
 STATING_ERRAND = Errand("statements")
 # How long a statement waits for a disk that is behind.
-_WAIT_NS = 10 * MILLISECOND
+_WAIT_NS = 500 * MILLISECOND
 # A change costs so many units of the turn, and one for so many bytes of it.
 _UNITS = 2
 _UNIT_BYTES = 128
@@ -177,6 +177,11 @@ class Memory:
     def _begin(self, journal: LogId, statement: Statement, now: Now) -> None:
         self._statements[journal] = statement
         self._state.alarms.set(STATING_ERRAND, now.instant)
+
+    def resume(self, now: Now) -> None:
+        """A journal has written some of what it was told: it may be told more."""
+        if self._statements:
+            self._state.alarms.bring_forward(STATING_ERRAND, now.instant)
 
     def go_on(self, now: Now) -> None:
         """Tell more of what is being stated, as much as the turn allows."""
