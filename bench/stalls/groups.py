@@ -16,6 +16,7 @@ __all__ = [
 ]
 
 _TOPIC = "orders"
+_MESSAGE = {"topic": _TOPIC, "value": "x"}
 _PARTITIONS = 100
 # Each is some 7 KiB of the journal, which keeps a snapshot every 4 MiB.
 _COMMITS = 1500
@@ -127,11 +128,11 @@ async def hidden_ack(stage: Stage, size: int) -> Stall:
     """Ack a message before a marker while many behind it are handed out and not settled."""
     await stage.create(_TOPIC)
     named = {"transactional_id": "t"}
-    owner = {**await stage.ask("POST", "/producers/init", named), **named}
+    author = await stage.ask("POST", "/producers/init", named)
+    owner = {**author, **named}
     for _ in range(10):
         await stage.ask("POST", "/transactions/begin", owner)
-        message = {"topic": _TOPIC, "value": "x"}
-        await stage.ask("POST", "/transactions/publish", {**owner, **message})
+        await stage.ask("POST", "/transactions/publish", {**author, **_MESSAGE})
         await stage.ask("POST", "/transactions/commit", owner)
     await stage.publish(_TOPIC, size)
     receipts = await stage.lease("billing", _TOPIC, size)
@@ -153,13 +154,13 @@ async def markers(stage: Stage, size: int) -> Stall:
     body = encoded({"offsets": {"elsewhere": {"0": 0}}})
     await stage.send_all(request("POST", f"/groups/g{each}/offsets", body) for each in range(size))
     named = {"transactional_id": "t"}
-    owner = {**await stage.ask("POST", "/producers/init", named), **named}
+    author = await stage.ask("POST", "/producers/init", named)
+    owner = {**author, **named}
 
     async def work() -> None:
         for _ in range(100):
             await stage.ask("POST", "/transactions/begin", owner)
-            message = {"topic": _TOPIC, "value": "x"}
-            await stage.ask("POST", "/transactions/publish", {**owner, **message})
+            await stage.ask("POST", "/transactions/publish", {**author, **_MESSAGE})
             await stage.ask("POST", "/transactions/commit", owner)
 
     return await stage.during(work, 100)

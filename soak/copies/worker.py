@@ -87,7 +87,7 @@ class Stream:
         self._ends: dict[int, int] = {}
 
     def resume(self) -> None:
-        path = f"/groups/{GROUP}/offsets?topic={SOURCE}"
+        path = f"/groups/{GROUP}/offsets?topic={SOURCE}&stable=true"
         known = self._asking.until_answered("GET", path)["offsets"].get(SOURCE, {})
         self._places = {number: known.get(str(number), 0) for number in self._member.partitions}
 

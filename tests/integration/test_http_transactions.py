@@ -201,7 +201,8 @@ def test_whoever_asks_for_offsets_waits_for_the_transaction_that_holds_them(
     producer = Producer(api, name())
     producer.begin()
     producer.add(group, offsets={topic: {"0": 4}}, member_id=member.id)
-    other.begin("GET", f"/groups/{group}/offsets")
+    assert api.get(f"/groups/{group}/offsets")["offsets"] == {}
+    other.begin("GET", f"/groups/{group}/offsets?stable=true")
     producer.commit()
     assert other.finish().body["offsets"] == {topic: {"0": 4}}
 

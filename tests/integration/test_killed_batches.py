@@ -43,7 +43,7 @@ class Store:
         self._count, self._value_size = SIZES[size]
         self.api = connect(node)
         self.api.create(TOPIC)
-        self.producer = Producer(self.api, "writer", timeout="60s")
+        self.producer = Producer(self.api, "writer", transaction_timeout_ms=60_000)
         plain = self.api.post("/producers/init", {})
         self._author = (
             {"producer_id": self.producer.id, "epoch": self.producer.epoch}

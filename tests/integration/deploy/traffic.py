@@ -77,7 +77,7 @@ class Traffic:
             produced = self._post("/producers/init", transactional_id="worker")
             producer = {**produced, "transactional_id": "worker"}
             self._post("/transactions/begin", **producer)
-            self._post("/transactions/publish", **producer, topic="orders", value="together")
+            self._post("/transactions/publish", **produced, topic="orders", value="together")
             self._post(f"/transactions/{end}", **producer)
 
     def _read(self) -> None:

@@ -52,7 +52,7 @@ class QueueConsumer:
         self._tasks = tasks
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
-        self._settling = Settling(transport, subscription.group)
+        self._settling = Settling(transport, subscription.group, self._distrust_leases)
         self._times = LeaseTimes(transport, subscription)
         self._window = PrefetchWindow(min(subscription.prefetch, _POLL_MAX))
         self._renewer = LeaseRenewer(self._settling, subscription.max_handling_s, self._shed)
@@ -269,6 +269,16 @@ class QueueConsumer:
         if self._unwanted:
             with contextlib.suppress(Closed):
                 self._tasks.start(self._release())
+
+    def _distrust_leases(self) -> None:
+        """A lease ended early, as all do when a node restarts: what waits is leased anew."""
+        while self._ready:
+            with contextlib.suppress(IndexError):
+                self._discard(self._ready.pop())
+        if self._unwanted:
+            with contextlib.suppress(Closed):
+                self._tasks.start(self._release())
+        self._has_room.set()
 
     def _discard(self, message: Message) -> None:
         assert isinstance(message.lease, HeldLease), "what was polled has a lease"

@@ -23,6 +23,7 @@ __all__ = ["Result", "Settling"]
 _log = logging.getLogger("goqueue.client")
 
 _BATCH_MAX = 1000
+_STALE = "receipt_stale"
 # Closing does not wait for a server that is away: its leases end by themselves.
 _FAREWELL_S = 2.0
 
@@ -64,10 +65,16 @@ Waiting = tuple[str, _Answer]
 
 
 class Settling:
-    """Gathers acknowledgements of one consumer; `run` is its task."""
+    """Gathers acknowledgements of one consumer; `run` is its task.
 
-    def __init__(self, transport: Transport, group: str) -> None:
+    Calls `on_stale` when the broker says that a lease is over.
+    """
+
+    def __init__(
+        self, transport: Transport, group: str, on_stale: Callable[[], None] | None = None
+    ) -> None:
         self.group = group
+        self._on_stale = on_stale
         self._transport = transport
         self._waiting: deque[Waiting] = deque()
         self._is_waiting = asyncio.Event()
@@ -168,6 +175,8 @@ class Settling:
             words = "not as many answers as acknowledgements"
             self._fail(batch, GoQueueError("response_invalid", words))
             return
+        if self._on_stale is not None and any(each.code == _STALE for each in results):
+            self._on_stale()
         failed = []
         for (_, answer), result in zip(batch, results, strict=True):
             if answer.done():
