@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 
 # Fresh seeds of the simulator begin here. Workers inherit it from the process that starts them.
-SEED_BASE = os.environ.setdefault("GOQUEUE_SEED_BASE", str(int(time.time()) * 1000))
+SEED_BASE = os.environ.setdefault("SIM_SEED_BASE", str(int(time.time()) * 1000))
 IS_EXHAUSTIVE = os.environ.get("GOQUEUE_EXHAUSTIVE") == "1"
 
 ON_SPARK = {"spark", "pipelines"}
@@ -36,4 +36,4 @@ def pytest_report_header() -> str:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how to run the same fresh seeds again."""
-    terminalreporter.write_line(f"fresh seeds: replay with GOQUEUE_SEED_BASE={SEED_BASE}")
+    terminalreporter.write_line(f"fresh seeds: replay with SIM_SEED_BASE={SEED_BASE}")

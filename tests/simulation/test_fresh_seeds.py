@@ -1,7 +1,7 @@
 """Seeds that nobody has run before: each run of the tests looks at other lives.
 
 The base comes from the clock of the test run and is printed at its end; with the same
-`GOQUEUE_SEED_BASE` the same seeds run again.
+`SIM_SEED_BASE` the same seeds run again.
 """
 
 import os
@@ -17,7 +17,7 @@ _TESTS = 4
 
 
 def _fresh(block: int) -> range:
-    first = int(os.environ["GOQUEUE_SEED_BASE"]) + block * _SEEDS_PER_TEST
+    first = int(os.environ["SIM_SEED_BASE"]) + block * _SEEDS_PER_TEST
     return range(first, first + _SEEDS_PER_TEST)
 
 
