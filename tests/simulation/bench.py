@@ -13,10 +13,10 @@ FINDINGS = (Violation, AssertionError, Refused, LookupError, OSError, StopIterat
 
 
 def first_seed_that_notices(
-    seeds: int, *, is_plain: bool = False, has_transactions: bool = True
+    seeds: int, *, first: int = 0, is_plain: bool = False, has_transactions: bool = True
 ) -> int | None:
-    """The first of so many seeds whose run goes wrong, or None."""
-    for seed in range(seeds):
+    """The first of so many seeds, from `first` on, whose run goes wrong, or None."""
+    for seed in range(first, first + seeds):
         run = NodeRun(seed, Trace(), is_plain=is_plain, has_transactions=has_transactions)
         try:
             run.live()

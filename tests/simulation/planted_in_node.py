@@ -85,8 +85,8 @@ def forgets_members(patch: pytest.MonkeyPatch) -> None:
 def forgets_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
     expire = _attribute(f"{_JOURNAL}.expire")
 
-    def careless(journal: Any, now: Any) -> None:
-        expire(journal, now)
+    def careless(journal: Any, now: Any, budget: Any) -> None:
+        expire(journal, now, budget)
         journal._pending.clear()
 
     patch.setattr(f"{_JOURNAL}.expire", careless)
@@ -217,16 +217,23 @@ def buries_twice_after_a_crash(patch: pytest.MonkeyPatch) -> None:
 def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
     settle = _attribute(f"{_MOVING}._settle")
 
-    def forgetful(moving: Any, move: Any, decided: Any, now: Any) -> None:
-        if not move.group:
-            moving._ends.position(move).end_dying(move.offset)
-        settle(moving, move, decided, now)
+    def forgetful(moving: Any, route: Any, moves: Any, decided: Any, now: Any) -> None:
+        if not route.group:
+            for move in moves:
+                moving._ends.position(route).end_dying(move.offset)
+        settle(moving, route, moves, decided, now)
 
     patch.setattr(f"{_MOVING}._settle", forgetful)
 
 
 class _Unaware:
-    """Knows of no letter that it was put back."""
+    """A position that knows of no letter that it was put back."""
+
+    def __init__(self, position: Any) -> None:
+        self._position = position
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._position, name)
 
     def is_dying(self, _: int) -> bool:
         return False
@@ -239,12 +246,10 @@ def redrives_what_another_redrive_took(patch: pytest.MonkeyPatch) -> None:
     name = f"{_CONSUMING}.redriving.Redriving._move_all"
     move_all = _attribute(name)
 
-    def unaware(redriving: Any, job: Any, now: Any) -> None:
-        redriving._position = lambda _: _Unaware()
-        try:
-            move_all(redriving, job, now)
-        finally:
-            del redriving._position
+    def unaware(redriving: Any, job: Any, now: Any) -> Any:
+        position = type(redriving)._position
+        redriving._position = lambda letters: _Unaware(position(redriving, letters))
+        return move_all(redriving, job, now)
 
     patch.setattr(name, unaware)
 

@@ -315,13 +315,13 @@ def forgets_that_a_letter_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def settles_before_the_letter_is_there(patch: pytest.MonkeyPatch) -> None:
-    begin = _attribute(f"{_MOVING}._begin")
+    fetch = _attribute(f"{_MOVING}._fetch")
 
-    def hasty(moving: Any, move: Any, now: Any) -> None:
-        begin(moving, move, now)
-        moving._settle(move, [], now)
+    def hasty(moving: Any, batch: Any, source: Any, now: Any) -> None:
+        moving._settle(batch.route, batch.moves, [], now)
+        fetch(moving, batch, source, now)
 
-    patch.setattr(f"{_MOVING}._begin", hasty)
+    patch.setattr(f"{_MOVING}._fetch", hasty)
 
 
 PLANTED_IN_TRANSACTIONS: tuple[Plant, ...] = (

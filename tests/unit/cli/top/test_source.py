@@ -24,7 +24,7 @@ BODIES: dict[str, object] = {
     "/groups/a/lag": lag_of("a", lag=3),
     "/topics/t/delayed?limit=1&skip=0": {"messages": []},
     "/priority/stats": lanes(),
-    "/transactions": {"transactions": [], "count": 0},
+    "/transactions?limit=100&skip=0": {"transactions": [], "count": 0},
 }
 
 
