@@ -116,12 +116,16 @@ class _Places:
                 topic = topics.setdefault(partition.log_id.topic, _Topic())
                 topic.add(_Log(partition, hidden))
             yield None
-        lags = self._each_lag if self._by_partition else self._whole_lag
         for group in list(self._state.groups):
+            places: dict[str, list[LogId]] = {}
+            for log_id in list(self._state.positions.get(group.number, {})):
+                places.setdefault(log_id.topic, []).append(log_id)
             for name in self._state.topics_of(group):
                 found = topics.get(name)
-                if found is not None:
-                    yield from lags(group, name, found)
+                if found is not None and self._by_partition:
+                    yield from self._each_lag(group, name, found)
+                elif found is not None:
+                    yield from self._whole_lag(group, name, found, places.get(name, []))
 
     def committed(self) -> Iterator[Sample]:
         """What the pass over the lags has found."""
@@ -132,10 +136,12 @@ class _Places:
             else:
                 yield _pair(stand.topic, stand.group), sum(stand.floors)
 
-    def _whole_lag(self, group: Group, name: str, topic: _Topic) -> Iterator[Sample | None]:
+    def _whole_lag(
+        self, group: Group, name: str, topic: _Topic, places: list[LogId]
+    ) -> Iterator[Sample | None]:
         """One sample: what everybody finds there, corrected where the group has a place."""
         lag, committed, held = topic.messages, topic.starts, 0
-        for place in list(self._state.positions.get(group.number, {})):
+        for place in places:
             log = topic.logs.get(place)
             if log is not None:
                 found = self._place(group, log)
