@@ -127,7 +127,7 @@ class Marking:
             self._drop(current, log)
             if code is Code.STORAGE_FAILED:
                 # Never durable in this life: the next one finds the decision and tells again.
-                current.fading[log] = Offset(1 << 62)
+                self._fade(current, log, Offset(1 << 62))
             return
         current.stalled[log] = None
         deadline = Instant(now.instant + _RETRY_NS)
@@ -178,8 +178,12 @@ class Marking:
         log = partition.log_id
         self._drop(current, log)
         if partition.log.watermarks.durable < upto:
-            current.fading[log] = upto
-            heappush(self._fading.setdefault(log, []), (upto, current.transaction.key))
+            self._fade(current, log, upto)
+
+    def _fade(self, current: _Round, log: LogId, upto: Offset) -> None:
+        """Wait until a log is durable up to here, or deleted."""
+        current.fading[log] = upto
+        heappush(self._fading.setdefault(log, []), (upto, current.transaction.key))
 
     def durable(self, partition: Partition) -> None:
         """More of a log is durable."""

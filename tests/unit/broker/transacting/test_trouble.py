@@ -9,9 +9,11 @@ from goqueue.model.requests import (
     BeginTransaction,
     DeleteTopic,
     Done,
+    ListTransactions,
     Publish,
     Published,
     TransactionEnded,
+    TransactionList,
 )
 from goqueue.records import build
 from tests.unit.broker.driven_node import DrivenNode
@@ -75,6 +77,19 @@ def test_a_log_that_failed_holds_up_no_end_and_is_told_after_a_restart(is_commit
     found = shown(node)
     assert ("x" in found) is is_commit
     assert "warm" in found
+
+
+def test_a_transaction_ends_when_the_log_that_failed_under_its_marker_is_deleted() -> None:
+    node = warm()
+    owner = init(node)
+    begin(node, owner)
+    write(node, owner, "x", targets=[0])
+    node.files.faults.broken["sync", "orders/0/00000000000000000000.log"] = errno.EIO
+    node.begin(Publish(topic="orders", batch=build([Message(value=b"p")]), targets=[0]))
+    commit(node, owner)
+    node.ask(DeleteTopic(name="orders"), Done)
+
+    assert node.ask(ListTransactions(), TransactionList).transactions == ()
 
 
 # Topics that go
