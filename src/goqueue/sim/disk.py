@@ -124,15 +124,15 @@ class _Move:
     """A directory that got another name, until the directories above both names were synced."""
 
     def __init__(self, old: str, new: str) -> None:
-        self._old = old
+        self.old = old
         self.new = new
         self.waits_for = {_parent(old): None, _parent(new): None}
 
     def forth(self, path: str) -> str:
-        return _with_prefix(path, self._old, self.new)
+        return _with_prefix(path, self.old, self.new)
 
     def back(self, path: str) -> str:
-        return _with_prefix(path, self.new, self._old)
+        return _with_prefix(path, self.new, self.old)
 
 
 class _Handle:
@@ -246,6 +246,10 @@ class SimulatedFileSystem:
         if _parent(path) not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self.faults.check_space()
+        for move in [each for each in self._moves if each.old == path]:
+            # A rename moves what had the name then, never what gets it later.
+            self._moves.remove(move)
+            self._move_durable(move)
         self._directories[path] = None
         self._unsynced.setdefault(path, [])
         self._removed.pop(path, None)
