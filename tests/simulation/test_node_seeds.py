@@ -16,13 +16,18 @@ _TESTS = 8
 # and since then with limits that short runs meet.
 _KEPT = (259, 1498, 1883, 4972, 20128, 20444, 20671)
 _KEPT_TIGHT = (56,)
+# A rename on the simulated disk that reached a later directory of the same name.
+_KEPT_TIGHT_WHOLE = (1_794_806_000_510,)
 # With transactions: leases that outlived their member, a sweep that was not durable, delays that
 # were announced by somebody else's announcement, a batch of which a crash left a part. Then: a lag
 # counted while its group was deleted, a sweep that a crash cut short, a sync that commits hundreds,
-# a transaction whose marker went to a log that failed and was deleted.
+# a transaction whose marker went to a log that failed and was deleted, a statement that asked for
+# its turn without end, turns that a sync made long, a poll answered from a topic of the same name,
+# an ack of a dead letter that the group had committed past.
 _KEPT_WHOLE = (
     *(229, 1029, 2058, 3052, 9_000_929, 9_500_034),
-    *(1_794_802_001_031, 1_794_802_001_628, 1_794_804_000_575),
+    *(1_794_802_001_031, 1_794_802_001_628, 1_794_802_002_916, 1_794_802_003_212),
+    *(1_794_802_004_092, 1_794_804_000_575, 1_794_812_000_151, 1_794_812_000_911),
 )
 
 
@@ -114,3 +119,15 @@ def test_a_seed_of_the_node_replays_exactly_whatever_the_hash_seed(seed: int) ->
     assert first == _replay(seed, "4242")
     assert "hash " in first
     assert first != _replay(seed + 1, "1")
+
+
+@pytest.mark.parametrize("seed", _KEPT_TIGHT_WHOLE)
+def test_a_seed_that_once_found_a_bug_with_transactions_under_tight_limits_finds_none(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tighten(monkeypatch)
+    trace = Trace()
+
+    NodeRun(seed, trace).live()
+
+    assert len(trace) > 0

@@ -48,6 +48,7 @@ from goqueue.broker.outbox import (
     Prune,
     PublishAnnounced,
     Rebalanced,
+    ServeCounted,
     WriteMarkers,
 )
 from goqueue.broker.partitions import (
@@ -569,6 +570,8 @@ class Node:
                     self._parts.publishing.publish_announced(later, now)
                 case Rebalanced():
                     self._rebalanced(later, now)
+                case ServeCounted():
+                    self._parts.delivering.serve_counted(later)
                 case WriteMarkers(transaction):
                     self._parts.marking.begin(transaction, now)
                 case _:

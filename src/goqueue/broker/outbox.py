@@ -6,7 +6,7 @@ something is committed.
 
 import msgspec
 
-from goqueue.model import Answer, Instant, LogId, NodeEffect, Offset, Refused, RequestId
+from goqueue.model import Answer, Instant, LogId, NodeEffect, Offset, Refused, RequestId, Serve
 from goqueue.model.requests import Publish, Reply
 from goqueue.transactions import Admission
 
@@ -20,6 +20,7 @@ __all__ = [
     "Prune",
     "PublishAnnounced",
     "Rebalanced",
+    "ServeCounted",
     "WriteMarkers",
 ]
 
@@ -75,6 +76,16 @@ class Rebalanced(msgspec.Struct, frozen=True):
     began: Instant
 
 
+class ServeCounted(msgspec.Struct, frozen=True):
+    """The deliveries of a poll are counted, so its messages may be handed out.
+
+    `topics` are the numbers of its parcels' topics: others of the same names may be there by then.
+    """
+
+    serve: Serve
+    topics: tuple[int, ...]
+
+
 class WriteMarkers(msgspec.Struct, frozen=True):
     """What becomes of a transaction is committed: tell every partition."""
 
@@ -90,6 +101,7 @@ Later = (
     | Prune
     | PublishAnnounced
     | Rebalanced
+    | ServeCounted
     | WriteMarkers
 )
 

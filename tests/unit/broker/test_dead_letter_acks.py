@@ -2,20 +2,25 @@
 
 import pytest
 
-from goqueue.model import SECOND, Code, Refused
+from goqueue.model import SECOND, Code, Offset, Refused
 from goqueue.model.requests import (
     AddOffsets,
+    CommitOffsets,
     Done,
+    Offsets,
     PositionsReset,
     Redrive,
     Redriven,
+    Reject,
     ResetOffsets,
+    Returned,
     Strategy,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.transacting.words import begin, init
 from tests.unit.broker.users import (
     LETTERS,
+    ORDERS,
     Delivery,
     ack,
     create,
@@ -79,6 +84,23 @@ def test_an_ack_is_stale_while_the_letter_is_on_its_way() -> None:
     assert code_of(node, *found) == [Code.RECEIPT_STALE]
     node.speed_up()
     assert read_values(node, LETTERS) == ["a"]
+
+
+def test_an_ack_of_a_dead_letter_is_stale_also_if_the_group_committed_past_it() -> None:
+    node = shop()
+    create(node, "orders.dlq")
+    publish(node, "a", "b")
+    found = poll(node)
+    node.slow_down(LETTERS)
+    rejected = node.begin(Reject(receipt=found[0].receipt))
+    node.ask(CommitOffsets(group="shop", offsets={ORDERS: Offset(2)}, member_id="c1-c100"), Offsets)
+    node.speed_up()
+    node.reply(rejected, Returned)
+    assert read_values(node, LETTERS) == ["a"]
+
+    assert code_of(node, *found) == [Code.RECEIPT_STALE, None]
+    node.restart()
+    assert code_of(node, *found) == [Code.RECEIPT_STALE, None]
 
 
 def test_a_transaction_takes_no_ack_of_a_dead_letter() -> None:

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from goqueue.broker import GROUPS_LOG
 from goqueue.model import SECOND, Cleanup, Code, LogId, Offset, Refused, Reshape
 from goqueue.model.requests import (
     CommitOffsets,
@@ -75,6 +76,23 @@ def test_a_topic_made_again_inherits_neither_messages_nor_positions_nor_leases()
     with pytest.raises(Refused) as refused:
         nack(node, first)
     assert refused.value.code is Code.RECEIPT_STALE
+
+
+def test_a_poll_whose_count_was_late_gets_nothing_of_a_topic_that_was_made_again() -> None:
+    node = DrivenNode()
+    create(node)
+    join(node)
+    publish(node, "one")
+    nack(node, poll(node)[0], delay_ns=0)
+    node.slow_down(GROUPS_LOG)
+    waiting = begin_poll(node)
+    assert not node.is_answered(waiting)
+    node.ask(DeleteTopic(name="orders"), Done)
+    node.begin(CreateTopic(name="orders", partitions=1, config=TopicConfig()))
+    node.speed_up()
+
+    assert polled(node, waiting) == []
+    assert topics(node) == ("orders",)
 
 
 @pytest.mark.parametrize("without_snapshots", [False, True])

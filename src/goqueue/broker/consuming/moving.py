@@ -438,17 +438,18 @@ class Moving:
         position = self._ends.position(route)
         source = self._ends.source(route)
         settled: list[Settled] = []
-        dying: list[int] = []
+        done: list[int] = []
         if position is not None:
-            dying = [each.offset for each in moves if position.is_dying(each.offset)]
-        if dying and position is not None and source is not None:
+            # Not what a reset made ready again; but what somebody committed past is no less dead.
+            done = [each.offset for each in moves if position.is_over(each.offset)]
+        if done and position is not None and source is not None:
             queue = self._state.queue(route.group, source.log_id)
             if queue is not None:
-                queue.finish(dying)
-            position.settle(0, dying, now.wall)
+                queue.finish([each for each in done if position.is_dying(each)])
+            position.settle(0, done, now.wall)
             # Markers are nobody's to settle: what follows from the log is passed over.
             floor = self._state.skip_hidden(source, position.floor)
-            folded = fold(dying)
+            folded = fold(done)
             change = Settled(
                 group=route.group,
                 topic=route.topic,
@@ -460,7 +461,7 @@ class Moving:
             )
             position.settle(change.floor, (), now.wall)
             if change.is_buried:
-                position.bury(dying)
+                position.bury(done)
             settled.append(change)
         later = [WriteMarkers((each.producer, each.number)) for each in decided]
         self._state.groups_journal.note([*decided, *settled], later)

@@ -160,6 +160,10 @@ class Position:
     def has_settled(self, offset: int) -> bool:
         return offset in self._done
 
+    def is_over(self, offset: int) -> bool:
+        """Whether nobody gets this message any more: it is settled, or on its way to be dead."""
+        return self.is_dying(offset) or self.has_settled(offset)
+
     def was_buried(self, offset: int) -> bool:
         """Whether a message became a dead letter; of very many, only the last are known."""
         return offset in self._buried

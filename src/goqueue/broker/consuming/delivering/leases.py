@@ -13,6 +13,7 @@ import msgspec
 from goqueue.broker.alarms import ForQueue
 from goqueue.broker.consuming.delivering.spans import find_spans
 from goqueue.broker.journals import Delivered, Settled, fold
+from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Held
@@ -90,6 +91,29 @@ class Leases:
             runs=tuple(share.slices for share in shares),
         )
         return Lease(serve, any(share.must_wait for share in shares))
+
+    def when_counted(self, serve: Serve) -> ServeCounted:
+        """What hands out these messages once the journal has counted their deliveries."""
+        assert isinstance(serve.reply, Leased)
+        find = self._state.catalog.find
+        numbers = tuple(find(parcel.log.topic).number for parcel in serve.reply.parcels)
+        return ServeCounted(serve, numbers)
+
+    def serve_counted(self, counted: ServeCounted) -> None:
+        """Hand out messages whose deliveries are counted, but for those of topics deleted since."""
+        reply, runs = counted.serve.reply, counted.serve.runs
+        assert isinstance(reply, Leased)
+        kept = [
+            (parcel, run)
+            for parcel, run, number in zip(reply.parcels, runs, counted.topics, strict=True)
+            if self._state.catalog.numbered(number) is not None
+        ]
+        serve = Serve(
+            request=counted.serve.request,
+            reply=Leased(parcels=tuple(parcel for parcel, _ in kept)),
+            runs=tuple(run for _, run in kept),
+        )
+        self._state.outbox.append(serve)
 
     def _share(
         self, group: Group, partition: Partition, queue: DeliveryQueue, room: _Room, now: Now

@@ -11,6 +11,7 @@ from goqueue.broker.consuming.counting import Counting
 from goqueue.broker.consuming.delivering.leases import Leases
 from goqueue.broker.consuming.delivering.surveys import Surveying, Surveys
 from goqueue.broker.consuming.delivering.waiting import Unseen, WaitingPoll, WaitingPolls
+from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Held
@@ -197,10 +198,14 @@ class Delivering:
         if poll in self._waiting:
             self._forget(poll)
         if lease.must_wait:
-            self._state.groups_journal.note([], [lease.serve])
+            self._state.groups_journal.note([], [self._leases.when_counted(lease.serve)])
         else:
             self._state.outbox.append(lease.serve)
         return True
+
+    def serve_counted(self, counted: ServeCounted) -> None:
+        """The deliveries of a poll are counted: hand them out."""
+        self._leases.serve_counted(counted)
 
     def surveyed(self, purpose: Surveying, data: memoryview | None, now: Now) -> None:
         """Records were read for a queue: it learns, and those who wait may get something."""

@@ -243,6 +243,8 @@ class Members:
                 return
             is_clear = epoch is not None and epoch == group.epoch and life == world.life
             group.lost.count += not is_clear
+            # What was counted of a topic that is being deleted is not handed out any more.
+            group.lost.count += any(topic.is_leaving for topic in topics.values())
             for parcel in reply.parcels:
                 topic = topics.get(parcel.log.topic)
                 if topic is None or world.ledger.topics.get(parcel.log.topic) is not topic:
