@@ -94,6 +94,7 @@ def test_an_ack_of_a_dead_letter_is_stale_also_if_the_group_committed_past_it() 
     node.slow_down(LETTERS)
     rejected = node.begin(Reject(receipt=found[0].receipt))
     node.ask(CommitOffsets(group="shop", offsets={ORDERS: Offset(2)}, member_id="c1-c100"), Offsets)
+    assert code_of(node, *found) == [Code.RECEIPT_STALE, None]
     node.speed_up()
     node.reply(rejected, Returned)
     assert read_values(node, LETTERS) == ["a"]

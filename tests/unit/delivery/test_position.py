@@ -65,8 +65,17 @@ def test_nothing_is_kept_of_what_is_settled(steps: list[Step]) -> None:
     for offset in range(30):
         if position.has_settled(offset):
             assert position.attempts_of(offset) == 0
-            assert not position.is_dying(offset)
             assert position.reason_of(offset) == ""
+
+
+def test_a_message_is_dying_until_it_is_settled_by_name_whatever_is_committed() -> None:
+    position = Position(0)
+    position.begin_dying(3)
+    position.settle(10, [], 1)
+    assert position.is_dying(3)
+
+    position.settle(0, [3], 2)
+    assert not position.is_dying(3)
 
 
 @given(STEPS, STEPS)

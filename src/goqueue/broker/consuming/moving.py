@@ -445,7 +445,7 @@ class Moving:
         if done and position is not None and source is not None:
             queue = self._state.queue(route.group, source.log_id)
             if queue is not None:
-                queue.finish([each for each in done if position.is_dying(each)])
+                queue.finish([each for each in done if not position.has_settled(each)])
             position.settle(0, done, now.wall)
             # Markers are nobody's to settle: what follows from the log is passed over.
             floor = self._state.skip_hidden(source, position.floor)
@@ -457,7 +457,8 @@ class Moving:
                 floor=floor if queue is None else max(floor, queue.floor),
                 offsets=folded.ranges,
                 steps=folded.steps,
-                is_buried=bool(decided) and not route.is_redrive,
+                # Also one that retention took on the way: it was nobody's to ack any more.
+                is_buried=not route.is_redrive,
             )
             position.settle(change.floor, (), now.wall)
             if change.is_buried:

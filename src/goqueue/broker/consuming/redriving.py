@@ -145,7 +145,7 @@ class Redriving:
             is_meant = meant is None or record.offset in meant[purpose.log.partition]
             if record.offset in aborted or not is_meant:
                 continue
-            if position.has_settled(record.offset) or position.is_dying(record.offset):
+            if position.is_over(record.offset):
                 continue
             target = self._target(job.command, record.headers)
             if target is not None:
@@ -183,7 +183,7 @@ class Redriving:
                 # They were deleted while they were sifted.
                 continue
             position = self._position(letters)
-            if position.is_dying(chosen.offset) or position.has_settled(chosen.offset):
+            if position.is_over(chosen.offset):
                 # Another redrive took it meanwhile.
                 continue
             job.moving += 1

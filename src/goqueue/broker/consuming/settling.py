@@ -343,8 +343,9 @@ class Settling:
 
 
 def _is_done(position: Position, offset: int) -> bool:
-    """Whether a message was acked or committed; one that became a dead letter was not."""
-    return position.has_settled(offset) and not position.was_buried(offset)
+    """Whether a message was acked or committed; one that becomes a dead letter was not."""
+    is_dead = position.is_dying(offset) or position.was_buried(offset)
+    return position.has_settled(offset) and not is_dead
 
 
 def _is_repeat(position: Position, receipt: Receipt, holder: tuple[int, int]) -> bool:

@@ -59,7 +59,8 @@ class Position:
     def __init__(self, floor: int, updated_at: int = 0) -> None:
         self._done = Ranges(floor)
         self._attempts: dict[int, int] = {}
-        # On their way to the dead letters in this life: what a crash cuts short begins anew.
+        # On their way to the dead letters in this life: what a crash cuts short begins anew. A
+        # commit past one of them does not call it back.
         self._dying: dict[int, None] = {}
         self._reasons: dict[int, str] = {}
         # Settled by becoming a dead letter, the last of them: nobody may claim to have done them.
@@ -207,7 +208,6 @@ class Position:
         """The floor passed offsets that were not named: a commit, or messages that are gone."""
         # Mostly a few, over a marker: what is unsettled elsewhere is then not looked at.
         self._attempts = _kept_above(self._attempts, passed)
-        self._dying = _kept_above(self._dying, passed)
         self._reasons = _kept_above(self._reasons, passed)
 
     def _forget_done(self) -> None:
