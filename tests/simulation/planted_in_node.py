@@ -262,7 +262,7 @@ def keeps_places_beyond_a_lost_tail(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_places_in_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_CONSUMING}.positions.Positions.forget_topic", _does_nothing)
+    patch.setattr(f"{_CONSUMING}.positions.Positions.forget_logs", _does_nothing)
 
 
 def replays_places_into_a_namesake(patch: pytest.MonkeyPatch) -> None:

@@ -300,7 +300,7 @@ class Node:
                     self._published(publication, published, now)
         self._state.counts.forget_topic(command.name)
         self._state.journeys.forget(logs)
-        self._parts.positions.forget_topic(command.name)
+        self._parts.positions.forget_logs(logs)
         self._parts.progressing.look_again()
         self._parts.membership.rebalance(command.name, now)
 
@@ -549,7 +549,7 @@ class Node:
                 self._parts.moving.completed(-transaction.producer, now)
         self._parts.moving.begin_batches(now)
         self._parts.redriving.take_ended()
-        self._parts.progressing.answer_decided()
+        self._parts.progressing.answer_decided(now)
 
     def _release(self, released: list[Later], now: Now) -> None:
         for later in released:

@@ -1,5 +1,6 @@
 """A member of very many partitions: what it costs to look at all of them."""
 
+import msgspec
 import pytest
 
 from goqueue.broker.budget import TURN_UNITS
@@ -7,13 +8,34 @@ from goqueue.broker.consuming.delivering.surveys import Surveys
 from goqueue.broker.partitions import Partition
 from goqueue.delivery import DeliveryQueue
 from goqueue.groups import Group
-from goqueue.model import LogId, Message
-from goqueue.model.requests import Leased, Publish, Published
+from goqueue.model import Code, LogId, Message, Offset, Refused
+from goqueue.model.requests import (
+    Command,
+    CommitOffsets,
+    DeleteTopic,
+    DescribeOffsets,
+    Done,
+    Leased,
+    Offsets,
+    PositionsReset,
+    Publish,
+    Published,
+    ResetOffsets,
+    Strategy,
+)
 from goqueue.records import build
 from tests.unit.broker.driven_node import DrivenNode
-from tests.unit.broker.users import create, join, poll, polling, publish
+from tests.unit.broker.users import committed, create, join, poll, polling, publish
 
 PARTITIONS = 200
+MANY = 1000
+ALL = tuple(LogId("orders", number) for number in range(MANY))
+TO_ALL = Publish(
+    topic="orders", batch=build([Message(value=b"v")] * MANY), targets=list(range(MANY))
+)
+COMMIT_ALL = CommitOffsets(
+    group="shop", offsets=dict.fromkeys(ALL, Offset(1)), member_id="c1-c100", generation=1
+)
 
 
 def test_a_poll_looks_at_each_partition_a_few_times_however_many_there_are(
@@ -69,3 +91,91 @@ def test_more_ripe_partitions_than_one_poll_may_draw_from_are_all_served_in_turn
             seen[parcel.log] = seen.get(parcel.log, 0) + len(parcel.offsets)
 
     assert seen == {LogId("orders", number): 3 for number in range(600)}
+
+
+def crowded() -> DrivenNode:
+    """A group of one member in a topic of a thousand partitions, a message in each."""
+    node = DrivenNode()
+    create(node, partitions=MANY)
+    join(node)
+    node.ask(TO_ALL, Published)
+    node.turn_units_max = 0
+    node.runs_later_turns = False
+    return node
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        msgspec.structs.replace(TO_ALL, batch=bytearray(TO_ALL.batch)),
+        COMMIT_ALL,
+        ResetOffsets(group="shop", topic="orders", strategy=Strategy.LATEST),
+        DescribeOffsets(group="shop", topic=None),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_a_command_over_thousands_of_partitions_takes_several_bounded_turns(
+    command: Command,
+) -> None:
+    node = crowded()
+    request = node.begin(command)
+    turns = 0
+    while not node.is_answered(request):
+        node.run_later_turn()
+        turns += 1
+
+    assert turns >= 2
+    assert node.turn_units_max <= 2 * TURN_UNITS
+
+
+def test_a_commit_of_thousands_of_positions_moves_all_of_them() -> None:
+    node = crowded()
+    node.runs_later_turns = True
+    replied = node.ask(COMMIT_ALL, Offsets)
+
+    assert replied.offsets == dict.fromkeys(ALL, 1)
+    described = node.ask(DescribeOffsets(group="shop", topic=None), Offsets)
+    assert list(described.offsets) == list(ALL)
+    assert set(described.offsets.values()) == {1}
+
+
+def test_a_reset_of_thousands_of_positions_moves_all_of_them_back() -> None:
+    node = crowded()
+    node.runs_later_turns = True
+    node.ask(COMMIT_ALL, Offsets)
+    command = ResetOffsets(group="shop", topic="orders", strategy=Strategy.EARLIEST)
+    reset = node.ask(command, PositionsReset)
+
+    assert [each.log for each in reset.positions] == list(ALL)
+    assert {each.lag for each in reset.positions} == {1}
+    assert committed(node, log=ALL[-1]) == 0
+
+
+def test_a_large_commit_ends_when_its_generation_does() -> None:
+    node = crowded()
+    request = node.begin(COMMIT_ALL)
+    node.runs_later_turns = True
+    join(node, client="c2")
+
+    with pytest.raises(Refused) as refused:
+        node.reply(request, Offsets)
+    assert refused.value.code is Code.GENERATION_STALE
+
+
+@pytest.mark.parametrize("command", [TO_ALL, COMMIT_ALL], ids=["publish", "commit"])
+def test_a_topic_that_is_deleted_in_the_middle_of_a_large_command_ends_it(
+    command: Command,
+) -> None:
+    node = crowded()
+    request = node.begin(command)
+    node.runs_later_turns = True
+    node.ask(DeleteTopic(name="orders"), Done)
+
+    assert node.is_answered(request)
+    if command is TO_ALL:
+        published = node.reply(request, Published)
+        assert len(published.placed) == MANY
+        assert {each.refused for each in published.placed} == {None, Code.TOPIC_NOT_FOUND}
+    else:
+        with pytest.raises(Refused):
+            node.reply(request, Offsets)

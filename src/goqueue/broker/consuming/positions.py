@@ -1,7 +1,14 @@
 """Commands about where groups stand: committed, asked for, reset, and how far behind.
 
 A commit moves forward only; a reset goes anywhere in the log and makes every open lease stale.
+
+Up to 250 positions change in one turn, all or none. More are checked together and then changed in
+portions, each of them whole: a crash, or a generation that ends in between, leaves the first.
 """
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
@@ -39,6 +46,11 @@ from goqueue.records import walk
 from goqueue.tracing import Kind
 
 __all__ = ["Positions", "Probing", "SeekingReset"]
+
+# So many positions are changed together.
+_PORTION = 250
+
+T = TypeVar("T")
 
 
 class _Reset(msgspec.Struct):
@@ -120,8 +132,32 @@ class Positions:
         state.groups_journal.check_room()
         group = state.groups.get(command.group)
         self.check(group, command)
-        group = group or self.form(command.group, now)
-        for log, offset in command.offsets.items():
+        if group is None:
+            self.form(command.group, now)
+        if len(command.offsets) <= _PORTION:
+            committed = self._commit_portion(command, list(command.offsets.items()), now)
+            self._answer_committed(request, command, committed, now)
+        else:
+            state.stepwise.begin(request, self._commit_in_portions(request, command, now), now)
+
+    def _commit_in_portions(self, request: RequestId, command: CommitOffsets, now: Now) -> Steps:
+        committed: dict[LogId, Offset] = {}
+        for portion in _portions(command.offsets.items()):
+            group = self._state.groups.find(command.group)
+            self._check_committer(group, command)
+            for log, offset in portion:
+                self._check_commit(group, command.member_id, log, offset)
+            committed.update(self._commit_portion(command, portion, now))
+            yield len(portion)
+        self._answer_committed(request, command, committed, now)
+
+    def _commit_portion(
+        self, command: CommitOffsets, portion: Sequence[tuple[LogId, Offset]], now: Now
+    ) -> dict[LogId, Offset]:
+        """Where the group stands in these partitions now."""
+        state = self._state
+        group = state.groups.find(command.group)
+        for log, offset in portion:
             change = Settled(
                 group=group.number,
                 topic=state.catalog.find(log.topic).number,
@@ -134,15 +170,18 @@ class Positions:
             if queue is not None:
                 leases = queue.pass_over(offset)
                 state.journeys.each_leased(Kind.ACK, group, log, leases, now)
+        return {log: state.committed(group.number, state.partitions[log]) for log, _ in portion}
+
+    def _answer_committed(
+        self, request: RequestId, command: CommitOffsets, committed: dict[LogId, Offset], now: Now
+    ) -> None:
+        group = self._state.groups.find(command.group)
         if command.member_id is not None:
             group.hear(command.member_id, now)
-        offsets = {
-            log: state.committed(group.number, state.partitions[log]) for log in command.offsets
-        }
         reply = Offsets(
-            group=group.name, offsets=offsets, generation=group.generation, updated_at=now.wall
+            group=group.name, offsets=committed, generation=group.generation, updated_at=now.wall
         )
-        state.groups_journal.note([], [Answer(request=request, reply=reply)])
+        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
         self._delivering.wake_group(group, now)
 
     def form(self, name: str, now: Now) -> Group:
@@ -177,25 +216,32 @@ class Positions:
     ) -> None:
         topic = self._state.catalog.find(log.topic)
         partition = self._state.partition(topic, log.partition)
-        if group is not None and member_id is not None:
-            is_owner = log in group.assigned(member_id)
-            if not is_owner:
-                raise Refused(Code.PARTITION_NOT_ASSIGNED, topic=log.topic, partition=log.partition)
+        if group is not None and member_id is not None and not group.is_assigned(member_id, log):
+            raise Refused(Code.PARTITION_NOT_ASSIGNED, topic=log.topic, partition=log.partition)
         _check_within(partition, offset)
 
     # Asking
 
-    def describe(self, request: RequestId, command: DescribeOffsets) -> None:
+    def describe(self, request: RequestId, command: DescribeOffsets, now: Now) -> None:
+        group = self._state.groups.find(command.group)
+        self._state.stepwise.begin(request, self._describe(request, command, group), now)
+
+    def _describe(self, request: RequestId, command: DescribeOffsets, group: Group) -> Steps:
         state = self._state
-        group = state.groups.find(command.group)
         offsets: dict[LogId, Offset] = {}
         newest = 0
-        for log, position in sorted(state.positions.get(group.number, {}).items()):
-            partition = state.partitions.get(log)
-            is_wanted = command.topic is None or command.topic == log.topic
-            if partition is not None and is_wanted and position.updated_at:
-                offsets[log] = state.committed(group.number, partition)
-                newest = max(newest, position.updated_at)
+        for name in state.topics_of(group) if command.topic is None else (command.topic,):
+            topic = state.catalog.get(name)
+            for number in range(0 if topic is None else topic.stated.partitions):
+                log = LogId(name, number)
+                position = state.position(group.number, log)
+                partition = state.partitions.get(log)
+                if position is not None and partition is not None and position.updated_at:
+                    offsets[log] = state.committed(group.number, partition)
+                    newest = max(newest, position.updated_at)
+                yield 1
+        # It may be deleted by now.
+        group = state.groups.find(command.group)
         reply = Offsets(
             group=group.name,
             offsets=offsets,
@@ -210,7 +256,7 @@ class Positions:
         state = self._state
         if not command.is_dry_run:
             state.groups_journal.check_room()
-        group = state.groups.find(command.group)
+        state.groups.find(command.group)
         topic = state.catalog.find(command.topic)
         if command.partition is None:
             partitions = [state.partitions[log] for log in topic.logs]
@@ -220,7 +266,7 @@ class Positions:
             self._seek(request, command, partitions)
             return
         offsets = {each.log_id: _goal(command, each) for each in partitions}
-        self._move(request, command, group, offsets, now)
+        self._move(request, command, offsets, now)
 
     def _seek(self, request: RequestId, command: ResetOffsets, partitions: list[Partition]) -> None:
         if command.timestamp is None:
@@ -240,39 +286,68 @@ class Positions:
             return
         del self._resets[purpose.request]
         try:
-            group = self._state.groups.find(reset.command.group)
+            self._state.groups.find(reset.command.group)
             topic = self._state.catalog.find(reset.command.topic)
             offsets = {
                 log: self._state.partition(topic, log.partition).log.high_watermark
                 if found is None
                 else found
-                for log, found in reset.offsets.items()
+                for log, found in sorted(reset.offsets.items())
             }
         except Refused as refused:
             self._state.outbox.answer(purpose.request, refused)
         else:
-            self._move(purpose.request, reset.command, group, offsets, now)
+            self._move(purpose.request, reset.command, offsets, now)
 
     def _move(
         self,
         request: RequestId,
         command: ResetOffsets,
-        group: Group,
         offsets: dict[LogId, Offset],
         now: Now,
     ) -> None:
-        positions = []
-        for log, offset in sorted(offsets.items()):
+        if len(offsets) <= _PORTION:
+            reset = self._move_portion(command, list(offsets.items()), now)
+            self._answer_reset(request, command, reset, now)
+        else:
+            steps = self._move_in_portions(request, command, offsets, now)
+            self._state.stepwise.begin(request, steps, now)
+
+    def _move_in_portions(
+        self, request: RequestId, command: ResetOffsets, offsets: dict[LogId, Offset], now: Now
+    ) -> Steps:
+        reset: list[PositionReset] = []
+        topic = self._state.catalog.find(command.topic).number
+        for portion in _portions(offsets.items()):
+            if self._state.catalog.numbered(topic) is None:
+                raise Refused(Code.TOPIC_NOT_FOUND, topic=command.topic)
+            reset.extend(self._move_portion(command, portion, now))
+            yield len(portion)
+        self._answer_reset(request, command, reset, now)
+
+    def _move_portion(
+        self, command: ResetOffsets, portion: Sequence[tuple[LogId, Offset]], now: Now
+    ) -> list[PositionReset]:
+        """What this much of a reset comes to."""
+        group = self._state.groups.find(command.group)
+        reset = []
+        for log, offset in portion:
             end = self._state.partitions[log].log.watermarks.stable
             hidden = self._state.hidden_within(log, offset, end)
             lag = max(0, end - offset - hidden)
-            positions.append(PositionReset(log=log, offset=offset, lag=lag))
-        reply = PositionsReset(group=group.name, positions=tuple(positions))
+            reset.append(PositionReset(log=log, offset=offset, lag=lag))
+            if not command.is_dry_run:
+                self._put(group, log, offset, now)
+        return reset
+
+    def _answer_reset(
+        self, request: RequestId, command: ResetOffsets, reset: list[PositionReset], now: Now
+    ) -> None:
+        group = self._state.groups.find(command.group)
+        reply = PositionsReset(group=group.name, positions=tuple(reset))
         if command.is_dry_run:
             self._state.outbox.answer(request, reply)
             return
-        for log, offset in offsets.items():
-            self._put(group, log, offset, now)
         self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
         self._delivering.wake_group(group, now)
 
@@ -296,12 +371,16 @@ class Positions:
                 if position is None or not position.says_something:
                     self._put(group, log, self._state.partitions[log].log.watermarks.stable, now)
 
-    def forget_topic(self, name: str) -> None:
-        """A topic is gone, and everybody's place in it."""
+    def forget_logs(self, logs: Sequence[LogId]) -> None:
+        """The logs of a topic are gone, and everybody's place in them."""
+        gone = frozenset(logs)
         for number, positions in self._state.positions.items():
-            for log in [log for log in positions if log.topic == name]:
-                del positions[log]
-                self._delivering.forget_queue(number, log)
+            # Whichever is less: a group may have places in very many other logs.
+            for log in (
+                [log for log in positions if log in gone] if len(positions) < len(logs) else logs
+            ):
+                if positions.pop(log, None) is not None:
+                    self._delivering.forget_queue(number, log)
 
     # Lag
 
@@ -376,6 +455,13 @@ class Positions:
         del self._probes[probe.request]
         reply = Lag(group=probe.group, partitions=tuple(probe.lags.values()))
         self._state.groups_journal.note([], [Answer(request=probe.request, reply=reply)])
+
+
+def _portions(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items, so many at a time as are changed together."""
+    rest = iter(items)
+    while portion := list(islice(rest, _PORTION)):
+        yield portion
 
 
 def _goal(command: ResetOffsets, partition: Partition) -> Offset:

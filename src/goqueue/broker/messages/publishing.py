@@ -2,7 +2,10 @@
 
 Never looks at a single message: routing is a pass of the records room, appending stamps a batch.
 Cost per batch: one route pass, then per partition one stamp pass, one write and one shared sync.
+A batch for more than 250 partitions is appended over several turns; it is answered as one.
 """
+
+from collections import Counter
 
 import msgspec
 
@@ -11,6 +14,7 @@ from goqueue.broker.messages.delaying import Delaying
 from goqueue.broker.outbox import PublishAnnounced
 from goqueue.broker.partitions import InTransaction, Partition, Publication
 from goqueue.broker.state import NodeState
+from goqueue.broker.stepwise import Steps
 from goqueue.log import BatchMark
 from goqueue.model import (
     GIVEN_HEADERS_BYTES_MAX,
@@ -21,12 +25,15 @@ from goqueue.model import (
     Refused,
     RequestId,
 )
-from goqueue.model.requests import Publish
+from goqueue.model.requests import Publish, Published
 from goqueue.records import Routed, Unroutable, find_delayed, route, walk
 from goqueue.records.tracing import adopt
 from goqueue.transactions import Admission
 
 __all__ = ["REFUSALS", "Publishing"]
+
+# So many partitions get their part of a batch in one turn.
+_PARTS_AT_ONCE = 250
 
 REFUSALS = {
     Unroutable.TOO_LARGE: Code.MESSAGE_TOO_LARGE,
@@ -36,6 +43,18 @@ REFUSALS = {
     Unroutable.RESERVED: Code.MESSAGE_INVALID,
     Unroutable.HEADERS: Code.MESSAGE_INVALID,
 }
+
+
+class _Routed(msgspec.Struct, frozen=True):
+    """A batch whose parts are being appended."""
+
+    command: Publish
+    topic: Topic
+    admission: Admission | None
+    routed: Routed
+    publication: Publication
+    # How many records each partition gets, if the log is to say so.
+    counts: dict[int, int]
 
 
 class Publishing:
@@ -105,28 +124,49 @@ class Publishing:
         )
         if transaction is not None and routed.parts:
             transaction.in_flight += 1
-        for number, part in routed.parts.items():
-            batch = part if not command.trace else adopt(part, command.trace)
-            partition = self._state.partition(topic, number)
-            mark = None
-            if admission is not None and admission.is_marked:
-                is_all = len(routed.parts) == 1 and (command.is_whole or admission.sequence)
-                count = len(routed.targets) if is_all else routed.targets.count(number)
-                mark = _mark(admission, count, now)
-                if transaction is not None:
-                    transaction.touches(topic.number, number)
-            first = self._append(partition, batch, mark, publication, now)
-            delayed = None
-            if first is not None and command.dues is not None:
-                # The records say themselves when they are due.
-                holder = None if transaction is None else transaction.key
-                delayed = find_delayed(batch, first)
-                self._delaying.expect(partition, delayed, now, holder)
-            if story is not None and first is not None:
-                journeys = self._state.journeys
-                journeys.add_part(story, partition.log_id, batch, first, delayed)
+        is_marked = admission is not None and admission.is_marked
+        counts = _counts(routed) if is_marked else {}
+        going = _Routed(command, topic, admission, routed, publication, counts)
+        if len(routed.parts) <= _PARTS_AT_ONCE:
+            for number, part in routed.parts.items():
+                self._append_part(going, number, part, now)
+        else:
+            # Nobody can call it back: some of it may be durable already.
+            self._state.stepwise.begin(None, self._append_in_turns(going, now), now)
         if not routed.parts or not waits:
             self._state.outbox.answer(request, publication.published())
+
+    def _append_in_turns(self, going: _Routed, now: Now) -> Steps:
+        topic = going.topic.number
+        for number, part in going.routed.parts.items():
+            if self._state.catalog.numbered(topic) is not None:
+                self._append_part(going, number, part, now)
+            else:
+                self._refuse(going.publication, number, Code.TOPIC_NOT_FOUND)
+            yield 2
+
+    def _append_part(self, going: _Routed, number: int, part: bytearray, now: Now) -> None:
+        """Append what goes to one partition."""
+        command, topic, admission = going.command, going.topic, going.admission
+        transaction = None if admission is None else admission.transaction
+        batch = part if not command.trace else adopt(part, command.trace)
+        partition = self._state.partition(topic, number)
+        mark = None
+        if admission is not None and admission.is_marked:
+            mark = _mark(admission, going.counts[number], now)
+            if transaction is not None:
+                transaction.touches(topic.number, number)
+        first = self._append(partition, batch, mark, going.publication, now)
+        delayed = None
+        if first is not None and command.dues is not None:
+            # The records say themselves when they are due.
+            holder = None if transaction is None else transaction.key
+            delayed = find_delayed(batch, first)
+            self._delaying.expect(partition, delayed, now, holder)
+        story = going.publication.story
+        if story is not None and first is not None:
+            journeys = self._state.journeys
+            journeys.add_part(story, partition.log_id, batch, first, delayed)
 
     def _route(
         self, command: Publish, topic: Topic, admission: Admission | None, now: Now
@@ -178,18 +218,25 @@ class Publishing:
             if mark is not None and mark.sequence >= 0:
                 self._release(publication)
                 raise
-            published = publication.place(number, Offset(0), 0, refused.code)
+            self._refuse(publication, number, refused.code)
         else:
             if appended.is_repeat:
                 published = partition.expect_repeat(appended.first, appended.next, publication)
             else:
                 partition.expect(appended.first, appended.next, publication, len(batch))
                 first = appended.first
+        self._end(publication, published)
+        return first
+
+    def _refuse(self, publication: Publication, partition: int, code: Code) -> None:
+        self._end(publication, publication.place(partition, Offset(0), 0, code))
+
+    def _end(self, publication: Publication, published: Published | None) -> None:
+        """Answer if every partition has decided."""
         if published is not None:
             if publication.request is not None:
                 self._state.outbox.answer(publication.request, published)
             self._release(publication)
-        return first
 
     def _release(self, publication: Publication) -> None:
         """A publication is over: its transaction need not wait for it."""
@@ -233,6 +280,14 @@ class Publishing:
             request, command, admission, topic.number, stated.has_delays, stated.has_producers
         )
         self._state.topics_journal.note(changes, [announced])
+
+
+def _counts(routed: Routed) -> dict[int, int]:
+    """How many records each partition gets."""
+    if len(routed.parts) == 1:
+        (number,) = routed.parts
+        return {number: routed.targets.count(number)}
+    return Counter(routed.targets)
 
 
 def _mark(admission: Admission, count: int, now: Now) -> BatchMark:

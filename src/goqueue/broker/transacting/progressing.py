@@ -311,13 +311,13 @@ class Progressing:
             deadline = Instant(now.instant + _WAIT_NS)
             self._state.alarms.set(ForRequest(request), deadline)
         else:
-            self._positions.describe(request, command)
+            self._positions.describe(request, command, now)
 
     def look_again(self) -> None:
         """A group or a topic is gone: nothing of it is undecided any longer."""
         self._has_news = True
 
-    def answer_decided(self) -> None:
+    def answer_decided(self, now: Now) -> None:
         """Transactions were decided: answer those who waited for that."""
         if not self._has_news:
             return
@@ -325,7 +325,7 @@ class Progressing:
         for request, command in list(self._asking.items()):
             try:
                 if not self._is_undecided(command):
-                    self._positions.describe(request, command)
+                    self._positions.describe(request, command, now)
                     self._forget(request)
             except Refused as refused:
                 # The group is gone.
