@@ -157,8 +157,10 @@ lint: setup
 	@$(call quietly,layers,.venv/bin/lint-imports)
 	@echo "lint: format, ruff, mypy and layers are clean"
 
-test-exhaustive: setup ## cut and flip every byte of a log; a cluster with a bare Python (long)
-	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/integration/pipelines/test_shipping.py
+test-exhaustive: setup ## what is too long for `make test`: every byte, every seed, kill after kill
+	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/conformance tests/simulation/test_planted_faults.py \
+		tests/integration/test_soak.py tests/integration/test_kill_nine.py
+	@GOQUEUE_EXHAUSTIVE=1 $(pytest) -m long tests/unit tests/integration
 
 test-declarative: setup ## run the example for Spark Declarative Pipelines (installs Spark's Connect stack)
 	@$(call quietly,declarative,$(pip) install --require-hashes --requirement requirements-declarative.lock)

@@ -20,8 +20,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("exhaustive" if IS_EXHAUSTIVE else "repeatable")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker run what starts Spark: its sessions are shared, and two would crowd."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is long; let one worker run what starts Spark: two sessions would crowd."""
+    if not IS_EXHAUSTIVE:
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
         if "integration" in item.path.parts and ON_SPARK & set(item.path.parts):
             item.add_marker(pytest.mark.xdist_group("spark"))

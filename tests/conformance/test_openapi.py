@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 
 from tests.conformance.generated_requests import GROUP, OWNER, TOPIC, TRACE
+from tests.conftest import IS_EXHAUSTIVE
 from tests.integration.http_api import Api
 from tests.integration.server_process import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
-EXAMPLES = 60
+EXAMPLES = 60 if IS_EXHAUSTIVE else 25
 # Far above what it takes, also beside other work: only a run that hangs meets it.
 SECONDS_MAX = 1200
 # Longer than any request may wait, so that a wait that was not cut short is slow and no failure.

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MESSAGES = 20_000
 
 
-@pytest.mark.parametrize(("mode", "blow_every"), [("stream", "1"), ("queue", "0.7")])
+@pytest.mark.parametrize(
+    ("mode", "blow_every"), [pytest.param("stream", "1", marks=pytest.mark.long), ("queue", "0.7")]
+)
 def test_each_message_is_copied_exactly_once_whoever_is_killed(
     mode: str, blow_every: str, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_publish_wakes_a_waiting_reader(
     assert answer["next_offset"] == 1
 
 
+@pytest.mark.long
 def test_a_poll_ends_before_a_client_of_equal_patience_gives_up(
     node: ServerProcess, api: Api, name: Name
 ) -> None:

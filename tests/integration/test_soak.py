@@ -9,10 +9,10 @@ import pytest
 
 from soak.journal import Delivered, Event, Published, Seen, Sent, Settled
 from soak.verdict import Holdings, Letter, judge
+from tests.conftest import IS_EXHAUSTIVE
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 60
-KILL_EVERY = 8
+SECONDS, KILL_EVERY = (60, 8) if IS_EXHAUSTIVE else (16, 5)
 SECOND = 10**9
 
 

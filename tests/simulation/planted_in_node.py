@@ -235,10 +235,7 @@ class _Unaware:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._position, name)
 
-    def is_dying(self, _: int) -> bool:
-        return False
-
-    def has_settled(self, _: int) -> bool:
+    def is_over(self, _: int) -> bool:
         return False
 
 

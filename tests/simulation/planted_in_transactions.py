@@ -17,7 +17,7 @@ from goqueue.model.requests import CommitGroup
 from goqueue.transactions import Outcome, Transactions
 from tests.simulation.planted_in_node import Plant
 
-__all__ = ["FOUND_SOON", "PLANTED_IN_TRANSACTIONS"]
+__all__ = ["PLANTED_IN_TRANSACTIONS"]
 
 _JOURNAL = "goqueue.broker.journals.journal.Journal"
 _TRANSACTING = "goqueue.broker.transacting.transacting.Transacting"
@@ -355,10 +355,4 @@ PLANTED_IN_TRANSACTIONS: tuple[Plant, ...] = (
     hands_out_what_a_transaction_holds,
     forgets_that_a_letter_counts,
     settles_before_the_letter_is_there,
-)
-
-# What needs several rare things at once is left to the long bench.
-_RARE = (forgets_decisions_whose_markers_may_be_lost,)
-FOUND_SOON: tuple[Plant, ...] = tuple(
-    plant for plant in PLANTED_IN_TRANSACTIONS if plant not in _RARE
 )

@@ -281,7 +281,7 @@ class Node:
             self._takes[type(command)](event.request, command, now)
         except Refused as refused:
             self._watching.refuse(event.request, command)
-            self._state.outbox.answer(event.request, refused)
+            self._state.refuse(event.request, refused)
 
     def _delete_topic(self, request: RequestId, command: DeleteTopic, now: Now) -> None:
         logs = self._state.catalog.find_for_writing(command.name).logs

@@ -21,7 +21,20 @@ from goqueue.broker.tracing import Journeys
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Ending, Marker
-from goqueue.model import Fetch, Find, Instant, LogId, Now, Offset, Seek, Slice
+from goqueue.model import (
+    Answer,
+    Code,
+    Fetch,
+    Find,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Seek,
+    Slice,
+)
 from goqueue.tracing import Tracer
 from goqueue.transactions import Transactions
 
@@ -75,6 +88,12 @@ def lag_between(
     return max(0, end - start)
 
 
+# What the end of a transaction, or another owner of a producer, makes of a request.
+_DECIDED = frozenset(
+    (Code.TRANSACTION_TIMEOUT, Code.TRANSACTION_STATE_INVALID, Code.PRODUCER_FENCED)
+)
+
+
 class NodeState:
     """The node's memory."""
 
@@ -114,6 +133,16 @@ class NodeState:
         # What was asked of the disk, and for what.
         self.purposes: dict[int, object] = {}
         self._next_token = 1
+
+    def refuse(self, request: RequestId, refused: Refused) -> None:
+        """Answer with a refusal; one that tells what was decided waits until that is durable.
+
+        Whoever heard that a transaction timed out must not find it committed after a crash.
+        """
+        if refused.code in _DECIDED and self.has_journals:
+            self.groups_journal.note([], [Answer(request=request, reply=refused)])
+        else:
+            self.outbox.answer(request, refused)
 
     def fetch(self, wanted: Slice, purpose: object) -> None:
         """Read records; they come back to whoever knows the purpose."""

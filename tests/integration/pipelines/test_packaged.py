@@ -158,6 +158,7 @@ def test_an_archive_goes_on_where_it_was_and_is_compacted_without_loss(
     assert archived(lake) == Counter(values)
 
 
+@pytest.mark.long
 def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_run(
     spark: SparkSession,
     api: Api,
@@ -195,6 +196,7 @@ def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_ru
 # ---- replay and audit ----------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_replay_sends_each_row_once_in_the_order_of_keys_and_says_whence(
     spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str], tmp_path: Path
 ) -> None:
@@ -222,6 +224,7 @@ def test_a_replay_sends_each_row_once_in_the_order_of_keys_and_says_whence(
     assert (copied.source_rows, copied.target_rows) == (50, 50)
 
 
+@pytest.mark.long
 def test_a_replay_of_an_archive_brings_back_what_a_time_bounds(
     spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str], tmp_path: Path
 ) -> None:
@@ -300,6 +303,7 @@ def test_an_audit_finds_what_was_planted(
         audit(spark, msgspec.structs.replace(options, sequence="no_such_column"))
 
 
+@pytest.mark.long
 def test_an_audit_by_sql_finds_what_counting_finds(spark: SparkSession) -> None:
     rng = random.Random(11)
     for first, expected in ((None, {}), (0, {"a": 45, "b": 20, "z": 3})):

@@ -362,6 +362,7 @@ def test_a_checkpoint_is_run_by_one_process_and_errors_name_topics(
     assert failed.value.failure.fault is Fault.USAGE
 
 
+@pytest.mark.long
 def test_ctrl_c_finishes_the_batch_and_the_next_run_goes_on(
     api: Api,
     node: ServerProcess,

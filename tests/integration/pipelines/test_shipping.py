@@ -20,9 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CHILD_S_MAX = 240
 
 
-@pytest.mark.skipif(
-    os.environ.get("GOQUEUE_EXHAUSTIVE") != "1", reason="starts a cluster: make test-exhaustive"
-)
+@pytest.mark.long
 def test_executors_with_a_bare_python_run_the_compiled_connector(
     api: Api,
     connect: Callable[[ServerProcess], Api],

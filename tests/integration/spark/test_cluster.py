@@ -12,6 +12,7 @@ from tests.integration.spark.sessions import ROOT
 ROWS = 4000
 
 
+@pytest.mark.long
 def test_rows_go_through_executors_exactly_once_whoever_is_killed() -> None:
     """Written, streamed and read there; an executor, the driver and the broker die, in turn."""
     command = [sys.executable, "-m", "soak.spark", "--rounds", "3", "--blows", "1"]

@@ -337,6 +337,7 @@ def test_a_commit_whose_process_dies_is_made_good_by_a_restart(
     check_copied(api, sink, 1000)
 
 
+@pytest.mark.long
 def test_a_task_of_a_stream_that_dies_after_sending_is_tried_again(
     spark: SparkSession, node: ServerProcess, api: Api, name: Callable[[], str], tmp_path: Path
 ) -> None:
@@ -348,6 +349,7 @@ def test_a_task_of_a_stream_that_dies_after_sending_is_tried_again(
     check_copied(api, sink, 600)
 
 
+@pytest.mark.long
 def test_a_driver_killed_after_its_commit_leaves_each_row_once(
     node: ServerProcess,
     connect: Callable[[ServerProcess], Api],
@@ -393,6 +395,7 @@ def test_a_broker_that_is_not_there_is_told_before_any_job_starts(spark: SparkSe
         reader.option("subscribe", "x").option("goqueue.timeoutMs", "200").load().collect()
 
 
+@pytest.mark.long
 def test_a_stream_that_lost_its_broker_fails_and_goes_on_when_it_is_back(
     spark: SparkSession,
     mortal: ServerProcess,

@@ -68,7 +68,7 @@ def other_side(folder: Path, protocol: str, mode: str) -> Iterator[int]:
             yield receiver.port
 
 
-@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("protocol", ["http", pytest.param("grpc", marks=pytest.mark.long)])
 @pytest.mark.parametrize("mode", ["dead", "silent", "refusing"])
 def test_a_collector_that_takes_nothing_costs_spans_and_no_messages(
     tmp_path: Path, protocol: str, mode: str, connect: Connect

@@ -133,7 +133,11 @@ def test_a_keyed_delayed_message_goes_where_plain_ones_of_its_key_go() -> None:
 
 
 @pytest.mark.parametrize(
-    "delay_ns", [1, TICK - 1, TICK, TICK + 1, SECOND, 2_560_000_000, 7 * DAY, 671_088_640_000_000]
+    "delay_ns",
+    [
+        *(1, TICK - 1, TICK, TICK + 1, SECOND, 2_560_000_000),
+        *(pytest.param(each, marks=pytest.mark.long) for each in (7 * DAY, 671_088_640_000_000)),
+    ],
 )
 def test_a_message_is_never_early_and_at_most_a_tick_late(delay_ns: int) -> None:
     node = store()

@@ -88,7 +88,7 @@ class Publishing:
         try:
             self._go_on(announced, topic, now)
         except Refused as refused:
-            self._state.outbox.answer(announced.request, refused)
+            self._state.refuse(announced.request, refused)
         if transaction is not None:
             self._state.transactions.landed(*transaction.key)
 

@@ -193,7 +193,7 @@ class Transacting:
         self._note_decision(decided, now)
         self._state.alarms.set(ForTransaction(*transaction.key), None)
         for request, _ in self._wishes.pop(transaction.key, ()):
-            self._state.outbox.answer(request, _refusal(outcome, transaction))
+            self._state.refuse(request, _refusal(outcome, transaction))
         took = now.instant - transaction.began_instant
         self._state.tally.end_transaction(took, is_commit=outcome.is_commit)
         self._state.counts.transaction_latency.observe(took)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from goqueue.broker import GROUPS_LOG
 from goqueue.model import SECOND, Code, LogId, Message, Refused
 from goqueue.model.requests import (
     AddPartition,
@@ -219,6 +220,27 @@ def test_whoever_takes_over_ends_a_commit_that_waits_for_messages() -> None:
     assert refused.value.code is Code.PRODUCER_FENCED
     assert node.reply(taking, ProducerGranted).epoch == owner.epoch + 1
     assert shown(node) == ["warm"]
+
+
+@pytest.mark.parametrize("is_asked_before", [True, False])
+def test_nobody_hears_that_time_was_over_before_that_is_durable(is_asked_before: bool) -> None:
+    node = warm()
+    owner = init(node, timeout_ns=5 * SECOND)
+    begin(node, owner)
+    node.slow_down(GROUPS_LOG, ORDERS)
+    if is_asked_before:
+        node.begin(writing(owner, "x", targets=[0]))
+        ending = begin_commit(node, owner)
+        node.advance(6 * SECOND)
+    else:
+        node.advance(6 * SECOND)
+        ending = begin_commit(node, owner)
+    assert not node.is_answered(ending)
+    node.speed_up()
+
+    with pytest.raises(Refused) as refused:
+        node.reply(ending, TransactionEnded)
+    assert refused.value.code is Code.TRANSACTION_TIMEOUT
 
 
 def test_a_commit_that_waits_for_messages_until_its_time_is_over_is_refused() -> None:

@@ -1,0 +1,110 @@
+"""Which faults are planted into which world of the simulator, and the first seed that finds each.
+
+`first_seeds.json` remembers that seed, so that a test need not search. A change of behaviour gives
+the seeds other lives; then the search begins anew, and the program writes what it found:
+`python -m tests.simulation.faults`.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from goqueue.model import Refused
+from goqueue.sim import NodeRun, Run, Trace, Violation
+from tests.simulation.planted import PLANTED
+from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LANES
+from tests.simulation.planted_in_limits import PLANTED_IN_LIMITS
+from tests.simulation.planted_in_node import PLANTED_IN_NODE
+from tests.simulation.planted_in_transactions import PLANTED_IN_TRANSACTIONS
+from tests.simulation.tight import tighten
+
+__all__ = ["FAULTS", "FIRST_SEEDS", "SEEDS_MAX", "Fault"]
+
+SEEDS_MAX = 1000
+_REMEMBERED = Path(__file__).with_name("first_seeds.json")
+# An error that leaves the node or its storage ends the process: that is a finding, too.
+_FINDINGS = (Violation, AssertionError, Refused, LookupError, OSError, StopIteration)
+
+FIRST_SEEDS = msgspec.json.decode(_REMEMBERED.read_bytes(), type=dict[str, int])
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A mistake that is made on purpose, and the world that is to notice it."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+    live: Callable[[int], None]
+    is_tight: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+    def is_noticed_by(self, seed: int) -> bool:
+        """Whether the run of this seed goes wrong."""
+        with pytest.MonkeyPatch.context() as patch:
+            if self.is_tight:
+                tighten(patch)
+            self.plant(patch)
+            try:
+                self.live(seed)
+            except _FINDINGS:
+                return True
+        return False
+
+    def first_seed(self) -> int | None:
+        return next((seed for seed in range(SEEDS_MAX) if self.is_noticed_by(seed)), None)
+
+
+def _live_log(seed: int) -> None:
+    Run(seed, Trace()).live()
+
+
+def _live_plain(seed: int) -> None:
+    NodeRun(seed, Trace(), is_plain=True).live()
+
+
+def _live_without_transactions(seed: int) -> None:
+    NodeRun(seed, Trace(), has_transactions=False).live()
+
+
+def _live_whole(seed: int) -> None:
+    NodeRun(seed, Trace()).live()
+
+
+FAULTS = (
+    *(Fault(plant, _live_log) for plant in PLANTED),
+    *(Fault(plant, _live_plain) for plant in PLANTED_IN_NODE),
+    *(
+        Fault(plant, _live_without_transactions, is_tight=True)
+        for plant in PLANTED_IN_DELAYS + PLANTED_IN_LANES
+    ),
+    *(Fault(plant, _live_whole) for plant in PLANTED_IN_TRANSACTIONS + PLANTED_IN_LIMITS),
+)
+
+
+def main() -> int:
+    """Look for a seed where the remembered one finds nothing; write the table anew."""
+    found: dict[str, int] = {}
+    lost: list[str] = []
+    for fault in FAULTS:
+        seed: int | None = FIRST_SEEDS.get(fault.name)
+        if seed is None or not fault.is_noticed_by(seed):
+            seed = fault.first_seed()
+        if seed is None:
+            lost.append(fault.name)
+        else:
+            found[fault.name] = seed
+        sys.stdout.write(f"{fault.name}: {seed}\n")
+        sys.stdout.flush()
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    _REMEMBERED.write_bytes(text + b"\n")
+    if lost:
+        sys.stdout.write(f"not found within {SEEDS_MAX} seeds: {', '.join(lost)}\n")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
