@@ -288,7 +288,7 @@ class DeliveryQueue:
         """The lease that a receipt names, if it is not over."""
         pinned = self._pinned.get(offset) if self._pinned else None
         if pinned is not None and pinned[1] is not None and pinned[1].serial == serial:
-            # Its transaction was aborted, and the step that gives it back is still to come.
+            # If its transaction was aborted, the step that gives it back is still to come.
             self.release_pinned((offset,))
         return self._leases.get(offset, serial)
 
@@ -348,7 +348,7 @@ class DeliveryQueue:
         """A transaction was aborted: what nobody else holds is ready again, leases run on."""
         pins = self._position.pins
         for offset in offsets:
-            if offset not in self._pinned or offset in pins:
+            if offset not in self._pinned or offset in pins or self._position.has_settled(offset):
                 continue
             known, held = self._pinned.pop(offset)
             if held is None:

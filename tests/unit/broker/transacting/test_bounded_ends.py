@@ -3,7 +3,7 @@
 import pytest
 
 from goqueue.broker import TURN_UNITS
-from goqueue.model import SECOND, LogId
+from goqueue.model import SECOND, Code, LogId, Refused
 from goqueue.model.requests import (
     AddPartition,
     DeleteTopic,
@@ -15,8 +15,16 @@ from goqueue.model.requests import (
     Strategy,
 )
 from tests.unit.broker.driven_node import DrivenNode
-from tests.unit.broker.transacting.words import abort, add, begin, begin_abort, commit, init
-from tests.unit.broker.users import Delivery, ack, committed, create, join, poll, publish
+from tests.unit.broker.transacting.words import (
+    abort,
+    add,
+    begin,
+    begin_abort,
+    begin_commit,
+    commit,
+    init,
+)
+from tests.unit.broker.users import Delivery, ack, committed, create, join, nack, poll, publish
 
 LONG = 600 * SECOND
 UNITS_MAX = 2 * TURN_UNITS
@@ -72,6 +80,21 @@ def test_a_receipt_of_an_aborted_transaction_is_good_before_all_others_are_relea
         ack(node, delivery)
 
     assert committed(node) == 1000
+
+
+def test_a_receipt_of_a_committed_transaction_is_stale_before_all_others_are_settled() -> None:
+    node, owner, found = holding(1000)
+    node.runs_later_turns = False
+    assert node.is_answered(begin_commit(node, owner))
+
+    # The last of them is settled last, by a turn that is still to come.
+    with pytest.raises(Refused) as refused:
+        nack(node, found[-1])
+    assert refused.value.code is Code.RECEIPT_STALE
+    node.runs_later_turns = True
+    node.run_later_turn()
+    assert committed(node) == 1000
+    assert poll(node, client="c0") == []
 
 
 @pytest.mark.parametrize("what", ["reset", "delete"])
