@@ -9,6 +9,7 @@ __all__ = [
     "hidden_ack",
     "idle_polls",
     "keys",
+    "many_partitions",
     "markers",
     "positions",
     "settled_above",
@@ -23,9 +24,9 @@ _COMMITS = 1500
 _PUBLISH = request("POST", f"/topics/{_TOPIC}/messages", encoded({"messages": [{"value": "x"}]}))
 
 
-async def idle_polls(stage: Stage, size: int) -> Stall:
+async def idle_polls(stage: Stage, size: int, partitions: int = _PARTITIONS) -> Stall:
     """Publish one message while groups wait at all partitions."""
-    await stage.create(_TOPIC, _PARTITIONS)
+    await stage.create(_TOPIC, partitions)
     waiting: list[tuple[Wire, asyncio.Task[bytes]]] = []
     for number in range(size):
         member = await stage.join(f"g{number}", [_TOPIC], start_position="latest")
@@ -39,6 +40,24 @@ async def idle_polls(stage: Stage, size: int) -> Stall:
         task.cancel()
         wire.close()
     return stall
+
+
+async def many_partitions(stage: Stage, size: int) -> Stall:
+    """One command each that reaches all partitions of a very large topic."""
+    await stage.create(_TOPIC, size)
+    member = await stage.join("billing", [_TOPIC])
+    messages = [{"value": "x", "partition": each} for each in range(size)]
+    places = {"member_id": member, "offsets": {_TOPIC: dict.fromkeys(map(str, range(size)), 1)}}
+    reset = {"topic": _TOPIC, "strategy": "earliest"}
+
+    async def work() -> None:
+        await stage.ask("POST", f"/topics/{_TOPIC}/messages", {"messages": messages})
+        await stage.ask("POST", "/groups/billing/offsets", places)
+        await stage.ask("GET", "/groups/billing/offsets")
+        await stage.ask("POST", "/groups/billing/offsets/reset", reset)
+        await stage.ask("DELETE", f"/topics/{_TOPIC}")
+
+    return await stage.during(work, 5 * size)
 
 
 async def positions(stage: Stage, size: int) -> Stall:

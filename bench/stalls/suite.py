@@ -6,6 +6,7 @@ own asks `/livez`. The cost per item is measured at several sizes: it should not
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from bench.broker.broker import BrokerProcess
@@ -27,6 +28,8 @@ _ROWS = {
     "abort": Row(run=moves.abort, size=4_000, sizes=(500, 5_000)),
     "last_deliveries": Row(run=moves.last_deliveries, size=20_000, sizes=_FLAT),
     "idle_polls": Row(run=groups.idle_polls, size=200),
+    "more_idle_polls": Row(run=partial(groups.idle_polls, partitions=12), size=500),
+    "many_partitions": Row(run=groups.many_partitions, size=10_000),
     "positions": Row(run=groups.positions, size=300_000, sizes=(10_000, 100_000)),
     "compaction": Row(run=reads.compaction, size=300_000_000, path=_SLOW_DISK),
     "settled_above": Row(run=groups.settled_above, size=1_500_000),
