@@ -236,9 +236,9 @@ class NodeRun:
         self._age()
         world = self._world
         self._set_time(world.now.instant + self._random.choice(_SLEEPS_NS))
+        world.excused_until = Instant(world.now.instant + SECOND)
         for group in world.groups.values():
-            # A late node hears its callers for a second before anything ends.
-            group.excuse(Instant(world.now.instant + SECOND))
+            group.excuse(world.excused_until)
         self.pass_time(0)
 
     def _age(self) -> None:

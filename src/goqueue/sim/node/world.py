@@ -51,6 +51,8 @@ class World:
         self.history = History()
         # How often days went by at once: what is kept for a day or a week may be gone.
         self.ages = 0
+        # A node that was away hears its callers until then before anything ends.
+        self.excused_until = Instant(0)
         # When the node was last seen to begin serving.
         self.served_at = Instant(0)
         self.groups: dict[str, GroupTruth] = {}

@@ -114,7 +114,7 @@ class Members:
         )
         asked_at = world.now.instant
         if member is not None:
-            member.spoke_at = asked_at
+            member.spoke_at = max(asked_at, self._world.excused_until)
             member.session_ns = max(member.session_ns, session_ns)
             member.is_unsure = True
 
@@ -140,7 +140,7 @@ class Members:
             return
         if member is None:
             member = MemberTruth(reply.member_id, command.session_ns, command.topics)
-            member.spoke_at = asked_at
+            member.spoke_at = max(asked_at, self._world.excused_until)
             group.members[reply.member_id] = member
         member.topics, member.session_ns = command.topics, command.session_ns
         member.generation, member.assigned = reply.generation, reply.assigned
