@@ -440,8 +440,9 @@ class Moving:
         settled: list[Settled] = []
         done: list[int] = []
         if position is not None:
-            # Not what a reset made ready again; but what somebody committed past is no less dead.
-            done = [each.offset for each in moves if position.is_over(each.offset)]
+            # Not what a reset passed by or made ready again; but what was committed past is no less
+            # dead.
+            done = [each.offset for each in moves if position.is_dying(each.offset)]
         if done and position is not None and source is not None:
             queue = self._state.queue(route.group, source.log_id)
             if queue is not None:
