@@ -229,7 +229,7 @@ def test_ctrl_c_is_a_way_to_quit(program: Program) -> None:
 
 def test_a_bug_leaves_the_terminal_as_it_was(program: Program, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import goqueue.cli.top.picture.frame as frame\n"
+        "import goqueue.cli.top.frame as frame\n"
         "def broken(*_): raise ZeroDivisionError('planted')\n"
         "frame._keys = broken\n"
     )

@@ -1,47 +1,204 @@
-"""How an answer is asked for: `-o table|json|yaml`, before or after the sub-command.
+"""Answers as bytes and as tables: JSON, YAML, cells that cannot take over a terminal, progress.
 
-Imports nothing but click, because every `--help` imports it.
+Everything that came out of a file is untrusted here: control characters are shown as escapes,
+and nothing is read as markup.
+
+An answer on the screen: the body unchanged as JSON or YAML, or what a command draws of it.
 """
 
-import enum
-from collections.abc import Callable
-from typing import TypeVar
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
-import click
+import msgspec
 
-__all__ = ["Output", "output_option"]
+from goqueue.cli.options import Output
 
-Decorated = TypeVar("Decorated", bound=Callable[..., object])
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = [
+    "Advance",
+    "ListWriter",
+    "console",
+    "cut",
+    "draw",
+    "encode",
+    "printable",
+    "progress",
+    "show",
+    "sized",
+    "table",
+    "write_document",
+]
+
+Advance = Callable[[int], None]
+
+# Columns of a table when no terminal says how many there are.
+_WIDTH = 160
+_KIB = 1024
+
+# JSON may hold these as they are, but a terminal would act on them: DEL and the C1 controls.
+_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 
-class Output(enum.StrEnum):
-    """The form of an answer."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
-def _choose(context: click.Context, _: click.Parameter, given: str | None) -> Output:
-    """What was given here, else to the program as a whole, else a table."""
-    if given is not None:
-        context.meta[_KEY] = Output(given)
-    chosen: Output = context.meta.get(_KEY, Output.TABLE)
-    return chosen
+def printable(text: str) -> str:
+    """The text with everything that is not a visible character or a space shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-# Click shares `meta` between a command and the groups around it.
-_KEY = "goqueue.output"
+def cut(text: str, width: int) -> str:
+    """At most `width` characters, the last of them an ellipsis if there were more."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def output_option(decorated: Decorated) -> Decorated:
-    """Give a command `-o/--output`; it arrives as `output`."""
-    option = click.option(
-        "-o",
-        "--output",
-        type=click.Choice([output.value for output in Output]),
-        callback=_choose,
-        is_eager=True,
-        help="Form of the answer.  [default: table]",
+def sized(count: int) -> str:
+    """A number of bytes for people."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < _KIB:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= _KIB
+    return f"{size:.1f} TiB"
+
+
+# Documents
+
+
+def encode(document: object) -> bytes:
+    """One line of JSON without any control character."""
+    return _CONTROLS.sub(_escape, msgspec.json.encode(document))
+
+
+def _escape(control: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(control[0].decode())
+
+
+def write_document(document: object, output: Output) -> None:
+    """Print one whole answer as JSON or YAML."""
+    if output is Output.JSON:
+        _write(msgspec.json.format(encode(document), indent=2) + b"\n")
+    else:
+        _write(b"\n".join(_yaml(msgspec.to_builtins(document), b"")) + b"\n")
+
+
+class ListWriter:
+    """Prints a list as it comes, one item per line of JSON, so that it may be of any length."""
+
+    def __init__(self, output: Output) -> None:
+        self._is_json = output is Output.JSON
+        self._count = 0
+
+    def add(self, item: object) -> None:
+        if self._is_json:
+            _write((b",\n" if self._count else b"[\n") + encode(item))
+        else:
+            _write(b"\n".join(_yaml([msgspec.to_builtins(item)], b"")) + b"\n")
+        self._count += 1
+
+    def close(self) -> None:
+        """End the list. One that was broken off is left open, so that nobody takes it for whole."""
+        if self._is_json:
+            _write(b"\n]\n" if self._count else b"[]\n")
+        elif not self._count:
+            _write(b"[]\n")
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+
+
+def _yaml(value: object, indent: bytes) -> Iterator[bytes]:
+    """Lines of YAML. Scalars are written as JSON, which YAML 1.2 contains."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _yaml_entry(indent + encode(key) + b":", item, indent + b"  ")
+    elif isinstance(value, list) and value:
+        for item in value:
+            first, *rest = _yaml(item, indent + b"  ")
+            yield indent + b"- " + first.lstrip(b" ")
+            yield from rest
+    else:
+        yield indent + encode(value)
+
+
+def _yaml_entry(head: bytes, item: object, indent: bytes) -> Iterator[bytes]:
+    if isinstance(item, dict | list) and item:
+        yield head
+        yield from _yaml(item, indent)
+    else:
+        yield head + b" " + encode(item)
+
+
+# Tables
+
+
+def console() -> "Console":
+    """Where tables are printed."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else _WIDTH
+    return Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str | int]]) -> "Table":
+    """A table whose numbers stand right; no cell is read as markup, and none is shortened."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, heading in enumerate(headings):
+        is_number = all(isinstance(row[index], int) for row in rows)
+        drawn.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(printable(str(cell))) for cell in row))
+    return drawn
+
+
+@contextlib.contextmanager
+def progress(words: str, total_bytes: int) -> Iterator[Advance]:
+    """A bar on standard error while the body runs; nothing at all when that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
     )
-    return option(decorated)
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(binary_units=True))
+    with Progress(
+        *columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task(words, total=total_bytes)
+        yield lambda size: bar.advance(task, size)
+
+
+T = TypeVar("T")
+
+
+def show(body: bytes, output: Output, shape: type[T], drawing: Callable[[T], None]) -> None:
+    """Print the body; in a table's stead `drawing` is called with what the body says."""
+    if output is Output.TABLE:
+        drawing(msgspec.json.decode(body, type=shape))
+    else:
+        write_document(msgspec.json.decode(body), output)
+
+
+def draw(headings: Sequence[str], rows: Sequence[Sequence[str | int]], *, empty: str) -> None:
+    """A table, or a line that says why there is none."""
+    if rows:
+        console().print(table(headings, rows))
+    else:
+        print(empty)

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 import click
 
-from goqueue.cli.output import Output, output_option
-from goqueue.cli.server_flags import server_options
+from goqueue.cli.options import Output, output_option, server_options
 
 __all__ = ["main", "run"]
 
@@ -27,8 +26,8 @@ PIPE_CLOSED = 141
 
 # Where each command is, and its line in the list of commands: to show the list, none is imported.
 _COMMANDS = {
-    "serve": ("goqueue.cli.serving", "Run a node."),
-    "dev": ("goqueue.cli.serving", "Run a node to try things out; needs no flags."),
+    "serve": ("goqueue.cli.serve", "Run a node."),
+    "dev": ("goqueue.cli.serve", "Run a node to try things out; needs no flags."),
     "config": ("goqueue.cli.config", "Show and check the settings of a node."),
     "context": ("goqueue.cli.context", "Keep servers and keys of this command line by name."),
     "topic": ("goqueue.cli.topic", "Make, list, describe, change and delete topics."),
@@ -43,8 +42,8 @@ _COMMANDS = {
     "pipeline": ("goqueue.cli.pipeline", "Run data pipelines on Spark, and look at them."),
     "bench": ("goqueue.cli.bench", "Measure a server."),
     "log": ("goqueue.cli.log", "Look into the log files of a data directory."),
-    "version": ("goqueue.cli.about", "Show the versions of this program and of the server."),
-    "completion": ("goqueue.cli.about", "Print a script that completes commands in a shell."),
+    "version": ("goqueue.cli.version", "Show the versions of this program and of the server."),
+    "completion": ("goqueue.cli.version", "Print a script that completes commands in a shell."),
 }
 
 

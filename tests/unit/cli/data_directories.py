@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from goqueue.cli.log.places import look_at
-from goqueue.cli.log.verification import Problem, Verification, verify
+from goqueue.cli.log.directory import look_at
+from goqueue.cli.log.verify import Problem, Verification, verify
 from goqueue.cli.program import run
 from goqueue.model import LogId, LogSettings, Message, Record
 from goqueue.records import build, encode

@@ -3,10 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.bench.echoes import Echoes
-from goqueue.cli.bench.latencies import Latencies
-from goqueue.cli.bench.plan import SECOND_NS, Pace, Plan
-from goqueue.cli.bench.report import Measurement
+from goqueue.cli.bench_load import SECOND_NS, Echoes, Latencies, Measurement, Pace, Plan
 
 PLAN = Plan(topic="t", size=40, rate=None, batch=10, concurrency=1, duration_s=1.0)
 

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from goqueue.cli.pipeline.packaged import PACKAGED
+from goqueue.cli.pipeline.command import PACKAGED
 from goqueue.cli.program import run
 
 RUN = ["pipeline", "run"]

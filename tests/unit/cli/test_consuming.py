@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.asking import as_failure, describe
+from goqueue.cli.errors import as_failure, describe
 from goqueue.cli.messages import Item, as_line, read_page, read_time
 from goqueue.client import GoQueueError, ServerUnreachable
 from tests.unit.cli.data_directories import Terminal

@@ -14,10 +14,11 @@ from goqueue.cli.context import (
     ClientSettingsInvalid,
     Context,
     Contexts,
+    change_contexts,
     load_client_settings,
+    read_contexts,
     resolve_client_settings,
 )
-from goqueue.cli.context.contexts import change_contexts, read_contexts
 from tests.unit.cli.data_directories import Terminal
 
 KEPT = Contexts(

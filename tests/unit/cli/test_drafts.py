@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.produce.draft import Draft, DraftInvalid, LineFormat, Pattern, as_json, read_draft
-from goqueue.cli.produce.lines import Lines
+from goqueue.cli.produce_input import (
+    Draft,
+    DraftInvalid,
+    LineFormat,
+    Lines,
+    Pattern,
+    as_json,
+    read_draft,
+)
 
 TEXT = Pattern()
 JSON = Pattern(format=LineFormat.JSON)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.cli.log.messages import show, timestamp_text
+from goqueue.cli.log.dump import show, timestamp_text
 from goqueue.log import epoch_start
 from goqueue.model import LogId, Message, Record
 from goqueue.records import Codec, Flag, compress

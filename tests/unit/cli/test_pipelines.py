@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("yaml", reason="the extra `spark` is not installed")
 
-from goqueue.cli.output import Output
-from goqueue.cli.pipeline.showing import batch_line, displayed
+from goqueue.cli.options import Output
+from goqueue.cli.pipeline.run import batch_line, displayed
 from goqueue.pipelines.plan import Table
 from goqueue.pipelines.progress import BatchProgress, PartitionProgress, Totals, Violations
 from goqueue.pipelines.spec import parse_pipeline

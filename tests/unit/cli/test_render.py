@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.output import Output
-from goqueue.cli.render import ListWriter, cut, encode, printable, sized, write_document
+from goqueue.cli.options import Output
+from goqueue.cli.output import ListWriter, cut, encode, printable, sized, write_document
 
 scalars = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text()
 documents = st.recursive(

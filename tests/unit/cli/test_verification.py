@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from goqueue.cli.log.places import look_at
-from goqueue.cli.log.verification import Kind, verify
+from goqueue.cli.log.directory import look_at
+from goqueue.cli.log.verify import Kind, verify
 from goqueue.log import BatchMark
 from goqueue.log.authors import label
 from goqueue.model import Message, Record

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.cli.log.places import look_at
-from goqueue.cli.log.verification import Kind, verify
+from goqueue.cli.log.directory import look_at
+from goqueue.cli.log.verify import Kind, verify
 from goqueue.runtime import OsFile, OsFileSystem
 from goqueue.storage import Entry
 from tests.unit.cli.data_directories import (

@@ -3,6 +3,6 @@
 Reads the files themselves, beside a running broker or without one; only `rebuild-index` writes.
 """
 
-from goqueue.cli.log.commands import log
+from goqueue.cli.log.command import log
 
 __all__ = ["log"]

@@ -1,11 +1,85 @@
-"""The command `goqueue top`."""
+"""One run of `goqueue top`: from the flags to a picture, live or once.
+
+The command `goqueue top`.
+"""
+
+import os
+import shutil
+import sys
 
 import click
+import msgspec
+import uvloop
 
-from goqueue.cli.output import Output, output_option
-from goqueue.cli.server_flags import server_options
+from goqueue.cli.client import chosen_settings
+from goqueue.cli.context import ClientSettings
+from goqueue.cli.errors import as_failure
+from goqueue.cli.options import Output, output_option, server_options
+from goqueue.cli.top.live import Live
+from goqueue.cli.top.once import look_twice, print_picture, write_picture
+from goqueue.cli.top.source import Source, open_connection
+from goqueue.cli.top.state import Choice, View
+from goqueue.cli.top.terminal import Palette, Screen
+from goqueue.client import GoQueueError
 
-__all__ = ["top"]
+__all__ = ["Wish", "play", "top"]
+
+# Columns of a picture when no terminal says how many there are.
+_WIDTH_USUAL = 100
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    interval_s: float
+    view: str
+    wanted: str
+    output: Output
+    is_once: bool = False
+
+
+def play(wish: Wish) -> None:
+    """Show the node until the person has seen enough."""
+    settings = chosen_settings(click.get_current_context())
+    if not wish.is_once and not _is_screen():
+        raise click.UsageError("a live view needs a terminal; --once prints one picture without")
+    try:
+        uvloop.run(_play(wish, settings))
+    except GoQueueError as error:
+        raise as_failure(error, settings.server) from error
+
+
+async def _play(wish: Wish, settings: ClientSettings) -> None:
+    async with open_connection(settings) as connection:
+        source = Source(connection)
+        if not wish.is_once:
+            choice = Choice(view=View(wish.view), wanted=wish.wanted)
+            screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), _palette())
+            live = Live(source, screen, choice, interval_s=wish.interval_s, server=settings.server)
+            await live.run(sys.stdin.fileno())
+            return
+        board = await look_twice(source, wish.interval_s)
+        if wish.output is Output.TABLE:
+            width = shutil.get_terminal_size((_WIDTH_USUAL, 0)).columns
+            print_picture(board, settings.server, width, _palette())
+        else:
+            write_picture(board, settings.server, wish.output)
+
+
+def _is_screen() -> bool:
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return is_terminal and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _palette() -> Palette:
+    """Colours only on a terminal, and not where they are unwanted."""
+    has_escapes = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return Palette(
+        has_escapes=has_escapes,
+        has_colours=has_escapes and not os.environ.get("NO_COLOR"),
+        encoding=sys.stdout.encoding or "utf-8",
+    )
+
 
 DONE = 0
 
@@ -51,7 +125,6 @@ def top(interval_s: float, view: str, wanted: str, output: Output, *, once: bool
 
     --once prints all of it after one interval; -o json and -o yaml do so for programs.
     """
-    from goqueue.cli.top.scene import Wish, play
 
     is_document = output is not Output.TABLE
     play(Wish(interval_s, view, wanted, output, is_once=once or is_document))

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from goqueue.cli.top.board import Board, Wants
-from goqueue.cli.top.choice import Choice, press
-from goqueue.cli.top.picture import draw_frame
+from goqueue.cli.top.frame import draw_frame
+from goqueue.cli.top.model import Board, Wants
 from goqueue.cli.top.source import Source, first_failure, reason_of
+from goqueue.cli.top.state import Choice, press
 from goqueue.cli.top.terminal import Keys, Screen, taken_over
 from goqueue.client import GoQueueError
 

@@ -8,10 +8,10 @@ import datetime as dt
 
 import msgspec
 
-from goqueue.cli.output import Output
-from goqueue.cli.render import write_document
-from goqueue.cli.top.board import Board, LaneSum, Wants
-from goqueue.cli.top.picture import draw_all
+from goqueue.cli.options import Output
+from goqueue.cli.output import write_document
+from goqueue.cli.top.frame import draw_all
+from goqueue.cli.top.model import Board, LaneSum, Wants
 from goqueue.cli.top.source import Source
 from goqueue.cli.top.terminal import Palette
 from goqueue.client.admin import (

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from goqueue.cli.context import ClientSettings
-from goqueue.cli.top.board import Sample, Wants
+from goqueue.cli.top.model import Sample, Wants
 from goqueue.client import GoQueueError, NotFound, connect
 from goqueue.client.connection import Connection
 from goqueue.client.transport import Retries

@@ -2,7 +2,7 @@
 
 import datetime as dt
 
-from goqueue.cli.top.board import Sample
+from goqueue.cli.top.model import Sample
 from goqueue.client.admin import (
     DelayStats,
     GroupLag,

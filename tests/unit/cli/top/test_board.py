@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.top.board import (
+from goqueue.cli.top.model import (
     GROUPS_MAX,
     HISTORY_MAX,
     TOPICS_MAX,

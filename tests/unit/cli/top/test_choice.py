@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.top.choice import FILTER_MAX, Choice, View, press
+from goqueue.cli.top.state import FILTER_MAX, Choice, View, press
 from goqueue.cli.top.terminal import Keys
 
 

@@ -6,18 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.cli.top.board import Board
-from goqueue.cli.top.choice import Choice, View
-from goqueue.cli.top.picture import (
+from goqueue.cli.top.frame import Frame, Size, draw_all, draw_frame
+from goqueue.cli.top.model import Board
+from goqueue.cli.top.render import (
     BARS,
-    Frame,
     Line,
-    Size,
     Span,
     Style,
     age,
-    draw_all,
-    draw_frame,
     fit,
     flow,
     rate,
@@ -26,6 +22,7 @@ from goqueue.cli.top.picture import (
     sparkline,
     width_of,
 )
+from goqueue.cli.top.state import Choice, View
 from tests.unit.cli.top.samples import NOON, group, lag_of, lanes, sample, topic, transaction
 
 SERVER = "http://127.0.0.1:8080"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from goqueue.cli.context import ClientSettings
-from goqueue.cli.top.board import Sample, Wants
+from goqueue.cli.top.model import Sample, Wants
 from goqueue.cli.top.source import Source, open_connection, reason_of
 from goqueue.client import GoQueueError, ServerUnreachable
 from tests.unit.cli.top.samples import lag_of, lanes, sample

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.trace.timeline import elapsed, place, timeline
+from goqueue.cli.trace import elapsed, place, timeline
 from goqueue.client.admin import Trace, TraceEvent, TraceFacts
 from goqueue.model import SECOND
 

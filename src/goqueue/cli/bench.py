@@ -1,0 +1,289 @@
+"""The topic that is measured on: made if it is not there, and kept for the next measurement.
+
+The three measurements: publish, read, and both with the way between them.
+
+The commands of `goqueue bench`.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+import msgspec
+
+from goqueue.cli.bench_load import (
+    SECOND_NS,
+    Echoes,
+    Measurement,
+    Pace,
+    Plan,
+    Publisher,
+    gathering,
+    read_through,
+)
+from goqueue.cli.client import Session
+from goqueue.cli.errors import tell
+from goqueue.cli.options import Output, output_option, server_options
+from goqueue.cli.signals import Stop, stopped_by_signals
+from goqueue.client import TopicNotFound, connect
+from goqueue.client.admin import Topic
+from goqueue.client.producing import Producer
+from goqueue.client.transport import get, post
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from goqueue.cli.bench_load import Plan
+    from goqueue.cli.client import Session
+
+__all__ = [
+    "Run",
+    "bench",
+    "find_topic",
+    "make_topic",
+    "measure_consuming",
+    "measure_producing",
+    "measure_roundtrip",
+]
+
+
+async def find_topic(session: Session, plan: Plan) -> Topic:
+    return await session.read(get("topics", plan.topic), Topic)
+
+
+async def make_topic(session: Session, plan: Plan) -> Topic:
+    """The topic; a new one has a partition for each worker."""
+    try:
+        return await find_topic(session, plan)
+    except TopicNotFound:
+        fields: dict[str, object] = {"name": plan.topic, "num_partitions": plan.concurrency}
+        await session.ask(post("topics", fields=fields))
+        tell(f"made topic {plan.topic}; it stays until: goqueue topic delete {plan.topic}")
+        return await find_topic(session, plan)
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What was measured, how long it took, and whether somebody broke it off."""
+
+    measured: Measurement
+    seconds: float
+    is_stopped: bool
+
+
+async def measure_producing(session: Session, plan: Plan) -> Run:
+    """How fast messages are made durable; one duration is that of one batch."""
+    topic = await make_topic(session, plan)
+    measured = Measurement()
+    value = os.urandom(plan.size)
+    settings = session.settings
+    key = settings.api_key or None
+    async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
+        producers = [connection.producer(gathering(plan)) for _ in range(plan.concurrency)]
+        with stopped_by_signals() as stop:
+            started = time.monotonic_ns()
+            await _publish(
+                producers,
+                topic.partitions,
+                plan,
+                lambda _: value,
+                measured=measured,
+                stop=stop,
+            )
+            return _run(measured, started, stop)
+
+
+async def measure_consuming(session: Session, plan: Plan) -> Run:
+    """How fast messages are read from the beginning; one duration is that of one answer."""
+    topic = await find_topic(session, plan)
+    if not topic.total_messages:
+        raise click.ClickException(
+            f"there is nothing to read in {plan.topic}; fill it with: goqueue bench produce"
+        )
+    measured = Measurement()
+    settings = session.settings
+    key = settings.api_key or None
+    async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
+        replays = [connection.stream(plan.topic) for _ in range(plan.concurrency)]
+        with stopped_by_signals() as stop:
+            started = time.monotonic_ns()
+            async with asyncio.TaskGroup() as tasks:
+                for replay in replays:
+                    tasks.create_task(
+                        read_through(replay, topic.total_messages, plan, measured, stop)
+                    )
+            return _run(measured, started, stop)
+
+
+async def measure_roundtrip(session: Session, plan: Plan) -> Run:
+    """How long a message takes from its sender to a reader that waits for it."""
+    topic = await make_topic(session, plan)
+    echoes = Echoes(plan, os.urandom(8))
+    settings = session.settings
+    key = settings.api_key or None
+    async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
+        # From where each partition ends now: nothing that is published from here on is missed.
+        replays = [
+            connection.stream(plan.topic, partition=number, from_=ends.latest + 1)
+            for number, ends in topic.partition_offsets.items()
+        ]
+        producers = [connection.producer(gathering(plan)) for _ in range(plan.concurrency)]
+        published = Measurement()
+        with stopped_by_signals() as stop:
+            started = time.monotonic_ns()
+            async with asyncio.TaskGroup() as tasks:
+                listening = [tasks.create_task(echoes.listen(replay)) for replay in replays]
+                await _publish(
+                    producers,
+                    topic.partitions,
+                    plan,
+                    echoes.next_value,
+                    measured=published,
+                    stop=stop,
+                )
+                await echoes.wait_for_all(settings.timeout_s)
+                for task in listening:
+                    task.cancel()
+            measured = echoes.result(published)
+            return _run(measured, started, stop)
+
+
+async def _publish(
+    producers: list[Producer],
+    partitions: int,
+    plan: Plan,
+    values: Callable[[int], bytes],
+    *,
+    measured: Measurement,
+    stop: Stop,
+) -> None:
+    started = time.monotonic_ns()
+    pace = Pace(plan, started)
+    ends_ns = started + int(plan.duration_s * SECOND_NS)
+    async with asyncio.TaskGroup() as tasks:
+        for number, producer in enumerate(producers):
+            publisher = Publisher(producer, number % partitions, plan, values, measured)
+            tasks.create_task(publisher.run(pace, ends_ns, stop))
+
+
+def _run(measured: Measurement, started_ns: int, stop: Stop) -> Run:
+    seconds = (time.monotonic_ns() - started_ns) / SECOND_NS
+    return Run(measured, seconds, stop.is_asked)
+
+
+DONE = 0
+FAILED = 1
+INTERRUPTED = 130
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+@click.group("bench")
+@server_options
+@output_option
+def bench(output: Output) -> None:
+    """Measure a server: rates, percentiles of latency, and failures counted as failures."""
+
+
+def _plan_options(decorated: Decorated) -> Decorated:
+    """The flags of every measurement."""
+    options = (
+        click.option("--topic", default="goqueue-bench", show_default=True, help="Made if absent."),
+        click.option(
+            "--size",
+            type=click.IntRange(1),
+            default=1024,
+            show_default=True,
+            help="Bytes of a value.",
+        ),
+        click.option(
+            "--rate", type=click.FloatRange(0, min_open=True), help="Messages per second."
+        ),
+        click.option(
+            "--batch",
+            type=click.IntRange(1, 1000),
+            default=100,
+            show_default=True,
+            help="Messages per request.",
+        ),
+        click.option(
+            "--concurrency",
+            type=click.IntRange(1, 256),
+            default=4,
+            show_default=True,
+            help="Workers.",
+        ),
+        click.option(
+            "--duration",
+            "duration_s",
+            type=click.FloatRange(0, 86_400, min_open=True),
+            default=10,
+            show_default=True,
+            help="Seconds.",
+        ),
+    )
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
+
+
+@bench.command("produce", short_help="Measure publishing.")
+@_plan_options
+@server_options
+@output_option
+def produce_command(**given: object) -> int:
+    """Measure how fast messages are made durable. A latency is that of one request."""
+
+    return _measure("produce", "request", measure_producing, given)
+
+
+@bench.command("consume", short_help="Measure reading.")
+@_plan_options
+@server_options
+@output_option
+def consume_command(**given: object) -> int:
+    """Measure how fast a topic is read from its beginning, by each worker in full.
+
+    A latency is the time until the next batch was at hand.
+    """
+
+    return _measure("consume", "batch", measure_consuming, given)
+
+
+@bench.command("roundtrip", short_help="Measure from sender to reader.")
+@_plan_options
+@server_options
+@output_option
+def roundtrip_command(**given: object) -> int:
+    """Measure how long a message takes from its sender to a reader that waits for it.
+
+    With --rate a latency counts from the moment that the message was due.
+    """
+
+    return _measure("roundtrip", "message", measure_roundtrip, given)
+
+
+def _measure(
+    name: str,
+    latency_of: str,
+    measure: "Callable[[Session, Plan], Awaitable[Run]]",
+    given: dict[str, object],
+) -> int:
+    import msgspec
+
+    from goqueue.cli.bench_load import Plan, show_report
+    from goqueue.cli.client import Session, run_session
+
+    output = Output(str(given.pop("output")))
+    plan = msgspec.convert(given, type=Plan)
+
+    async def scene(session: Session) -> "Run":
+        return await measure(session, plan)
+
+    run = run_session(scene)
+    show_report(name, plan, run.measured, seconds=run.seconds, latency_of=latency_of, output=output)
+    if run.is_stopped:
+        return INTERRUPTED
+    return FAILED if run.measured.failures else DONE

@@ -1,0 +1,456 @@
+"""What may be said about a server: its address, a key, a time to wait. Each is checked alone.
+
+The text of a refusal says where the value stood and never repeats a key.
+
+Contexts: servers with their keys, kept by name in the home directory of a user.
+
+Owns `~/.goqueue/config.toml`. It holds keys, so nobody else may read it, and it is replaced as a
+whole, so that no crash leaves half of it. Never talks to a server.
+
+Invariant: every context in the file has been checked; a file with anything else is refused whole.
+
+Whom a command speaks to: by flag, else by environment, else by context, else by default.
+
+Pure: flags, environment and contexts are handed in. `load_client_settings` is the shell around it.
+
+The commands of `goqueue context`: arguments in, exit codes out; the file is kept elsewhere.
+
+Keys go in and are never shown again.
+"""
+
+import fcntl
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from goqueue.cli.options import Output, output_option
+from goqueue.model import Refused, check_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "ClientSettings",
+    "ClientSettingsInvalid",
+    "Context",
+    "Contexts",
+    "change_contexts",
+    "check_key",
+    "check_server",
+    "check_timeout",
+    "context",
+    "contexts_path",
+    "load_client_settings",
+    "read_contexts",
+    "resolve_client_settings",
+]
+
+_SERVER = re.compile(
+    r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}))(?::([0-9]{1,5}))?"
+    r"((?:/[A-Za-z0-9._~-]+)*)/?"
+)
+_PORT_MAX = 65_535
+_KEY = re.compile(r"[!-~]{1,4096}")
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_SECONDS_MAX = 86_400
+
+
+class ClientSettingsInvalid(ValueError):
+    """Why a command cannot know whom to speak to; one line for a person."""
+
+
+def check_server(given: str, place: str) -> str:
+    """The address of a server without a slash at its end."""
+    found = _SERVER.fullmatch(given) if len(given) <= 2048 else None
+    if found is None or int(found[1] or 0) > _PORT_MAX:
+        raise ClientSettingsInvalid(f"{place} is not an address such as http://127.0.0.1:8080")
+    return given.removesuffix("/")
+
+
+def check_key(given: str, place: str) -> str:
+    """A key that can stand in a header."""
+    if not _KEY.fullmatch(given):
+        raise ClientSettingsInvalid(f"{place} is not a key: 1 to 4096 visible ASCII characters")
+    return given
+
+
+def check_timeout(given: str, place: str) -> float:
+    """Seconds to wait for an answer."""
+    seconds = float(given) if _SECONDS.fullmatch(given) else math.nan
+    # Not a number is not between anything.
+    if not 0 < seconds <= _SECONDS_MAX:
+        raise ClientSettingsInvalid(f"{place} is not a number of seconds, 0 to {_SECONDS_MAX}")
+    return seconds
+
+
+_DIRECTORY = ".goqueue"
+_FILE = "config.toml"
+_BYTES_MAX = 1 << 20
+_DIRECTORY_MODE = 0o700
+_PRIVATE = 0o077
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One server and how to speak to it; what is None is left to the defaults."""
+
+    server: str | None = None
+    api_key: str | None = None
+    timeout: float | None = None
+
+
+class Contexts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All contexts by name, and the one that is used when none is asked for."""
+
+    current: str | None = None
+    contexts: dict[str, Context] = {}
+
+    def named(self, name: str) -> Context:
+        context = self.contexts.get(name)
+        if context is None:
+            known = ", ".join(sorted(self.contexts)) or "none"
+            raise ClientSettingsInvalid(f"there is no context {name}; there are: {known}")
+        return context
+
+
+def contexts_path(environment: Mapping[str, str]) -> str:
+    """Where the contexts of this user are kept."""
+    home = environment.get("HOME", "")
+    if not home.startswith("/"):
+        raise ClientSettingsInvalid("HOME is not set: there is no place for contexts")
+    return f"{home}/{_DIRECTORY}/{_FILE}"
+
+
+def read_contexts(path: str) -> Contexts:
+    """What the file holds; none if it is absent."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return Contexts()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no such path"
+        raise ClientSettingsInvalid(f"{path} cannot be read: {reason}") from None
+    if len(content) > _BYTES_MAX:
+        raise ClientSettingsInvalid(f"{path} has more than {_BYTES_MAX} bytes")
+    try:
+        contexts = msgspec.toml.decode(content, type=Contexts)
+        _check(contexts)
+    except (ValueError, RecursionError) as broken:
+        # Errors of decoding are ValueErrors; none of them repeats a value.
+        reason = "nested too deeply" if isinstance(broken, RecursionError) else str(broken)
+        raise ClientSettingsInvalid(f"{path} is broken: {reason}") from None
+    return contexts
+
+
+def change_contexts(path: str, change: Callable[[Contexts], Contexts]) -> Contexts:
+    """Replace the file by its changed content; two that change it at once take turns."""
+    # A link is kept: what it leads to is replaced.
+    target = os.path.realpath(path)
+    directory, name = os.path.split(target)
+    try:
+        # The home directory itself is not ours to make.
+        Path(directory).mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ClientSettingsInvalid(f"{directory} cannot be used: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        changed = change(read_contexts(target))
+        _check(changed)
+        _replace(directory, name, _toml(changed))
+    except OSError as error:
+        raise ClientSettingsInvalid(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        os.close(lock)
+    return changed
+
+
+def _replace(directory: str, name: str, content: bytes) -> None:
+    from goqueue.runtime import OsFileSystem
+    from goqueue.storage import atomic_write
+
+    # From its first byte on, the new file is for the owner alone.
+    before = os.umask(_PRIVATE)
+    try:
+        atomic_write(OsFileSystem(directory), ".", name, content)
+    finally:
+        os.umask(before)
+
+
+def _check(contexts: Contexts) -> None:
+    for name, context in contexts.contexts.items():
+        try:
+            check_name(name, "name")
+        except Refused:
+            words = "the name of a context has 1 to 249 of A-Z a-z 0-9 . _ -"
+            raise ClientSettingsInvalid(words) from None
+        if context.server is not None:
+            check_server(context.server, f"server of context {name}")
+        if context.api_key is not None:
+            check_key(context.api_key, f"api_key of context {name}")
+        if context.timeout is not None:
+            check_timeout(str(context.timeout), f"timeout of context {name}")
+    if contexts.current is not None and contexts.current not in contexts.contexts:
+        raise ClientSettingsInvalid("the current context is none of those in the file")
+
+
+def _toml(contexts: Contexts) -> bytes:
+    """JSON writes strings and numbers as TOML does, and checked ones hold no control characters."""
+    lines: list[bytes] = []
+    if contexts.current is not None:
+        lines.append(b"current = " + msgspec.json.encode(contexts.current))
+    for name, context in sorted(contexts.contexts.items()):
+        lines += [b"", b"[contexts." + msgspec.json.encode(name) + b"]"]
+        for field, value in msgspec.structs.asdict(context).items():
+            if value is not None:
+                lines.append(field.encode() + b" = " + msgspec.json.encode(value))
+    return b"\n".join(lines).lstrip() + b"\n"
+
+
+_SERVER_client_settings = "http://127.0.0.1:8080"
+_TIMEOUT_S = 30.0
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The server, the key to show it (empty: none), and how long to wait for an answer."""
+
+    server: str = _SERVER_client_settings
+    api_key: str = ""
+    timeout_s: float = _TIMEOUT_S
+
+
+def load_client_settings(
+    flags: Mapping[str, str], environment: Mapping[str, str]
+) -> ClientSettings:
+    """As `resolve_client_settings`, with the contexts of the user.
+
+    Without a home directory there are none, which matters only to who asks for one.
+    """
+    try:
+        path = contexts_path(environment)
+    except ClientSettingsInvalid:
+        return resolve_client_settings(flags, environment, None)
+    return resolve_client_settings(flags, environment, read_contexts(path))
+
+
+def resolve_client_settings(
+    flags: Mapping[str, str], environment: Mapping[str, str], file: Contexts | None
+) -> ClientSettings:
+    """Flags are keyed `server`, `api-key`, `timeout` and `context`. An empty variable is none."""
+    contexts = file if file is not None else Contexts()
+    context = _choose(flags, environment, contexts)
+    server = _first(flags, environment, "server", context.server)
+    key = _first(flags, environment, "api-key", context.api_key)
+    timeout = _first(
+        flags, environment, "timeout", None if context.timeout is None else str(context.timeout)
+    )
+    return ClientSettings(
+        server=_SERVER_client_settings
+        if server is None
+        else check_server(server.value, server.place),
+        api_key="" if key is None else check_key(key.value, key.place),
+        timeout_s=_TIMEOUT_S if timeout is None else check_timeout(timeout.value, timeout.place),
+    )
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """A value and where it stood."""
+
+    value: str
+    place: str
+
+
+def _choose(
+    flags: Mapping[str, str], environment: Mapping[str, str], contexts: Contexts
+) -> Context:
+    asked = _first(flags, environment, "context", contexts.current)
+    return Context() if asked is None else contexts.named(asked.value)
+
+
+def _first(
+    flags: Mapping[str, str], environment: Mapping[str, str], name: str, kept: str | None
+) -> _Found | None:
+    if name in flags:
+        return _Found(flags[name], f"--{name}")
+    variable = "GOQUEUE_" + name.replace("-", "_").upper()
+    if environment.get(variable):
+        return _Found(environment[variable], variable)
+    return None if kept is None else _Found(kept, f"{name} of the context")
+
+
+DONE = 0
+
+
+@click.group("context")
+def context() -> None:
+    """Keep servers and keys of this command line by name.
+
+    They are kept in ~/.goqueue/config.toml, which only its owner can read. A flag or a variable
+    outweighs the context.
+    """
+
+
+@context.command("list", short_help="List all contexts.")
+@output_option
+def list_command(output: Output) -> int:
+    """List all contexts. The one that is used is marked; keys are masked."""
+    from goqueue.cli.output import write_document
+
+    kept = _read()
+    shown = [_shown(kept, name) for name in sorted(kept.contexts)]
+    if output is not Output.TABLE:
+        write_document({"contexts": shown}, output)
+    elif shown:
+        _print(shown)
+    else:
+        print("no contexts; make one with: goqueue context set NAME --server URL")
+    return DONE
+
+
+@context.command("show", short_help="Show one context.")
+@click.argument("name", required=False)
+@output_option
+def show_command(name: str | None, output: Output) -> int:
+    """Show the context NAME, or the one that is used. The key is masked."""
+    from goqueue.cli.output import write_document
+
+    kept = _read()
+    name = name or kept.current
+    if name is None:
+        raise click.UsageError("no context is in use; choose one with: goqueue context use NAME")
+    try:
+        kept.named(name)
+    except ClientSettingsInvalid as invalid:
+        raise click.UsageError(str(invalid)) from invalid
+    shown = _shown(kept, name)
+    if output is Output.TABLE:
+        _print([shown])
+    else:
+        write_document(shown, output)
+    return DONE
+
+
+@context.command("use", short_help="Use a context from now on.")
+@click.argument("name")
+def use_command(name: str) -> int:
+    """Use the context NAME whenever no other one is asked for."""
+
+    def choose(kept: "Contexts") -> "Contexts":
+        kept.named(name)
+        return msgspec.structs.replace(kept, current=name)
+
+    _change(choose)
+    return DONE
+
+
+@context.command("set", short_help="Make or change a context.")
+@click.argument("name")
+@click.option("--server", metavar="URL", help="Address of the server.")
+@click.option("--api-key", metavar="KEY", help="Key to show it; - reads it from standard input.")
+@click.option("--timeout", metavar="S", help="Seconds to wait for an answer.")
+def set_command(name: str, *, server: str | None, api_key: str | None, timeout: str | None) -> int:
+    """Make the context NAME or change it. What is not given stays; an empty value takes it away."""
+
+    if api_key == "-":
+        # A key on the command line is seen by whoever lists the processes.
+        api_key = sys.stdin.readline(8192).strip()
+
+    def put(kept: "Contexts") -> "Contexts":
+        wanted: dict[str, str | float | None] = {}
+        if server is not None:
+            wanted["server"] = check_server(server, "--server") if server else None
+        if api_key is not None:
+            wanted["api_key"] = check_key(api_key, "--api-key") if api_key else None
+        if timeout is not None:
+            wanted["timeout"] = check_timeout(timeout, "--timeout") if timeout else None
+        changed = msgspec.structs.replace(kept.contexts.get(name, Context()), **wanted)
+        return msgspec.structs.replace(kept, contexts={**kept.contexts, name: changed})
+
+    _change(put)
+    return DONE
+
+
+@context.command("delete", short_help="Forget a context and its key.")
+@click.argument("name")
+@click.option("-f", "--force", "is_forced", is_flag=True, help="Do not ask.")
+def delete_command(name: str, *, is_forced: bool) -> int:
+    """Forget the context NAME and its key."""
+
+    def drop(kept: "Contexts") -> "Contexts":
+        kept.named(name)
+        rest = {each: context for each, context in kept.contexts.items() if each != name}
+        current = None if kept.current == name else kept.current
+        return msgspec.structs.replace(kept, current=current, contexts=rest)
+
+    if not is_forced:
+        _ask(f"Forget the context {name!a} and its key?")
+    _change(drop)
+    return DONE
+
+
+def _ask(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on: add --force")
+    if click.prompt(f"{question} Type yes", default="no", show_default=False, err=True) != "yes":
+        raise click.UsageError("nothing was done")
+
+
+def _read() -> "Contexts":
+
+    try:
+        return read_contexts(contexts_path(os.environ))
+    except ClientSettingsInvalid as invalid:
+        raise click.UsageError(str(invalid)) from invalid
+
+
+def _change(change: "Callable[[Contexts], Contexts]") -> None:
+
+    try:
+        change_contexts(contexts_path(os.environ), change)
+    except ClientSettingsInvalid as invalid:
+        raise click.UsageError(str(invalid)) from invalid
+
+
+class _Shown(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A context as it is shown."""
+
+    name: str
+    current: bool
+    server: str = ""
+    api_key: str = ""
+    timeout: float | None = None
+
+
+def _shown(kept: "Contexts", name: str) -> _Shown:
+    chosen: Context = kept.contexts[name]
+    return _Shown(
+        name=name,
+        current=name == kept.current,
+        server=chosen.server or "",
+        api_key="***" if chosen.api_key else "",
+        timeout=chosen.timeout,
+    )
+
+
+def _print(contexts: list[_Shown]) -> None:
+    from goqueue.cli.output import console, table
+
+    rows = [
+        (
+            each.name,
+            "*" if each.current else "",
+            each.server,
+            each.api_key,
+            "" if each.timeout is None else f"{each.timeout:g}",
+        )
+        for each in contexts
+    ]
+    console().print(table(("NAME", "CURRENT", "SERVER", "KEY", "TIMEOUT"), rows))

@@ -1,5 +1,0 @@
-"""`goqueue delayed`: messages that wait for their time."""
-
-from goqueue.cli.delayed.commands import delayed
-
-__all__ = ["delayed"]

@@ -1,0 +1,371 @@
+"""Groups drawn for a person.
+
+Groups with how far they are behind, which is another question to the server for each of them.
+
+As JSON and YAML the answer is that of the API, unchanged; only a person is shown the lag as well.
+
+Where a group is to be moved, as the flags say it.
+
+The commands of `goqueue group`: arguments in, one request, its answer out.
+"""
+
+import functools
+import time
+from collections.abc import Mapping
+
+import click
+import msgspec
+
+from goqueue.cli.client import Session, run_session
+from goqueue.cli.messages import read_time
+from goqueue.cli.options import (
+    Output,
+    complete_topics,
+    confirm,
+    force_option,
+    group_argument,
+    output_option,
+    server_options,
+)
+from goqueue.cli.output import console, draw, printable, show, table
+from goqueue.client import GoQueueError
+from goqueue.client.admin import (
+    GroupDescription,
+    GroupLag,
+    GroupOffsets,
+    GroupSummary,
+    ResetOffsets,
+)
+from goqueue.client.transport import Request, get, post
+
+__all__ = [
+    "DeletedGroup",
+    "Groups",
+    "Reset",
+    "describe_group",
+    "draw_deleted",
+    "draw_group",
+    "draw_groups",
+    "draw_lag",
+    "draw_offsets",
+    "draw_reset",
+    "group",
+    "list_groups",
+    "read_reset",
+]
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """The answer that lists groups."""
+
+    group_details: tuple[GroupSummary, ...]
+
+
+class DeletedGroup(msgspec.Struct, frozen=True):
+    """The answer to a deletion."""
+
+    group_id: str
+
+
+def draw_groups(groups: Groups, lags: Mapping[str, int]) -> None:
+    rows = [
+        (
+            each.group_id,
+            each.state,
+            each.mode,
+            each.members,
+            lags.get(each.group_id, "-"),
+            ", ".join(each.topics),
+        )
+        for each in groups.group_details
+    ]
+    empty = "no groups; one is made by its first member: goqueue consume TOPIC -g GROUP"
+    draw(("GROUP", "STATE", "MODE", "MEMBERS", "LAG", "TOPICS"), rows, empty=empty)
+
+
+def draw_group(group: GroupDescription, lag: int | None) -> None:
+    created = "" if group.created_at is None else f"{group.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    facts = [
+        ("group", group.group_id),
+        ("state", group.state),
+        ("mode", group.mode),
+        ("protocol", group.protocol),
+        ("generation", str(group.generation)),
+        ("topics", ", ".join(group.topics)),
+        ("lag", "-" if lag is None else str(lag)),
+        ("created", created),
+    ]
+    console().print(table(("FIELD", "VALUE"), facts))
+    rows = [
+        (
+            each.member_id,
+            each.client_id,
+            ", ".join(each.assigned_partitions),
+            each.in_flight,
+            f"{each.last_heartbeat:%Y-%m-%d %H:%M:%S} UTC",
+        )
+        for each in group.members
+    ]
+    headings = ("MEMBER", "CLIENT", "PARTITIONS", "IN FLIGHT", "LAST HEARTBEAT")
+    draw(headings, rows, empty="no members")
+
+
+def draw_lag(lag: GroupLag) -> None:
+    rows = [
+        (
+            each.topic,
+            each.partition,
+            each.committed_offset,
+            each.end_offset,
+            each.lag,
+            each.in_flight,
+            each.time_lag,
+        )
+        for each in lag.partitions
+    ]
+    headings = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "BEHIND BY")
+    draw(headings, rows, empty="the group reads nothing")
+    if rows:
+        print(f"total lag {lag.total_lag}")
+
+
+def draw_offsets(offsets: GroupOffsets) -> None:
+    rows = [
+        (topic, partition, offset)
+        for topic, partitions in sorted(offsets.offsets.items())
+        for partition, offset in sorted(partitions.items())
+    ]
+    draw(("TOPIC", "PARTITION", "NEXT OFFSET"), rows, empty="nothing is committed yet")
+
+
+def draw_reset(reset: ResetOffsets) -> None:
+    rows = [(each.topic, each.partition, each.offset, each.lag) for each in reset.new_offsets]
+    draw(("TOPIC", "PARTITION", "NEXT OFFSET", "LAG"), rows, empty="no position to move")
+
+
+def draw_deleted(deleted: DeletedGroup) -> None:
+    print(f"deleted group {printable(deleted.group_id)}")
+
+
+# Of more groups than anybody reads the lag is left out: each costs a request.
+_LAGS_MAX = 100
+
+
+def list_groups(output: Output) -> None:
+    """Show all groups."""
+
+    async def scene(session: Session) -> None:
+        body = await session.ask(get("groups"))
+        lags: dict[str, int] = {}
+        if output is Output.TABLE:
+            for each in msgspec.json.decode(body, type=Groups).group_details[:_LAGS_MAX]:
+                lag = await _lag(session, each.group_id)
+                if lag is not None:
+                    lags[each.group_id] = lag
+        show(body, output, Groups, functools.partial(draw_groups, lags=lags))
+
+    run_session(scene)
+
+
+def describe_group(group: str, output: Output) -> None:
+    """Show one group."""
+
+    async def scene(session: Session) -> None:
+        body = await session.ask(get("groups", group))
+        lag = await _lag(session, group) if output is Output.TABLE else None
+        show(body, output, GroupDescription, functools.partial(draw_group, lag=lag))
+
+    run_session(scene)
+
+
+async def _lag(session: Session, group: str) -> int | None:
+    """How far a group is behind; None for one that is gone by now."""
+    try:
+        return (await session.read(get("groups", group, "lag"), GroupLag)).total_lag
+    except GoQueueError as error:
+        if error.code == "group_not_found":
+            return None
+        raise
+
+
+class _Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags of the command, under the names that click gives them."""
+
+    group: str
+    topic: str
+    output: Output
+    partition: int | None
+    to_earliest: bool
+    to_latest: bool
+    to_timestamp: str | None
+    to_offset: int | None
+    dry_run: bool
+    is_forced: bool
+
+
+class Reset(msgspec.Struct, frozen=True, kw_only=True):
+    """What will be asked of the server, and how to word it."""
+
+    group: str
+    topic: str
+    words: str
+    request: Request
+    output: Output
+    is_dry: bool
+    is_forced: bool
+
+
+def read_reset(given: Mapping[str, object]) -> Reset:
+    """What the flags mean together; a contradiction is a usage error."""
+    flags = msgspec.convert(given, type=_Flags)
+    goals = _goals(flags, time.time_ns())
+    if len(goals) != 1:
+        raise click.UsageError("one of --to-earliest, --to-latest, --to-timestamp, --to-offset")
+    ((words, goal),) = goals.items()
+    fields: dict[str, object] = {
+        "topic": flags.topic,
+        "partition": flags.partition,
+        "dry_run": True if flags.dry_run else None,
+        **goal,
+    }
+    return Reset(
+        group=flags.group,
+        topic=flags.topic,
+        words=words,
+        request=post("groups", flags.group, "offsets", "reset", fields=fields),
+        output=flags.output,
+        is_dry=flags.dry_run,
+        is_forced=flags.is_forced,
+    )
+
+
+def _goals(flags: _Flags, now_ns: int) -> dict[str, dict[str, object]]:
+    """Every goal that was given, by the words for it."""
+    goals: dict[str, dict[str, object]] = {}
+    if flags.to_earliest:
+        goals["the oldest message"] = {"strategy": "earliest"}
+    if flags.to_latest:
+        goals["the end"] = {"strategy": "latest"}
+    if flags.to_offset is not None:
+        goals[f"offset {flags.to_offset}"] = {"strategy": "offset", "offset": flags.to_offset}
+    if flags.to_timestamp is not None:
+        try:
+            moment = read_time(flags.to_timestamp, now_ns)
+        except ValueError as error:
+            words = "--to-timestamp is neither a time such as 2026-01-31T12:00:00Z nor an age"
+            raise click.UsageError(f"{words} such as 15m: {error}") from error
+        goals[moment] = {"strategy": "timestamp", "timestamp": moment}
+    return goals
+
+
+DONE = 0
+
+
+@click.group("group")
+@server_options
+@output_option
+def group(output: Output) -> None:
+    """Look at consumer groups, their lag and their positions, and move them."""
+
+
+@group.command("list", short_help="List all groups.")
+@server_options
+@output_option
+def list_command(output: Output) -> int:
+    """List all groups."""
+
+    list_groups(output)
+    return DONE
+
+
+@group.command("describe", short_help="Show one group and its members.")
+@group_argument
+@server_options
+@output_option
+def describe_command(group: str, output: Output) -> int:
+    """Show GROUP and its members."""
+
+    describe_group(group, output)
+    return DONE
+
+
+@group.command("lag", short_help="Show how far a group is behind.")
+@group_argument
+@server_options
+@output_option
+def lag_command(group: str, output: Output) -> int:
+    """Show how many messages GROUP has not settled, and for how long the oldest has waited."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import GroupLag
+    from goqueue.client.transport import get
+
+    show(ask(get("groups", group, "lag")), output, GroupLag, draw_lag)
+    return DONE
+
+
+@group.command("offsets", short_help="Show the positions of a group.")
+@group_argument
+@click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="Only this topic.")
+@server_options
+@output_option
+def offsets_command(group: str, topic: str | None, output: Output) -> int:
+    """Show the next offset of GROUP wherever it has committed one."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import GroupOffsets
+    from goqueue.client.transport import get
+
+    show(ask(get("groups", group, "offsets", topic=topic)), output, GroupOffsets, draw_offsets)
+    return DONE
+
+
+@group.command("delete", short_help="Delete a group and its positions.")
+@group_argument
+@force_option
+@server_options
+@output_option
+def delete_command(group: str, output: Output, *, is_forced: bool) -> int:
+    """Delete GROUP with its members, positions and leases. No message is lost."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.transport import Request, target
+
+    confirm(f"Delete the group {group!a} and its positions?", is_forced=is_forced)
+    request = Request(method="DELETE", target=target("groups", group))
+    show(ask(request), output, DeletedGroup, draw_deleted)
+    return DONE
+
+
+@group.command("reset-offsets", short_help="Move the positions of a group.")
+@group_argument
+@click.option(
+    "--topic",
+    required=True,
+    metavar="TOPIC",
+    shell_complete=complete_topics,
+    help="The topic to move in.",
+)
+@click.option(
+    "-p", "--partition", type=click.IntRange(0), metavar="N", help="Only this one.  [default: all]"
+)
+@click.option("--to-earliest", is_flag=True, help="To the oldest message.")
+@click.option("--to-latest", is_flag=True, help="Past the newest message.")
+@click.option("--to-timestamp", metavar="TIME", help="To a time, or so long ago as 15m.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
+@click.option("--dry-run", is_flag=True, help="Show where it would go; change nothing.")
+@force_option
+@server_options
+@output_option
+def reset_command(**given: object) -> int:
+    """Move positions of GROUP, also back. Open leases of those partitions become stale."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import ResetOffsets
+
+    reset = read_reset(given)
+    if not reset.is_dry:
+        question = f"Move the group {reset.group!a} in {reset.topic!a} to {reset.words}?"
+        confirm(question, is_forced=reset.is_forced)
+    show(ask(reset.request), reset.output, ResetOffsets, draw_reset)
+    return DONE

@@ -1,0 +1,204 @@
+"""The commands of `goqueue log`: arguments in, exit codes out; the work is done elsewhere.
+
+What does the work is imported by the command that needs it, so that `--help` is quick.
+"""
+
+import itertools
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from goqueue.cli.options import Output, output_option
+
+if TYPE_CHECKING:
+    from goqueue.cli.log.directory import Place, Tree
+    from goqueue.cli.log.verify import Problem
+
+__all__ = ["log"]
+
+DONE = 0
+DAMAGED = 1
+
+_directory = click.argument("directory", metavar="DIR")
+
+
+@click.group("log")
+def log() -> None:
+    """Look into the log files of a data directory.
+
+    DIR is a data directory, or the directory of one partition in it, or a copy of one. All but
+    rebuild-index only read, and may be used while a broker runs. Exit code 1 means: damage found.
+    """
+
+
+@log.command("verify", short_help="Check every record, index and chain of segments.")
+@_directory
+@output_option
+def verify_command(directory: str, output: Output) -> int:
+    """Check every record, every index and every chain of segments in DIR.
+
+    A torn tail, which the next start cuts, is shown and is no problem unless good records stand
+    behind the bad one. Notes on files that are
+    odd but harmless are shown in the table only.
+    """
+    from goqueue.cli.log.directory import weigh
+    from goqueue.cli.log.stats import print_verification
+    from goqueue.cli.log.verify import Verification, verify
+    from goqueue.cli.output import printable, progress, write_document
+    from goqueue.runtime import OsFileSystem
+
+    tree = _look_at(directory)
+    files = OsFileSystem(tree.root, is_read_only=True)
+    with progress("verifying", weigh(files, tree.places)) as advance:
+        verification = verify(files, tree.places, advance)
+    if output is Output.TABLE:
+        foreign = tuple(f"{printable(path)}: not ours" for path in tree.foreign)
+        notes = foreign + verification.notes
+        print_verification(Verification(verdict=verification.verdict, notes=notes))
+    else:
+        write_document(verification.verdict, output)
+    return DAMAGED if verification.verdict.problems else DONE
+
+
+@log.command("dump", short_help="Show messages in the order of their offsets.")
+@_directory
+@click.option("--topic", help="Only the logs of this topic.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option("--from", "first_offset", type=click.IntRange(min=0), default=0, help="First offset.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages in all.")
+@click.option("--raw", "is_raw", is_flag=True, help="Show compressed values as they are stored.")
+@click.option(
+    "--quarantined",
+    "has_quarantined",
+    is_flag=True,
+    help="Also the good records of segments that were set aside.",
+)
+@output_option
+def dump_command(
+    directory: str,
+    *,
+    topic: str | None,
+    partition: int | None,
+    first_offset: int,
+    limit: int | None,
+    is_raw: bool,
+    has_quarantined: bool,
+    output: Output,
+) -> int:
+    """Show the messages in DIR, log by log, in the order of their offsets.
+
+    JSON is the message of the API plus `flags`, the flags of the record as a number: 1 compressed,
+    2 headers, 4 tombstone, 8 control, 16 commit, 32 delayed. Damage is told on standard error; the
+    good records before and behind it are shown.
+    """
+    from goqueue.cli.log.dump import Selection, read_messages
+    from goqueue.cli.log.stats import MessageTable
+    from goqueue.cli.output import ListWriter
+    from goqueue.runtime import OsFileSystem
+
+    tree = _look_at(directory)
+    places = _choose(tree, topic, partition)
+    files = OsFileSystem(tree.root, is_read_only=True)
+    selection = Selection(first_offset=first_offset, is_raw=is_raw, has_quarantined=has_quarantined)
+    damage: list[Problem] = []
+    messages = itertools.chain.from_iterable(
+        read_messages(files, place, selection, damage.append) for place in places
+    )
+    writer = MessageTable() if output is Output.TABLE else ListWriter(output)
+    for message in itertools.islice(messages, limit):
+        writer.add(message)
+    writer.close()
+    return _report(damage)
+
+
+@log.command("stats", short_help="Show what each log holds, quickly.")
+@_directory
+@output_option
+def stats_command(directory: str, output: Output) -> int:
+    """Show what each log in DIR holds, without reading all of it.
+
+    Offsets are counted, not records: after compaction there are fewer records. An index that is
+    missing is no fault, it is made anew when it is needed.
+    """
+    from goqueue.cli.log.stats import measure, print_statistics
+    from goqueue.cli.output import write_document
+    from goqueue.runtime import OsFileSystem
+
+    tree = _look_at(directory)
+    statistics = measure(OsFileSystem(tree.root, is_read_only=True), tree.places)
+    if output is Output.TABLE:
+        print_statistics(statistics)
+    else:
+        write_document(statistics, output)
+    return DONE
+
+
+@log.command("rebuild-index", short_help="Make every index anew; needs the lock.")
+@_directory
+@output_option
+def rebuild_index_command(directory: str, output: Output) -> int:
+    """Make every index in DIR anew from the records.
+
+    Needs the lock of the data directory: stop the broker first. Segments that are damaged keep
+    the index that they have.
+    """
+    from goqueue.cli.log.directory import weigh
+    from goqueue.cli.log.reindex import rebuild_indexes
+    from goqueue.cli.log.stats import print_reindexed
+    from goqueue.cli.output import progress, write_document
+    from goqueue.runtime import DataDirectory, DataDirectoryUnusable, OsFileSystem
+
+    tree = _look_at(directory)
+    files = OsFileSystem(tree.root)
+    try:
+        # A copy outside of any data directory has no lock, and no broker can have it open.
+        lock = DataDirectory(tree.root) if tree.is_owned else None
+    except DataDirectoryUnusable as unusable:
+        raise click.ClickException(str(unusable)) from unusable
+    try:
+        with progress("indexing", weigh(files, tree.places)) as advance:
+            reindexed = rebuild_indexes(files, tree.places, advance)
+    finally:
+        if lock is not None:
+            lock.close()
+    if output is Output.TABLE:
+        print_reindexed(reindexed)
+    else:
+        write_document(reindexed, output)
+    return DAMAGED if reindexed.problems else DONE
+
+
+def _look_at(directory: str) -> "Tree":
+    from goqueue.cli.log.directory import DirectoryUnsuitable, look_at
+
+    try:
+        return look_at(directory)
+    except DirectoryUnsuitable as unsuitable:
+        raise click.UsageError(str(unsuitable), click.get_current_context()) from unsuitable
+
+
+def _choose(tree: "Tree", topic: str | None, partition: int | None) -> "list[Place]":
+    """The logs asked for; asking for one that is not there is a mistake, not an empty answer."""
+    places = [
+        place
+        for place in tree.places
+        if topic in (None, place.log.topic) and partition in (None, place.log.partition)
+    ]
+    if not places and (topic is not None or partition is not None):
+        shown = ", ".join(str(place.log) for place in tree.places[:10]) or "none"
+        raise click.UsageError(f"no such log; the logs here are: {shown}")
+    return places
+
+
+def _report(damage: "list[Problem]") -> int:
+    """Tell on standard error what a dump could not show; the exit code."""
+    from goqueue.cli.log.verify import Kind
+
+    for problem in damage:
+        place = f"{problem.topic}-{problem.partition}, segment {problem.segment}"
+        print(
+            f"goqueue: {problem.kind} in {place}, byte {problem.position}: {problem.reason}",
+            file=sys.stderr,
+        )
+    return DAMAGED if any(problem.kind is not Kind.TORN for problem in damage) else DONE

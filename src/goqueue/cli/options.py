@@ -1,0 +1,148 @@
+"""How an answer is asked for: `-o table|json|yaml`, before or after the sub-command.
+
+Imports nothing but click, because every `--help` imports it.
+
+Arguments that name a topic or a group; the shell completes them with what the server knows.
+
+Imports nothing but click, because every `--help` of a command imports it.
+
+Whom to speak to: `-s`, `-c`, `--api-key`, `--timeout`, before or after the sub-command.
+
+Values are left as they were typed; the environment and the contexts are looked at when a command
+speaks to a server, and not before. Imports nothing but click, because every `--help` imports it.
+
+Asking before something is destroyed. Without a terminal nobody can answer, so it is refused.
+"""
+
+import enum
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+__all__ = [
+    "Output",
+    "complete_groups",
+    "complete_topics",
+    "confirm",
+    "force_option",
+    "given_server_flags",
+    "group_argument",
+    "output_option",
+    "server_options",
+    "topic_argument",
+]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+class Output(enum.StrEnum):
+    """The form of an answer."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def _choose(context: click.Context, _: click.Parameter, given: str | None) -> Output:
+    """What was given here, else to the program as a whole, else a table."""
+    if given is not None:
+        context.meta[_KEY] = Output(given)
+    chosen: Output = context.meta.get(_KEY, Output.TABLE)
+    return chosen
+
+
+# Click shares `meta` between a command and the groups around it.
+_KEY = "goqueue.output"
+
+
+def output_option(decorated: Decorated) -> Decorated:
+    """Give a command `-o/--output`; it arrives as `output`."""
+    option = click.option(
+        "-o",
+        "--output",
+        type=click.Choice([output.value for output in Output]),
+        callback=_choose,
+        is_eager=True,
+        help="Form of the answer.  [default: table]",
+    )
+    return option(decorated)
+
+
+def topic_argument(decorated: Decorated) -> Decorated:
+    """Give a command the argument TOPIC; it arrives as `topic`."""
+    return click.argument("topic", shell_complete=complete_topics)(decorated)
+
+
+def group_argument(decorated: Decorated) -> Decorated:
+    """Give a command the argument GROUP; it arrives as `group`."""
+    return click.argument("group", shell_complete=complete_groups)(decorated)
+
+
+def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from goqueue.cli.completion import known_names
+
+    return known_names(context, "topics", incomplete)
+
+
+def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from goqueue.cli.completion import known_names
+
+    return known_names(context, "groups", incomplete)
+
+
+# Click shares `meta` between a command and the groups around it.
+_KEY_server_flags = "goqueue.server"
+
+
+def server_options(decorated: Decorated) -> Decorated:
+    """Give a command the flags that choose a server; none of them is an argument."""
+    flags = (
+        ("-s", "--server", "URL", "Server to speak to.  [default: http://127.0.0.1:8080]"),
+        ("-c", "--context", "NAME", "Server and key that are kept under this name."),
+        ("", "--api-key", "KEY", "Key to show the server."),
+        ("", "--timeout", "S", "Seconds to wait for an answer.  [default: 30]"),
+    )
+    for short, long, metavar, words in reversed(flags):
+        name = long.removeprefix("--")
+        option = click.option(
+            *filter(None, (short, long)),
+            f"given_{name.replace('-', '_')}",
+            metavar=metavar,
+            expose_value=False,
+            callback=_keeping(name),
+            help=words,
+        )
+        decorated = option(decorated)
+    return decorated
+
+
+def given_server_flags(context: click.Context) -> dict[str, str]:
+    """The flags that were given, by their long names; the one closest to the command wins."""
+    kept: dict[str, str] = context.meta.get(_KEY_server_flags, {})
+    return dict(kept)
+
+
+def _keeping(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def keep(context: click.Context, _: click.Parameter, given: str | None) -> None:
+        if given is not None:
+            context.meta.setdefault(_KEY_server_flags, {})[name] = given
+
+    return keep
+
+
+def force_option(decorated: Decorated) -> Decorated:
+    """Give a command `-f/--force`; it arrives as `is_forced`."""
+    option = click.option("-f", "--force", "is_forced", is_flag=True, help="Do not ask.")
+    return option(decorated)
+
+
+def confirm(question: str, *, is_forced: bool) -> None:
+    """Go on only after `yes`, or when forced."""
+    if is_forced:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} There is no terminal to ask on: add --force")
+    if click.prompt(f"{question} Type yes", default="no", show_default=False, err=True) != "yes":
+        raise click.UsageError("nothing was done")

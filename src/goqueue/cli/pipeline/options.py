@@ -1,0 +1,75 @@
+"""Whether what pipelines need is installed: they are an extra.
+
+Options that every pipeline has, before or after its name.
+
+Imports nothing but click, because every `--help` of a command imports it.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+__all__ = ["SparkMissing", "require_spark", "run_options"]
+
+_NEEDED = ("pyspark", "pyarrow", "yaml")
+
+
+class SparkMissing(click.ClickException):
+    """The extra is not installed."""
+
+    exit_code = 2
+
+
+def require_spark() -> None:
+    """End the command with the way out if the extra is not there."""
+    if any(importlib.util.find_spec(name) is None for name in _NEEDED):
+        raise SparkMissing(
+            "pipelines run on Spark, which is not installed: "
+            "install it with pip install 'goqueue[spark]'"
+        )
+
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+_KEY = "goqueue.pipeline"
+
+
+def _inherit(context: click.Context, parameter: click.Parameter, given: object) -> object:
+    """What was given here, else before the name of the pipeline, else the default."""
+    name = f"{_KEY}.{parameter.name}"
+    source = context.get_parameter_source(parameter.name or "")
+    if source is not click.core.ParameterSource.DEFAULT:
+        # Click shares `meta` between a command and the groups around it.
+        context.meta[name] = given
+    return context.meta.get(name, given)
+
+
+def run_options(decorated: Decorated) -> Decorated:
+    """Give a command `--master`, `--checkpoint` and `--once`."""
+    for option in (
+        click.option(
+            "--once",
+            "is_once",
+            is_flag=True,
+            callback=_inherit,
+            help="Take all that is there now, in portions, and end.",
+        ),
+        click.option(
+            "--checkpoint",
+            metavar="DIR",
+            callback=_inherit,
+            help="Where it is remembered what is done.",
+        ),
+        click.option(
+            "--master",
+            metavar="URL",
+            default="local[*]",
+            show_default=True,
+            callback=_inherit,
+            help="The Spark to run on, as for spark-submit.",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated

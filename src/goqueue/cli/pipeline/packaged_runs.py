@@ -1,0 +1,525 @@
+"""What the packaged pipelines share on the command line: the server, a session, and their end.
+
+Whatever can be expected to go wrong leaves here as one sentence with its exit code: 1 the work
+failed, 2 it was asked for in a wrong way, 3 no server was reached.
+
+An archive as a command plays it: batches shown as they end, then what was done in all.
+
+A replay as a command plays it: chunks shown as they are sent.
+
+A redrive as a command plays it: the groups of letters, and what was put back.
+
+Latencies as a command shows them: three tables.
+
+Findings as a command shows them; what is not clean ends with exit code 1.
+"""
+
+import contextlib
+import datetime as dt
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from goqueue.cli.client import chosen_settings
+from goqueue.cli.errors import as_failure
+from goqueue.cli.options import Output
+from goqueue.cli.output import cut, draw, encode, printable, sized, write_document
+from goqueue.cli.pipeline.run import batch_document, batch_line, log_path
+from goqueue.cli.pipeline.session import link_to
+from goqueue.client import GoQueueError
+from goqueue.pipelines import JavaMissing, session
+from goqueue.pipelines.packaged import OptionWrong, PipelineFailed, Wiring
+from goqueue.pipelines.packaged.archive import (
+    Archived,
+    ArchiveOptions,
+    Compacted,
+    CompactOptions,
+    Layout,
+    archive,
+    compact,
+)
+from goqueue.pipelines.packaged.audit import (
+    AuditOptions,
+    CopyFindings,
+    CopyOptions,
+    Findings,
+    audit,
+    audit_copy,
+)
+from goqueue.pipelines.packaged.redrive import LetterGroup, RedriveOptions, Report, redrive
+from goqueue.pipelines.packaged.replay import (
+    Done,
+    Replayed,
+    ReplayOptions,
+    load,
+    make_plan,
+    replay,
+    shown,
+)
+from goqueue.pipelines.packaged.traces import TraceReport, TracesOptions, trace_report
+from goqueue.pipelines.plan import Fault, explain
+from goqueue.pipelines.progress import BatchProgress, CheckpointBusy, Journal
+from goqueue.pipelines.running import stopped_by_signals
+from goqueue.spark import DataLost, OptionInvalid
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "Endeavour",
+    "Request",
+    "endeavour",
+    "expectations",
+    "is_drawn",
+    "run_archive",
+    "run_audit",
+    "run_redrive",
+    "run_replay",
+    "run_traces",
+    "write_result",
+]
+
+# What goes wrong is told in one sentence; these would tell it again, at length.
+_TALKATIVE = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+class WorkFailed(click.ClickException):
+    """The work could not be done, or not to its end."""
+
+    exit_code = 1
+
+
+class Misused(click.ClickException):
+    """It was asked for in a wrong way."""
+
+    exit_code = 2
+
+
+class Unreached(click.ClickException):
+    """There is no broker, or none that answers."""
+
+    exit_code = 3
+
+
+_ENDS = {Fault.WORK: WorkFailed, Fault.USAGE: Misused, Fault.SERVER: Unreached}
+
+
+class Endeavour:
+    """One run of a packaged pipeline."""
+
+    def __init__(self, name: str, master: str, wiring: Wiring) -> None:
+        self.wiring = wiring
+        self._name = name
+        self._master = master
+
+    @contextlib.contextmanager
+    def spark(self, checkpoint: Path | None = None) -> Iterator["SparkSession"]:
+        """A session; Spark's own words go to a file, beside the checkpoint if there is one."""
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        log = log_path(checkpoint)
+        spark = session(f"goqueue {self._name}", master=self._master, log=log, is_modest=True)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+
+
+@contextlib.contextmanager
+def endeavour(name: str, master: str) -> Iterator[Endeavour]:
+    """Play a pipeline against the server of the command line; errors end the command."""
+    from pyspark.errors import PySparkException
+
+    settings = chosen_settings(click.get_current_context())
+    link = link_to(settings, is_local=master.startswith("local"))
+    wiring = Wiring(
+        server=settings.server,
+        token_file=link.get("goqueue.tokenFile"),
+        timeout_s=settings.timeout_s,
+    )
+    try:
+        yield Endeavour(name, master, wiring)
+    except (OptionWrong, OptionInvalid, JavaMissing) as wrong:
+        raise Misused(f"{name}: {wrong}") from wrong
+    except (CheckpointBusy, DataLost, PipelineFailed) as failed:
+        raise WorkFailed(f"{name}: {failed}") from failed
+    except GoQueueError as error:
+        raise as_failure(error, settings.server) from error
+    except PySparkException as error:
+        failure = explain(str(error))
+        raise _ENDS[failure.fault](f"{name}: {failure.sentence}") from error
+
+
+def is_drawn(output: Output) -> bool:
+    return output is Output.TABLE
+
+
+def write_result(name: str, result: object, output: Output, *, is_line: bool = False) -> None:
+    """The result as a document, or as the last of many lines."""
+    if is_line and output is Output.JSON:
+        sys.stdout.buffer.write(encode({"pipeline": name, "result": result}) + b"\n")
+        sys.stdout.flush()
+    else:
+        write_document(result, output)
+
+
+DONE = 0
+INTERRUPTED = 130
+_NAME = "archive"
+_MEBIBYTE = 1 << 20
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What was typed."""
+
+    topics: tuple[str, ...]
+    to: Path
+    checkpoint: Path | None
+    master: str
+    is_once: bool
+    is_compacted: bool
+    more: dict[str, object]
+
+
+def run_archive(request: Request, output: Output) -> int:
+    """Archive, or compact; the exit code."""
+    with endeavour(_NAME, request.master) as run:
+        if request.is_compacted and not request.is_once:
+            options = _compaction(request)
+            with run.spark() as spark:
+                _show_compacted(compact(spark, options), output)
+            return DONE
+        return _archive(run, request, output)
+
+
+def _archive(run: Endeavour, request: Request, output: Output) -> int:
+    options = ArchiveOptions(
+        wiring=run.wiring,
+        topics=request.topics,
+        to=request.to,
+        checkpoint=request.checkpoint,
+        is_once=request.is_once,
+        every_s=float(str(request.more["every_s"])),
+        file_bytes=int(str(request.more["file_size"])) * _MEBIBYTE,
+        batch_bytes=int(str(request.more["batch_size"])) * _MEBIBYTE,
+        starting=str(request.more["starting"]),
+        compression=str(request.more["compression"]),
+        fails_on_loss=not request.more["allow_loss"],
+    )
+    checkpoint = options.checkpoint or Layout(options.to).checkpoint(options.topics)
+    journal = Journal(f"{_NAME} {', '.join(options.topics)}", checkpoint, _now())
+    journal.tell(lambda progress: _show_batch(progress, output))
+    journal.begin()
+    error: str | None = "interrupted"
+    try:
+        with run.spark(checkpoint) as spark, stopped_by_signals() as stop:
+            done = archive(spark, options, stop=stop, journal=journal)
+            if stop.is_urgent:
+                return INTERRUPTED
+            error = None
+            _show(done, output)
+            if request.is_compacted and not stop.is_asked:
+                _show_compacted(compact(spark, _compaction(request)), output)
+    finally:
+        journal.end(_now(), error)
+    return DONE
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _compaction(request: Request) -> CompactOptions:
+    return CompactOptions(
+        to=request.to,
+        topics=request.topics,
+        file_bytes=int(str(request.more["file_size"])) * _MEBIBYTE,
+        compression=str(request.more["compression"]),
+    )
+
+
+def _show_batch(progress: BatchProgress, output: Output) -> None:
+    if is_drawn(output):
+        print(printable(batch_line(progress)), flush=True)
+    else:
+        sys.stdout.buffer.write(encode(batch_document(_NAME, progress)) + b"\n")
+        sys.stdout.flush()
+
+
+def _show(done: Archived, output: Output) -> None:
+    if is_drawn(output):
+        files = f"{done.files:,} files of {sized(done.size_bytes)}"
+        print(f"archived {done.rows:,} rows in {done.batches:,} batches: {files}")
+    else:
+        write_result(_NAME, done, output, is_line=True)
+
+
+def _show_compacted(done: Compacted, output: Output) -> None:
+    if is_drawn(output):
+        print(f"{done.files_before:,} files became {done.files_after:,}; {done.rows:,} rows moved")
+    else:
+        write_result(_NAME, done, output, is_line=True)
+
+
+_NAME_replaying = "replay"
+
+
+def run_replay(
+    given: Mapping[str, Any], checkpoint: str | None, master: str, output: Output, *, is_dry: bool
+) -> None:
+    with endeavour(_NAME_replaying, master) as run:
+        options = ReplayOptions(
+            wiring=run.wiring,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            **given,
+        )
+        if is_dry:
+            kept = load(options.place, options.fingerprint())
+            plan, done = kept or (make_plan(options, time.time_ns() // 1000), Done())
+            _show_plan(shown(options, plan, done), options, output)
+            return
+        with run.spark(options.place) as spark, stopped_by_signals() as stop:
+            result = replay(
+                spark,
+                options,
+                told=lambda each: _tell(each, output),
+                is_stopped=lambda: stop.is_asked,
+            )
+        _show_replaying(result, options, output)
+
+
+def _tell(progress: Replayed, output: Output) -> None:
+    if is_drawn(output):
+        rate = progress.rows / progress.seconds if progress.seconds else 0.0
+        of = f"chunk {progress.chunks_done:,} of {progress.chunks:,}"
+        print(f"{of}, {progress.rows:,} rows, {rate:,.0f} rows/s", flush=True)
+    else:
+        sys.stdout.buffer.write(encode({"pipeline": _NAME_replaying, "progress": progress}) + b"\n")
+        sys.stdout.flush()
+
+
+def _show_plan(plan: Replayed, options: ReplayOptions, output: Output) -> None:
+    if not is_drawn(output):
+        write_result(_NAME_replaying, plan, output)
+        return
+    rows = [(each.partition, each.start, each.end - 1) for each in plan.stretches]
+    empty = f"{options.topic} has nothing to send there"
+    draw(("PARTITION", "FIRST OFFSET", "LAST OFFSET"), rows, empty=empty)
+    if rows:
+        left = plan.rows_at_most - plan.rows
+        pace = f", {left / options.rate:,.0f} s at least" if options.rate else ""
+        chunks = f"{plan.chunks - plan.chunks_done:,} of {plan.chunks:,} chunks are left"
+        print(f"at most {left:,} rows to {options.to}; {chunks}{pace}; nothing was sent")
+
+
+def _show_replaying(result: Replayed, options: ReplayOptions, output: Output) -> None:
+    if not is_drawn(output):
+        write_result(_NAME_replaying, result, output, is_line=True)
+        return
+    again = f"its progress is in {options.place}"
+    if result.is_done:
+        words = f"{result.rows:,} rows of {result.topic} are in {result.to}"
+        print(f"{words}; remove {options.place} to send them again")
+    else:
+        print(f"stopped after {result.rows:,} rows; the same command goes on; {again}")
+
+
+_NAME_redriving = "redrive"
+_HEADINGS = ("ORIGIN", "GROUP", "CAUSE", "REASON", "LETTERS", "REDRIVEN", "SELECTED", "FIRST")
+_VALUE_WIDTH = 60
+
+
+def run_redrive(given: Mapping[str, Any], master: str, output: Output) -> None:
+    with endeavour(_NAME_redriving, master) as run:
+        options = RedriveOptions(wiring=run.wiring, **given)
+        with run.spark() as spark:
+            report = redrive(spark, options)
+    if not is_drawn(output):
+        write_result(_NAME_redriving, report, output)
+        return
+    headings = (*_HEADINGS, "LAST", "SAMPLE")
+    empty = f"no dead letters of {options.topic}"
+    draw(headings, [_row(group) for group in report.groups], empty=empty)
+    if report.groups:
+        print(_sentence(report))
+
+
+def _row(group: LetterGroup) -> tuple[str | int, ...]:
+    sample = ""
+    if group.samples:
+        first = group.samples[0]
+        sample = cut(f"{first.partition}:{first.offset} {first.value or '(null)'}", _VALUE_WIDTH)
+    return (
+        group.origin,
+        group.consumer_group,
+        group.cause,
+        group.reason,
+        group.letters,
+        group.redriven,
+        group.selected,
+        group.first_died[:19],
+        group.last_died[:19],
+        sample,
+    )
+
+
+def _sentence(report: Report) -> str:
+    if not report.is_sent:
+        return f"{report.selected:,} letters are selected; nothing was sent: add --send"
+    return f"{report.sent:,} letters were put back"
+
+
+_NAME_tracing = "traces"
+
+
+def run_traces(given: Mapping[str, Any], master: str, output: Output) -> None:
+    with endeavour(_NAME_tracing, master) as run:
+        options = TracesOptions(**given)
+        with run.spark() as spark:
+            report = trace_report(spark, options)
+    if is_drawn(output):
+        _draw(report)
+    else:
+        write_result(_NAME_tracing, report, output)
+
+
+def _draw(report: TraceReport) -> None:
+    hops = [
+        (
+            each.topic,
+            each.hop,
+            each.journeys,
+            _ms(each.p50_ms),
+            _ms(each.p90_ms),
+            _ms(each.p99_ms),
+            _ms(each.p999_ms),
+            _ms(each.max_ms),
+        )
+        for each in report.latencies
+    ]
+    headings = ("TOPIC", "HOP", "JOURNEYS", "P50 ms", "P90 ms", "P99 ms", "P99.9 ms", "MAX ms")
+    draw(headings, hops, empty="no journeys in these files")
+    if report.slowest:
+        slow = [
+            (
+                each.trace_id,
+                f"{each.topic}-{each.partition}:{each.offset}",
+                each.consumer_group or "",
+                *(_ms(took) for took in (each.publish_ms, each.wait_ms, each.work_ms)),
+                _ms(each.total_ms),
+            )
+            for each in report.slowest
+        ]
+        names = ("SLOWEST", "PLACE", "GROUP", "PUBLISH ms", "WAIT ms", "WORK ms", "TOTAL ms")
+        draw(names, slow, empty="")
+    if report.incomplete:
+        rows = [(each.topic, each.state, each.journeys, each.example) for each in report.incomplete]
+        draw(("TOPIC", "NOT FINISHED", "JOURNEYS", "EXAMPLE"), rows, empty="")
+    broken = f"; {report.broken_lines:,} lines could not be read" if report.broken_lines else ""
+    done = f"{report.completed:,} of {report.journeys:,} journeys ended"
+    print(f"{report.events:,} events; {done}{broken}")
+
+
+def _ms(took: float | None) -> str:
+    return "" if took is None else f"{took:,.2f}"
+
+
+_NAME_auditing = "audit"
+CLEAN = 0
+WRONG = 1
+_NUMBERED = ("sequence", "producer", "first", "expected")
+
+
+def run_audit(given: Mapping[str, Any], master: str, output: Output) -> int:
+    with endeavour(_NAME_auditing, master) as run:
+        fields = {**given, "wiring": run.wiring}
+        if given["against"] is not None:
+            copied = _copy_options(fields)
+            with run.spark() as spark:
+                return _show_copy(audit_copy(spark, copied), output)
+        for name in ("against", "target_identity"):
+            if fields.pop(name) is not None:
+                raise OptionWrong("--target-id", "goes with --against")
+        options = AuditOptions(**{**fields, "expected": expectations(given["expected"])})
+        with run.spark() as spark:
+            return _show_auditing(audit(spark, options), output)
+
+
+def expectations(texts: Sequence[str]) -> dict[str, int]:
+    """`PRODUCER=N` of the command line."""
+    found = {}
+    for text in texts:
+        name, equals, count = text.rpartition("=")
+        if not equals or not count.isdigit():
+            raise OptionWrong("--expected", f"{text!r} is not PRODUCER=N")
+        found[name] = int(count)
+    return found
+
+
+def _copy_options(fields: dict[str, Any]) -> CopyOptions:
+    for name in _NUMBERED:
+        if fields.pop(name) not in {None, ()}:
+            raise OptionWrong(f"--{name}", "does not go with --against")
+    if fields["identity"] is None:
+        del fields["identity"]
+    return CopyOptions(**fields)
+
+
+def _show_auditing(found: Findings, output: Output) -> int:
+    if not is_drawn(output):
+        write_result(_NAME_auditing, {**_fields(found), "is_clean": found.is_clean}, output)
+    else:
+        if found.troubled:
+            rows = [
+                (each.producer, each.rows, each.missing, each.duplicates, each.disorders)
+                for each in found.troubled
+            ]
+            headings = ("PRODUCER", "ROWS", "MISSING", "DUPLICATES", "OUT OF ORDER")
+            draw(headings, rows, empty="")
+        gaps = [(gap.producer, gap.first, gap.last) for gap in found.gaps]
+        if gaps:
+            draw(("MISSING OF", "FIRST", "LAST"), gaps, empty="")
+        for heading, places in (
+            ("DUPLICATE", found.duplicate_rows),
+            ("OUT OF ORDER", found.disordered_rows),
+        ):
+            if places:
+                shown = [(at.producer, at.sequence, f"{at.partition}:{at.offset}") for at in places]
+                draw((heading, "NUMBER", "PLACE"), shown, empty="")
+        for name in found.absent:
+            print(f"nothing of producer {name}")
+        word = "clean" if found.is_clean else "NOT CLEAN"
+        print(
+            f"{word}: {found.rows:,} rows of {found.producers:,} producers; "
+            f"{found.missing:,} missing, {found.duplicates:,} duplicates, "
+            f"{found.disorders:,} out of order, {found.unreadable:,} unreadable"
+        )
+    return CLEAN if found.is_clean else WRONG
+
+
+def _show_copy(found: CopyFindings, output: Output) -> int:
+    if not is_drawn(output):
+        write_result(_NAME_auditing, {**_fields(found), "is_clean": found.is_clean}, output)
+    else:
+        if found.differences:
+            rows = [(each.identity, each.in_source, each.in_target) for each in found.differences]
+            draw(("ROW", "IN SOURCE", "IN COPY"), rows, empty="")
+        if found.disordered:
+            draw(("OUT OF ORDER",), [(each,) for each in found.disordered], empty="")
+        word = "clean" if found.is_clean else "NOT CLEAN"
+        print(
+            f"{word}: {found.source_rows:,} rows, {found.target_rows:,} in the copy; "
+            f"{found.missing:,} missing, {found.surplus:,} too many, "
+            f"{found.disorders:,} out of order, {found.unreadable:,} unreadable"
+        )
+    return CLEAN if found.is_clean else WRONG
+
+
+def _fields(found: Findings | CopyFindings) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in found.__struct_fields__}

@@ -1,0 +1,140 @@
+"""The ends of a pipeline's command: what went wrong as one line and an exit code.
+
+The broker of a pipeline: how Spark reaches it, and what it says about topics.
+
+A key of the command line is handed to Spark as a file that only this user can read, because options
+are shown in plans; it goes when the program ends.
+"""
+
+import atexit
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import msgspec
+
+from goqueue.cli.client import Session
+from goqueue.cli.context import ClientSettings
+from goqueue.client import TopicNotFound
+from goqueue.client.admin import Topic
+from goqueue.client.transport import get
+from goqueue.pipelines import JavaMissing
+from goqueue.pipelines.plan import Fault, StepInvalid
+from goqueue.pipelines.progress import CheckpointBusy
+from goqueue.pipelines.running import RunFailed
+from goqueue.pipelines.spec import Pipeline, PipelineInvalid
+
+__all__ = [
+    "EXPECTED",
+    "Found",
+    "asked_of",
+    "ended",
+    "link_to",
+    "look_at_topics",
+    "sink_topic",
+    "topic_ends",
+]
+
+EXPECTED = (CheckpointBusy, JavaMissing, PipelineInvalid, RunFailed, StepInvalid)
+
+
+class WorkFailed(click.ClickException):
+    """A pipeline that could not go on."""
+
+    exit_code = 1
+
+
+class Misused(click.ClickException):
+    """A pipeline that cannot be run as it is."""
+
+    exit_code = 2
+
+
+class Unreached(click.ClickException):
+    """A pipeline whose broker does not answer."""
+
+    exit_code = 3
+
+
+_ENDS = {Fault.WORK: WorkFailed, Fault.USAGE: Misused, Fault.SERVER: Unreached}
+
+
+def ended(error: Exception, file: str, log: str | None = None) -> click.ClickException:
+    """The end of a command by one of the expected errors."""
+    if isinstance(error, PipelineInvalid | JavaMissing):
+        return Misused(str(error))
+    if isinstance(error, StepInvalid):
+        return Misused(f"{file}: {error}")
+    if isinstance(error, RunFailed):
+        more = "" if log is None else f"; Spark's own words are in {log}"
+        return _ENDS[error.failure.fault](f"{file}: {error}{more}")
+    return WorkFailed(f"{file}: {error}")
+
+
+_SERVERS = "goqueue.servers"
+_TOKEN = "goqueue.tokenFile"  # noqa: S105 - the name of an option
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A topic as the broker tells of it; None partitions if there is none."""
+
+    topic: str
+    partitions: int | None
+    ends: dict[int, int]
+
+
+def link_to(settings: ClientSettings, *, is_local: bool) -> dict[str, str]:
+    """The options of the connector for the server of the command line."""
+    link = {_SERVERS: settings.server}
+    if not settings.api_key:
+        return link
+    if not is_local:
+        words = f"executors do not see the key of the command line; give the option `{_TOKEN}`"
+        raise click.UsageError(words)
+    handle, path = tempfile.mkstemp(prefix="goqueue-key-")
+    atexit.register(Path(path).unlink, missing_ok=True)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(settings.api_key)
+    return link | {_TOKEN: path}
+
+
+def asked_of(pipeline: Pipeline) -> list[str]:
+    """The topics of a pipeline that lie with the server of the command line, as far as is known."""
+    names: set[str | None] = set()
+    for source in pipeline.views.values():
+        if not _is_elsewhere(source.options):
+            names.update(source.topic_names)
+            names.add(None if source.decode is None else source.decode.dead_letters)
+    if not _is_elsewhere(pipeline.sink.options):
+        names.add(sink_topic(pipeline))
+    return sorted(name for name in names if name is not None)
+
+
+def _is_elsewhere(options: Mapping[str, object]) -> bool:
+    """Whether the file says itself how to reach a broker."""
+    return any(name.lower().startswith("goqueue.") for name in options)
+
+
+def sink_topic(pipeline: Pipeline) -> str | None:
+    """The topic that is written, if it is one for all rows."""
+    return None if pipeline.sink.topic == "*" else pipeline.sink.topic
+
+
+async def look_at_topics(session: Session, topics: list[str]) -> list[Found]:
+    """What the broker says about topics; those that are not there have no partitions."""
+    found = []
+    for topic in topics:
+        try:
+            told = await session.read(get("topics", topic), Topic)
+        except TopicNotFound:
+            found.append(Found(topic, None, {}))
+        else:
+            found.append(Found(topic, told.partitions, topic_ends(told)))
+    return found
+
+
+def topic_ends(topic: Topic) -> dict[int, int]:
+    """The offset after the last one of every partition."""
+    return {number: ends.latest + 1 for number, ends in topic.partition_offsets.items()}

@@ -1,0 +1,351 @@
+"""The flags of `goqueue produce`, checked as a whole.
+
+A bar on standard error while messages are sent; nothing at all when that is no terminal.
+
+Many messages from one descriptor: read, sent, counted, shown.
+
+Ctrl-C stops the reading; what was read is still sent, and the count is told.
+
+The command `goqueue produce`.
+"""
+
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+import click
+import msgspec
+
+from goqueue.cli.client import Session
+from goqueue.cli.errors import ServerNotReached, as_failure, tell
+from goqueue.cli.options import Output, output_option, server_options, topic_argument
+from goqueue.cli.output import write_document
+from goqueue.cli.produce_input import (
+    Draft,
+    DraftInvalid,
+    Line,
+    LineFormat,
+    Lines,
+    Pattern,
+    decode_base64,
+    read_draft,
+    read_pieces,
+    read_priority,
+)
+from goqueue.cli.publishers import Posting, Sending, Tally
+from goqueue.cli.signals import Stop, stopped_by_signals
+from goqueue.client import GoQueueError, ServerUnreachable, connect
+from goqueue.client.admin import Topic
+from goqueue.client.transport import get
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = [
+    "Bar",
+    "Bulk",
+    "Flags",
+    "produce",
+    "produce_bulk",
+    "read_flags",
+    "read_message",
+    "read_pattern",
+    "show_bar",
+]
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags under the names that click gives them."""
+
+    topic: str
+    output: Output
+    message: str | None
+    key: str | None
+    partition: int | None
+    header: tuple[str, ...]
+    delay: str | None
+    deliver_at: str | None
+    priority: str | None
+    base64: bool
+    raw: bool
+    format: LineFormat | None
+    file: str | None
+
+
+def read_flags(given: Mapping[str, object]) -> Flags:
+    """A contradiction is a usage error, and so is nothing to send."""
+    flags = msgspec.convert(given, type=Flags)
+    has_lines = flags.file is not None or flags.raw or flags.format is not None
+    if flags.message is not None and has_lines:
+        raise click.UsageError("--message is one message: no --file and no --format with it")
+    if flags.raw and flags.format is LineFormat.JSON:
+        raise click.UsageError("--raw is --format text: not --format json, too")
+    if flags.delay is not None and flags.deliver_at is not None:
+        raise click.UsageError("only one of --delay and --deliver-at")
+    if flags.message is None and flags.file is None and sys.stdin.isatty():
+        raise click.UsageError("nothing to send: add -m TEXT, or -f FILE (- to type messages)")
+    return flags
+
+
+def read_message(flags: Flags) -> Draft:
+    """The one message that stands on the command line."""
+    assert flags.message is not None
+    common = _common(flags)
+    text = flags.message.encode(errors="surrogateescape")
+    try:
+        value = decode_base64(text) if flags.base64 else text
+    except DraftInvalid as invalid:
+        raise click.UsageError(f"--message: {invalid}") from invalid
+    return msgspec.structs.replace(common, value=value)
+
+
+def read_pattern(flags: Flags) -> Pattern:
+    """How lines are read."""
+    return Pattern(
+        common=_common(flags), format=flags.format or LineFormat.TEXT, is_base64=flags.base64
+    )
+
+
+def _common(flags: Flags) -> Draft:
+    try:
+        key = (flags.key or "").encode(errors="surrogateescape")
+        return Draft(
+            value=None,
+            key=decode_base64(key) if flags.base64 else key,
+            headers=_headers(flags.header),
+            partition=flags.partition,
+            priority=None if flags.priority is None else read_priority(flags.priority),
+            delay=flags.delay,
+            deliver_at=flags.deliver_at,
+        )
+    except DraftInvalid as invalid:
+        raise click.UsageError(str(invalid)) from invalid
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise DraftInvalid(f"--header {text!a} is not NAME=VALUE")
+        headers[name] = value
+    return headers
+
+
+class Bar(Protocol):
+    """Told how many bytes more were worked off."""
+
+    def advance(self, size_bytes: int) -> None: ...
+
+
+class _NoBar:
+    def advance(self, size_bytes: int) -> None:
+        """Nobody looks."""
+
+
+@contextlib.contextmanager
+def show_bar(topic: str, descriptor: int, tally: Tally) -> Iterator[Bar]:
+    """A bar for a file whose size is known, a count for everything else."""
+    if not sys.stderr.isatty() or os.isatty(descriptor):
+        # Whoever types the messages sees them already.
+        yield _NoBar()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    found = os.fstat(descriptor)
+    size = found.st_size if stat.S_ISREG(found.st_mode) else None
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    sent = TextColumn("{task.fields[count]}", markup=False)
+    console = Console(stderr=True)
+    with Progress(*columns, sent, TimeRemainingColumn(), console=console, transient=True) as drawn:
+        task = drawn.add_task(f"to {topic}", total=size, count=str(tally))
+
+        class _Drawn:
+            def advance(self, size_bytes: int) -> None:
+                drawn.update(task, advance=size_bytes, count=str(tally))
+
+        yield _Drawn()
+
+
+DONE = 0
+FAILED = 1
+INTERRUPTED = 130
+_FAREWELL_S = 1.0
+
+
+class Bulk(msgspec.Struct, frozen=True, kw_only=True):
+    """Where messages come from, how they are read, and where they go."""
+
+    topic: str
+    descriptor: int
+    pattern: Pattern
+    output: Output
+
+
+async def produce_bulk(session: Session, bulk: Bulk) -> int:
+    """Send every line; the exit code."""
+    # A topic that is not there, or a server that is away, is told before anything is read.
+    await session.read(get("topics", bulk.topic), Topic)
+    tally = Tally()
+    started = time.monotonic()
+    posting = Posting(session, bulk.topic, tally, keeps=bulk.output is not Output.TABLE)
+    with stopped_by_signals() as stop:
+        try:
+            await _send_all(session, bulk, tally, posting, stop)
+        except GoQueueError as error:
+            raise _broken_off(error, session, tally) from error
+        is_stopped = stop.is_asked
+    if bulk.output is not Output.TABLE:
+        write_document({"results": posting.results}, bulk.output)
+    elif not is_stopped:
+        seconds = max(time.monotonic() - started, 0.001)
+        print(f"{tally} to {bulk.topic} in {seconds:.1f} s, {tally.sent / seconds:.0f} per second")
+    tally.print_failures()
+    if is_stopped:
+        tell(f"stopped: {tally}")
+        return INTERRUPTED
+    return FAILED if tally.failed else DONE
+
+
+async def _send_all(
+    session: Session, bulk: Bulk, tally: Tally, posting: Posting, stop: Stop
+) -> None:
+    async with _sending(session, bulk, tally) as sending:
+        with show_bar(bulk.topic, bulk.descriptor, tally) as bar:
+            await _send_lines(bulk, posting, sending, bar, stop)
+
+
+@contextlib.asynccontextmanager
+async def _sending(session: Session, bulk: Bulk, tally: Tally) -> AsyncIterator[Sending | None]:
+    """The fast road, for those who do not ask for the answers of the API."""
+    if bulk.output is not Output.TABLE:
+        yield None
+        return
+    settings = session.settings
+    key = settings.api_key or None
+    async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
+        producer = connection.producer()
+        try:
+            yield Sending(producer, bulk.topic, tally)
+        finally:
+            # Whatever went wrong was found at its line. After a failure that ended everything, what
+            # still waits would be tried for a long time.
+            with contextlib.suppress(GoQueueError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await producer.close()
+
+
+async def _send_lines(
+    bulk: Bulk, posting: Posting, sending: Sending | None, bar: Bar, stop: Stop
+) -> None:
+    lines = Lines()
+    async for piece in read_pieces(bulk.descriptor, stop):
+        for line in lines.feed(piece):
+            await _send_line(line, bulk.pattern, posting, sending)
+        # Whoever writes to us line by line does not wait for a full request.
+        await posting.flush()
+        bar.advance(len(piece))
+    for line in [] if stop.is_asked else lines.end():
+        await _send_line(line, bulk.pattern, posting, sending)
+    await posting.flush()
+    if sending is not None:
+        await sending.flush()
+
+
+async def _send_line(
+    line: Line, pattern: Pattern, posting: Posting, sending: Sending | None
+) -> None:
+    if line.text is None:
+        await posting.note_invalid(line.number, "the line is too long")
+        return
+    try:
+        draft = read_draft(line.text, pattern)
+    except DraftInvalid as invalid:
+        await posting.note_invalid(line.number, str(invalid))
+        return
+    if draft is None:
+        return
+    if sending is None or draft.is_delayed:
+        await posting.add(line.number, draft)
+    else:
+        await sending.add(line.number, draft)
+
+
+def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.ClickException:
+    """The failure that ended it all, with the count: it tells where to begin again."""
+    tally.print_failures()
+    failure = as_failure(error, session.settings.server)
+    words = f"{failure.format_message()}; {tally} before that"
+    if isinstance(error, ServerUnreachable):
+        return ServerNotReached(words)
+    return type(failure)(words)
+
+
+@click.command("produce", short_help="Publish messages.")
+@topic_argument
+@click.option("-m", "--message", metavar="TEXT", help="The value of one message.")
+@click.option("-k", "--key", metavar="KEY", help="Messages of one key keep their order.")
+@click.option("-p", "--partition", type=int, metavar="N", help="The partition.  [default: by key]")
+@click.option("-H", "--header", multiple=True, metavar="K=V", help="A header; may be repeated.")
+@click.option("-d", "--delay", metavar="TIME", help="Deliver after so long: 30s, 1h30m.")
+@click.option("--deliver-at", metavar="TIME", help="Deliver at this time: 2026-01-31T12:00:00Z.")
+@click.option("--priority", metavar="P", help="critical, high, normal, low, background, or 0 to 4.")
+@click.option("--base64", is_flag=True, help="TEXT, KEY and lines that are values are base64.")
+@click.option(
+    "--format",
+    type=click.Choice(["text", "json"]),
+    help="A line is a value, or a message as a JSON object.  [default: text]",
+)
+@click.option("--raw", is_flag=True, hidden=True)
+@click.option(
+    "-f", "--file", metavar="FILE", help="A message per line; - is standard input, as is a pipe."
+)
+@server_options
+@output_option
+def produce(**given: object) -> int:
+    """Publish to TOPIC: one message with -m, or one for each line of a file or a pipe.
+
+    A line is a value, whatever is in it. With --format json it is a message:
+    {"key": "a", "value": "b", "headers": {"c": "d"}}; blank lines and those that begin with # are
+    skipped, and unknown fields are errors. The other flags hold for every line that does not say
+    otherwise.
+    """
+    from goqueue.cli.client import Session, run_session
+    from goqueue.cli.publishers import produce_single
+
+    flags = read_flags(given)
+    if flags.message is not None:
+        draft = read_message(flags)
+
+        async def single(session: Session) -> int:
+            await produce_single(session, flags.topic, draft, flags.output)
+            return DONE
+
+        return run_session(single)
+    pattern = read_pattern(flags)
+
+    with _opened(flags) as file:
+        wanted = Bulk(
+            topic=flags.topic, descriptor=file.fileno(), pattern=pattern, output=flags.output
+        )
+
+        async def bulk(session: Session) -> int:
+            return await produce_bulk(session, wanted)
+
+        return run_session(bulk)
+
+
+def _opened(flags: "Flags") -> BinaryIO:
+    if flags.file is None or flags.file == "-":
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    try:
+        return Path(flags.file).open("rb")
+    except OSError as error:
+        raise click.UsageError(f"{flags.file}: {error.strerror}") from error

@@ -1,0 +1,207 @@
+"""One node as the work of this process: started, watched, stopped.
+
+The commands that run a node until they are told to stop.
+
+Whatever is wrong with the settings is told before anything is bound. INT and TERM stop the node:
+readiness fails, waiting requests end, running ones finish, logs are flushed, exit code 0.
+"""
+
+import asyncio
+import errno
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+import click
+import msgspec
+import uvloop
+
+from goqueue.cli.config import exit_with, given_settings, setting_options, tell
+from goqueue.runtime import DataDirectoryUnusable, ExporterUnusable, Server, start_logging
+from goqueue.runtime.settings import Listener, Settings
+
+__all__ = ["dev", "run_node", "serve"]
+
+DONE = 0
+FAILED = 1
+MISUSED = 2
+
+# A collection looks at every lease and every position, of which there may be hundreds of
+# thousands, while hardly anything here is ever part of a cycle: a node with 100,000 messages in
+# flight lost a third of its publish rate to it at the default of 700, 10, 10.
+_COLLECTOR = (100_000, 50, 50)
+
+_PORTS = 65_536
+
+Say = Callable[[str, str], None]
+
+
+def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
+    """Run until told to stop; the exit code. `say` gets the address and the data directory."""
+    tell(settings.warnings)
+    _fill_standard_streams()
+    gc.set_threshold(*_COLLECTOR)
+    start_logging(settings.log.level, settings.log.format)
+    if settings.listeners.http is None:
+        return _fail("listeners.http is off, and there is no other way in", MISUSED)
+    try:
+        return uvloop.run(_run(settings, say, ports_tried))
+    except (DataDirectoryUnusable, ExporterUnusable) as unusable:
+        return _fail(str(unusable), FAILED)
+
+
+async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    started = await _start(settings, ports_tried)
+    if isinstance(started, int):
+        return started
+    server, url = started
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(_announce(server, url, settings.broker.data_dir, say))
+        halted = tasks.create_task(server.wait_until_halted())
+        stopped = tasks.create_task(stop.wait())
+        await asyncio.wait((halted, stopped), return_when=asyncio.FIRST_COMPLETED)
+        code = DONE
+        if not halted.done():
+            # A node may find while it stops that it cannot: that is no clean stop.
+            ended = tasks.create_task(_stop(server))
+            await asyncio.wait((halted, ended), return_when=asyncio.FIRST_COMPLETED)
+            code = ended.result() if ended.done() else FAILED
+        if halted.done():
+            _break_off(halted.result())
+        for task in (serving, halted, stopped):
+            task.cancel()
+    return code
+
+
+async def _stop(server: Server) -> int:
+    try:
+        await server.stop()
+    except OSError as error:
+        return _fail(f"the node did not stop cleanly: {error}", FAILED)
+    return DONE
+
+
+def _break_off(reason: str) -> NoReturn:
+    """What the node knows can no longer be made durable, so nothing is flushed on the way out."""
+    _fail(f"the node cannot go on: {reason}", FAILED)
+    sys.stderr.flush()
+    os._exit(FAILED)
+
+
+async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
+    await server.wait_until_serving()
+    # What recovery left will mostly stay: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    try:
+        say(url, data_dir)
+    except OSError:
+        # Whoever started the node does not listen any more, which is no reason to serve nobody.
+        # What was to be said is still buffered: it must go somewhere when the process ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | int:
+    wanted = settings.listeners.http
+    assert wanted is not None
+    ports_tried = min(ports_tried, _PORTS - wanted.port)
+    for attempt in range(ports_tried):
+        listener = Listener(wanted.host, wanted.port + attempt if wanted.port else 0)
+        listeners = msgspec.structs.replace(settings.listeners, http=listener)
+        server = Server(msgspec.structs.replace(settings, listeners=listeners))
+        try:
+            host, port = await server.start()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or attempt + 1 == ports_tried:
+                reason = error.strerror or error
+                hint = "; another program has it" if error.errno == errno.EADDRINUSE else ""
+                return _fail(f"cannot listen on {listener}: {reason}{hint}", FAILED)
+            print(f"port {listener.port} is taken, trying the next one", file=sys.stderr)
+        else:
+            return server, f"http://{Listener(host, port)}"
+    raise AssertionError("the last attempt returns")
+
+
+def _fill_standard_streams() -> None:
+    """Put something in the place of standard streams that were closed by who started us.
+
+    The first file opened would get their number, and whatever is printed would go into it.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free number is this one: those below are open by now.
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "r" if name == "stdin" else "w"))
+
+
+def _fail(sentence: str, code: int) -> int:
+    print(f"goqueue: {sentence}", file=sys.stderr)
+    return code
+
+
+_PORTS_TRIED = 20
+_DEV_DIRECTORY = "./data"
+
+
+@click.command("serve", short_help="Run a node.")
+@setting_options
+def serve() -> int:
+    """Run a node in the foreground until INT or TERM."""
+
+    settings = given_settings()
+    return run_node(settings, say=_say, ports_tried=1)
+
+
+@click.command("dev", short_help="Run a node to try things out; needs no flags.")
+@click.option(
+    "--data-dir", default=_DEV_DIRECTORY, show_default=True, help="Where messages are kept."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8080,
+    show_default=True,
+    help="Where to listen; the next if taken.",
+)
+def dev(data_dir: str, port: int) -> int:
+    """Run a node for this machine alone: a taken port is named, and the next one is used."""
+    from goqueue.runtime.settings import SettingsInvalid, load_settings
+
+    flags = {
+        "broker.datadir": data_dir,
+        "listeners.http": f"127.0.0.1:{port}",
+        "log.level": "warning",
+    }
+    try:
+        settings = load_settings(flags, {})
+    except SettingsInvalid as invalid:
+        exit_with(invalid)
+    return run_node(settings, say=_greet, ports_tried=_PORTS_TRIED)
+
+
+def _say(url: str, data_dir: str) -> None:
+    print(f"listening on {url}, data in {data_dir}; stop with Ctrl-C", flush=True)
+
+
+def _greet(url: str, data_dir: str) -> None:
+    lines = [
+        f"GoQueue is listening on {url}",
+        f"  data     {data_dir}",
+        f"  API      {url}/docs",
+        f"  try      goqueue -s {url} topic create orders",
+        f"           goqueue -s {url} produce orders -m 'hello'",
+        f"           goqueue -s {url} consume orders",
+        "  stop     Ctrl-C",
+    ]
+    print("\n".join(lines), flush=True)

@@ -1,0 +1,459 @@
+"""What is asked in one round, and what came back: values between the asking and the board.
+
+How fast something goes, from the last two times that it was looked at, and how that went on.
+
+Pure: told the time. Never guesses: a count that fell, a clock that stood still and a first look
+all say that the rate is not known.
+
+Invariant: a history holds at most its length, a meter two looks.
+
+Topics as they are watched: sizes, how fast messages come, and how that went on.
+
+Groups as they are watched: how far behind, whether that rises, and whom to ask next.
+
+A lag costs a request each, so only some are asked in a round: those on the screen, and the others
+in turn. What is known of a group stays until the group is gone.
+
+Invariant: a round asks for at most as many lags as it is allowed, and every group has its turn.
+
+All that is known of the node: the last sample, rates since the one before, and outages.
+
+Pure: samples and times are handed in. Never asks; says what would be worth asking.
+"""
+
+import datetime as dt
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from goqueue.client.admin import (
+    DelayStats,
+    GroupLag,
+    GroupSummary,
+    LaneStats,
+    NodeStats,
+    PriorityStats,
+    Readiness,
+    ReliabilityStats,
+    TopicStats,
+    TransactionDescription,
+    TransactionStats,
+    Version,
+)
+from goqueue.model import parse_duration
+
+__all__ = [
+    "GROUPS_MAX",
+    "HISTORY_MAX",
+    "TOPICS_MAX",
+    "Board",
+    "GroupTrack",
+    "Groups",
+    "History",
+    "LaneSum",
+    "LetterTrack",
+    "Meter",
+    "Outage",
+    "Sample",
+    "TopicTrack",
+    "Topics",
+    "Wants",
+]
+
+
+class Wants(msgspec.Struct, frozen=True, kw_only=True):
+    """What to ask besides the totals of the node, which are always asked.
+
+    `lags` are groups, `dues` topics with delayed messages: each costs a request.
+    """
+
+    lags: tuple[str, ...] = ()
+    dues: tuple[str, ...] = ()
+    has_lanes: bool = False
+    has_transactions: bool = False
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """The node as it was found; `at_s` is a clock that never turns back, `time` that of the wall.
+
+    Groups and topics that were gone when they were asked for are not in `lags` and `dues`.
+    """
+
+    at_s: float
+    time: dt.datetime
+    round_trip_s: float
+    version: Version
+    readiness: Readiness
+    stats: NodeStats
+    reliability: ReliabilityStats
+    delays: DelayStats
+    transactions: TransactionStats
+    groups: tuple[GroupSummary, ...]
+    lags: dict[str, GroupLag] = {}
+    dues: dict[str, dt.datetime] = {}
+    priorities: PriorityStats | None = None
+    open_transactions: tuple[TransactionDescription, ...] | None = None
+
+
+# As many as the widest sparkline shows.
+HISTORY_MAX = 60
+
+
+class History:
+    """The last values of something, the oldest first; what was not known is None."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        # Four bytes each: there may be thousands of histories.
+        self._values = array("f")
+
+    def add(self, value: float | None) -> None:
+        if len(self._values) == HISTORY_MAX:
+            del self._values[0]
+        self._values.append(math.nan if value is None else value)
+
+    def last(self, count: int) -> tuple[float | None, ...]:
+        """The newest, at most so many."""
+        newest = self._values[-count:] if count > 0 else ()
+        return tuple(None if math.isnan(value) else value for value in newest)
+
+
+class Meter:
+    """The rate of a count, per second; None while it is not known.
+
+    With `may_fall` the rate may be negative; otherwise a count that fell began anew.
+    """
+
+    __slots__ = ("_at_s", "_basis", "_count", "_has_seen", "_may_fall", "rate")
+
+    def __init__(self, *, may_fall: bool = False) -> None:
+        self._may_fall = may_fall
+        self._has_seen = False
+        self._count = 0
+        self._at_s = 0.0
+        self._basis = 0
+        self.rate: float | None = None
+
+    def note(self, count: int, at_s: float, basis: int = 0) -> None:
+        """Look at the count; two looks compare only if they are on the same basis."""
+        elapsed_s = at_s - self._at_s
+        compares = self._has_seen and basis == self._basis and elapsed_s > 0
+        if compares and (self._may_fall or count >= self._count):
+            self.rate = (count - self._count) / elapsed_s
+        else:
+            self.rate = None
+        self._has_seen, self._count, self._at_s, self._basis = True, count, at_s, basis
+
+
+# Those that come first by name; a node holds more only if someone made them by mistake.
+TOPICS_MAX = 10_000
+
+
+class TopicTrack:
+    """One topic; rates are per second, `consumed` over all groups and readers without one."""
+
+    __slots__ = ("_consumed", "_published", "history", "name", "stats")
+
+    def __init__(self, name: str, stats: TopicStats) -> None:
+        self.name = name
+        self.stats = stats
+        self.history = History()
+        self._published = Meter()
+        self._consumed = Meter()
+
+    @property
+    def published(self) -> float | None:
+        return self._published.rate
+
+    @property
+    def consumed(self) -> float | None:
+        return self._consumed.rate
+
+    def note(self, stats: TopicStats, at_s: float) -> None:
+        self.stats = stats
+        # An older server tells only what is kept: that rises as messages come, but retention
+        # makes it fall.
+        published = stats.published_total
+        self._published.note(stats.total_messages if published is None else published, at_s)
+        if stats.consumed_total is not None:
+            self._consumed.note(stats.consumed_total, at_s)
+        self.history.add(self._published.rate)
+
+
+class Topics:
+    """Every topic of the node, up to a limit."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[str, TopicTrack] = {}
+        self.count = 0
+
+    def __iter__(self) -> Iterator[TopicTrack]:
+        return iter(self._tracks.values())
+
+    def note(self, found: dict[str, TopicStats], at_s: float) -> None:
+        """Look at all of them; what is not there any more is forgotten."""
+        self.count = len(found)
+        tracks: dict[str, TopicTrack] = {}
+        for name in sorted(found)[:TOPICS_MAX]:
+            track = self._tracks.get(name) or TopicTrack(name, found[name])
+            track.note(found[name], at_s)
+            tracks[name] = track
+        self._tracks = tracks
+
+    @property
+    def published(self) -> float | None:
+        """Messages per second over all topics."""
+        return total(track.published for track in self)
+
+    @property
+    def consumed(self) -> float | None:
+        return total(track.consumed for track in self)
+
+
+def total(rates: Iterator[float | None]) -> float | None:
+    """The sum of those that are known; None if none is."""
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
+
+
+GROUPS_MAX = 10_000
+
+
+class GroupTrack:
+    """One group; `lag` and what depends on it are None until it was asked for."""
+
+    __slots__ = ("_change", "_settled", "history", "in_flight", "lag", "oldest_ns", "summary")
+
+    def __init__(self, summary: GroupSummary) -> None:
+        self.summary = summary
+        self.lag: int | None = None
+        self.in_flight = 0
+        self.oldest_ns = 0
+        self.history = History()
+        self._change = Meter(may_fall=True)
+        self._settled = Meter()
+
+    @property
+    def name(self) -> str:
+        return self.summary.group_id
+
+    @property
+    def change(self) -> float | None:
+        """Messages per second by which the lag grows, or falls."""
+        return self._change.rate
+
+    @property
+    def settled(self) -> float | None:
+        """Messages per second that the group is done with."""
+        return self._settled.rate
+
+    def note(self, found: GroupLag, at_s: float) -> None:
+        partitions = found.partitions
+        self.lag = found.total_lag
+        self.in_flight = sum(each.in_flight for each in partitions)
+        self.oldest_ns = max((parse_duration(each.time_lag) for each in partitions), default=0)
+        self.history.add(found.total_lag)
+        # What lies below the end and is not behind was settled. Two looks compare only over the
+        # same partitions: one that is new to the group brings a past of its own.
+        settled = sum(each.end_offset - each.lag for each in partitions)
+        self._settled.note(settled, at_s, len(partitions))
+        self._change.note(found.total_lag, at_s, len(partitions))
+
+
+class Groups:
+    """Every group of the node, up to a limit."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[str, GroupTrack] = {}
+        self._turn = ""
+        self.count = 0
+
+    def __iter__(self) -> Iterator[GroupTrack]:
+        return iter(self._tracks.values())
+
+    def note(self, found: Sequence[GroupSummary], lags: dict[str, GroupLag], at_s: float) -> None:
+        """Look at all of them; what is not there any more is forgotten."""
+        self.count = len(found)
+        tracks: dict[str, GroupTrack] = {}
+        for summary in found[:GROUPS_MAX]:
+            track = self._tracks.get(summary.group_id) or GroupTrack(summary)
+            track.summary = summary
+            tracks[summary.group_id] = track
+        self._tracks = tracks
+        for name, lag in lags.items():
+            if name in tracks:
+                tracks[name].note(lag, at_s)
+
+    def choose(self, shown: Sequence[str], count: int) -> tuple[str, ...]:
+        """At most so many groups to ask: those shown, then the others in turn."""
+        names = list(self._tracks)
+        chosen = dict.fromkeys(name for name in shown if name in self._tracks)
+        # Some turns are kept for the others, or a full screen would leave them unknown for ever.
+        kept = count if len(names) <= count else count - count // 4
+        chosen = dict.fromkeys(list(chosen)[:kept])
+        after = [name for name in names if name > self._turn]
+        for name in after + names[: len(names) - len(after)]:
+            if len(chosen) >= count:
+                break
+            if name not in chosen:
+                chosen[name] = None
+                self._turn = name
+        return tuple(chosen)
+
+    @property
+    def lag(self) -> int:
+        """How far all known groups are behind."""
+        return sum(track.lag or 0 for track in self)
+
+    @property
+    def unknown(self) -> int:
+        """Groups whose lag was not asked for yet."""
+        return self.count - sum(track.lag is not None for track in self)
+
+
+_LAGS_MAX = 32
+# On screens that show no lag, its sum at the top still follows.
+_LAGS_ASIDE_MAX = 8
+_DUES_MAX = 24
+_LETTERS_MAX = 1_000
+PRIORITIES = ("critical", "high", "normal", "low", "background")
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """Since when there is no answer, and in a word why: not reached, not ready, a code."""
+
+    since: dt.datetime
+    reason: str
+
+
+class LetterTrack:
+    """Dead letters of one dead-letter topic."""
+
+    __slots__ = ("change", "history", "kept", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.kept = 0
+        self.change = Meter(may_fall=True)
+        self.history = History()
+
+    def note(self, kept: int, at_s: float) -> None:
+        self.kept = kept
+        self.change.note(kept, at_s)
+        self.history.add(kept)
+
+
+class LaneSum(msgspec.Struct, frozen=True, kw_only=True):
+    """One priority over all groups and partitions."""
+
+    priority: str
+    published: int
+    ready: int
+    in_flight: int
+    wait: str
+    publish_rate: float | None
+    serve_rate: float | None
+
+
+class Board:
+    """What the picture is made of."""
+
+    def __init__(self) -> None:
+        self.sample: Sample | None = None
+        self.outage: Outage | None = None
+        self.topics = Topics()
+        self.groups = Groups()
+        self.letters: dict[str, LetterTrack] = {}
+        self.lanes: tuple[LaneSum, ...] = ()
+        self.published = History()
+        self._meters: dict[str, Meter] = {}
+
+    def apply(self, sample: Sample) -> None:
+        """Take in one round of answers."""
+        self.outage = None
+        self.sample = sample
+        self.topics.note(sample.stats.topic_stats, sample.at_s)
+        self.groups.note(sample.groups, sample.lags, sample.at_s)
+        self.published.add(self.topics.published)
+        self._note_letters(sample)
+        self._note_counters(sample)
+        if sample.priorities is not None:
+            self.lanes = self._sum_lanes(sample)
+
+    def lose(self, time: dt.datetime, reason: str) -> None:
+        """A round brought no answer: what was known stays, and is marked as old."""
+        since = self.outage.since if self.outage else time
+        self.outage = Outage(since, reason)
+
+    def rate(self, counter: str) -> float | None:
+        """Per second, of a counter that the node names."""
+        meter = self._meters.get(counter)
+        return meter.rate if meter else None
+
+    def wants(self, *, shown: tuple[str, ...], view: str) -> Wants:
+        """What to ask next for a view that shows these topics or groups."""
+        is_about_lag = view == "groups"
+        return Wants(
+            lags=self.groups.choose(
+                shown if is_about_lag else (), _LAGS_MAX if is_about_lag else _LAGS_ASIDE_MAX
+            ),
+            dues=shown[:_DUES_MAX] if view == "waiting" else (),
+            has_lanes=view == "waiting",
+            has_transactions=view == "node",
+        )
+
+    def _note_letters(self, sample: Sample) -> None:
+        kept = sample.reliability.dlq_by_topic
+        # A topic whose letters were all redriven goes on at zero, as long as it is there.
+        names = [name for name in self.letters if name in sample.stats.topic_stats]
+        letters: dict[str, LetterTrack] = {}
+        for name in sorted({*names, *kept}, key=lambda name: -kept.get(name, 0))[:_LETTERS_MAX]:
+            letters[name] = self.letters.get(name) or LetterTrack(name)
+            letters[name].note(kept.get(name, 0), sample.at_s)
+        self.letters = letters
+
+    def _note_counters(self, sample: Sample) -> None:
+        reliability, transactions = sample.reliability, sample.transactions
+        counts = {
+            "acks": reliability.acks_total,
+            "nacks": reliability.nacks_total,
+            "rejects": reliability.rejects_total,
+            "redeliveries": reliability.redeliveries_total,
+            "expirations": reliability.lease_expirations_total,
+            "delivered": sample.delays.delivered_count,
+            "committed": transactions.committed_total,
+            "aborted": transactions.aborted_total,
+        }
+        for name, count in counts.items():
+            self._note(name, count, sample.at_s)
+
+    def _note(self, name: str, count: int, at_s: float) -> float | None:
+        meter = self._meters.setdefault(name, Meter())
+        meter.note(count, at_s)
+        return meter.rate
+
+    def _sum_lanes(self, sample: Sample) -> tuple[LaneSum, ...]:
+        stats = sample.priorities
+        assert stats is not None
+        by_priority: dict[str, list[LaneStats]] = {name: [] for name in PRIORITIES}
+        for lane in stats.lanes:
+            by_priority.setdefault(lane.priority, []).append(lane)
+        sums: list[LaneSum] = []
+        for name, lanes in by_priority.items():
+            published = stats.messages_by_priority.get(name, 0)
+            served = sum(lane.dequeued for lane in lanes)
+            sums.append(
+                LaneSum(
+                    priority=name,
+                    published=published,
+                    ready=stats.pending_by_priority.get(name, 0),
+                    in_flight=sum(lane.in_flight for lane in lanes),
+                    wait=stats.avg_wait_time_by_priority.get(name, "0s"),
+                    publish_rate=self._note(f"published {name}", published, sample.at_s),
+                    serve_rate=self._note(f"served {name}", served, sample.at_s),
+                )
+            )
+        return tuple(sums)

@@ -1,0 +1,408 @@
+"""Settings of a topic as they are typed: `--set retention_hours=24`.
+
+The server ignores fields that it does not know, as an API must; a person who mistyped one wants to
+hear of it. So the names are checked here. What a value may be is left to the server.
+
+Topics drawn for a person.
+
+One topic: the answer is the topic; how its lanes fare is added for whoever reads a table.
+
+All topics: their names are the answer, their sizes are a kindness to whoever reads a table.
+
+The commands of `goqueue topic`: arguments in, one request, its answer out.
+"""
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from goqueue.cli.client import Session
+from goqueue.cli.options import (
+    Output,
+    confirm,
+    force_option,
+    output_option,
+    server_options,
+    topic_argument,
+)
+from goqueue.cli.output import console, draw, printable, sized, table, write_document
+from goqueue.client import GoQueueError, ServerUnreachable
+from goqueue.client.admin import LaneStats, NodeStats, Partition, PriorityStats, Topic
+from goqueue.client.transport import get
+
+__all__ = [
+    "SETTINGS",
+    "Created",
+    "Deleted",
+    "Partitions",
+    "describe_topic",
+    "draw_created",
+    "draw_deleted",
+    "draw_lanes",
+    "draw_list",
+    "draw_partitions",
+    "draw_topic",
+    "list_topics",
+    "read_settings",
+    "topic",
+]
+
+# Whether the API takes a number; all others are text, except the switch and the list.
+SETTINGS = {
+    "cleanup_policy": False,
+    "dead_letter_topic": False,
+    "flush_interval_ms": True,
+    "flush_policy": False,
+    "max_deliveries": True,
+    "max_message_bytes": True,
+    "min_insync_replicas": True,
+    "num_partitions": True,
+    "priority_boost": False,
+    "priority_weights": False,
+    "replication_factor": True,
+    "retention_bytes": True,
+    "retention_hours": True,
+    "schema_validation": False,
+    "segment_bytes": True,
+    "visibility_timeout": False,
+}
+_SWITCHES = {"true": True, "false": False}
+_DIGITS_MAX = 19
+
+
+def read_settings(given: Sequence[str]) -> dict[str, object]:
+    """The fields of a request; the last of equal names wins."""
+    fields: dict[str, object] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name not in SETTINGS:
+            known = ", ".join(SETTINGS)
+            raise click.UsageError(f"--set {text!a} is not FIELD=VALUE with one of: {known}")
+        fields[name] = _read(name, value)
+    return fields
+
+
+def _read(name: str, value: str) -> object:
+    if SETTINGS[name]:
+        if not _is_whole(value):
+            raise click.UsageError(f"--set {name} takes a whole number, not {value!a}")
+        return int(value)
+    if name == "priority_weights":
+        weights = value.split(",")
+        if not all(_is_whole(weight) for weight in weights):
+            raise click.UsageError(
+                f"--set {name} takes whole numbers with commas between, not {value!a}"
+            )
+        return [int(weight) for weight in weights]
+    if name == "schema_validation":
+        if value not in _SWITCHES:
+            raise click.UsageError(f"--set {name} takes true or false, not {value!a}")
+        return _SWITCHES[value]
+    return value
+
+
+def _is_whole(value: str) -> bool:
+    digits = value.removeprefix("-")
+    return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX
+
+
+class Created(msgspec.Struct, frozen=True):
+    """The answer to a new topic, as far as it is shown."""
+
+    name: str
+    partitions: int
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """The answer to a deletion."""
+
+    name: str
+
+
+class Partitions(msgspec.Struct, frozen=True):
+    """The answer that lists partitions."""
+
+    partitions: tuple[Partition, ...]
+
+
+def draw_created(created: Created) -> None:
+    count = f"{created.partitions} partition{'' if created.partitions == 1 else 's'}"
+    print(f"made topic {printable(created.name)} with {count}")
+
+
+def draw_deleted(deleted: Deleted) -> None:
+    print(f"deleted topic {printable(deleted.name)}")
+
+
+def draw_list(names: tuple[str, ...], stats: NodeStats | None) -> None:
+    """Names with their sizes; names alone when the sizes are not ours to see."""
+    empty = "no topics; make one with: goqueue topic create TOPIC"
+    if stats is None:
+        draw(("TOPIC",), [(name,) for name in names], empty=empty)
+        return
+    rows: list[tuple[str | int, ...]] = []
+    for name in names:
+        sizes = stats.topic_stats.get(name)
+        # It may have been made between the two answers.
+        rows.append(
+            (name, "", "", "")
+            if sizes is None
+            else (name, sizes.partitions, sizes.total_messages, sized(sizes.total_size_bytes))
+        )
+    draw(("TOPIC", "PARTITIONS", "MESSAGES", "SIZE"), rows, empty=empty)
+
+
+def draw_topic(topic: Topic) -> None:
+    created = "" if topic.created_at is None else f"{topic.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    facts: list[tuple[str, str | int]] = [
+        ("name", topic.name),
+        ("partitions", topic.partitions),
+        ("messages", topic.total_messages),
+        ("size", sized(topic.total_size_bytes)),
+        ("created", created),
+    ]
+    config = msgspec.structs.asdict(topic.config)
+    facts += [(name, _worded(value)) for name, value in config.items()]
+    console().print(table(("FIELD", "VALUE"), [(name, str(value)) for name, value in facts]))
+    offsets = sorted(topic.partition_offsets.items())
+    rows = [(number, ends.earliest, ends.latest + 1) for number, ends in offsets]
+    draw(("PARTITION", "FIRST OFFSET", "NEXT OFFSET"), rows, empty="")
+
+
+def draw_lanes(lanes: tuple[LaneStats, ...]) -> None:
+    """What each priority of each group does; `READY` is what is looked ahead, not the backlog."""
+    rows = [
+        (
+            each.consumer_group,
+            each.partition,
+            each.priority,
+            each.ready,
+            each.in_flight,
+            each.dequeued,
+            "" if each.last_served is None else f"{each.last_served:%Y-%m-%d %H:%M:%S} UTC",
+            each.oldest_waiting,
+        )
+        for each in lanes
+    ]
+    headings = (
+        "GROUP",
+        "PARTITION",
+        "PRIORITY",
+        "READY",
+        "IN FLIGHT",
+        "DELIVERED",
+        "LAST SERVED",
+        "WAITING",
+    )
+    draw(headings, rows, empty="")
+
+
+def draw_partitions(answer: Partitions) -> None:
+    rows = [
+        (
+            each.partition,
+            each.leader,
+            ",".join(each.replicas),
+            ",".join(each.isr),
+            each.earliest_offset,
+            each.end_offset,
+            each.high_watermark,
+            sized(each.size_bytes),
+        )
+        for each in answer.partitions
+    ]
+    headings = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST", "END", "COMMITTED", "SIZE")
+    draw(headings, rows, empty="no partitions")
+
+
+def _worded(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(str(each) for each in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+async def describe_topic(session: Session, topic: str, output: Output) -> None:
+    body = await session.ask(get("topics", topic))
+    if output is not Output.TABLE:
+        write_document(msgspec.json.decode(body), output)
+        return
+    draw_topic(msgspec.json.decode(body, type=Topic))
+    lanes = await _lanes(session, topic)
+    if len({lane.priority for lane in lanes}) > 1:
+        draw_lanes(lanes)
+
+
+async def _lanes(session: Session, topic: str) -> tuple[LaneStats, ...]:
+    try:
+        stats = await session.read(get("priority", "stats"), PriorityStats)
+    except ServerUnreachable:
+        raise
+    except GoQueueError:
+        # A key that may see the topic need not see the groups, and an older server has no lanes.
+        return ()
+    return tuple(lane for lane in stats.lanes if lane.topic == topic)
+
+
+class _Names(msgspec.Struct, frozen=True):
+    topics: tuple[str, ...]
+
+
+async def list_topics(session: Session, output: Output) -> None:
+    body = await session.ask(get("topics"))
+    if output is not Output.TABLE:
+        write_document(msgspec.json.decode(body), output)
+        return
+    draw_list(msgspec.json.decode(body, type=_Names).topics, await _sizes(session))
+
+
+async def _sizes(session: Session) -> NodeStats | None:
+    try:
+        return await session.read(get("stats"), NodeStats)
+    except ServerUnreachable:
+        raise
+    except GoQueueError:
+        # A key that may list topics need not see the node.
+        return None
+
+
+DONE = 0
+
+
+@click.group("topic")
+@server_options
+@output_option
+def topic(output: Output) -> None:
+    """Make, list, describe, change and delete topics."""
+
+
+@topic.command("list", short_help="List all topics.")
+@server_options
+@output_option
+def list_command(output: Output) -> int:
+    """List all topics, with their sizes."""
+    from goqueue.cli.client import Session, run_session
+
+    async def scene(session: Session) -> None:
+        await list_topics(session, output)
+
+    run_session(scene)
+    return DONE
+
+
+@topic.command("describe", short_help="Show one topic.")
+@topic_argument
+@server_options
+@output_option
+def describe_command(topic: str, output: Output) -> int:
+    """Show the settings, the sizes and the offsets of TOPIC, and its lanes if it has several."""
+    from goqueue.cli.client import Session, run_session
+
+    async def scene(session: Session) -> None:
+        await describe_topic(session, topic, output)
+
+    run_session(scene)
+    return DONE
+
+
+@topic.command("partitions", short_help="Show the partitions of a topic.")
+@topic_argument
+@server_options
+@output_option
+def partitions_command(topic: str, output: Output) -> int:
+    """Show where the partitions of TOPIC are, and how far each goes."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.transport import get
+
+    show(ask(get("topics", topic, "partitions")), output, Partitions, draw_partitions)
+    return DONE
+
+
+@topic.command("create", short_help="Make a topic.")
+@topic_argument
+@click.option(
+    "-p", "--partitions", type=int, metavar="N", help="Number of partitions.  [default: 3]"
+)
+@click.option(
+    "-r",
+    "--retention",
+    type=int,
+    metavar="HOURS",
+    help="How long messages are kept; -1 is for ever.  [default: 168]",
+)
+@click.option(
+    "--set", "given", multiple=True, metavar="FIELD=VALUE", help="Any setting; may be repeated."
+)
+@server_options
+@output_option
+def create_command(
+    topic: str,
+    partitions: int | None,
+    retention: int | None,
+    given: tuple[str, ...],
+    output: Output,
+) -> int:
+    """Make TOPIC. What is not given is left to the server."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.transport import post
+
+    fields: dict[str, object] = {
+        "name": topic,
+        **read_settings(given),
+        **_given(num_partitions=partitions, retention_hours=retention),
+    }
+    show(ask(post("topics", fields=fields)), output, Created, draw_created)
+    return DONE
+
+
+@topic.command("alter", short_help="Change settings of a topic.")
+@topic_argument
+@click.option("-r", "--retention", type=int, metavar="HOURS", help="How long messages are kept.")
+@click.option(
+    "--set", "given", multiple=True, metavar="FIELD=VALUE", help="Any setting; may be repeated."
+)
+@server_options
+@output_option
+def alter_command(topic: str, retention: int | None, given: tuple[str, ...], output: Output) -> int:
+    """Change settings of TOPIC; what is not named stays as it is."""
+    import msgspec
+
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import Topic
+    from goqueue.client.transport import Request, target
+
+    fields = {**read_settings(given), **_given(retention_hours=retention)}
+    if not fields:
+        raise click.UsageError("nothing to change: add --set FIELD=VALUE or --retention HOURS")
+    request = Request(
+        method="PATCH",
+        target=target("topics", topic),
+        body=msgspec.json.encode(fields),
+        is_repeatable=True,
+    )
+    show(ask(request), output, Topic, draw_topic)
+    return DONE
+
+
+@topic.command("delete", short_help="Delete a topic and its messages.")
+@topic_argument
+@force_option
+@server_options
+@output_option
+def delete_command(topic: str, output: Output, *, is_forced: bool) -> int:
+    """Delete TOPIC, its messages, and every group's place in it. Its dead letters stay."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.transport import Request, target
+
+    confirm(f"Delete the topic {topic!a} and all its messages?", is_forced=is_forced)
+    request = Request(method="DELETE", target=target("topics", topic))
+    show(ask(request), output, Deleted, draw_deleted)
+    return DONE
+
+
+def _given(**fields: int | None) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}

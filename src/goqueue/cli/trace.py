@@ -1,0 +1,414 @@
+"""One journey as lines of text: what happened after how long, as a tree.
+
+A span hangs below the one that it followed from; one whose parent is not kept hangs at the root.
+What a line has in common with the line above it in the tree is not said again. Everything that
+came from a server is shown without control characters.
+
+Journeys drawn for a person: many as a table, one as a timeline.
+
+The journey of the message at one place.
+
+What `goqueue trace search` was asked for, as a request.
+
+The commands of `goqueue trace`: arguments in, a request, its answer out.
+"""
+
+import datetime as dt
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+import msgspec
+
+from goqueue.cli.client import Session
+from goqueue.cli.errors import ServerRefusal
+from goqueue.cli.messages import read_time
+from goqueue.cli.options import (
+    Output,
+    complete_groups,
+    complete_topics,
+    output_option,
+    server_options,
+    topic_argument,
+)
+from goqueue.cli.output import console, printable, table
+from goqueue.client.admin import Trace, TraceEvent, TraceFacts, TraceList, TraceStats
+from goqueue.client.transport import Request, get
+from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
+
+__all__ = [
+    "draw_page",
+    "draw_stats",
+    "draw_trace",
+    "elapsed",
+    "find_message",
+    "place",
+    "search_request",
+    "timeline",
+    "trace",
+]
+
+_DETAIL_COLUMNS_MIN = 20
+# Of a tree that a server means well with: a message, its deliveries, what became of them.
+_DEPTH_MAX = 8
+_MICROSECOND = dt.timedelta(microseconds=1)
+_NANOSECONDS = 1000
+_MINUTE_SECONDS = 60
+_BRANCH, _LAST_BRANCH, _TRUNK, _GAP = "├─ ", "└─ ", "│  ", "   "
+_ENDS = {"completed": "completed in", "error": "error after", "pending": "pending; last seen after"}
+
+
+class _Span(msgspec.Struct):
+    """Events of one span, and the spans below it."""
+
+    events: list[TraceEvent]
+    children: "list[_Span]"
+    is_placed: bool = False
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """One event: when, the tree with its name, what else is said, and the tree below it."""
+
+    after: str
+    event: str
+    words: str
+    below: str
+
+
+def timeline(trace: Trace, width: int) -> list[str]:
+    """The whole journey, in lines of at most `width` columns where that can be."""
+    roots = _tree(trace.events)
+    begin = min((event.timestamp for event in trace.events), default=trace.start_time)
+    lines = list(_lines(roots, begin, "", None))
+    event_columns = max((len(line.event) for line in lines), default=0)
+    after_columns = max((len(line.after) for line in lines), default=0)
+    return [*_head(trace), "", *_laid_out(lines, after_columns, event_columns, width)]
+
+
+def place(topic: str, partition: int, offset: int) -> str:
+    """A topic, and partition and offset where something was written."""
+    if partition < 0:
+        return printable(topic)
+    return printable(f"{topic} {partition}:{offset}" if offset >= 0 else f"{topic} {partition}")
+
+
+def elapsed(span_ns: int) -> str:
+    """A time that has passed, with as many digits as anybody follows."""
+    if span_ns < SECOND:
+        return f"{span_ns / MILLISECOND:.1f} ms" if span_ns else "0 ms"
+    if span_ns < _MINUTE_SECONDS * SECOND:
+        return f"{span_ns / SECOND:.3f} s"
+    return format_duration(span_ns - span_ns % SECOND)
+
+
+def _head(trace: Trace) -> list[str]:
+    end = _ENDS.get(trace.status, f"{printable(trace.status)}; last seen after")
+    took = elapsed(round(trace.duration_ms * MILLISECOND))
+    where = place(trace.topic, trace.partition, trace.offset)
+    return [
+        f"trace    {printable(trace.trace_id)}",
+        f"message  {where}",
+        f"start    {trace.start_time:%Y-%m-%d %H:%M:%S} UTC",
+        f"status   {end} {took}, {trace.event_count} events",
+    ]
+
+
+# The tree
+
+
+def _tree(events: Sequence[TraceEvent]) -> list[_Span]:
+    """The spans that have no parent here, each with those below it, in order of time."""
+    spans: dict[str, _Span] = {}
+    for event in events:
+        spans.setdefault(event.span_id, _Span([], [])).events.append(event)
+    roots: list[_Span] = []
+    for span in spans.values():
+        parent = spans.get(span.events[0].parent_span_id or "")
+        (roots if parent is None else parent.children).append(span)
+    for root in roots:
+        _place(root)
+    for span in spans.values():
+        # What is too deep to be shown in its place, or part of a ring of parents.
+        if not span.is_placed:
+            roots.append(span)
+            _place(span)
+    return roots
+
+
+def _place(root: _Span) -> None:
+    """Mark what is reached from here; what is too deep, or was reached before, is let go."""
+    root.is_placed = True
+    level = [root]
+    for depth in range(_DEPTH_MAX + 1):
+        following: list[_Span] = []
+        for span in level:
+            fresh = [child for child in span.children if not child.is_placed]
+            span.children = fresh if depth < _DEPTH_MAX else []
+            for child in span.children:
+                child.is_placed = True
+            following += span.children
+        level = following
+
+
+def _lines(
+    spans: Sequence[_Span], begin: dt.datetime, trunk: str, above: TraceFacts | None
+) -> Iterator[_Line]:
+    for index, span in enumerate(spans):
+        lead = below = trunk
+        if above is not None:
+            is_last = index == len(spans) - 1
+            lead += _LAST_BRANCH if is_last else _BRANCH
+            below += _GAP if is_last else _TRUNK
+        under = below + (_TRUNK if span.children else "")
+        said = above
+        for event in span.events:
+            after = elapsed((event.timestamp - begin) // _MICROSECOND * _NANOSECONDS)
+            yield _Line(after, lead + printable(event.event_type), _words(event, said), under)
+            # What else belongs to the span stands below its first event.
+            lead, said = below, event.details
+        yield from _lines(span.children, begin, below, said)
+
+
+def _words(event: TraceEvent, said: TraceFacts | None) -> str:
+    """What is new against the line above."""
+    facts = event.details
+    words = []
+    before = TraceFacts() if said is None else said
+    where = place(facts.topic, facts.partition, facts.offset)
+    if where != place(before.topic, before.partition, before.offset):
+        words.append(where)
+    has_attempt = facts.delivery_count not in (0, before.delivery_count)
+    if facts.consumer_group not in ("", before.consumer_group) or has_attempt:
+        words.append(printable(facts.consumer_group))
+    if has_attempt:
+        words.append(f"attempt {facts.delivery_count}")
+    if facts.consumer_id not in ("", before.consumer_id):
+        words.append(printable(facts.consumer_id))
+    if facts.deliver_at is not None and event.event_type == "delay.scheduled":
+        words.append(f"due {facts.deliver_at:%Y-%m-%d %H:%M:%S} UTC")
+    if facts.error:
+        words.append(printable(facts.error))
+    return ", ".join(word for word in words if word)
+
+
+# The page
+
+
+def _laid_out(
+    lines: Sequence[_Line], after_columns: int, event_columns: int, width: int
+) -> Iterator[str]:
+    indent = after_columns + 2
+    room = max(_DETAIL_COLUMNS_MIN, width - indent - event_columns - 2)
+    for line in lines:
+        first, *rest = textwrap.wrap(line.words, room) or [""]
+        yield f"{line.after:>{after_columns}}  {line.event:<{event_columns}}  {first}".rstrip()
+        for words in rest:
+            yield f"{' ' * indent}{line.below:<{event_columns}}  {words}"
+
+
+def draw_page(page: TraceList) -> None:
+    if not page.traces:
+        print("no such trace is kept")
+        return
+    # The day is told only where there are several.
+    is_one_day = len({each.start_time.date() for each in page.traces}) == 1
+    form = "%H:%M:%S" if is_one_day else "%m-%d %H:%M"
+    rows = [
+        (
+            each.trace_id,
+            each.start_time.strftime(form),
+            each.status,
+            elapsed(round(each.duration_ms * MILLISECOND)),
+            place(each.topic, each.partition, each.offset) or "-",
+        )
+        for each in page.traces
+    ]
+    drawn = table(("TRACE", "UTC", "STATUS", "TOOK", "MESSAGE"), rows)
+    # Close together: of 80 columns the id alone takes 32, and one that is broken cannot be copied.
+    drawn.padding = (0, 1, 0, 0)
+    for column in drawn.columns[:-1]:
+        column.no_wrap = True
+    console().print(drawn)
+    left = page.total - len(rows)
+    if left > 0:
+        print(f"{left} more are kept: -n N, up to 1000")
+
+
+def draw_trace(trace: Trace) -> None:
+    for line in timeline(trace, console().width):
+        print(line)
+
+
+def draw_stats(stats: TraceStats) -> None:
+    facts = [
+        ("traces", str(stats.traces_total)),
+        ("completed", str(stats.traces_completed)),
+        ("error", str(stats.traces_error)),
+        ("pending", str(stats.traces_pending)),
+        ("average latency", elapsed(parse_duration(stats.avg_latency))),
+        ("sampling", f"{stats.sampling_rate:g}"),
+        ("spans kept", f"{stats.spans_in_buffer} of {stats.buffer_capacity}"),
+    ]
+    console().print(table(("FIELD", "VALUE"), facts))
+
+
+async def find_message(session: Session, topic: str, partition: int, offset: int) -> bytes:
+    """The body of the answer about its trace; one sentence if none is kept."""
+    wanted = get("traces", "search", topic=topic, partition=partition, offset=offset, limit=1)
+    found = (await session.read(wanted, TraceList)).traces
+    if found:
+        return await session.ask(get("traces", found[0].trace_id))
+    stats = await session.read(get("traces", "stats"), TraceStats)
+    raise ServerRefusal(_sentence(f"{topic} {partition}:{offset}", stats))
+
+
+def _sentence(message: str, stats: TraceStats) -> str:
+    if not stats.sampling_rate:
+        return f"nothing is known of {message}: the server traces nothing (tracing.sampling is 0)"
+    return (
+        f"nothing is kept of {message}: a server keeps the last {stats.buffer_capacity:,} spans "
+        "since it started; older ones are only where it exports them (settings tracing.*)"
+    )
+
+
+# Flags whose names are shorter than those of the API.
+_NAMES = {"group": "consumer_group", "consumer": "consumer_id"}
+_TIMES = ("start", "end")
+
+
+def search_request(given: Mapping[str, str | int | None]) -> Request:
+    """The request for what the flags say; a time that is none is a usage error."""
+    now_ns = time.time_ns()
+    query: dict[str, str | float | None] = {}
+    for flag, value in given.items():
+        is_time = flag in _TIMES and isinstance(value, str)
+        query[_NAMES.get(flag, flag)] = _time(flag, str(value), now_ns) if is_time else value
+    return get("traces", "search", **query)
+
+
+def _time(flag: str, text: str, now_ns: int) -> str:
+    try:
+        return read_time(text, now_ns)
+    except ValueError as error:
+        words = f"--{flag} is neither a time such as 2026-01-31T12:00:00Z nor an age such as 15m"
+        raise click.UsageError(f"{words}: {error}") from error
+
+
+DONE = 0
+
+_LIMIT = click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="At most so many; the server gives no more than 1000.",
+)
+
+
+def _complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from goqueue.cli.completion import known_traces
+
+    return known_traces(context, incomplete)
+
+
+@click.group("trace")
+@server_options
+@output_option
+def trace(output: Output) -> None:
+    """Find out where a message went, and what happened to it on the way.
+
+    A server keeps the newest events in memory, since its start.
+    """
+
+
+@trace.command("message", short_help="Show the journey of the message at a place.")
+@topic_argument
+@click.argument("partition", type=click.IntRange(0))
+@click.argument("offset", type=click.IntRange(0))
+@server_options
+@output_option
+def message_command(topic: str, partition: int, offset: int, output: Output) -> int:
+    """Show the whole journey of the message that stands, or stood, at this place of TOPIC."""
+    from goqueue.cli.client import Session, run_session
+    from goqueue.cli.output import show
+    from goqueue.client.admin import Trace
+
+    async def scene(session: Session) -> bytes:
+        return await find_message(session, topic, partition, offset)
+
+    show(run_session(scene), output, Trace, draw_trace)
+    return DONE
+
+
+@trace.command("list", short_help="List the newest journeys.")
+@_LIMIT
+@server_options
+@output_option
+def list_command(limit: int, output: Output) -> int:
+    """List the journeys of messages, the newest first."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import TraceList
+    from goqueue.client.transport import get
+
+    show(ask(get("traces", limit=limit)), output, TraceList, draw_page)
+    return DONE
+
+
+@trace.command("get", short_help="Show one journey.")
+@click.argument("trace_id", metavar="ID", shell_complete=_complete)
+@server_options
+@output_option
+def get_command(trace_id: str, output: Output) -> int:
+    """Show everything that is kept of the trace ID, as a tree."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import Trace
+    from goqueue.client.transport import get
+
+    show(ask(get("traces", trace_id)), output, Trace, draw_trace)
+    return DONE
+
+
+@trace.command("search", short_help="List journeys with an event that is like this.")
+@click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="In this topic.")
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="In this partition.")
+@click.option("--offset", type=click.IntRange(0), metavar="N", help="At this offset.")
+@click.option("--key", metavar="KEY", help="Of a message published with this key.")
+@click.option("--group", metavar="GROUP", shell_complete=complete_groups, help="In this group.")
+@click.option("--consumer", metavar="ID", help="With this member of a group.")
+@click.option("--start", metavar="TIME", help="Not before a time, or so long ago as 15m.")
+@click.option("--end", metavar="TIME", help="Not after a time, or so long ago as 15m.")
+@click.option(
+    "--status",
+    type=click.Choice(["completed", "error", "pending"]),
+    help="That stand like this.",
+)
+@_LIMIT
+@server_options
+@output_option
+def search_command(output: Output, **given: str | int | None) -> int:
+    """List the journeys with an event that fits all that is given, the newest first."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import TraceList
+
+    show(ask(search_request(given)), output, TraceList, draw_page)
+    return DONE
+
+
+@trace.command("stats", short_help="Count journeys.")
+@server_options
+@output_option
+def stats_command(output: Output) -> int:
+    """Count the journeys that are kept, and say how many are followed at all."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import TraceStats
+    from goqueue.client.transport import get
+
+    show(ask(get("traces", "stats")), output, TraceStats, draw_stats)
+    return DONE

@@ -1,0 +1,225 @@
+"""Transactions drawn for a person.
+
+Ending a transaction in the name of its producer, whom the transaction itself names.
+
+The commands of `goqueue txn`: arguments in, a request, its answer out.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+import msgspec
+
+from goqueue.cli.client import Session
+from goqueue.cli.options import Output, confirm, force_option, output_option, server_options
+from goqueue.cli.output import console, draw, printable, table
+from goqueue.client.admin import TransactionDescription, TransactionStats
+from goqueue.client.transport import get, post
+from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
+
+__all__ = [
+    "Ended",
+    "Page",
+    "abort_transaction",
+    "draw_ended",
+    "draw_page",
+    "draw_stats",
+    "draw_transaction",
+    "txn",
+]
+
+
+class Page(msgspec.Struct, frozen=True):
+    """The answer that lists those that have not ended."""
+
+    transactions: tuple[TransactionDescription, ...]
+    total: int
+    skip: int
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The answer to an abort."""
+
+    status: str
+
+
+def draw_page(page: Page) -> None:
+    rows = [
+        (
+            each.transaction_id,
+            each.transactional_id,
+            _state(each),
+            _time(each.started_at),
+            format_duration(each.timeout_ms * MILLISECOND),
+            len(each.partitions),
+        )
+        for each in page.transactions
+    ]
+    headings = ("TRANSACTION", "PRODUCER", "STATE", "STARTED", "TIMEOUT", "PARTITIONS")
+    nothing = "no transaction is open"
+    draw(headings, rows, empty=f"{nothing} beyond these {page.total}" if page.total else nothing)
+    following = page.skip + len(rows)
+    if rows and following < page.total:
+        print(f"{page.total - following} more: --skip {following}")
+
+
+def draw_transaction(transaction: TransactionDescription) -> None:
+    facts = [
+        ("transaction", transaction.transaction_id),
+        ("transactional id", transaction.transactional_id),
+        ("producer", str(transaction.producer_id)),
+        ("epoch", str(transaction.epoch)),
+        ("state", _state(transaction)),
+        ("started", _time(transaction.started_at)),
+        ("timeout", format_duration(transaction.timeout_ms * MILLISECOND)),
+    ]
+    console().print(table(("FIELD", "VALUE"), facts))
+    rows = [(each.topic, each.partition) for each in transaction.partitions]
+    has_ended = transaction.state.startswith("completed")
+    nothing = "it has ended: where it wrote is not kept" if has_ended else "nothing written yet"
+    draw(("TOPIC", "PARTITION"), rows, empty=nothing)
+
+
+def draw_ended(transaction: str, ended: Ended) -> None:
+    print(printable(f"{ended.status} {transaction}"))
+
+
+def draw_stats(stats: TransactionStats) -> None:
+    facts = [
+        ("open", str(stats.active_transactions)),
+        ("committed", str(stats.committed_total)),
+        ("aborted", str(stats.aborted_total)),
+        ("average duration", _span(stats.avg_duration)),
+        ("producers", str(stats.active_producers)),
+    ]
+    console().print(table(("FIELD", "VALUE"), facts))
+
+
+def _state(transaction: TransactionDescription) -> str:
+    """A prepared one is open, but ends only by a decision about its group."""
+    is_waiting = transaction.prepared and transaction.state == "ongoing"
+    return f"{transaction.state} (prepared)" if is_waiting else transaction.state
+
+
+def _span(text: str) -> str:
+    """A duration without what nobody can follow: below a second by milliseconds."""
+    span_ns = parse_duration(text)
+    unit = SECOND if span_ns >= SECOND else MILLISECOND
+    return format_duration(span_ns - span_ns % unit)
+
+
+def _time(moment: dt.datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+async def abort_transaction(session: Session, transaction: str) -> bytes:
+    """Abort it; the body of the answer."""
+    found = await session.read(get("transactions", transaction), TransactionDescription)
+    fields: dict[str, object] = {
+        "producer_id": found.producer_id,
+        "epoch": found.epoch,
+        "transactional_id": found.transactional_id,
+        # Its producer may have ended it and begun another meanwhile.
+        "transaction_id": transaction,
+    }
+    return await session.ask(post("transactions", "abort", fields=fields, is_repeatable=True))
+
+
+DONE = 0
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def _complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from goqueue.cli.completion import known_transactions
+
+    return known_transactions(context, incomplete)
+
+
+def _transaction_argument(decorated: Decorated) -> Decorated:
+    """Give a command the argument TRANSACTION; it arrives as `transaction`."""
+    return click.argument("transaction", shell_complete=_complete)(decorated)
+
+
+@click.group("txn")
+@server_options
+@output_option
+def txn(output: Output) -> None:
+    """Look at transactions that have not ended, and abort one that hangs."""
+
+
+@txn.command("list", short_help="List transactions that have not ended, oldest first.")
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="At most so many; the server gives no more than 1000.",
+)
+@click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over so many.")
+@server_options
+@output_option
+def list_command(limit: int, skip: int, output: Output) -> int:
+    """List the transactions that have not ended, the oldest first."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.transport import get
+
+    show(ask(get("transactions", limit=limit, skip=skip)), output, Page, draw_page)
+    return DONE
+
+
+@txn.command("describe", short_help="Show one transaction.")
+@_transaction_argument
+@server_options
+@output_option
+def describe_command(transaction: str, output: Output) -> int:
+    """Show TRANSACTION, as `txn list` names it: whose it is, how it stands, where it writes."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import TransactionDescription
+    from goqueue.client.transport import get
+
+    body = ask(get("transactions", transaction))
+    show(body, output, TransactionDescription, draw_transaction)
+    return DONE
+
+
+@txn.command("abort", short_help="Abort a transaction: nobody will see any of it.")
+@_transaction_argument
+@force_option
+@server_options
+@output_option
+def abort_command(transaction: str, output: Output, *, is_forced: bool) -> int:
+    """Abort TRANSACTION, whoever began it: nobody will ever see any of its messages.
+
+    Its producer is refused when it goes on with it, and may begin another.
+    """
+    from goqueue.cli.client import Session, run_session
+    from goqueue.cli.output import show
+
+    confirm(f"Abort the transaction {transaction!a}?", is_forced=is_forced)
+
+    async def scene(session: Session) -> bytes:
+        return await abort_transaction(session, transaction)
+
+    show(run_session(scene), output, Ended, lambda ended: draw_ended(transaction, ended))
+    return DONE
+
+
+@txn.command("stats", short_help="Count transactions.")
+@server_options
+@output_option
+def stats_command(output: Output) -> int:
+    """Count the transactions of the server: those that are open, committed and aborted."""
+    from goqueue.cli.client import ask
+    from goqueue.cli.output import show
+    from goqueue.client.admin import TransactionStats
+    from goqueue.client.transport import get
+
+    show(ask(get("transactions", "stats")), output, TransactionStats, draw_stats)
+    return DONE
