@@ -340,6 +340,11 @@ class DeliveryQueue:
                     leases.append(entry[1])
         return leases
 
+    def pinned(self, offset: int) -> Held | None:
+        """The lease by which a transaction holds a message, if it was taken in this life."""
+        entry = self._pinned.get(offset)
+        return None if entry is None else entry[1]
+
     def pinned_below(self, floor: int) -> list[int]:
         """What transactions hold below an offset."""
         return [offset for offset in self._pinned if offset < floor]

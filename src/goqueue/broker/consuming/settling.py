@@ -152,11 +152,22 @@ class Settling:
             receipt = self._state.receipts.read(handle)
             if receipt.group != group.number:
                 raise Refused(Code.RECEIPT_INVALID, group=group.name)
-            position = self._state.position(receipt.group, receipt.log)
-            if position is None or not _is_repeat(position, receipt, holder):
+            if not self._is_repeat(receipt, holder):
                 held = self._find(handle, now)[-1]
                 found.setdefault(receipt.log, []).append(held)
         return found
+
+    def _is_repeat(self, receipt: Receipt, holder: tuple[int, int]) -> bool:
+        """Whether a transaction holds the message by this very delivery."""
+        position = self._state.position(receipt.group, receipt.log)
+        if position is None or not position.pins.has(holder, receipt.offset):
+            return False
+        queue = self._state.queue(receipt.group, receipt.log)
+        held = None if queue is None else queue.pinned(receipt.offset)
+        if held is not None and receipt.epoch == self._state.receipts.epoch:
+            return held.serial == receipt.serial
+        # It was leased in an earlier life, of which only the count is known.
+        return position.attempts_of(receipt.offset) == receipt.attempt
 
     def _find(self, handle: str, now: Now) -> tuple[Receipt, Group, DeliveryQueue, Held]:
         """The lease that a receipt names, with all that belongs to it."""
@@ -346,9 +357,3 @@ def _is_done(position: Position, offset: int) -> bool:
     """Whether a message was acked or committed; one that becomes a dead letter was not."""
     is_dead = position.is_dying(offset) or position.was_buried(offset)
     return position.has_settled(offset) and not is_dead
-
-
-def _is_repeat(position: Position, receipt: Receipt, holder: tuple[int, int]) -> bool:
-    """Whether a transaction holds the message by this very delivery: it was the last one."""
-    is_last = position.attempts_of(receipt.offset) == receipt.attempt
-    return is_last and position.pins.has(holder, receipt.offset)

@@ -11,6 +11,8 @@ from goqueue.model.requests import (
     Mode,
     Nack,
     Offsets,
+    Release,
+    Released,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.transacting.pinning import (
@@ -46,6 +48,19 @@ from tests.unit.broker.users import (
 )
 
 # Held
+
+
+def test_a_receipt_that_was_released_is_not_the_one_that_holds_the_message() -> None:
+    node, owner = shop("a")
+    before = poll(node)[0]
+    node.ask(Release(receipts=(before.receipt,)), Released)
+    after = poll(node)[0]
+    assert (before.attempt, after.attempt) == (1, 1)
+    add(node, owner, after)
+    add(node, owner, after)
+
+    stale = AddOffsets(owner=owner, group="shop", receipts=(before.receipt,), offsets={})
+    assert refused_code(node, stale) is Code.RECEIPT_STALE
 
 
 def test_what_is_held_is_handed_to_nobody_although_its_lease_is_over() -> None:
