@@ -299,7 +299,7 @@ class Node:
                 for publication, published in partition.taken_back(Offset(0), Code.TOPIC_NOT_FOUND):
                     self._published(publication, published, now)
         self._state.counts.forget_topic(command.name)
-        self._state.journeys.forget(logs)
+        self._state.journeys.forget(command.name, logs)
         self._parts.positions.forget_logs(logs)
         self._parts.progressing.look_again()
         self._parts.membership.rebalance(command.name, now)

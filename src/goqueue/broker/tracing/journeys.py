@@ -65,12 +65,13 @@ class Journeys:
         place = self.place(log) if self.is_on else None
         return None if place is None else TraceSeed(place.high, place.low, self.tracer.threshold)
 
-    def forget(self, logs: Iterable[LogId]) -> None:
+    def forget(self, name: str, logs: Iterable[LogId]) -> None:
         """A topic is gone."""
-        for log in logs:
+        for log in (*logs, LogId(name, _NOWHERE)):
             self._places.pop(log, None)
-            self._places.pop(LogId(log.topic, _NOWHERE), None)
-            for key in [key for key, by_log in self._open.items() if log in by_log]:
+        places = [(key, log) for key, by_log in self._open.items() for log in by_log]
+        for key, log in places:
+            if log.topic == name:
                 self._take_open(key, log)
 
     # Publishing
