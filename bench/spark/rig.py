@@ -13,6 +13,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bench.broker.broker import BrokerProcess
 from bench.log.figure import Figure, Target
 from bench.spark.ready import ReadySource
 
@@ -87,7 +88,7 @@ def say(
         raw=None if raw is None else round(raw, 1),
         ratio=None if not raw else round(value / raw, 3),
         target=target,
-        details={name: round(each, 1) for name, each in details.items()},
+        details={name: round(each, 2) for name, each in details.items()},
     ).judged()
     sys.stdout.write(msgspec.json.encode(made).decode() + "\n")
     sys.stdout.flush()
@@ -96,9 +97,12 @@ def say(
 class Rig:
     """One node, one session, and the same rows ready, in Parquet and in a topic."""
 
-    def __init__(self, spark: SparkSession, url: str, folder: Path, scale: Scale) -> None:
+    def __init__(
+        self, spark: SparkSession, node: BrokerProcess, folder: Path, scale: Scale
+    ) -> None:
         self.spark = spark
-        self.url = url
+        self.node = node
+        self.url = f"http://127.0.0.1:{node.port}"
         self.folder = folder
         self.scale = scale
         self._filled: dict[int, str] = {}

@@ -46,9 +46,13 @@ def measure_read(rig: Rig, size: int) -> None:
     rig.topic(topic).write.parquet(parquet)
     ready = rate(rows, rounds, lambda: drain(rig.ready(size)))
     stored = rate(rows, rounds, lambda: drain(rig.spark.read.parquet(parquet)))
+    usage = rig.node.usage
     value = rate(rows, rounds, lambda: drain(rig.topic(topic)))
+    # The node and Spark share the cores; a source of ready batches has them for itself.
+    broker_cores = usage.cpu_s / (rounds + 1) / (rows / value)
     target = Target(at_least=700_000, ratio_at_least=0.6) if size == 100 else None
-    say(f"read_{size}B", value, "rows/s", ready, target, parquet=stored)
+    details = {"parquet": stored, "broker_cores": broker_cores}
+    say(f"read_{size}B", value, "rows/s", ready, target, **details)
 
 
 def measure_write(rig: Rig, size: int) -> None:
@@ -250,7 +254,7 @@ def bench() -> None:
     with tempfile.TemporaryDirectory() as folder, BrokerProcess(folder) as node:
         spark = session(Path(folder))
         try:
-            rig = Rig(spark, f"http://127.0.0.1:{node.port}", Path(folder), scale)
+            rig = Rig(spark, node, Path(folder), scale)
             for name in options.only or MEASURES:
                 for size in SIZES:
                     MEASURES[name](rig, size)
