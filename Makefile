@@ -14,11 +14,11 @@ PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3
 SECONDS ?= 60
 SEEDS ?= 10
 HOURS ?= 1
-WORKERS ?= 2
+WORKERS ?= 3
 
 venv := .venv/bin/python
 pip := $(venv) -m pip --disable-pip-version-check --no-input --quiet
-# Tests of one group, those on Spark, are run by one worker.
+# Three workers on two cores: many tests wait for processes. Those on Spark share one of them.
 pytest := $(venv) -m pytest -n $(WORKERS) --dist loadgroup -q
 records := src/goqueue/records
 has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)

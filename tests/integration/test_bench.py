@@ -107,6 +107,7 @@ def test_the_broker_bench_prints_its_figures_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("only", "figures"),
     [
@@ -144,6 +145,7 @@ def test_the_delivery_bench_prints_its_figures_and_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("only", "figures"),
     [

@@ -53,7 +53,7 @@ def takes_a_delivery_for_done_when_it_is_appended(patch: pytest.MonkeyPatch) -> 
     patch.setattr(Delaying, "_deliver", hasty)
 
 
-def forgets_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
+def forgets_delays_that_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Delays, "stay", _does_nothing)
 
 
@@ -197,7 +197,7 @@ def loses_what_the_last_lane_hands_out(patch: pytest.MonkeyPatch) -> None:
 PLANTED_IN_DELAYS: tuple[Plant, ...] = (
     waits_before_the_record_is_committed,
     takes_a_delivery_for_done_when_it_is_appended,
-    forgets_what_a_full_disk_took_back,
+    forgets_delays_that_a_full_disk_took_back,
     loses_what_is_pending_at_a_restart,
     replays_without_deliveries,
     replays_without_cancellations,
