@@ -16,7 +16,7 @@ import goqueue
 from goqueue.broker import Node
 from goqueue.gateways.http import (
     ApiLimits,
-    Doorway,
+    CorsPolicy,
     HttpApi,
     HttpLimits,
     HttpServer,
@@ -128,7 +128,7 @@ class Server:
             delay_ns_max=self._settings.limits.max_delay_ns,
         )
         is_local = listener is not None and listener.is_loopback
-        doorway = Doorway(origins=http.cors_origins, is_local=is_local)
+        doorway = CorsPolicy(origins=http.cors_origins, is_local=is_local)
         return HttpApi(pump, facts, doorway=doorway, limits=limits, metrics=scraping.scrape)
 
     async def wait_until_serving(self) -> None:

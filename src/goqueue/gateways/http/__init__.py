@@ -1,18 +1,18 @@
 """The HTTP API: a typed table of routes over a transport of its own."""
 
 from goqueue.gateways.http.api import HttpApi
-from goqueue.gateways.http.browsers import Doorway
-from goqueue.gateways.http.errors import VERDICTS, ErrorBody
+from goqueue.gateways.http.browsers import CorsPolicy
+from goqueue.gateways.http.errors import ERRORS, ErrorBody
 from goqueue.gateways.http.routes import ROUTES
 from goqueue.gateways.http.table import ApiLimits, Broker, NodeFacts, Route
 from goqueue.gateways.http.transport import HttpLimits, HttpServer
 
 __all__ = [
     "ROUTES",
-    "VERDICTS",
+    "ERRORS",
     "ApiLimits",
     "Broker",
-    "Doorway",
+    "CorsPolicy",
     "ErrorBody",
     "HttpApi",
     "HttpLimits",

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from goqueue.gateways.http.browsers import Doorway, Headers, preflight
+from goqueue.gateways.http.browsers import CorsPolicy, Headers, preflight
 from goqueue.gateways.http.encoding import encode_json
-from goqueue.gateways.http.errors import VERDICTS, ErrorBody, error_body
+from goqueue.gateways.http.errors import ERRORS, ErrorBody, error_body
 from goqueue.gateways.http.openapi import docs_page, openapi_document
 from goqueue.gateways.http.request_ids import RequestIds
 from goqueue.gateways.http.routes import ROUTES
@@ -24,7 +24,7 @@ from goqueue.gateways.http.table import (
     ApiLimits,
     Broker,
     Call,
-    Desk,
+    ApiContext,
     Match,
     MethodUnknown,
     NodeFacts,
@@ -58,16 +58,16 @@ class HttpApi:
         broker: Broker,
         facts: NodeFacts,
         *,
-        doorway: Doorway | None = None,
+        doorway: CorsPolicy | None = None,
         limits: ApiLimits | None = None,
         clock: Callable[[], Timestamp] = _wall,
         metrics: Scrape = _count_nothing,
     ) -> None:
         self._limits = ApiLimits() if limits is None else limits
-        self._doorway = Doorway() if doorway is None else doorway
+        self._doorway = CorsPolicy() if doorway is None else doorway
         self._router = Router(ROUTES)
         self._ids = RequestIds()
-        self._desk = Desk(
+        self._desk = ApiContext(
             broker=broker,
             facts=facts,
             limits=self._limits,
@@ -167,7 +167,7 @@ async def _run(match: Match, call: Call) -> HttpResponse:
 
 
 def _refused(refused: Refused) -> HttpResponse:
-    status = VERDICTS[refused.code].status
+    status = ERRORS[refused.code].status
     return HttpResponse(status, encode_json(error_body(refused)), headers=_retry_after(status))
 
 

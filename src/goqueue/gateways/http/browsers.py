@@ -12,7 +12,7 @@ import msgspec
 
 from goqueue.model import Code, Refused
 
-__all__ = ["Doorway", "Headers", "preflight"]
+__all__ = ["CorsPolicy", "Headers", "preflight"]
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -25,7 +25,7 @@ _MAX_AGE = b"600"
 _LOCAL_NAME = "localhost"
 
 
-class Doorway(msgspec.Struct, frozen=True, kw_only=True):
+class CorsPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Who may come in through a browser. `is_local`: a loopback listener with auth off."""
 
     origins: tuple[str, ...] = ()

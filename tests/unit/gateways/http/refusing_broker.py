@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from goqueue.gateways.http import ApiLimits, Doorway, HttpApi, NodeFacts
+from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi, NodeFacts
 from goqueue.gateways.http.transport import HttpRequest, HttpResponse
 from goqueue.model import Code, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
@@ -47,7 +47,7 @@ class Client:
         self,
         broker: RefusingBroker | BrokenBroker | SilentBroker | None = None,
         *,
-        doorway: Doorway | None = None,
+        doorway: CorsPolicy | None = None,
         limits: ApiLimits | None = None,
     ) -> None:
         self.broker = RefusingBroker() if broker is None else broker

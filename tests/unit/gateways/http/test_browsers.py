@@ -2,11 +2,11 @@
 
 import pytest
 
-from goqueue.gateways.http import Doorway
+from goqueue.gateways.http import CorsPolicy
 from goqueue.model import Code
 from tests.unit.gateways.http.refusing_broker import Client, code_of, header
 
-LISTED = Doorway(origins=("https://console.example",))
+LISTED = CorsPolicy(origins=("https://console.example",))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_local_server_turns_other_names_away(host: str) -> None:
 
 
 def test_a_server_for_others_answers_to_every_name() -> None:
-    client = Client(doorway=Doorway(is_local=False))
+    client = Client(doorway=CorsPolicy(is_local=False))
     assert client.send("GET", "/version", headers={b"host": b"queue.example"}).status == 200
 
 
@@ -106,13 +106,13 @@ def test_without_a_listed_origin_options_is_a_method_like_any_other() -> None:
 
 
 def test_any_origin_may_be_listed() -> None:
-    client = Client(doorway=Doorway(origins=("*",), is_local=False))
+    client = Client(doorway=CorsPolicy(origins=("*",), is_local=False))
     response = client.send("GET", "/version", headers={b"origin": b"http://a.example"})
     assert header(response, b"Access-Control-Allow-Origin") == b"http://a.example"
 
 
 def test_a_listed_page_may_see_what_the_transport_refused() -> None:
-    client = Client(doorway=Doorway(origins=("https://a.example",)))
+    client = Client(doorway=CorsPolicy(origins=("https://a.example",)))
     sent = {b"origin": b"https://a.example", b"x-request-id": b"mine"}
     response = client.api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 1}, sent)
 

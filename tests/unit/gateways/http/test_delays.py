@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from goqueue.gateways.http import ApiLimits, HttpApi, NodeFacts
-from goqueue.gateways.http.messages import Horizon, Intake, answer_results, take_in
+from goqueue.gateways.http.messages import DelayLimits, PublishBatch, answer_results, decode_publish
 from goqueue.gateways.http.transport import HttpRequest
 from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, Message, Offset, Timestamp
 from goqueue.model.requests import (
@@ -36,13 +36,13 @@ from tests.unit.gateways.http.refusing_broker import (
     read,
 )
 
-HORIZON = Horizon(NOW, HOUR)
+HORIZON = DelayLimits(NOW, HOUR)
 MINUTE = 60 * SECOND
 MINUTE_LATER = "2023-11-14T22:14:20Z"
 
 
-def take(*messages: object) -> Intake:
-    return take_in(msgspec.json.encode({"messages": messages}), HORIZON)
+def take(*messages: object) -> PublishBatch:
+    return decode_publish(msgspec.json.encode({"messages": messages}), HORIZON)
 
 
 def refusal(message: object) -> tuple[str, str]:

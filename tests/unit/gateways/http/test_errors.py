@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from goqueue.gateways.http import VERDICTS, ApiLimits
+from goqueue.gateways.http import ERRORS, ApiLimits
 from goqueue.model import Code, Refused
 from tests.unit.gateways.http.refusing_broker import (
     BrokenBroker,
@@ -19,7 +19,7 @@ from tests.unit.gateways.http.refusing_broker import (
 
 @pytest.mark.parametrize("code", list(Code))
 def test_every_code_has_a_status_and_a_sentence(code: Code) -> None:
-    verdict = VERDICTS[code]
+    verdict = ERRORS[code]
     assert 400 <= verdict.status <= 599
     assert verdict.what[0].isupper()
     assert not verdict.what.endswith(".")
@@ -30,7 +30,7 @@ def test_every_code_has_a_status_and_a_sentence(code: Code) -> None:
 def test_a_refusal_of_the_broker_becomes_its_status_and_code(code: Code) -> None:
     response = Client(RefusingBroker(code)).get("/topics")
     body = read(response)
-    assert response.status == VERDICTS[code].status == body["status"]
+    assert response.status == ERRORS[code].status == body["status"]
     assert body["code"] == code.value
     assert set(body) == {"error", "code", "status"}
 
@@ -88,7 +88,7 @@ def test_a_refusal_tells_the_field_and_the_limits() -> None:
 
 
 def test_the_table_has_no_code_twice() -> None:
-    assert sorted(VERDICTS) == sorted(Code)
+    assert sorted(ERRORS) == sorted(Code)
     assert str(Refused(Code.TOPIC_EXISTS)) == "topic_exists"
 
 

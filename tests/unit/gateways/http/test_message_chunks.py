@@ -9,17 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.gateways.http.messages import Horizon, Intake, finished, intake_steps, take_in
+from goqueue.gateways.http.messages import (
+    DelayLimits,
+    PublishBatch,
+    finished,
+    intake_steps,
+    decode_publish,
+)
 from goqueue.model import HOUR, Refused
 from goqueue.records import decode, walk
 from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of
 
-HORIZON = Horizon(NOW, HOUR)
+HORIZON = DelayLimits(NOW, HOUR)
 MIB = 1024 * 1024
 BODY_BYTES = 16 * MIB - 100
 
 
-def steps_of(body: bytes) -> tuple[int, Intake]:
+def steps_of(body: bytes) -> tuple[int, PublishBatch]:
     """How many steps a body takes, and what it comes to."""
     steps = intake_steps(body, HORIZON)
     count = 0
@@ -35,7 +41,7 @@ def filled(head: bytes, unit: bytes, tail: bytes, size: int = BODY_BYTES) -> byt
     return head + unit * ((size - len(head) - len(tail)) // len(unit)) + tail
 
 
-def values_of(intake: Intake) -> list[bytes | None]:
+def values_of(intake: PublishBatch) -> list[bytes | None]:
     return [decode(intake.batch, at).value for at in walk(intake.batch).positions]
 
 
@@ -64,8 +70,8 @@ def test_a_body_in_chunks_is_read_as_one_that_is_read_whole(
     for each in given:
         each["value"] = each["value"] and each["value"].replace("LONG", "x" * 40_000)
     filler = [{"value": "f" * 30_000}] * 5
-    whole = take_in(json.dumps({"messages": small}).encode(), HORIZON)
-    large = take_in(json.dumps({"messages": [*filler, *given]}, **layout).encode(), HORIZON)
+    whole = decode_publish(json.dumps({"messages": small}).encode(), HORIZON)
+    large = decode_publish(json.dumps({"messages": [*filler, *given]}, **layout).encode(), HORIZON)
 
     assert large.count == whole.count + 5
     assert {index - 5: each.code for index, each in large.refused.items()} == {

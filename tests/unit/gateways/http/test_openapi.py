@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.gateways.http import ROUTES, VERDICTS, Route
+from goqueue.gateways.http import ROUTES, ERRORS, Route
 from goqueue.gateways.http.openapi import docs_page, openapi_document, route_errors
 from tests.unit.gateways.http.refusing_broker import Client, header
 
@@ -56,7 +56,7 @@ def test_an_operation_tells_its_parameters_its_answer_and_all_its_failures(route
         assert told[parameter.name]["in"] == parameter.place
     assert str(route.status) in operation["responses"]
     for code in route_errors(route):
-        response = operation["responses"][str(VERDICTS[code].status)]
+        response = operation["responses"][str(ERRORS[code].status)]
         assert code.value in response["description"]
     assert ("requestBody" in operation) is (route.method in {"POST", "PATCH"})
 

@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.gateways.http.messages import Horizon, Intake, answer_results, take_in
+from goqueue.gateways.http.messages import DelayLimits, PublishBatch, answer_results, decode_publish
 from goqueue.model import HOUR, Code, Offset, Refused, Timestamp
 from goqueue.model.requests import Placed, Publish, Published
 from goqueue.records import Unroutable, decode, verify, walk
 from tests.unit.gateways.http.answering_broker import AnsweringBroker, send
 from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of, read
 
-HORIZON = Horizon(NOW, HOUR)
+HORIZON = DelayLimits(NOW, HOUR)
 
 
-def take(*messages: object) -> Intake:
-    return take_in(msgspec.json.encode({"messages": messages}), HORIZON)
+def take(*messages: object) -> PublishBatch:
+    return decode_publish(msgspec.json.encode({"messages": messages}), HORIZON)
 
 
 def only_record(message: object) -> object:
@@ -158,7 +158,7 @@ def test_targets_are_left_out_where_nobody_chose_one() -> None:
 )
 def test_a_request_whose_messages_cannot_be_told_apart_is_refused_as_a_whole(body: object) -> None:
     with pytest.raises(Refused) as refused:
-        take_in(msgspec.json.encode(body), HORIZON)
+        decode_publish(msgspec.json.encode(body), HORIZON)
     assert refused.value.code is Code.REQUEST_INVALID
 
 
@@ -178,7 +178,7 @@ def test_the_broker_is_asked_even_if_no_message_could_be_taken() -> None:
 # ---- results -------------------------------------------------------------------------------
 
 
-def results(intake: Intake, published: Published) -> list[dict[str, object]]:
+def results(intake: PublishBatch, published: Published) -> list[dict[str, object]]:
     body: Any = read(answer_results(intake, published))
     listed: list[dict[str, object]] = body["results"]
     return listed

@@ -5,9 +5,9 @@ import pytest
 from msgspec import inspect
 
 from goqueue.gateways.http.bodies import AuthorBody
-from goqueue.gateways.http.messages import Horizon, Intake, take_in
+from goqueue.gateways.http.messages import DelayLimits, PublishBatch, decode_publish
 from goqueue.gateways.http.routes import ROUTES
-from goqueue.gateways.http.table import Place, Route
+from goqueue.gateways.http.table import ParameterLocation, Route
 from goqueue.model import HOUR, Timestamp, nearest_name
 from goqueue.model.requests import CreateTopic, Publish
 from goqueue.records import decode
@@ -16,8 +16,8 @@ from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of, read
 SOON = "2023-11-14T22:30:00Z"
 
 
-def take(*messages: object) -> Intake:
-    return take_in(msgspec.json.encode({"messages": messages}), Horizon(NOW, HOUR))
+def take(*messages: object) -> PublishBatch:
+    return decode_publish(msgspec.json.encode({"messages": messages}), DelayLimits(NOW, HOUR))
 
 
 def refusal(target: str, body: object, method: str = "POST") -> tuple[str, str]:
@@ -60,14 +60,14 @@ def test_every_route_refuses_unknown_parameters(route: Route) -> None:
         **{
             each.name: "1" * 32 if each.name == "id" else "1"
             for each in route.parameters
-            if each.place is Place.PATH
+            if each.location is ParameterLocation.PATH
         }
     )
     client = Client()
     required = "".join(
         f"{each.name}=a&"
         for each in route.parameters
-        if each.is_required and each.place is Place.QUERY
+        if each.is_required and each.location is ParameterLocation.QUERY
     )
     response = client.send(route.method, f"{path}?{required}colour=blue", b"")
     assert (response.status, code_of(response)) == (400, "request_invalid")

@@ -3,16 +3,21 @@
 from goqueue.gateways.http.messages.aborted import AbortedRanges, Portion, portion_of
 from goqueue.gateways.http.messages.chunks import finished
 from goqueue.gateways.http.messages.clock import TimeWriter
-from goqueue.gateways.http.messages.dues import DELIVER_HEADER, Horizon
+from goqueue.gateways.http.messages.dues import DELIVER_HEADER, DelayLimits
 from goqueue.gateways.http.messages.incoming import (
     PRIORITY_NAMES,
-    Intake,
+    PublishBatch,
     intake_steps,
     item_error,
-    take_in,
-    take_in_one,
+    decode_publish,
+    decode_publish_one,
 )
-from goqueue.gateways.http.messages.outgoing import ANSWER_BYTES_MAX, Shown, deliver, show
+from goqueue.gateways.http.messages.outgoing import (
+    ANSWER_BYTES_MAX,
+    EncodedRead,
+    encode_poll,
+    encode_read,
+)
 from goqueue.gateways.http.messages.results import answer_results
 from goqueue.gateways.http.messages.traces import TraceNames, request_trace
 
@@ -21,20 +26,20 @@ __all__ = [
     "DELIVER_HEADER",
     "PRIORITY_NAMES",
     "AbortedRanges",
-    "Horizon",
-    "Intake",
+    "DelayLimits",
+    "PublishBatch",
     "Portion",
-    "Shown",
+    "EncodedRead",
     "TimeWriter",
     "TraceNames",
     "answer_results",
-    "deliver",
+    "encode_poll",
     "finished",
     "intake_steps",
     "item_error",
     "portion_of",
     "request_trace",
-    "show",
-    "take_in",
-    "take_in_one",
+    "encode_read",
+    "decode_publish",
+    "decode_publish_one",
 ]

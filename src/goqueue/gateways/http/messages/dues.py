@@ -19,7 +19,7 @@ from goqueue.model import (
     parse_time,
 )
 
-__all__ = ["DELIVER_HEADER", "Horizon"]
+__all__ = ["DELIVER_HEADER", "DelayLimits"]
 
 # What names the time of a delayed record: nanoseconds since 1970 in decimal digits.
 DELIVER_HEADER = "gq.deliver-at"
@@ -31,7 +31,7 @@ _YEAR_MIN = 1680
 _YEAR_MAX = 2260
 
 
-class Horizon(msgspec.Struct, frozen=True):
+class DelayLimits(msgspec.Struct, frozen=True):
     """The present, and how far from it a message may be due. Zero stands for at once."""
 
     now: Timestamp

@@ -27,11 +27,18 @@ from goqueue.gateways.http.bodies import (
 )
 from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.messages.chunks import MessageChunks, Steps, check_values, finished
-from goqueue.gateways.http.messages.dues import Horizon
+from goqueue.gateways.http.messages.dues import DelayLimits
 from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, Header, Priority, Refused
 from goqueue.records import Draft
 
-__all__ = ["PRIORITY_NAMES", "Intake", "intake_steps", "item_error", "take_in", "take_in_one"]
+__all__ = [
+    "PRIORITY_NAMES",
+    "PublishBatch",
+    "intake_steps",
+    "item_error",
+    "decode_publish",
+    "decode_publish_one",
+]
 
 PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
 _PRIORITIES: dict[str | int, int] = {name: number for number, name in enumerate(PRIORITY_NAMES)}
@@ -113,7 +120,7 @@ _AUTHORED_DECODER = msgspec.json.Decoder(_Authored)
 _LOOSE_AUTHORED_DECODER = msgspec.json.Decoder(_LooseAuthored)
 
 
-class Intake(msgspec.Struct, frozen=True, kw_only=True):
+class PublishBatch(msgspec.Struct, frozen=True, kw_only=True):
     """The messages that were taken, and why the others were not, by their index in the request.
 
     `dues` says of each that was taken when it is due, 0 for at once; None stands for 0 throughout.
@@ -132,20 +139,20 @@ def item_error(code: Code, **facts: str | int | None) -> ItemError:
     return ItemError(error=describe(code, facts), code=code.value)
 
 
-def take_in(body: bytes | bytearray, horizon: Horizon) -> Intake:
+def decode_publish(body: bytes | bytearray, delays: DelayLimits) -> PublishBatch:
     """Read a publish request without a pause."""
-    return finished(intake_steps(body, horizon))
+    return finished(intake_steps(body, delays))
 
 
-def intake_steps(body: bytes | bytearray, horizon: Horizon) -> Steps[Intake]:
+def intake_steps(body: bytes | bytearray, delays: DelayLimits) -> Steps[PublishBatch]:
     """Read a publish request; refuses it as a whole only if its messages cannot be told apart.
 
     A large one is read a chunk at a time: no body keeps everybody else waiting.
     """
-    drafting = _Drafting(horizon)
+    drafting = _Drafting(delays)
     if len(body) <= _WHOLE_BYTES_MAX:
         drafting.add((yield from _read_whole(body, drafting)))
-        return drafting.intake()
+        return drafting.batch()
     chunks = MessageChunks(body)
     while not chunks.is_done:
         end = chunks.guess()
@@ -161,7 +168,7 @@ def intake_steps(body: bytes | bytearray, horizon: Horizon) -> Steps[Intake]:
         chunks.take(end)
         drafting.add(messages)
         yield
-    return drafting.intake()
+    return drafting.batch()
 
 
 def _read_whole(
@@ -209,7 +216,7 @@ def _wrong_count(found: int) -> Refused:
     )
 
 
-def take_in_one(body: bytes | bytearray, horizon: Horizon) -> Steps[Intake]:
+def decode_publish_one(body: bytes | bytearray, delays: DelayLimits) -> Steps[PublishBatch]:
     """Read a request that is one message; what is wrong with it refuses the request."""
     if len(body) > _WHOLE_BYTES_MAX:
         yield from check_values(body)
@@ -218,13 +225,13 @@ def take_in_one(body: bytes | bytearray, horizon: Horizon) -> Steps[Intake]:
         if message.partition is not None:
             _check_partition(message.partition)
         draft = Draft()
-        due = horizon.of_fields(message.delay, message.deliverAt)
+        due = delays.of_fields(message.delay, message.deliverAt)
         priority = _add(draft, message, due)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(error, AuthoredBody) from None
     except Refused as refusal:
         raise _reworded(refusal) from None
-    return Intake(
+    return PublishBatch(
         count=1,
         batch=draft.take(),
         targets=None if message.partition is None else [message.partition],
@@ -304,8 +311,8 @@ def _invalid(error: Exception, kind: type[msgspec.Struct] | None) -> Refused:
 class _Drafting:
     """The messages of a request on their way to one batch, added in request order."""
 
-    def __init__(self, horizon: Horizon) -> None:
-        self._horizon = horizon
+    def __init__(self, delays: DelayLimits) -> None:
+        self._delays = delays
         self._draft = Draft()
         self._targets: list[int] = []
         self._priorities: list[int] = []
@@ -319,7 +326,7 @@ class _Drafting:
         if self.count > _MESSAGES_MAX:
             raise _wrong_count(self.count)
         draft = self._draft
-        add, delay, of_fields = draft.add, draft.delay, self._horizon.of_fields
+        add, delay, of_fields = draft.add, draft.delay, self._delays.of_fields
         targets, priorities, dues = self._targets, self._priorities, self._dues
         for index, message in enumerate(messages, first):
             if message is None:
@@ -353,14 +360,14 @@ class _Drafting:
             targets.append(-1 if partition is None else partition)
             priorities.append(priority)
 
-    def intake(self) -> Intake:
+    def batch(self) -> PublishBatch:
         """All of it; refuses a request without a message."""
         if not self.count:
             raise _wrong_count(0)
         targets, dues = self._targets, self._dues
         if dues:
             dues += repeat(0, len(targets) - len(dues))
-        return Intake(
+        return PublishBatch(
             count=self.count,
             batch=self._draft.take(),
             targets=targets if max(targets, default=-1) >= 0 else None,

@@ -31,7 +31,7 @@ from goqueue.records import (
     walk,
 )
 
-__all__ = ["ANSWER_BYTES_MAX", "Shown", "deliver", "show"]
+__all__ = ["ANSWER_BYTES_MAX", "EncodedRead", "encode_poll", "encode_read"]
 
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _UNPACKED_BYTES_MAX = 64 * 1024 * 1024
@@ -43,7 +43,7 @@ _BOOKKEEPING = "gq.batch"
 Encoding = Literal["base64"] | None
 
 
-class Shown(msgspec.Struct, frozen=True):
+class EncodedRead(msgspec.Struct, frozen=True):
     """Messages for a reader, about how many bytes they are, and where to go on."""
 
     messages: list[ReadMessage]
@@ -61,7 +61,7 @@ class _Text(msgspec.Struct, frozen=True):
     base64_headers: list[str] | None
 
 
-def show(records: Records, count_max: int, bytes_max: int, times: TimeWriter) -> Shown:
+def encode_read(records: Records, count_max: int, bytes_max: int, times: TimeWriter) -> EncodedRead:
     """The visible ones among the records that were read, within the limits; at least one."""
     topic, partition = records.log.topic, records.log.partition
     aborted = AbortedRanges(records.aborted)
@@ -72,14 +72,14 @@ def show(records: Records, count_max: int, bytes_max: int, times: TimeWriter) ->
         shown = _visible(piece, records.offset, count_max - len(messages), aborted)
         for record, trace in _with_traces(shown, traces):
             if messages and size >= bytes_max:
-                return Shown(messages, size, messages[-1].offset + 1)
+                return EncodedRead(messages, size, messages[-1].offset + 1)
             size += len(record.key) + len(record.value or b"")
             if record.headers:
                 size += sum(len(name) + len(text) for name, text in record.headers)
             messages.append(_read_message(topic, partition, record, times, trace))
         if len(messages) >= count_max:
-            return Shown(messages, size, messages[-1].offset + 1)
-    return Shown(messages, size, _after(records))
+            return EncodedRead(messages, size, messages[-1].offset + 1)
+    return EncodedRead(messages, size, _after(records))
 
 
 def _after(records: Records) -> int:
@@ -124,7 +124,7 @@ def _read_message(
     )
 
 
-def deliver(leased: Leased) -> Delivery:
+def encode_poll(leased: Leased) -> Delivery:
     """The messages of a poll, in the order in which they were leased."""
     times = TimeWriter()
     messages: list[DeliveredMessage] = []

@@ -6,8 +6,8 @@ Where no message was stored, the answer is a failure: that of the first message.
 import msgspec
 
 from goqueue.gateways.http.bodies import DelayedResult, PublishResult
-from goqueue.gateways.http.errors import VERDICTS, ItemError
-from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, Intake, item_error
+from goqueue.gateways.http.errors import ERRORS, ItemError
+from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, PublishBatch, item_error
 from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, format_time
 from goqueue.model.requests import Published
@@ -36,7 +36,7 @@ _UNROUTABLE = {
 Result = PublishResult | DelayedResult | ItemError
 
 
-def answer_results(intake: Intake, published: Published | None) -> HttpResponse:
+def answer_results(intake: PublishBatch, published: Published | None) -> HttpResponse:
     """The answer; nothing was published where no message could be taken."""
     results = [] if published is None else _results(intake, published)
     if intake.refused:
@@ -47,12 +47,12 @@ def answer_results(intake: Intake, published: Published | None) -> HttpResponse:
     first = results[0] if results else None
     if not isinstance(first, ItemError) or not all(isinstance(each, ItemError) for each in results):
         return HttpResponse(200, _ENCODER.encode({"results": results}))
-    status = VERDICTS[Code(first.code)].status
+    status = ERRORS[Code(first.code)].status
     failure = {"error": first.error, "code": first.code, "status": status, "results": results}
     return HttpResponse(status, _ENCODER.encode(failure))
 
 
-def _results(intake: Intake, published: Published) -> list[Result]:
+def _results(intake: PublishBatch, published: Published) -> list[Result]:
     timestamp = format_time(published.timestamp)
     following = {placed.partition: int(placed.first) for placed in published.placed}
     failed = {

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from goqueue.gateways.http.bodies import JsonSchema, scalar_schema
-from goqueue.gateways.http.errors import VERDICTS, ErrorBody, describe
-from goqueue.gateways.http.table import JSON, SCHEMA_REF, Parameter, Place, Route
+from goqueue.gateways.http.errors import ERRORS, ErrorBody, describe
+from goqueue.gateways.http.table import JSON, SCHEMA_REF, Parameter, ParameterLocation, Route
 from goqueue.model import Code
 
 __all__ = ["openapi_document", "route_errors"]
@@ -51,7 +51,11 @@ def route_errors(route: Route) -> tuple[Code, ...]:
     """Every code that the route may answer with, its own and those that all routes share."""
     codes = [*route.errors, Code.PERMISSION_DENIED, Code.BODY_TOO_LARGE, Code.INTERNAL_ERROR]
     codes += [Code.REQUEST_INVALID, Code.REQUEST_TIMEOUT, Code.BROKER_UNAVAILABLE]
-    names = {parameter.name for parameter in route.parameters if parameter.place is Place.PATH}
+    names = {
+        parameter.name
+        for parameter in route.parameters
+        if parameter.location is ParameterLocation.PATH
+    }
     if any(parameter.error is Code.NAME_INVALID for parameter in route.parameters):
         codes.append(Code.NAME_INVALID)
     if route.body is not None:
@@ -94,7 +98,7 @@ def _operation_id(route: Route) -> str:
 def _parameter(parameter: Parameter[Any]) -> JsonSchema:
     return {
         "name": parameter.name,
-        "in": parameter.place.value,
+        "in": parameter.location.value,
         "required": parameter.is_required,
         "description": parameter.summary,
         "schema": parameter.schema,
@@ -127,7 +131,7 @@ def _responses(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
     responses: JsonSchema = {str(route.status): good}
     by_status: dict[int, list[Code]] = defaultdict(list)
     for code in route_errors(route):
-        by_status[VERDICTS[code].status].append(code)
+        by_status[ERRORS[code].status].append(code)
     for status, codes in sorted(by_status.items()):
         responses[str(status)] = _failure(codes, schemas[ErrorBody], route, schemas)
     return responses
@@ -139,7 +143,7 @@ def _failure(
     route: Route,
     schemas: dict[type[msgspec.Struct], JsonSchema],
 ) -> JsonSchema:
-    status = VERDICTS[codes[0]].status
+    status = ERRORS[codes[0]].status
     told: JsonSchema = {"properties": {"code": {"enum": [code.value for code in codes]}}}
     schema: JsonSchema = {"allOf": [body, told]}
     if status == 503 and route.failing is not None:

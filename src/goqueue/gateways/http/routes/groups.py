@@ -19,7 +19,7 @@ from goqueue.gateways.http.bodies import (
     MemberOut,
     PollBody,
 )
-from goqueue.gateways.http.messages import deliver
+from goqueue.gateways.http.messages import encode_poll
 from goqueue.gateways.http.routes.waiting import POLL_ISOLATION, shortened
 from goqueue.gateways.http.table import (
     GROUP,
@@ -192,7 +192,7 @@ async def _poll(call: Call) -> Delivery:
         messages_max=min(body.max_messages, _MESSAGES_MAX),
         visibility_ns=None if visibility is None else visibility.ns,
     )
-    return deliver(await call.ask(poll, Leased))
+    return encode_poll(await call.ask(poll, Leased))
 
 
 async def _get_poll(call: Call) -> Delivery:
@@ -204,7 +204,7 @@ async def _get_poll(call: Call) -> Delivery:
         messages_max=call[_MAX_MESSAGES],
         visibility_ns=call[_VISIBILITY],
     )
-    return deliver(await call.ask(poll, Leased))
+    return encode_poll(await call.ask(poll, Leased))
 
 
 def _assigned(logs: tuple[LogId, ...]) -> list[str]:

@@ -17,7 +17,7 @@ from goqueue.gateways.http.bodies import (
 from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.messages import (
     DELIVER_HEADER,
-    Horizon,
+    DelayLimits,
     answer_results,
     intake_steps,
     request_trace,
@@ -79,7 +79,7 @@ _TURN_RECORDS = 10_000
 
 
 async def _publish(call: Call) -> HttpResponse:
-    intake = await call.run(intake_steps(call.request.body, _horizon(call)))
+    intake = await call.run(intake_steps(call.request.body, _delays(call)))
     # Also without a message that could be taken: the broker knows whether the topic is there.
     command = Publish(
         topic=call[TOPIC],
@@ -104,7 +104,7 @@ async def _publish_raw(call: Call) -> RawPublishOut:
     if len(columns) > _TURN_RECORDS:
         # Each of the two looks at every record: others get their turn in between.
         await asyncio.sleep(0)
-    dues = _mark_delayed(call.request.body, columns, _horizon(call))
+    dues = _mark_delayed(call.request.body, columns, _delays(call))
     target = call[_TARGET]
     command = Publish(
         topic=call[TOPIC],
@@ -138,8 +138,8 @@ def _author(call: Call) -> Author | None:
     return Author(producer_id=producer_id, epoch=epoch, sequence=sequence)
 
 
-def _horizon(call: Call) -> Horizon:
-    return Horizon(call.desk.clock(), call.desk.limits.delay_ns_max)
+def _delays(call: Call) -> DelayLimits:
+    return DelayLimits(call.context.clock(), call.context.limits.delay_ns_max)
 
 
 def _check(body: bytearray) -> Columns:
@@ -161,22 +161,22 @@ def _check(body: bytearray) -> Columns:
     return columns
 
 
-def _mark_delayed(body: bytearray, columns: Columns, horizon: Horizon) -> list[int] | None:
+def _mark_delayed(body: bytearray, columns: Columns, delays: DelayLimits) -> list[int] | None:
     """Flag the records whose header says so, and tell when each is due; None if none is delayed.
 
     Headers that are the broker's are refused. A body without `gq.` is not looked into.
     """
     if _RESERVED.encode() not in body:
         return None
-    dues = mark_delayed(body, horizon.now, horizon.latest).tolist()
+    dues = mark_delayed(body, delays.now, delays.latest).tolist()
     for index, due in enumerate(dues) if min(dues) < 0 else ():
         if due < 0:
-            _check_reserved(body, columns.positions[index], horizon)
+            _check_reserved(body, columns.positions[index], delays)
             dues[index] = 0
     return dues if any(dues) else None
 
 
-def _check_reserved(body: bytearray, position: int, horizon: Horizon) -> None:
+def _check_reserved(body: bytearray, position: int, delays: DelayLimits) -> None:
     """Refuse a record for its reserved headers, unless they say no more than to deliver it now."""
     given = None
     for name, value in decode(body, position).headers:
@@ -187,7 +187,7 @@ def _check_reserved(body: bytearray, position: int, horizon: Horizon) -> None:
         elif name.startswith(_RESERVED) and name != _CODEC_HEADER:
             raise _refused(position, "header names that begin with `gq.` are reserved")
     try:
-        due = 0 if given is None else horizon.of_header(given)
+        due = 0 if given is None else delays.of_header(given)
     except Refused as refused:
         raise _refused(position, str(refused.facts["reason"])) from None
     assert due == 0, "what is to be delivered later was marked"

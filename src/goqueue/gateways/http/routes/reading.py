@@ -1,7 +1,7 @@
 """The routes that read a partition by offset: as JSON messages, and as stored bytes."""
 
 from goqueue.gateways.http.bodies import INT64_MAX, ReadMessage, ReadOut
-from goqueue.gateways.http.messages import ANSWER_BYTES_MAX, TimeWriter, portion_of, show
+from goqueue.gateways.http.messages import ANSWER_BYTES_MAX, TimeWriter, portion_of, encode_read
 from goqueue.gateways.http.routes.waiting import ISOLATION, shortened
 from goqueue.gateways.http.table import (
     PARTITION,
@@ -56,7 +56,7 @@ async def _messages(call: Call) -> ReadOut:
         raise Refused(Code.REQUEST_INVALID, field="timestamp", reason=reason)
     limit, times = call[_LIMIT], TimeWriter()
     wait_ns = shortened(call[_WAIT])
-    deadline = call.desk.ticks() + wait_ns
+    deadline = call.context.ticks() + wait_ns
     messages: list[ReadMessage] = []
     room = ANSWER_BYTES_MAX
     offset, timestamp, isolation = call[_OFFSET], call[_TIMESTAMP], call[ISOLATION]
@@ -79,11 +79,11 @@ async def _messages(call: Call) -> ReadOut:
                 # What lies before the damage is good; the next read is told where to go on.
                 break
             raise
-        shown = show(records, limit - len(messages), room, times)
+        shown = encode_read(records, limit - len(messages), room, times)
         messages += shown.messages
         room -= shown.size
         offset, timestamp, bytes_max = shown.next_offset, None, max(room, 1)
-        wait_ns = max(0, deadline - call.desk.ticks())
+        wait_ns = max(0, deadline - call.context.ticks())
         # Without data the wait is over, for whatever reason: the time, or the node stops.
         is_over = not records.data or len(messages) >= limit or room <= 0
         is_end = offset >= _end(records, isolation)

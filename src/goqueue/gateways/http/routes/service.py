@@ -60,9 +60,9 @@ async def _alive(call: Call) -> HttpResponse:
 
 
 async def _ready(call: Call) -> HttpResponse:
-    began = call.desk.ticks()
+    began = call.context.ticks()
     node = await _node(call)
-    latency = format_duration(call.desk.ticks() - began)
+    latency = format_duration(call.context.ticks() - began)
     problems = ""
     if isinstance(node, str):
         node_id, size, count, message = "", 0, 0, node
@@ -113,7 +113,7 @@ def _named(logs: Sequence[LogId]) -> str:
 
 
 async def _version(call: Call) -> Version:
-    facts = call.desk.facts
+    facts = call.context.facts
     return Version(
         version=facts.version,
         git_commit=facts.git_commit,
@@ -144,15 +144,15 @@ async def _stats(call: Call) -> Stats:
 
 
 async def _metrics(call: Call) -> HttpResponse:
-    return HttpResponse(200, await call.desk.metrics(), content_type=_TEXT.encode())
+    return HttpResponse(200, await call.context.metrics(), content_type=_TEXT.encode())
 
 
 async def _openapi(call: Call) -> HttpResponse:
-    return HttpResponse(200, call.desk.document())
+    return HttpResponse(200, call.context.document())
 
 
 async def _docs(call: Call) -> HttpResponse:
-    return call.desk.page
+    return call.context.page
 
 
 async def _node(call: Call) -> NodeDescription | str:
@@ -167,7 +167,7 @@ async def _checked(call: Call) -> NodeHealth | str:
 
 async def _asked(call: Call, command: DescribeNode | CheckHealth, expected: type[R]) -> R | str:
     try:
-        async with asyncio.timeout(call.desk.limits.probe_seconds):
+        async with asyncio.timeout(call.context.limits.probe_seconds):
             return await call.ask(command, expected)
     except TimeoutError:
         return "the broker does not answer"
@@ -180,11 +180,11 @@ def _answered(status: int, body: Health | Probe | Readiness) -> HttpResponse:
 
 
 def _now(call: Call) -> str:
-    return format_time(call.desk.clock())
+    return format_time(call.context.clock())
 
 
 def _uptime(call: Call) -> str:
-    return format_duration(max(0, call.desk.clock() - call.desk.facts.started_at))
+    return format_duration(max(0, call.context.clock() - call.context.facts.started_at))
 
 
 SERVICE_ROUTES = (

@@ -134,7 +134,7 @@ def _settings(call: Call, body: CreateTopicBody | AlterTopicBody) -> dict[str, o
     }
     if body.visibility_timeout is not None:
         settings["visibility_ns"] = body.visibility_timeout.ns
-    size, limit = body.max_message_bytes, call.desk.limits.publish_body_bytes_max
+    size, limit = body.max_message_bytes, call.context.limits.publish_body_bytes_max
     if size is not None and size > limit:
         raise Refused(Code.REQUEST_INVALID, field="max_message_bytes", minimum=1, maximum=limit)
     if body.dead_letter_topic is not None:

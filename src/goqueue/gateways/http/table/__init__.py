@@ -1,12 +1,12 @@
 """The typed table of routes: what one is, how a request finds it, how its parameters are read."""
 
-from goqueue.gateways.http.table.call import ApiLimits, Broker, Call, Desk, NodeFacts, Scrape
+from goqueue.gateways.http.table.call import ApiLimits, Broker, Call, ApiContext, NodeFacts, Scrape
 from goqueue.gateways.http.table.parameter import (
     GROUP,
     PARTITION,
     TOPIC,
     Parameter,
-    Place,
+    ParameterLocation,
     boolean,
     choice,
     duration,
@@ -30,12 +30,12 @@ __all__ = [
     "ApiLimits",
     "Broker",
     "Call",
-    "Desk",
+    "ApiContext",
     "Match",
     "MethodUnknown",
     "NodeFacts",
     "Parameter",
-    "Place",
+    "ParameterLocation",
     "Route",
     "Router",
     "Run",

@@ -15,7 +15,7 @@ from goqueue.gateways.http.transport import HttpRequest, HttpResponse
 from goqueue.model import MILLISECOND, Timestamp
 from goqueue.model.requests import Command, Reply
 
-__all__ = ["ApiLimits", "Broker", "Call", "Desk", "NodeFacts", "Scrape"]
+__all__ = ["ApiLimits", "Broker", "Call", "ApiContext", "NodeFacts", "Scrape"]
 
 Value = TypeVar("Value")
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -56,7 +56,7 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
     delay_ns_max: int = 671_088_640 * MILLISECOND
 
 
-class Desk(msgspec.Struct, frozen=True, kw_only=True):
+class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     """What every route has at hand. `clock` is wall time, `ticks` is monotonic."""
 
     broker: Broker
@@ -72,11 +72,11 @@ class Desk(msgspec.Struct, frozen=True, kw_only=True):
 class Call:
     """The parameters and the body of a request, for the code of its route."""
 
-    __slots__ = ("_values", "desk", "request")
+    __slots__ = ("_values", "context", "request")
 
-    def __init__(self, request: HttpRequest, values: dict[str, Any], desk: Desk) -> None:
+    def __init__(self, request: HttpRequest, values: dict[str, Any], context: ApiContext) -> None:
         self.request = request
-        self.desk = desk
+        self.context = context
         self._values = values
 
     def __getitem__(self, parameter: Parameter[Value]) -> Value:
@@ -113,6 +113,6 @@ class Call:
 
     async def ask(self, command: Command, answered: type[Answered]) -> Answered:
         """Have the broker answer; every command has one kind of reply."""
-        reply = await self.desk.broker.ask(command)
+        reply = await self.context.broker.ask(command)
         assert isinstance(reply, answered), f"{command} was answered by {type(reply).__name__}"
         return reply

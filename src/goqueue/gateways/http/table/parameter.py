@@ -26,7 +26,7 @@ __all__ = [
     "PARTITION",
     "TOPIC",
     "Parameter",
-    "Place",
+    "ParameterLocation",
     "boolean",
     "choice",
     "duration",
@@ -57,7 +57,7 @@ _NAME_SCHEMA: JsonSchema = {
 }
 
 
-class Place(enum.StrEnum):
+class ParameterLocation(enum.StrEnum):
     """Where a parameter stands."""
 
     PATH = "path"
@@ -72,7 +72,7 @@ class Parameter(msgspec.Struct, Generic[Value], frozen=True, kw_only=True):
     schema: JsonSchema
     read: Callable[[str], Value]
     default: Value | None = None
-    place: Place = Place.QUERY
+    location: ParameterLocation = ParameterLocation.QUERY
     is_required: bool = False
     error: Code = Code.REQUEST_INVALID
 
@@ -175,7 +175,9 @@ def boolean(name: str, summary: str) -> Parameter[bool]:
     return Parameter(name=name, summary=summary, schema=schema, read=read, default=False)
 
 
-def name(name: str, summary: str, *, place: Place = Place.QUERY) -> Parameter[str]:
+def name(
+    name: str, summary: str, *, location: ParameterLocation = ParameterLocation.QUERY
+) -> Parameter[str]:
     """A name of a topic or group; absent it is the empty text."""
 
     def read(given: str) -> str:
@@ -187,8 +189,8 @@ def name(name: str, summary: str, *, place: Place = Place.QUERY) -> Parameter[st
         schema=_NAME_SCHEMA,
         read=read,
         default="",
-        place=place,
-        is_required=place is Place.PATH,
+        location=location,
+        is_required=location is ParameterLocation.PATH,
         error=Code.NAME_INVALID,
     )
 
@@ -209,7 +211,11 @@ def text(name: str, summary: str, *, maximum: int) -> Parameter[str]:
 
 
 def partition(
-    name: str, summary: str, *, default: Default, place: Place = Place.QUERY
+    name: str,
+    summary: str,
+    *,
+    default: Default,
+    location: ParameterLocation = ParameterLocation.QUERY,
 ) -> Parameter[int | Default]:
     """A partition number; a negative one has a code of its own."""
 
@@ -225,8 +231,8 @@ def partition(
         schema={"type": "integer", "minimum": 0, "maximum": INT32_MAX},
         read=read,
         default=default,
-        place=place,
-        is_required=place is Place.PATH,
+        location=location,
+        is_required=location is ParameterLocation.PATH,
     )
 
 
@@ -253,6 +259,8 @@ def _span(name: str, given: str) -> int:
         return INT64_MAX
 
 
-TOPIC = name("topic", "name of the topic", place=Place.PATH)
-GROUP = name("group", "name of the group", place=Place.PATH)
-PARTITION = partition("partition", "number of the partition", default=0, place=Place.PATH)
+TOPIC = name("topic", "name of the topic", location=ParameterLocation.PATH)
+GROUP = name("group", "name of the group", location=ParameterLocation.PATH)
+PARTITION = partition(
+    "partition", "number of the partition", default=0, location=ParameterLocation.PATH
+)

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from goqueue.gateways.http.bodies import unknown_name
-from goqueue.gateways.http.table.parameter import Parameter, Place
+from goqueue.gateways.http.table.parameter import Parameter, ParameterLocation
 from goqueue.gateways.http.table.route import Route
 from goqueue.model import Code, Refused
 
@@ -43,7 +43,7 @@ class Match(msgspec.Struct, frozen=True):
         segments = iter(self.segments)
         present = []
         for parameter in self.route.parameters:
-            if parameter.place is Place.PATH:
+            if parameter.location is ParameterLocation.PATH:
                 values[parameter.name] = parameter.read(_decoded(next(segments), parameter))
                 continue
             texts = given.get(parameter.name)
@@ -55,7 +55,11 @@ class Match(msgspec.Struct, frozen=True):
             values[parameter.name] = parameter.read(texts[0])
             present.append(parameter.name)
         if len(present) < len(given):
-            known = tuple(each.name for each in self.route.parameters if each.place is Place.QUERY)
+            known = tuple(
+                each.name
+                for each in self.route.parameters
+                if each.location is ParameterLocation.QUERY
+            )
             unknown = next(name for name in given if name not in known)
             raise unknown_name(unknown, known)
         values[""] = frozenset(present)
@@ -124,7 +128,9 @@ class Router:
                 node = node.parameter
             else:
                 node = node.literal.setdefault(segment.encode(), _Node())
-        expected = [each.name for each in route.parameters if each.place is Place.PATH]
+        expected = [
+            each.name for each in route.parameters if each.location is ParameterLocation.PATH
+        ]
         assert names == expected, f"{route.path} has other parameters than it declares"
         for method in route.methods:
             assert method not in node.routes, f"{method} {route.path} is there twice"

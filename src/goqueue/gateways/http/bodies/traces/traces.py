@@ -12,7 +12,7 @@ __all__ = ["TraceEventOut", "TraceFacts", "TraceOut", "TraceStats", "TraceSummar
 
 TraceId = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", examples=["0" * 31 + "1"])]
 SpanId = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
-Place = Annotated[int, Meta(description="-1 where nothing was written")]
+_Written = Annotated[int, Meta(description="-1 where nothing was written")]
 
 
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,8 +20,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     trace_id: TraceId
     topic: str
-    partition: Place
-    offset: Place
+    partition: _Written
+    offset: _Written
     status: TraceStatus
     start_time: TimeText
     duration_ms: float
@@ -65,8 +65,8 @@ class TraceOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     trace_id: TraceId
     topic: str
-    partition: Place
-    offset: Place
+    partition: _Written
+    offset: _Written
     status: TraceStatus
     start_time: TimeText
     duration_ms: float

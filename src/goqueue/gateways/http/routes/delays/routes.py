@@ -14,7 +14,7 @@ from goqueue.gateways.http.table import (
     PARTITION,
     TOPIC,
     Call,
-    Place,
+    ParameterLocation,
     Route,
     integer,
     partition,
@@ -42,7 +42,7 @@ _SKIP_MAX = 1 << 53
 _SKIP = integer("skip", "how many to pass over", default=0, minimum=0, maximum=_SKIP_MAX)
 _OFFSET = msgspec.structs.replace(
     integer("offset", "offset of the publish result", default=0, minimum=0, maximum=INT64_MAX),
-    place=Place.PATH,
+    location=ParameterLocation.PATH,
     is_required=True,
 )
 _WHERE = partition(

@@ -11,7 +11,7 @@ __all__ = ["PRIORITY_ROUTES"]
 
 async def _statistics(call: Call) -> PriorityStats:
     found = await call.ask(DescribePriorities(), PriorityStatistics)
-    now = call.desk.clock()
+    now = call.context.clock()
     waits = [format_duration(wait_ns) for wait_ns in found.average_wait_ns]
     return PriorityStats(
         messages_by_priority=dict(zip(PRIORITY_NAMES, found.published, strict=True)),

@@ -12,7 +12,15 @@ from goqueue.gateways.http.bodies import (
     TraceStats,
     TraceSummary,
 )
-from goqueue.gateways.http.table import Call, Parameter, Place, Route, integer, moment, name
+from goqueue.gateways.http.table import (
+    Call,
+    Parameter,
+    ParameterLocation,
+    Route,
+    integer,
+    moment,
+    name,
+)
 from goqueue.model import MILLISECOND, Code, Refused, format_duration, format_time
 from goqueue.model.requests import (
     DescribeTracing,
@@ -62,7 +70,7 @@ _ID: Parameter[bytes] = Parameter(
     summary="trace id",
     schema={"type": "string", "pattern": "^[0-9a-f]{32}$"},
     read=_trace_id,
-    place=Place.PATH,
+    location=ParameterLocation.PATH,
     is_required=True,
 )
 _LIMIT = integer(

@@ -6,7 +6,7 @@ from goqueue.gateways.http.bodies import (
     TransactionsOut,
     TransactionStats,
 )
-from goqueue.gateways.http.table import Call, Place, Route, integer, name
+from goqueue.gateways.http.table import Call, ParameterLocation, Route, integer, name
 from goqueue.model import MILLISECOND, Code, format_duration, format_time
 from goqueue.model.requests import (
     DescribeTransaction,
@@ -24,7 +24,7 @@ _LIMIT = integer(
     "limit", "how many transactions at most", default=100, minimum=1, maximum=1000, is_cut=True
 )
 _SKIP = integer("skip", "how many to pass over", default=0, minimum=0, maximum=1 << 53)
-_TRANSACTION = name("transaction_id", "id of the transaction", place=Place.PATH)
+_TRANSACTION = name("transaction_id", "id of the transaction", location=ParameterLocation.PATH)
 
 
 async def _list(call: Call) -> TransactionsOut:

@@ -16,9 +16,14 @@ from goqueue.gateways.http.bodies import (
     ProducerBody,
     ProducerOut,
 )
-from goqueue.gateways.http.messages import DELIVER_HEADER, Horizon, request_trace, take_in_one
+from goqueue.gateways.http.messages import (
+    DELIVER_HEADER,
+    DelayLimits,
+    request_trace,
+    decode_publish_one,
+)
 from goqueue.gateways.http.routes.transactions.refusals import OF_PRODUCERS, OF_TRANSACTIONS
-from goqueue.gateways.http.table import Call, Place, Route, integer
+from goqueue.gateways.http.table import Call, ParameterLocation, Route, integer
 from goqueue.model import MILLISECOND, Code, Offset, Refused, Timestamp, check_name, format_time
 from goqueue.model.requests import (
     Author,
@@ -41,7 +46,7 @@ _SECTION = "Producers and transactions"
 _TIMEOUT_MS = 60_000
 _PRODUCER = msgspec.structs.replace(
     integer("producer_id", "id of the producer", default=0, minimum=1, maximum=INT64_MAX),
-    place=Place.PATH,
+    location=ParameterLocation.PATH,
     is_required=True,
 )
 
@@ -70,8 +75,8 @@ async def _heartbeat(call: Call) -> ProducerBeatOut:
 async def _publish(call: Call) -> AuthoredOut:
     body = call.body(AuthorBody)
     check_name(body.topic, "topic")
-    horizon = Horizon(call.desk.clock(), call.desk.limits.delay_ns_max)
-    intake = await call.run(take_in_one(call.request.body, horizon))
+    delays = DelayLimits(call.context.clock(), call.context.limits.delay_ns_max)
+    intake = await call.run(decode_publish_one(call.request.body, delays))
     command = Publish(
         topic=body.topic,
         batch=intake.batch,
