@@ -8,8 +8,8 @@ from goqueue.gateways.http.table import ApiLimits, Broker, NodeFacts, Route
 from goqueue.gateways.http.transport import HttpLimits, HttpServer
 
 __all__ = [
-    "ROUTES",
     "ERRORS",
+    "ROUTES",
     "ApiLimits",
     "Broker",
     "CorsPolicy",

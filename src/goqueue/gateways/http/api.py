@@ -21,10 +21,10 @@ from goqueue.gateways.http.openapi import docs_page, openapi_document
 from goqueue.gateways.http.request_ids import RequestIds
 from goqueue.gateways.http.routes import ROUTES
 from goqueue.gateways.http.table import (
+    ApiContext,
     ApiLimits,
     Broker,
     Call,
-    ApiContext,
     Match,
     MethodUnknown,
     NodeFacts,

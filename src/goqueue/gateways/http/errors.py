@@ -8,7 +8,7 @@ import msgspec
 
 from goqueue.model import Code, Refused
 
-__all__ = ["ERRORS", "ErrorBody", "ItemError", "ErrorSpec", "describe", "error_body"]
+__all__ = ["ERRORS", "ErrorBody", "ErrorSpec", "ItemError", "describe", "error_body"]
 
 Fact = str | int | None
 

@@ -13,6 +13,7 @@ from goqueue.gateways.http.bodies.scalars import (
 )
 
 __all__ = [
+    "PRIORITY_NAMES",
     "DelayIn",
     "DelayedResult",
     "DeliveredMessage",
@@ -35,6 +36,8 @@ __all__ = [
     "Text",
     "TimeIn",
 ]
+
+PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
 
 PriorityName = Literal["critical", "high", "normal", "low", "background"]
 Text = Annotated[str, Meta(description="text; base64 where `encoding` says so")]

@@ -1,16 +1,16 @@
 """Messages between JSON and records: publish requests in, results and stored messages out."""
 
+from goqueue.gateways.http.bodies.messages import PRIORITY_NAMES
 from goqueue.gateways.http.messages.aborted import AbortedRanges, Portion, portion_of
 from goqueue.gateways.http.messages.chunks import finished
 from goqueue.gateways.http.messages.clock import TimeWriter
 from goqueue.gateways.http.messages.dues import DELIVER_HEADER, DelayLimits
 from goqueue.gateways.http.messages.incoming import (
-    PRIORITY_NAMES,
     PublishBatch,
-    intake_steps,
-    item_error,
     decode_publish,
     decode_publish_one,
+    intake_steps,
+    item_error,
 )
 from goqueue.gateways.http.messages.outgoing import (
     ANSWER_BYTES_MAX,
@@ -27,19 +27,19 @@ __all__ = [
     "PRIORITY_NAMES",
     "AbortedRanges",
     "DelayLimits",
-    "PublishBatch",
-    "Portion",
     "EncodedRead",
+    "Portion",
+    "PublishBatch",
     "TimeWriter",
     "TraceNames",
     "answer_results",
+    "decode_publish",
+    "decode_publish_one",
     "encode_poll",
+    "encode_read",
     "finished",
     "intake_steps",
     "item_error",
     "portion_of",
     "request_trace",
-    "encode_read",
-    "decode_publish",
-    "decode_publish_one",
 ]

@@ -21,10 +21,10 @@ from goqueue.gateways.http.bodies import (
     AuthoredBody,
     MessageBody,
     MessageFields,
-    PriorityName,
     make_whole,
     refusal_of,
 )
+from goqueue.gateways.http.bodies.messages import PRIORITY_NAMES
 from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.messages.chunks import MessageChunks, Steps, check_values, finished
 from goqueue.gateways.http.messages.dues import DelayLimits
@@ -32,15 +32,13 @@ from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, Header, Priority, Refus
 from goqueue.records import Draft
 
 __all__ = [
-    "PRIORITY_NAMES",
     "PublishBatch",
-    "intake_steps",
-    "item_error",
     "decode_publish",
     "decode_publish_one",
+    "intake_steps",
+    "item_error",
 ]
 
-PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
 _PRIORITIES: dict[str | int, int] = {name: number for number, name in enumerate(PRIORITY_NAMES)}
 _PRIORITIES |= {number: number for number in range(len(PRIORITY_NAMES))}
 

@@ -13,9 +13,9 @@ from typing import Literal
 import msgspec
 
 from goqueue.gateways.http.bodies import DeliveredMessage, Delivery, ReadMessage
+from goqueue.gateways.http.bodies.messages import PRIORITY_NAMES
 from goqueue.gateways.http.messages.aborted import AbortedRanges
 from goqueue.gateways.http.messages.clock import TimeWriter
-from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES
 from goqueue.gateways.http.messages.traces import TraceNames
 from goqueue.model import Header, Record, format_time
 from goqueue.model.requests import Leased, Parcel, Records

@@ -6,8 +6,9 @@ Where no message was stored, the answer is a failure: that of the first message.
 import msgspec
 
 from goqueue.gateways.http.bodies import DelayedResult, PublishResult
+from goqueue.gateways.http.bodies.messages import PRIORITY_NAMES
 from goqueue.gateways.http.errors import ERRORS, ItemError
-from goqueue.gateways.http.messages.incoming import PRIORITY_NAMES, PublishBatch, item_error
+from goqueue.gateways.http.messages.incoming import PublishBatch, item_error
 from goqueue.gateways.http.transport import HttpResponse
 from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, format_time
 from goqueue.model.requests import Published

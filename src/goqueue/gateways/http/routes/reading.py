@@ -1,7 +1,7 @@
 """The routes that read a partition by offset: as JSON messages, and as stored bytes."""
 
 from goqueue.gateways.http.bodies import INT64_MAX, ReadMessage, ReadOut
-from goqueue.gateways.http.messages import ANSWER_BYTES_MAX, TimeWriter, portion_of, encode_read
+from goqueue.gateways.http.messages import ANSWER_BYTES_MAX, TimeWriter, encode_read, portion_of
 from goqueue.gateways.http.routes.waiting import ISOLATION, shortened
 from goqueue.gateways.http.table import (
     PARTITION,

@@ -1,6 +1,6 @@
 """The typed table of routes: what one is, how a request finds it, how its parameters are read."""
 
-from goqueue.gateways.http.table.call import ApiLimits, Broker, Call, ApiContext, NodeFacts, Scrape
+from goqueue.gateways.http.table.call import ApiContext, ApiLimits, Broker, Call, NodeFacts, Scrape
 from goqueue.gateways.http.table.parameter import (
     GROUP,
     PARTITION,
@@ -27,10 +27,10 @@ __all__ = [
     "SCHEMA_REF",
     "TOPIC",
     "Answer",
+    "ApiContext",
     "ApiLimits",
     "Broker",
     "Call",
-    "ApiContext",
     "Match",
     "MethodUnknown",
     "NodeFacts",

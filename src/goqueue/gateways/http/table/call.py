@@ -15,7 +15,7 @@ from goqueue.gateways.http.transport import HttpRequest, HttpResponse
 from goqueue.model import MILLISECOND, Timestamp
 from goqueue.model.requests import Command, Reply
 
-__all__ = ["ApiLimits", "Broker", "Call", "ApiContext", "NodeFacts", "Scrape"]
+__all__ = ["ApiContext", "ApiLimits", "Broker", "Call", "NodeFacts", "Scrape"]
 
 Value = TypeVar("Value")
 Body = TypeVar("Body", bound=msgspec.Struct)

@@ -19,8 +19,8 @@ from goqueue.gateways.http.bodies import (
 from goqueue.gateways.http.messages import (
     DELIVER_HEADER,
     DelayLimits,
-    request_trace,
     decode_publish_one,
+    request_trace,
 )
 from goqueue.gateways.http.routes.transactions.refusals import OF_PRODUCERS, OF_TRANSACTIONS
 from goqueue.gateways.http.table import Call, ParameterLocation, Route, integer
