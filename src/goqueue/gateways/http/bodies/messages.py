@@ -37,9 +37,8 @@ __all__ = [
     "TimeIn",
 ]
 
-PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
-
 PriorityName = Literal["critical", "high", "normal", "low", "background"]
+PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
 Text = Annotated[str, Meta(description="text; base64 where `encoding` says so")]
 # The rest of a message is checked message by message: here the schema only tells.
 HeadersIn = Annotated[
