@@ -28,7 +28,7 @@ from goqueue.gateways.http.bodies.transactions.scalars import (
     EPOCH_MAX,
     Epoch,
     ProducerId,
-    Sequence,
+    SequenceNumber,
     TransactionId,
 )
 
@@ -50,7 +50,7 @@ __all__ = [
     "ProducerBody",
     "ProducerId",
     "ProducerOut",
-    "Sequence",
+    "SequenceNumber",
     "StatusOut",
     "TransactionId",
     "TransactionOut",

@@ -21,7 +21,7 @@ from goqueue.gateways.http.bodies.scalars import (
     PartitionNumber,
     TimeText,
 )
-from goqueue.gateways.http.bodies.transactions.scalars import Epoch, ProducerId, Sequence
+from goqueue.gateways.http.bodies.transactions.scalars import Epoch, ProducerId, SequenceNumber
 
 __all__ = [
     "AuthorBody",
@@ -68,7 +68,7 @@ class AuthorBody(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: ProducerId
     epoch: Epoch
     topic: Name
-    sequence: Sequence | None = None
+    sequence: SequenceNumber | None = None
 
 
 class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,7 +78,7 @@ class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     epoch: Epoch
     topic: Name
     value: Text | None
-    sequence: Sequence | None = None
+    sequence: SequenceNumber | None = None
     key: Text | None = None
     partition: PartitionNumber | None = None
     headers: HeadersIn | None = None
