@@ -39,7 +39,8 @@ Send = Callable[[dict[str, object]], Awaitable[None]]
 
 
 async def serve_ours(done: asyncio.Event) -> None:
-    from goqueue.gateways.http.transport import HttpRequest, HttpResponse, HttpServer
+    from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
+    from goqueue.gateways.http.server.server import HttpServer
     from goqueue.model import Code
 
     class Fixed:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from goqueue.gateways.http import HttpApi, NodeFacts
-from goqueue.gateways.http.transport import HttpRequest
+from goqueue.gateways.http.server.application import HttpRequest
 from goqueue.model import LogId, Offset, Timestamp
 from goqueue.model.requests import (
     Command,

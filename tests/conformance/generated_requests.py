@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from goqueue.gateways.http.bodies import Duration, read_scalar
 from goqueue.gateways.http.routes import ROUTES
-from goqueue.gateways.http.table import Parameter
+from goqueue.gateways.http.routing.parameter import Parameter
 from goqueue.model import Message, Refused, parse_time
 from goqueue.records import build
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from goqueue.gateways.http.transport import HttpLimits
+from goqueue.gateways.http.server.application import HttpLimits
 from tests.unit.gateways.loopback import LOOPS, Reply, Served, get, post, run, serving
 
 MIB = 1024 * 1024

@@ -9,7 +9,7 @@ import pytest
 import goqueue
 from goqueue.client.admin import TopicConfig, TopicSettings
 from goqueue.client.connection import Connection
-from goqueue.gateways.http.bodies import AlterTopicBody, CreateTopicBody
+from goqueue.gateways.http.topics import AlterTopicBody, CreateTopicBody
 from tests.unit.client.peer import Answer, Asked, json_answer, peer
 
 

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 import uvloop
 
-from goqueue.gateways.http.transport import HttpLimits, HttpRequest, HttpResponse, HttpServer
+from goqueue.gateways.http.server.application import HttpLimits, HttpRequest, HttpResponse
+from goqueue.gateways.http.server.server import HttpServer
 from goqueue.model import Code
 
 __all__ = ["LOOPS", "Echo", "Reply", "Served", "Wire", "get", "post", "run", "serving"]

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from goqueue.gateways.http.transport import HttpLimits, HttpServer
+from goqueue.gateways.http.server.application import HttpLimits
+from goqueue.gateways.http.server.server import HttpServer
 from tests.unit.gateways.loopback import LOOPS, Echo, Reply, get, post, run, serving
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -1,11 +1,13 @@
 """The HTTP API: a typed table of routes over a transport of its own."""
 
 from goqueue.gateways.http.api import HttpApi
-from goqueue.gateways.http.browsers import CorsPolicy
+from goqueue.gateways.http.cors import CorsPolicy
 from goqueue.gateways.http.errors import ERRORS, ErrorBody
 from goqueue.gateways.http.routes import ROUTES
-from goqueue.gateways.http.table import ApiLimits, Broker, NodeFacts, Route
-from goqueue.gateways.http.transport import HttpLimits, HttpServer
+from goqueue.gateways.http.routing.call import ApiLimits, Broker, NodeFacts
+from goqueue.gateways.http.routing.router import Route
+from goqueue.gateways.http.server.application import HttpLimits
+from goqueue.gateways.http.server.server import HttpServer
 
 __all__ = [
     "ERRORS",

@@ -1,4 +1,6 @@
-"""The HTTP API as the transport sees it: every request gets an answer in the contract's words.
+"""The id under which a request is found in the log: the caller's, or one of ours.
+
+The HTTP API as the transport sees it: every request gets an answer in the contract's words.
 
 Owns the order of checks (browser, route, parameters, time) and turns refusals into bodies. Never
 knows what a route does.
@@ -8,33 +10,52 @@ Invariant: each response carries an X-Request-ID, and a failure never shows what
 
 import asyncio
 import functools
+import itertools
 import logging
+import re
+import secrets
 import time
 from collections.abc import Callable, Mapping
 
 import msgspec
 
-from goqueue.gateways.http.browsers import CorsPolicy, Headers, preflight
-from goqueue.gateways.http.encoding import encode_json
+from goqueue.gateways.http.bodies import encode_json
+from goqueue.gateways.http.cors import CorsPolicy, Headers, preflight
 from goqueue.gateways.http.errors import ERRORS, ErrorBody, error_body
-from goqueue.gateways.http.openapi import docs_page, openapi_document
-from goqueue.gateways.http.request_ids import RequestIds
 from goqueue.gateways.http.routes import ROUTES
-from goqueue.gateways.http.table import (
+from goqueue.gateways.http.routing.call import (
     ApiContext,
     ApiLimits,
     Broker,
     Call,
-    Match,
-    MethodUnknown,
     NodeFacts,
-    Router,
     Scrape,
 )
-from goqueue.gateways.http.transport import HttpRequest, HttpResponse
+from goqueue.gateways.http.routing.docs_page import docs_page
+from goqueue.gateways.http.routing.openapi import openapi_document
+from goqueue.gateways.http.routing.router import Match, MethodUnknown, Router
+from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.model import Code, Refused, Timestamp
 
-__all__ = ["HttpApi"]
+__all__ = ["HttpApi", "RequestIds"]
+
+# Visible ASCII only: it is written to logs and sent back in a header.
+_ACCEPTED = re.compile(rb"[\x21-\x7e]{1,128}")
+
+
+class RequestIds:
+    """Makes ids that no other process and no other request has."""
+
+    def __init__(self) -> None:
+        self._prefix = secrets.token_hex(6).encode()
+        self._numbers = itertools.count(1)
+
+    def name(self, given: bytes | None) -> bytes:
+        """The id given, if it can be written as it is; else a new one."""
+        if given is not None and _ACCEPTED.fullmatch(given):
+            return given
+        return b"%b-%x" % (self._prefix, next(self._numbers))
+
 
 _logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from goqueue.gateways.http import HttpApi, NodeFacts
-from goqueue.gateways.http.transport import HttpRequest, HttpResponse
+from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.model import Refused
 from goqueue.model.requests import Command, Reply
 from tests.unit.gateways.http.refusing_broker import LOCAL, NOW

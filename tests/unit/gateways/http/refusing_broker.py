@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi, NodeFacts
-from goqueue.gateways.http.transport import HttpRequest, HttpResponse
+from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.model import Code, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
 

@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from goqueue.gateways.http import ApiLimits, HttpApi, NodeFacts
-from goqueue.gateways.http.messages import DelayLimits, PublishBatch, answer_results, decode_publish
-from goqueue.gateways.http.transport import HttpRequest
+from goqueue.gateways.http.delay_limits import DelayLimits
+from goqueue.gateways.http.publish import answer_results
+from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish
+from goqueue.gateways.http.server.application import HttpRequest
 from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, Message, Offset, Timestamp
 from goqueue.model.requests import (
     CancelDelayed,

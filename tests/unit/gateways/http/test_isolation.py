@@ -3,13 +3,13 @@
 import pytest
 
 from goqueue.gateways.http import ROUTES
-from goqueue.gateways.http.messages import (
+from goqueue.gateways.http.message_encoder import (
     AbortedRanges,
     EncodedRead,
     TimeWriter,
     encode_poll,
-    portion_of,
     encode_read,
+    portion_of,
 )
 from goqueue.model import LogId, Message, Offset, Timestamp
 from goqueue.model.requests import Isolation, Leased, Parcel, Poll, Read, Records

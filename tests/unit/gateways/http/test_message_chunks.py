@@ -9,13 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.gateways.http.messages import (
-    DelayLimits,
-    PublishBatch,
-    finished,
-    intake_steps,
-    decode_publish,
-)
+from goqueue.gateways.http.delay_limits import DelayLimits
+from goqueue.gateways.http.json_chunks import finished
+from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish, intake_steps
 from goqueue.model import HOUR, Refused
 from goqueue.records import decode, walk
 from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of

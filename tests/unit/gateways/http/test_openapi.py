@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.gateways.http import ROUTES, ERRORS, Route
-from goqueue.gateways.http.openapi import docs_page, openapi_document, route_errors
+from goqueue.gateways.http import ERRORS, ROUTES, Route
+from goqueue.gateways.http.routing.docs_page import docs_page
+from goqueue.gateways.http.routing.openapi import openapi_document, route_errors
 from tests.unit.gateways.http.refusing_broker import Client, header
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(

@@ -3,7 +3,7 @@
 import pytest
 
 from goqueue.gateways.http import ROUTES
-from goqueue.gateways.http.routes.waiting import shortened
+from goqueue.gateways.http.read import shortened
 from goqueue.model import SECOND, Timestamp
 from goqueue.model.requests import DescribeOffsets, Poll, Read
 from tests.unit.gateways.http.refusing_broker import Client, RefusingBroker, read

@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.gateways.http.messages import DelayLimits, PublishBatch, answer_results, decode_publish
+from goqueue.gateways.http.delay_limits import DelayLimits
+from goqueue.gateways.http.publish import answer_results
+from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish
 from goqueue.model import HOUR, Code, Offset, Refused, Timestamp
 from goqueue.model.requests import Placed, Publish, Published
 from goqueue.records import Unroutable, decode, verify, walk

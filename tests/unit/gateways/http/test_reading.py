@@ -5,8 +5,8 @@ import base64
 import msgspec
 import pytest
 
-from goqueue.gateways.http.bodies import ReadMessage
-from goqueue.gateways.http.messages import TimeWriter, encode_poll, encode_read
+from goqueue.gateways.http.message_encoder import TimeWriter, encode_poll, encode_read
+from goqueue.gateways.http.messages import ReadMessage
 from goqueue.model import LogId, Message, Offset, Timestamp, format_time
 from goqueue.model.requests import Leased, Parcel, Records
 from goqueue.records import Codec, build, compress, stamp

@@ -4,10 +4,12 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from goqueue.gateways.http.bodies import AuthorBody
-from goqueue.gateways.http.messages import DelayLimits, PublishBatch, decode_publish
+from goqueue.gateways.http.delay_limits import DelayLimits
+from goqueue.gateways.http.messages import AuthorBody
+from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish
 from goqueue.gateways.http.routes import ROUTES
-from goqueue.gateways.http.table import ParameterLocation, Route
+from goqueue.gateways.http.routing.parameter import ParameterLocation
+from goqueue.gateways.http.routing.router import Route
 from goqueue.model import HOUR, Timestamp, nearest_name
 from goqueue.model.requests import CreateTopic, Publish
 from goqueue.records import decode

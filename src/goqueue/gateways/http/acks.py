@@ -1,0 +1,525 @@
+"""Bodies of the routes that settle messages and deal with dead letters.
+
+The routes that settle messages: ack, nack, reject, release, extend; and of dead letters.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from goqueue.gateways.http.bodies import (
+    INT64_MAX,
+    Count,
+    Delay,
+    Lease,
+    Name,
+    OffsetNumber,
+    TimeText,
+)
+from goqueue.gateways.http.errors import describe
+from goqueue.gateways.http.routing.call import Call
+from goqueue.gateways.http.routing.parameter import TOPIC
+from goqueue.gateways.http.routing.router import Route
+from goqueue.model import Code, Refused, check_name, format_time
+from goqueue.model.requests import (
+    Ack,
+    Acked,
+    DescribeReliability,
+    Extend,
+    Extended,
+    Nack,
+    Redrive,
+    Redriven,
+    Reject,
+    Release,
+    Released,
+    Reliability,
+    Returned,
+    Settlement,
+)
+
+__all__ = [
+    "LETTERS_MAX",
+    "SETTLEMENT_ROUTES",
+    "AckBatchBody",
+    "AckBatchOut",
+    "AckBody",
+    "AckOut",
+    "AckResult",
+    "DeadLetterCauses",
+    "ExtendBatchBody",
+    "ExtendBatchOut",
+    "ExtendBody",
+    "ExtendOut",
+    "ExtendResult",
+    "Handle",
+    "NackBody",
+    "NackOut",
+    "RedriveBody",
+    "RedriveFilter",
+    "RedriveOut",
+    "RejectBody",
+    "RejectOut",
+    "ReleaseBody",
+    "ReliabilityOut",
+]
+
+Handle = Annotated[
+    str,
+    Meta(
+        max_length=1024,
+        description="as a poll gave it out",
+        examples=["orders:0:42:1:c2f1"],
+    ),
+]
+Reason = Annotated[str, Meta(max_length=1024)]
+LETTERS_MAX = 10_000
+
+
+class AckBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settle one message."""
+
+    receipt_handle: Handle
+
+
+class AckOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The message will not come again to this group."""
+
+    acknowledged: bool
+    topic: str
+    partition: int
+    offset: OffsetNumber
+    committed_offset: OffsetNumber
+    offset_advanced: bool
+    in_flight_count: Count
+
+
+class AckBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settle many messages."""
+
+    receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
+
+
+class AckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one handle."""
+
+    receipt_handle: str
+    success: bool
+    error: str | None = None
+    code: str | None = None
+
+
+class AckBatchOut(msgspec.Struct, frozen=True, kw_only=True):
+    """One result per handle, in order."""
+
+    results: list[AckResult]
+
+
+class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Give leases back whose messages were not begun."""
+
+    receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
+
+
+class NackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Give a message back; `delay` replaces the backoff."""
+
+    receipt_handle: Handle
+    delay: Delay | None = None
+    reason: Reason | None = None
+
+
+class NackOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The message comes again at `next_visible_at`, or went to `dlq_topic`."""
+
+    requeued: bool
+    topic: str
+    partition: int
+    offset: OffsetNumber
+    delivery_count: int
+    next_visible_at: TimeText | None = None
+    dlq_topic: str | None = None
+
+
+class RejectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Send a message to the dead letters."""
+
+    receipt_handle: Handle
+    reason: Reason | None = None
+
+
+class RejectOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The message is in `dlq_topic`."""
+
+    rejected: bool
+    topic: str
+    partition: int
+    offset: OffsetNumber
+    dlq_topic: str
+
+
+class ExtendBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keep a message for this long from now."""
+
+    receipt_handle: Handle
+    timeout: Lease
+
+
+class ExtendOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The lease is held until then."""
+
+    extended: bool
+    new_deadline: TimeText
+
+
+class ExtendBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keep many messages for this long from now."""
+
+    receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
+    timeout: Lease
+
+
+class ExtendResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Until when one lease is held, or why it is not."""
+
+    receipt_handle: str
+    success: bool
+    new_deadline: TimeText | None = None
+    error: str | None = None
+    code: str | None = None
+
+
+class ExtendBatchOut(msgspec.Struct, frozen=True, kw_only=True):
+    """One result per handle, in order."""
+
+    results: list[ExtendResult]
+
+
+PartitionKey = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,3})$"})]
+Offsets = Annotated[list[Annotated[int, Meta(ge=0, le=INT64_MAX)]], Meta(max_length=LETTERS_MAX)]
+
+
+class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which dead letters: those whose cause or reason equals this, and that are named.
+
+    `letters` names offsets of the dead-letter topic by partition, at most 10,000 in all.
+    """
+
+    reason: Reason | None = None
+    letters: Annotated[dict[PartitionKey, Offsets], Meta(max_length=10_000)] | None = None
+
+
+class RedriveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Put dead letters back, oldest first."""
+
+    max: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    to_topic: Name | None = None
+    filter: RedriveFilter | None = None
+
+
+class RedriveOut(msgspec.Struct, frozen=True, kw_only=True):
+    """How many were put back; repeat until it is 0."""
+
+    moved: Count
+
+
+class DeadLetterCauses(msgspec.Struct, frozen=True, kw_only=True):
+    """Dead letters by why they died."""
+
+    rejected: Count
+    max_deliveries: Count
+
+
+class ReliabilityOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts since the node started, and what is held now."""
+
+    acks_total: Count
+    nacks_total: Count
+    rejects_total: Count
+    releases_total: Count
+    dlq_messages: Count
+    visibility_extensions: Count
+    redeliveries_total: Count
+    lease_expirations_total: Count
+    in_flight: Count
+    dlq_by_cause: DeadLetterCauses
+    dlq_by_topic: Annotated[
+        dict[str, Count],
+        Meta(description="dead letters kept and not redriven, by the topic with them"),
+    ]
+
+
+_SECTION = "Acknowledgement and dead letters"
+_RECEIPT_ERRORS = (Code.RECEIPT_INVALID, Code.RECEIPT_STALE)
+_HANDLE = "orders:0:42:1:c2f1"
+_PARTITION = re.compile("[0-9]{1,10}", re.ASCII)
+
+
+async def _ack(call: Call) -> AckOut:
+    receipt = call.body(AckBody).receipt_handle
+    acked = await call.ask(Ack(receipts=(receipt,)), Acked)
+    settled = acked.settlements[0]
+    if settled.refused is not None:
+        raise Refused(settled.refused)
+    assert settled.log is not None, "a settlement names its log or why it was refused"
+    return AckOut(
+        acknowledged=True,
+        topic=settled.log.topic,
+        partition=settled.log.partition,
+        offset=settled.offset,
+        committed_offset=settled.committed,
+        offset_advanced=settled.has_advanced,
+        in_flight_count=settled.in_flight,
+    )
+
+
+async def _ack_batch(call: Call) -> AckBatchOut:
+    receipts = tuple(call.body(AckBatchBody).receipt_handles)
+    acked = await call.ask(Ack(receipts=receipts), Acked)
+    return _results(receipts, acked.settlements)
+
+
+async def _release(call: Call) -> AckBatchOut:
+    receipts = tuple(call.body(ReleaseBody).receipt_handles)
+    released = await call.ask(Release(receipts=receipts), Released)
+    return _results(receipts, released.settlements)
+
+
+def _results(receipts: Sequence[str], settlements: Sequence[Settlement]) -> AckBatchOut:
+    results = [
+        _result(receipt, settled) for receipt, settled in zip(receipts, settlements, strict=True)
+    ]
+    return AckBatchOut(results=results)
+
+
+def _result(receipt: str, settled: Settlement) -> AckResult:
+    code = settled.refused
+    if code is None:
+        return AckResult(receipt_handle=receipt, success=True)
+    error = describe(code, {})
+    return AckResult(receipt_handle=receipt, success=False, error=error, code=code.value)
+
+
+async def _nack(call: Call) -> NackOut:
+    body = call.body(NackBody)
+    returned = await call.ask(
+        Nack(
+            receipt=body.receipt_handle,
+            delay_ns=None if body.delay is None else body.delay.ns,
+            reason=body.reason or "",
+        ),
+        Returned,
+    )
+    at = returned.visible_at
+    return NackOut(
+        requeued=returned.dead_letter_topic is None,
+        topic=returned.log.topic,
+        partition=returned.log.partition,
+        offset=returned.offset,
+        delivery_count=returned.attempt,
+        next_visible_at=None if at is None else format_time(at),
+        dlq_topic=returned.dead_letter_topic,
+    )
+
+
+async def _reject(call: Call) -> RejectOut:
+    body = call.body(RejectBody)
+    rejected = Reject(receipt=body.receipt_handle, reason=body.reason or "")
+    returned = await call.ask(rejected, Returned)
+    assert returned.dead_letter_topic is not None, "a rejected message has gone somewhere"
+    return RejectOut(
+        rejected=True,
+        topic=returned.log.topic,
+        partition=returned.log.partition,
+        offset=returned.offset,
+        dlq_topic=returned.dead_letter_topic,
+    )
+
+
+async def _extend(call: Call) -> ExtendOut:
+    body = call.body(ExtendBody)
+    extend = Extend(receipt=body.receipt_handle, timeout_ns=body.timeout.ns)
+    extended = await call.ask(extend, Extended)
+    return ExtendOut(extended=True, new_deadline=format_time(extended.deadline))
+
+
+async def _extend_batch(call: Call) -> ExtendBatchOut:
+    """Each in a turn of the node of its own: a batch is not urgent, and may be long."""
+    body = call.body(ExtendBatchBody)
+    results = [await _extend_one(call, each, body.timeout.ns) for each in body.receipt_handles]
+    return ExtendBatchOut(results=results)
+
+
+async def _extend_one(call: Call, receipt: str, timeout_ns: int) -> ExtendResult:
+    try:
+        extended = await call.ask(Extend(receipt=receipt, timeout_ns=timeout_ns), Extended)
+    except Refused as refused:
+        code = refused.code
+        if code not in _RECEIPT_ERRORS:
+            raise
+        error = describe(code, refused.facts)
+        return ExtendResult(receipt_handle=receipt, success=False, error=error, code=code.value)
+    return ExtendResult(
+        receipt_handle=receipt, success=True, new_deadline=format_time(extended.deadline)
+    )
+
+
+async def _redrive(call: Call) -> RedriveOut:
+    body = call.body(RedriveBody)
+    if body.to_topic is not None:
+        check_name(body.to_topic, "to_topic")
+    redriven = await call.ask(
+        Redrive(
+            topic=call[TOPIC],
+            messages_max=1000 if body.max is None else body.max,
+            to_topic=body.to_topic,
+            reason=None if body.filter is None else body.filter.reason,
+            letters=None if body.filter is None else _letters(body.filter.letters),
+        ),
+        Redriven,
+    )
+    return RedriveOut(moved=redriven.moved)
+
+
+def _letters(named: dict[str, list[int]] | None) -> dict[int, frozenset[int]] | None:
+    """The dead letters that are named, by partition."""
+    if named is None:
+        return None
+    if sum(map(len, named.values())) > LETTERS_MAX:
+        reason = f"at most {LETTERS_MAX} letters"
+        raise Refused(Code.REQUEST_INVALID, field="filter.letters", reason=reason)
+    letters: dict[int, frozenset[int]] = {}
+    for partition, offsets in named.items():
+        if not _PARTITION.fullmatch(partition):
+            reason = f"{partition[:20]!r} is no partition"
+            raise Refused(Code.REQUEST_INVALID, field="filter.letters", reason=reason)
+        letters[int(partition)] = frozenset(offsets)
+    return letters
+
+
+async def _reliability(call: Call) -> ReliabilityOut:
+    counts = await call.ask(DescribeReliability(), Reliability)
+    return ReliabilityOut(
+        acks_total=counts.acks,
+        nacks_total=counts.nacks,
+        rejects_total=counts.rejects,
+        releases_total=counts.releases,
+        dlq_messages=counts.dead_letters,
+        visibility_extensions=counts.extensions,
+        redeliveries_total=counts.redeliveries,
+        lease_expirations_total=counts.expirations,
+        in_flight=counts.in_flight,
+        dlq_by_cause=DeadLetterCauses(
+            rejected=counts.rejected_letters, max_deliveries=counts.exhausted_letters
+        ),
+        dlq_by_topic=counts.letters_by_topic,
+    )
+
+
+SETTLEMENT_ROUTES = (
+    Route(
+        method="POST",
+        path="/messages/ack",
+        section=_SECTION,
+        summary="Settle a message: this group will not get it again",
+        run=_ack,
+        body=AckBody,
+        answer=AckOut,
+        errors=_RECEIPT_ERRORS,
+        writes=True,
+        example={"receipt_handle": _HANDLE},
+    ),
+    Route(
+        method="POST",
+        path="/messages/ack/batch",
+        section=_SECTION,
+        summary="Settle many messages, each for itself",
+        run=_ack_batch,
+        body=AckBatchBody,
+        answer=AckBatchOut,
+        writes=True,
+        example={"receipt_handles": [_HANDLE]},
+    ),
+    Route(
+        method="POST",
+        path="/messages/release",
+        section=_SECTION,
+        summary="Give leases back whose messages were not begun; they do not count as delivered",
+        run=_release,
+        body=ReleaseBody,
+        answer=AckBatchOut,
+        writes=True,
+        example={"receipt_handles": [_HANDLE]},
+    ),
+    Route(
+        method="POST",
+        path="/messages/nack",
+        section=_SECTION,
+        summary="Give a message back, to be delivered again later",
+        run=_nack,
+        body=NackBody,
+        answer=NackOut,
+        errors=_RECEIPT_ERRORS,
+        writes=True,
+        example={"receipt_handle": _HANDLE, "delay": "5s", "reason": "the bank is closed"},
+    ),
+    Route(
+        method="POST",
+        path="/messages/reject",
+        section=_SECTION,
+        summary="Send a message to the dead letters now",
+        run=_reject,
+        body=RejectBody,
+        answer=RejectOut,
+        errors=(*_RECEIPT_ERRORS, Code.DEAD_LETTER_LOOP),
+        writes=True,
+        example={"receipt_handle": _HANDLE, "reason": "unreadable"},
+    ),
+    Route(
+        method="POST",
+        path="/messages/visibility",
+        section=_SECTION,
+        summary="Keep a message longer",
+        run=_extend,
+        body=ExtendBody,
+        answer=ExtendOut,
+        errors=_RECEIPT_ERRORS,
+        writes=True,
+        example={"receipt_handle": _HANDLE, "timeout": "2m"},
+    ),
+    Route(
+        method="POST",
+        path="/messages/visibility/batch",
+        section=_SECTION,
+        summary="Keep many messages longer, each for itself",
+        run=_extend_batch,
+        body=ExtendBatchBody,
+        answer=ExtendBatchOut,
+        writes=True,
+        example={"receipt_handles": [_HANDLE], "timeout": "2m"},
+    ),
+    Route(
+        method="POST",
+        path="/topics/{topic}/dlq/redrive",
+        section=_SECTION,
+        summary="Put the dead letters of a topic back, oldest first",
+        run=_redrive,
+        parameters=(TOPIC,),
+        body=RedriveBody,
+        answer=RedriveOut,
+        errors=(Code.TOPIC_INTERNAL, Code.DEAD_LETTER_LOOP, Code.LOG_BUSY),
+        writes=True,
+        example={"max": 100},
+    ),
+    Route(
+        method="GET",
+        path="/reliability/stats",
+        section=_SECTION,
+        summary="Counts of acknowledgements, redeliveries and dead letters",
+        run=_reliability,
+        answer=ReliabilityOut,
+    ),
+)

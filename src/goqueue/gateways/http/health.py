@@ -1,0 +1,356 @@
+"""Bodies of the service routes: probes, version, totals.
+
+The service routes: probes, version, totals, metrics, and the document of the API itself.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from goqueue.gateways.http.bodies import Count, DurationText, TimeText, encode_json
+from goqueue.gateways.http.routing.call import Call
+from goqueue.gateways.http.routing.parameter import boolean
+from goqueue.gateways.http.routing.router import Route
+from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.model import LogId, Refused, format_duration, format_time
+from goqueue.model.requests import (
+    CheckHealth,
+    DescribeNode,
+    NodeDescription,
+    NodeHealth,
+    TopicFlow,
+)
+
+__all__ = [
+    "SERVICE_ROUTES",
+    "BrokerOut",
+    "Check",
+    "Health",
+    "Probe",
+    "Readiness",
+    "Stats",
+    "TopicStats",
+    "Version",
+]
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the node does its work."""
+
+    status: Literal["ok", "degraded", "fail"]
+    timestamp: TimeText
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether the process lives."""
+
+    status: Literal["pass", "fail"]
+    timestamp: TimeText
+    uptime: DurationText
+    message: str | None = None
+
+
+class BrokerOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The node in short."""
+
+    node_id: str
+    topic_count: Count
+    total_size: Count
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that was looked at."""
+
+    status: Literal["pass", "warn", "fail"]
+    message: str | None = None
+    latency: DurationText | None = None
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether the node takes requests; `degraded` does, and `message` says what is wrong."""
+
+    status: Literal["pass", "degraded", "fail"]
+    timestamp: TimeText
+    uptime: DurationText
+    broker: BrokerOut
+    message: str | None = None
+    checks: dict[str, Check] | None = None
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """What is running."""
+
+    version: str
+    git_commit: str
+    build_time: str
+    python_version: str
+
+
+class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals of one topic; what was published and consumed counts from the start of the node."""
+
+    partitions: Count
+    total_messages: Count
+    total_size_bytes: Count
+    published_total: Count
+    consumed_total: Count
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals of the node."""
+
+    node_id: str
+    uptime: DurationText
+    topics: Count
+    total_size_bytes: Count
+    topic_stats: dict[str, TopicStats]
+
+
+R = TypeVar("R", NodeDescription, NodeHealth)
+
+_SECTION = "Service"
+_VERBOSE = boolean("verbose", "whether to list what was checked")
+_FAILED = 503
+_NAMED_MAX = 10
+_STILL = TopicFlow()
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def _health(call: Call) -> HttpResponse:
+    node = await _checked(call)
+    if isinstance(node, str) or node.not_ready is not None:
+        return _answered(_FAILED, Health(status="fail", timestamp=_now(call)))
+    is_whole = not _storage_problems(node)
+    return _answered(200, Health(status="ok" if is_whole else "degraded", timestamp=_now(call)))
+
+
+async def _alive(call: Call) -> HttpResponse:
+    """Alive is who still answers; a node that is starting or stopping does."""
+    node = await _checked(call)
+    message = node if isinstance(node, str) else None
+    probe = Probe(
+        status="pass" if message is None else "fail",
+        timestamp=_now(call),
+        uptime=_uptime(call),
+        message=message,
+    )
+    return _answered(200 if message is None else _FAILED, probe)
+
+
+async def _ready(call: Call) -> HttpResponse:
+    began = call.context.ticks()
+    node = await _node(call)
+    latency = format_duration(call.context.ticks() - began)
+    problems = ""
+    if isinstance(node, str):
+        node_id, size, count, message = "", 0, 0, node
+    else:
+        node_id, message = node.node_id, node.not_ready or ""
+        problems = _storage_problems(node.health)
+        count, size = len(node.topics), sum(each.total_size_bytes for each in node.topics)
+    readiness = Readiness(
+        status="fail" if message else "degraded" if problems else "pass",
+        timestamp=_now(call),
+        uptime=_uptime(call),
+        broker=BrokerOut(node_id=node_id, topic_count=count, total_size=size),
+        message=message or problems or None,
+        checks=_checks(node, message, latency) if call[_VERBOSE] else None,
+    )
+    return _answered(_FAILED if message else 200, readiness)
+
+
+def _checks(node: NodeDescription | str, message: str, latency: str) -> dict[str, Check]:
+    broker = Check(status="fail" if message else "pass", message=message or None, latency=latency)
+    storage = Check(status="pass")
+    if isinstance(node, str):
+        storage = Check(status="fail", message="not known: the broker did not answer")
+    elif problems := _storage_problems(node.health):
+        storage = Check(status="warn", message=problems)
+    cluster = Check(status="pass", message="this node stands alone")
+    return {"broker": broker, "storage": storage, "cluster": cluster}
+
+
+def _storage_problems(node: NodeHealth) -> str:
+    """What the disk does not do as it should, for a person; empty if there is nothing."""
+    problems: list[str] = []
+    if node.failed_logs:
+        count = len(node.failed_logs)
+        problems.append(f"{count} logs take no writes: {_named(node.failed_logs)}")
+    if node.full_logs:
+        count = len(node.full_logs)
+        problems.append(f"the disk is full, {count} logs found no space: {_named(node.full_logs)}")
+    if node.damaged:
+        ranges = (f"{each.log} offsets {each.first} to {each.below - 1}" for each in node.damaged)
+        named = ", ".join(list(ranges)[:_NAMED_MAX])
+        problems.append(f"{node.damaged_ranges} ranges of records are damaged: {named}")
+    return "; ".join(problems)
+
+
+def _named(logs: Sequence[LogId]) -> str:
+    return ", ".join(map(str, logs[:_NAMED_MAX]))
+
+
+async def _version(call: Call) -> Version:
+    facts = call.context.facts
+    return Version(
+        version=facts.version,
+        git_commit=facts.git_commit,
+        build_time=facts.build_time,
+        python_version=facts.python_version,
+    )
+
+
+async def _stats(call: Call) -> Stats:
+    node = await call.ask(DescribeNode(), NodeDescription)
+    return Stats(
+        node_id=node.node_id,
+        uptime=_uptime(call),
+        topics=len(node.topics),
+        total_size_bytes=sum(each.total_size_bytes for each in node.topics),
+        topic_stats={
+            each.name: TopicStats(
+                partitions=len(each.offsets),
+                total_messages=each.total_messages,
+                total_size_bytes=each.total_size_bytes,
+                published_total=flow.published,
+                consumed_total=flow.consumed,
+            )
+            for each in node.topics
+            for flow in (node.flows.get(each.name, _STILL),)
+        },
+    )
+
+
+async def _metrics(call: Call) -> HttpResponse:
+    return HttpResponse(200, await call.context.metrics(), content_type=_TEXT.encode())
+
+
+async def _openapi(call: Call) -> HttpResponse:
+    return HttpResponse(200, call.context.document())
+
+
+async def _docs(call: Call) -> HttpResponse:
+    return call.context.page
+
+
+async def _node(call: Call) -> NodeDescription | str:
+    """The node with its topics, or why it cannot be described."""
+    return await _asked(call, DescribeNode(), NodeDescription)
+
+
+async def _checked(call: Call) -> NodeHealth | str:
+    """Whether the node serves, or why it does not answer."""
+    return await _asked(call, CheckHealth(), NodeHealth)
+
+
+async def _asked(call: Call, command: DescribeNode | CheckHealth, expected: type[R]) -> R | str:
+    try:
+        async with asyncio.timeout(call.context.limits.probe_seconds):
+            return await call.ask(command, expected)
+    except TimeoutError:
+        return "the broker does not answer"
+    except Refused as refused:
+        return str(refused.code)
+
+
+def _answered(status: int, body: Health | Probe | Readiness) -> HttpResponse:
+    return HttpResponse(status, encode_json(body))
+
+
+def _now(call: Call) -> str:
+    return format_time(call.context.clock())
+
+
+def _uptime(call: Call) -> str:
+    return format_duration(max(0, call.context.clock() - call.context.facts.started_at))
+
+
+SERVICE_ROUTES = (
+    Route(
+        method="GET",
+        path="/health",
+        section=_SECTION,
+        summary="Tell whether the node does its work",
+        run=_health,
+        answer=Health,
+        failing=Health,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/healthz",
+        section=_SECTION,
+        summary="Tell whether the process lives",
+        run=_alive,
+        answer=Probe,
+        failing=Probe,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/livez",
+        section=_SECTION,
+        summary="Tell whether the process lives",
+        run=_alive,
+        answer=Probe,
+        failing=Probe,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/readyz",
+        section=_SECTION,
+        summary="Tell whether the node takes requests",
+        run=_ready,
+        parameters=(_VERBOSE,),
+        answer=Readiness,
+        failing=Readiness,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/version",
+        section=_SECTION,
+        summary="Tell what is running",
+        run=_version,
+        answer=Version,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/stats",
+        section=_SECTION,
+        summary="Totals of the node, topic by topic",
+        run=_stats,
+        answer=Stats,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        section=_SECTION,
+        summary="Metrics of the node as Prometheus reads them",
+        run=_metrics,
+        answer_media=_TEXT,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/openapi.json",
+        section=_SECTION,
+        summary="This document",
+        run=_openapi,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/docs",
+        section=_SECTION,
+        summary="This document as a page",
+        run=_docs,
+        answer_media="text/html; charset=utf-8",
+        is_service=True,
+    ),
+)

@@ -1,0 +1,363 @@
+"""Bodies of the publish and read routes: a message going in, its result, a message coming out.
+
+Bodies of producers: to become one, to stay one, and what one publishes.
+
+The trace of each message that is shown, and the trace that a request is part of.
+
+A message names its trace by a header, or its offset does; see `goqueue.records.tracing`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from goqueue.gateways.http.bodies import (
+    INT32_MAX,
+    INT64_MAX,
+    Epoch,
+    Name,
+    OffsetNumber,
+    PartitionNumber,
+    ProducerId,
+    SequenceNumber,
+    TimeText,
+)
+from goqueue.model import Header, Record
+from goqueue.model.requests import TraceSeed
+from goqueue.records.tracing import CONTEXT_BYTES, make_contexts, read_context
+
+__all__ = [
+    "PRIORITY_NAMES",
+    "AuthorBody",
+    "AuthoredBody",
+    "AuthoredOut",
+    "DelayIn",
+    "DelayedResult",
+    "DeliveredMessage",
+    "Delivery",
+    "EncodingIn",
+    "HeadersIn",
+    "MessageBody",
+    "MessageFields",
+    "OtherTimeIn",
+    "PriorityIn",
+    "PriorityName",
+    "ProducerBeatBody",
+    "ProducerBeatOut",
+    "ProducerBody",
+    "ProducerOut",
+    "PublishBody",
+    "PublishOut",
+    "PublishOutcome",
+    "PublishResult",
+    "RawPlaced",
+    "RawPublishOut",
+    "ReadMessage",
+    "ReadOut",
+    "Text",
+    "TimeIn",
+    "TraceNames",
+    "request_trace",
+]
+
+PriorityName = Literal["critical", "high", "normal", "low", "background"]
+PRIORITY_NAMES: tuple[PriorityName, ...] = ("critical", "high", "normal", "low", "background")
+Text = Annotated[str, Meta(description="text; base64 where `encoding` says so")]
+# The rest of a message is checked message by message: here the schema only tells.
+HeadersIn = Annotated[
+    dict[str, str],
+    Meta(
+        description="names of at most 249 bytes, values of at most 4 KiB",
+        extra_json_schema={"maxProperties": 64},
+    ),
+]
+PriorityIn = Annotated[
+    str | int,
+    Meta(
+        description="a name in any case, or 0 to 4",
+        examples=["normal"],
+    ),
+]
+EncodingIn = Annotated[str, Meta(extra_json_schema={"enum": ["base64"]})]
+DelayIn = Annotated[
+    str | float,
+    Meta(description="Go syntax, or a number of seconds; 0 is at once", examples=["30s"]),
+]
+TimeIn = Annotated[
+    str,
+    Meta(
+        description="RFC 3339 instead of `delay`; a time that has passed is at once",
+        examples=["2025-01-31T12:00:00Z"],
+    ),
+]
+OtherTimeIn = Annotated[str, Meta(description="the same as `deliverAt`, which is not given then")]
+
+
+class MessageFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a message is made of. `value` must be given: a tombstone is an explicit `null`."""
+
+    value: Text | None
+    key: Text | None = None
+    partition: Annotated[int, Meta(ge=-INT64_MAX, le=INT64_MAX)] | None = None
+    headers: HeadersIn | None = None
+    priority: PriorityIn | None = None
+    encoding: EncodingIn | None = None
+    delay: DelayIn | None = None
+    deliverAt: TimeIn | None = None  # noqa: N815 - the name that the contract gave it
+
+
+class MessageBody(MessageFields, frozen=True):
+    """A message to publish. What is wrong in it is the error of this message alone.
+
+    `value` must be given: a tombstone is an explicit `null`.
+    """
+
+    deliver_at: OtherTimeIn | None = None
+
+
+class PublishBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Messages to append, in order."""
+
+    messages: Annotated[list[MessageBody], Meta(min_length=1, max_length=10_000)]
+
+
+class PublishResult(msgspec.Struct, frozen=True):
+    """Where a message went."""
+
+    partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
+    offset: OffsetNumber
+    timestamp: TimeText
+    priority: PriorityName
+
+
+class DelayedResult(msgspec.Struct, frozen=True):
+    """Where a delayed message waits; its place names it until it is due."""
+
+    partition: int
+    offset: int
+    timestamp: str
+    priority: PriorityName
+    delayed: bool
+    deliverAt: str  # noqa: N815 - the name that the contract gave it
+
+
+class PublishOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one message: where it went, or only `error` and `code`.
+
+    Only a delayed one has `delayed` and `deliverAt`: until then it waits, under this place.
+    """
+
+    partition: Annotated[int, Meta(ge=0, le=INT32_MAX)] | msgspec.UnsetType = msgspec.UNSET
+    offset: OffsetNumber | msgspec.UnsetType = msgspec.UNSET
+    timestamp: TimeText | msgspec.UnsetType = msgspec.UNSET
+    priority: PriorityName | msgspec.UnsetType = msgspec.UNSET
+    delayed: bool | msgspec.UnsetType = msgspec.UNSET
+    deliverAt: TimeText | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 - as in `MessageBody`
+    error: str | msgspec.UnsetType = msgspec.UNSET
+    code: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class PublishOut(msgspec.Struct, frozen=True, kw_only=True):
+    """One result per message, in request order."""
+
+    results: list[PublishOutcome]
+
+
+class ReadMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message as it was stored."""
+
+    topic: str
+    partition: int
+    offset: OffsetNumber
+    timestamp: TimeText
+    value: Text | None
+    priority: PriorityName
+    key: Text | None = None
+    headers: dict[str, str] | None = None
+    encoding: Literal["base64"] | None = None
+    base64_headers: list[str] | None = None
+    trace_id: str | None = None
+
+
+class ReadOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages in offset order, and where to go on."""
+
+    messages: list[ReadMessage]
+    next_offset: OffsetNumber
+
+
+class DeliveredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message that is leased to the member until `deadline`."""
+
+    topic: str
+    partition: int
+    offset: OffsetNumber
+    timestamp: TimeText
+    value: Text | None
+    priority: PriorityName
+    receipt_handle: str
+    delivery_count: int
+    deadline: TimeText
+    key: Text | None = None
+    headers: dict[str, str] | None = None
+    encoding: Literal["base64"] | None = None
+    base64_headers: list[str] | None = None
+    trace_id: str | None = None
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """What a poll got; empty when nothing came in time."""
+
+    messages: list[DeliveredMessage]
+
+
+class RawPlaced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the records of one partition went; without an offset they were not taken.
+
+    A duplicate was taken before, and is told where it went then.
+    """
+
+    partition: int
+    count: int
+    base_offset: OffsetNumber | None = None
+    error: str | None = None
+    code: str | None = None
+    duplicate: bool = False
+
+
+class RawPublishOut(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry per partition."""
+
+    results: list[RawPlaced]
+    timestamp: TimeText
+
+
+class ProducerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Become a producer; without a transactional id one whose retries are known, and no more."""
+
+    transactional_id: Name | None = None
+    transaction_timeout_ms: (
+        Annotated[int, Meta(ge=1000, le=900_000, extra_json_schema={"default": 60_000})] | None
+    ) = None
+
+
+class ProducerOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the producer is; whoever had the same transactional id before is fenced."""
+
+    producer_id: ProducerId
+    epoch: Epoch
+
+
+class ProducerBeatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say that the producer is still there."""
+
+    epoch: Epoch
+
+
+class ProducerBeatOut(msgspec.Struct, frozen=True, kw_only=True):
+    """The producer is known and not fenced."""
+
+    success: bool
+
+
+class AuthorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Who publishes a message, and where. The message itself is read by itself."""
+
+    producer_id: ProducerId
+    epoch: Epoch
+    topic: Name
+    sequence: SequenceNumber | None = None
+
+
+class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One message and who publishes it; with a `sequence` it needs a `partition`."""
+
+    producer_id: ProducerId
+    epoch: Epoch
+    topic: Name
+    value: Text | None
+    sequence: SequenceNumber | None = None
+    key: Text | None = None
+    partition: PartitionNumber | None = None
+    headers: HeadersIn | None = None
+    priority: PriorityIn | None = None
+    encoding: EncodingIn | None = None
+    delay: DelayIn | None = None
+    deliverAt: TimeIn | None = None  # noqa: N815 - the name that the contract gave it
+    deliver_at: OtherTimeIn | None = None
+
+
+class AuthoredOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the message went; a duplicate went there before and was not written again."""
+
+    partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
+    offset: OffsetNumber
+    timestamp: TimeText
+    duplicate: bool
+    delayed: bool | msgspec.UnsetType = msgspec.UNSET
+    deliverAt: TimeText | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 - as in `AuthoredBody`
+
+
+_PARENT = "traceparent"
+_STATE = "tracestate"
+_DELAYED_FROM = "gq.delayed-from"
+_TRACE_DIGITS = 32
+_STATE_BYTES_MAX = 4096
+
+
+class TraceNames:
+    """The trace ids of the messages of one partition."""
+
+    __slots__ = ("_seed",)
+
+    def __init__(self, seed: TraceSeed | None) -> None:
+        self._seed = seed
+
+    def of_all(self, records: Sequence[Record]) -> list[str | None]:
+        """The trace of each record, None where it has none that is followed."""
+        names = self._made([record.offset for record in records])
+        for index, record in enumerate(records):
+            if record.headers:
+                names[index] = self._told(record.headers) or names[index]
+        return names
+
+    def _made(self, offsets: Sequence[int]) -> list[str | None]:
+        """What follows from offsets."""
+        seed = self._seed
+        if seed is None:
+            return [None] * len(offsets)
+        digits = make_contexts(seed.high, seed.low, offsets).hex()
+        names: list[str | None] = [
+            digits[start : start + _TRACE_DIGITS]
+            for start in range(0, len(digits), 2 * CONTEXT_BYTES)
+        ]
+        if not seed.is_all:
+            for index, name in enumerate(names):
+                if name is not None and int(name[_TRACE_DIGITS // 2 :], 16) >= seed.threshold:
+                    names[index] = None
+        return names
+
+    def _told(self, headers: tuple[Header, ...]) -> str | None:
+        """What headers say: a trace, or where the message stood first."""
+        made: str | None = None
+        for name, value in headers:
+            if name == _PARENT:
+                context = read_context(value)
+                if context:
+                    return context.hex()[:_TRACE_DIGITS]
+            elif name == _DELAYED_FROM and value.isdigit():
+                made = self._made((int(value),))[0]
+        return made
+
+
+def request_trace(headers: Mapping[bytes, bytes]) -> tuple[Header, ...]:
+    """What a request says of the trace that it is part of, for the messages that it brings."""
+    parent = headers.get(b"traceparent")
+    if parent is None or not read_context(parent):
+        return ()
+    state = headers.get(b"tracestate", b"")
+    if not state or len(state) > _STATE_BYTES_MAX:
+        return ((_PARENT, parent),)
+    return ((_PARENT, parent), (_STATE, state))

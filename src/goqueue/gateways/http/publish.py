@@ -1,0 +1,339 @@
+"""What became of each message of a publish request, in request order.
+
+Where no message was stored, the answer is a failure: that of the first message.
+
+The publish routes: messages as JSON, and records in their stored bytes.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from goqueue.gateways.http.bodies import EPOCH_MAX, INT32_MAX, INT64_MAX
+from goqueue.gateways.http.delay_limits import DELIVER_HEADER, DelayLimits
+from goqueue.gateways.http.errors import ERRORS, ItemError, describe
+from goqueue.gateways.http.messages import (
+    PRIORITY_NAMES,
+    DelayedResult,
+    MessageBody,
+    PublishBody,
+    PublishOut,
+    PublishResult,
+    RawPlaced,
+    RawPublishOut,
+    request_trace,
+)
+from goqueue.gateways.http.publish_decoder import PublishBatch, intake_steps, item_error
+from goqueue.gateways.http.routing.call import Call
+from goqueue.gateways.http.routing.parameter import TOPIC, integer, partition
+from goqueue.gateways.http.routing.router import RECORDS, SCHEMA_REF, Route
+from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, Refused, format_time
+from goqueue.model.requests import Author, Placed, Publish, Published
+from goqueue.records import Columns, Corrupt, Flag, Unroutable, decode, mark_delayed, walk
+
+__all__ = ["PUBLISH_ROUTES", "answer_results"]
+
+_ENCODER = msgspec.json.Encoder()
+
+_UNROUTABLE = {
+    Unroutable.TOO_LARGE: item_error(Code.MESSAGE_TOO_LARGE),
+    Unroutable.NO_KEY: item_error(
+        Code.MESSAGE_INVALID, reason="a message of a compacted topic needs a key"
+    ),
+    Unroutable.NO_PARTITION: item_error(Code.PARTITION_NOT_FOUND),
+    Unroutable.BAD_PARTITION: item_error(Code.PARTITION_INVALID),
+    Unroutable.RESERVED: item_error(
+        Code.MESSAGE_INVALID, reason="keys and headers `gq.` are reserved"
+    ),
+    Unroutable.HEADERS: item_error(
+        Code.MESSAGE_INVALID,
+        reason=f"the headers of a message have at most {GIVEN_HEADERS_BYTES_MAX} bytes together",
+    ),
+}
+
+Result = PublishResult | DelayedResult | ItemError
+
+
+def answer_results(intake: PublishBatch, published: Published | None) -> HttpResponse:
+    """The answer; nothing was published where no message could be taken."""
+    results = [] if published is None else _results(intake, published)
+    if intake.refused:
+        refused, taken = intake.refused, iter(results)
+        results = [
+            refused[index] if index in refused else next(taken) for index in range(intake.count)
+        ]
+    first = results[0] if results else None
+    if not isinstance(first, ItemError) or not all(isinstance(each, ItemError) for each in results):
+        return HttpResponse(200, _ENCODER.encode({"results": results}))
+    status = ERRORS[Code(first.code)].status
+    failure = {"error": first.error, "code": first.code, "status": status, "results": results}
+    return HttpResponse(status, _ENCODER.encode(failure))
+
+
+def _results(intake: PublishBatch, published: Published) -> list[Result]:
+    timestamp = format_time(published.timestamp)
+    following = {placed.partition: int(placed.first) for placed in published.placed}
+    failed = {
+        placed.partition: item_error(placed.refused)
+        for placed in published.placed
+        if placed.refused is not None
+    }
+    results: list[Result] = []
+    add = results.append
+    dues = intake.dues or [0] * len(intake.priorities)
+    for target, priority, due in zip(published.targets, intake.priorities, dues, strict=True):
+        if target < 0:
+            results.append(_UNROUTABLE[Unroutable(target)])
+            continue
+        if failed and target in failed:
+            results.append(failed[target])
+            continue
+        offset = following[target]
+        following[target] = offset + 1
+        name = PRIORITY_NAMES[priority]
+        if due:
+            add(DelayedResult(target, offset, timestamp, name, True, format_time(due)))
+        else:
+            add(PublishResult(target, offset, timestamp, name))
+    return results
+
+
+_SECTION = "Publish"
+_TARGET = partition("partition", "where all records go; absent, each goes by its key", default=None)
+_PRODUCER = integer(
+    "producer_id",
+    "who publishes; together with `epoch`",
+    default=None,
+    minimum=1,
+    maximum=INT64_MAX,
+)
+_EPOCH = integer(
+    "epoch", "the producer's, as given to it", default=None, minimum=0, maximum=EPOCH_MAX
+)
+_SEQUENCE = integer(
+    "sequence",
+    "number of the first record among all that the producer sent to the partition in this epoch; "
+    "needs `producer_id`, `epoch` and `partition`, and makes a retry known",
+    default=None,
+    minimum=0,
+    maximum=INT32_MAX,
+)
+_IDEMPOTENCE = (_PRODUCER, _EPOCH, _SEQUENCE)
+
+# A message that is wrong does not make the request wrong: any item is taken and has its result.
+_PUBLISH_SCHEMA = {
+    "type": "object",
+    "required": ["messages"],
+    "additionalProperties": False,
+    "properties": {
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 10_000,
+            "items": {
+                "anyOf": [
+                    {"$ref": SCHEMA_REF.format(name=MessageBody.__name__)},
+                    {"description": "anything else: its result is `message_invalid`"},
+                ]
+            },
+        }
+    },
+}
+
+_FORBIDDEN = int(Flag.CONTROL | Flag.COMMIT | Flag.DELAYED)
+_RESERVED = "gq."
+_CODEC_HEADER = "gq.codec"
+_TURN_RECORDS = 10_000
+
+
+async def _publish(call: Call) -> HttpResponse:
+    intake = await call.run(intake_steps(call.request.body, _delays(call)))
+    # Also without a message that could be taken: the broker knows whether the topic is there.
+    command = Publish(
+        topic=call[TOPIC],
+        batch=intake.batch,
+        targets=intake.targets,
+        dues=intake.dues,
+        trace=request_trace(call.request.headers),
+        refused=_counted(intake.refused.values()) if intake.refused else None,
+    )
+    published = await call.ask(command, Published)
+    return answer_results(intake, published)
+
+
+def _counted(errors: Iterable[ItemError]) -> dict[Code, int]:
+    """How many messages were refused, by code."""
+    return {Code(code): count for code, count in Counter(each.code for each in errors).items()}
+
+
+async def _publish_raw(call: Call) -> RawPublishOut:
+    author = _author(call)
+    columns = _check(call.request.body)
+    if len(columns) > _TURN_RECORDS:
+        # Each of the two looks at every record: others get their turn in between.
+        await asyncio.sleep(0)
+    dues = _mark_delayed(call.request.body, columns, _delays(call))
+    target = call[_TARGET]
+    command = Publish(
+        topic=call[TOPIC],
+        batch=call.request.body,
+        targets=None if target is None else [target] * len(columns),
+        is_whole=True,
+        dues=dues,
+        author=author,
+        trace=request_trace(call.request.headers),
+    )
+    published = await call.ask(command, Published)
+    placed = published.placed
+    if placed and all(each.refused is not None for each in placed):
+        raise Refused(placed[0].refused or Code.INTERNAL_ERROR)
+    results = [_placed(each) for each in placed]
+    return RawPublishOut(results=results, timestamp=format_time(published.timestamp))
+
+
+def _author(call: Call) -> Author | None:
+    """Who publishes, if the caller says so; refuses half of what it takes to be known."""
+    producer_id, epoch, sequence = call[_PRODUCER], call[_EPOCH], call[_SEQUENCE]
+    if producer_id is None and epoch is None and sequence is None:
+        return None
+    if producer_id is None or epoch is None:
+        field = "producer_id" if producer_id is None else "epoch"
+        reason = "is missing: `producer_id` and `epoch` go together"
+        raise Refused(Code.REQUEST_INVALID, field=field, reason=reason)
+    if sequence is not None and call[_TARGET] is None:
+        reason = "is missing: a `sequence` counts the records of one partition"
+        raise Refused(Code.REQUEST_INVALID, field="partition", reason=reason)
+    return Author(producer_id=producer_id, epoch=epoch, sequence=sequence)
+
+
+def _delays(call: Call) -> DelayLimits:
+    return DelayLimits(call.context.clock(), call.context.limits.delay_ns_max)
+
+
+def _check(body: bytearray) -> Columns:
+    """Refuse a body that is not whole new records; where they are."""
+    try:
+        columns = walk(body)
+    except Corrupt as corrupt:
+        raise _refused(corrupt.position, corrupt.reason) from None
+    if not len(columns):
+        raise _refused(0, "there are no records")
+    flags = bytes(columns.flags)
+    for index, flag in enumerate(flags) if max(flags) & ~int(Flag.HEADERS) else ():
+        if flag & _FORBIDDEN:
+            reason = "control, commit and delayed flags are the broker's to set"
+            raise _refused(columns.positions[index], reason)
+    if any(columns.offsets):
+        index = next(index for index, offset in enumerate(columns.offsets) if offset)
+        raise _refused(columns.positions[index], "the offset of a new record is 0")
+    return columns
+
+
+def _mark_delayed(body: bytearray, columns: Columns, delays: DelayLimits) -> list[int] | None:
+    """Flag the records whose header says so, and tell when each is due; None if none is delayed.
+
+    Headers that are the broker's are refused. A body without `gq.` is not looked into.
+    """
+    if _RESERVED.encode() not in body:
+        return None
+    dues = mark_delayed(body, delays.now, delays.latest).tolist()
+    for index, due in enumerate(dues) if min(dues) < 0 else ():
+        if due < 0:
+            _check_reserved(body, columns.positions[index], delays)
+            dues[index] = 0
+    return dues if any(dues) else None
+
+
+def _check_reserved(body: bytearray, position: int, delays: DelayLimits) -> None:
+    """Refuse a record for its reserved headers, unless they say no more than to deliver it now."""
+    given = None
+    for name, value in decode(body, position).headers:
+        if name == DELIVER_HEADER:
+            if given is not None:
+                raise _refused(position, f"`{DELIVER_HEADER}` is there twice")
+            given = value
+        elif name.startswith(_RESERVED) and name != _CODEC_HEADER:
+            raise _refused(position, "header names that begin with `gq.` are reserved")
+    try:
+        due = 0 if given is None else delays.of_header(given)
+    except Refused as refused:
+        raise _refused(position, str(refused.facts["reason"])) from None
+    assert due == 0, "what is to be delivered later was marked"
+
+
+def _refused(position: int, reason: str) -> Refused:
+    return Refused(Code.REQUEST_INVALID, position=position, reason=reason)
+
+
+def _placed(placed: Placed) -> RawPlaced:
+    code = placed.refused
+    if code is None:
+        return RawPlaced(
+            partition=placed.partition,
+            count=placed.count,
+            base_offset=int(placed.first),
+            duplicate=placed.is_duplicate,
+        )
+    return RawPlaced(
+        partition=placed.partition, count=placed.count, error=describe(code, {}), code=code.value
+    )
+
+
+PUBLISH_ROUTES = (
+    Route(
+        method="POST",
+        path="/topics/{topic}/messages",
+        section=_SECTION,
+        summary="Publish messages; each has a result of its own, also where none was stored",
+        run=_publish,
+        parameters=(TOPIC,),
+        body=PublishBody,
+        body_schema=_PUBLISH_SCHEMA,
+        answer=PublishOut,
+        errors=(
+            Code.TOPIC_INTERNAL,
+            Code.PARTITION_NOT_FOUND,
+            Code.PARTITION_INVALID,
+            Code.MESSAGE_TOO_LARGE,
+            Code.MESSAGE_INVALID,
+            Code.LOG_BUSY,
+            Code.QUOTA_EXCEEDED,
+        ),
+        writes=True,
+        is_publish=True,
+        example={
+            "messages": [
+                {"key": "user-100", "value": "hello", "headers": {"a": "b"}},
+                {"value": "remember me", "delay": "30s"},
+            ]
+        },
+    ),
+    Route(
+        method="POST",
+        path="/topics/{topic}/records",
+        section=_SECTION,
+        summary="Publish records in their stored bytes, all of them or none",
+        run=_publish_raw,
+        parameters=(TOPIC, _TARGET, *_IDEMPOTENCE),
+        body_media=RECORDS,
+        answer=RawPublishOut,
+        errors=(
+            Code.TOPIC_INTERNAL,
+            Code.PARTITION_NOT_FOUND,
+            Code.PARTITION_INVALID,
+            Code.MESSAGE_TOO_LARGE,
+            Code.MESSAGE_INVALID,
+            Code.PRODUCER_NOT_FOUND,
+            Code.PRODUCER_FENCED,
+            Code.TRANSACTION_STATE_INVALID,
+            Code.TRANSACTION_TIMEOUT,
+            Code.SEQUENCE_OUT_OF_ORDER,
+            Code.QUOTA_EXCEEDED,
+        ),
+        writes=True,
+        is_publish=True,
+    ),
+)

@@ -1,0 +1,193 @@
+"""What the routes that read messages have in common: how long they wait, and what they show.
+
+The routes that read a partition by offset: as JSON messages, and as stored bytes.
+"""
+
+from goqueue.gateways.http.bodies import INT64_MAX
+from goqueue.gateways.http.message_encoder import (
+    ANSWER_BYTES_MAX,
+    TimeWriter,
+    encode_read,
+    portion_of,
+)
+from goqueue.gateways.http.messages import ReadMessage, ReadOut
+from goqueue.gateways.http.routing.call import Call
+from goqueue.gateways.http.routing.parameter import (
+    PARTITION,
+    TOPIC,
+    choice,
+    duration,
+    integer,
+    moment,
+)
+from goqueue.gateways.http.routing.router import RECORDS, Route
+from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.model import SECOND, Code, Offset, Refused
+from goqueue.model.requests import Isolation, Read, Records
+
+__all__ = ["ISOLATION", "POLL_ISOLATION", "READ_ROUTES", "shortened"]
+
+ISOLATION = choice(
+    "isolation",
+    "whether messages of open and aborted transactions are shown, and those behind the first open",
+    default=Isolation.READ_COMMITTED,
+)
+# A lease on a message that may vanish would be no lease.
+POLL_ISOLATION = choice(
+    "isolation",
+    "taken as elsewhere, but a poll hands out committed messages only, whatever it says",
+    default=Isolation.READ_COMMITTED,
+)
+
+
+def shortened(wait_ns: int) -> int:
+    """How long to wait so that a client whose own timeout is the same still gets the answer."""
+    return wait_ns - min(wait_ns // 10, SECOND)
+
+
+_SECTION = "Read by offset"
+_OFFSET = integer(
+    "offset",
+    "first offset wanted; -1 is the earliest that is kept",
+    default=0,
+    minimum=-1,
+    maximum=INT64_MAX,
+)
+_TIMESTAMP = moment("timestamp", "start at the first message at or after this time instead")
+_LIMIT = integer(
+    "limit", "how many messages at most", default=100, minimum=1, maximum=1000, is_cut=True
+)
+_MAX_BYTES = integer(
+    "max_bytes",
+    "how many bytes at most; one record is served whatever its size",
+    default=1024 * 1024,
+    minimum=1,
+    maximum=16 * 1024 * 1024,
+    is_cut=True,
+)
+_WAIT = duration(
+    "wait", "how long to wait for a message", default=0, maximum_ns=60 * SECOND, is_cut=True
+)
+
+# A first guess at what so many messages weigh; the next read asks for the rest.
+_MESSAGE_BYTES = 512
+_READ_BYTES_MIN = 64 * 1024
+# Reads without a visible message before an answer is given all the same.
+_HIDDEN_READS_MAX = 64
+
+
+async def _messages(call: Call) -> ReadOut:
+    if call.has(_TIMESTAMP) and call.has(_OFFSET):
+        reason = "give `offset` or `timestamp`, not both"
+        raise Refused(Code.REQUEST_INVALID, field="timestamp", reason=reason)
+    limit, times = call[_LIMIT], TimeWriter()
+    wait_ns = shortened(call[_WAIT])
+    deadline = call.context.ticks() + wait_ns
+    messages: list[ReadMessage] = []
+    room = ANSWER_BYTES_MAX
+    offset, timestamp, isolation = call[_OFFSET], call[_TIMESTAMP], call[ISOLATION]
+    bytes_max = min(room, max(_READ_BYTES_MIN, limit * _MESSAGE_BYTES))
+    for _ in range(_HIDDEN_READS_MAX):
+        read = Read(
+            topic=call[TOPIC],
+            partition=call[PARTITION],
+            offset=Offset(offset),
+            timestamp=timestamp,
+            bytes_max=bytes_max,
+            wait_ns=0 if messages else wait_ns,
+            isolation=isolation,
+            messages_max=limit - len(messages),
+        )
+        try:
+            records = await call.ask(read, Records)
+        except Refused as refused:
+            if messages and refused.code is Code.RECORDS_DAMAGED:
+                # What lies before the damage is good; the next read is told where to go on.
+                break
+            raise
+        shown = encode_read(records, limit - len(messages), room, times)
+        messages += shown.messages
+        room -= shown.size
+        offset, timestamp, bytes_max = shown.next_offset, None, max(room, 1)
+        wait_ns = max(0, deadline - call.context.ticks())
+        # Without data the wait is over, for whatever reason: the time, or the node stops.
+        is_over = not records.data or len(messages) >= limit or room <= 0
+        is_end = offset >= _end(records, isolation)
+        if is_over or (is_end and (messages or not wait_ns)):
+            break
+    return ReadOut(messages=messages, next_offset=offset)
+
+
+def _end(records: Records, isolation: Isolation) -> Offset:
+    """Where there is nothing more for this reader, for now."""
+    is_committed = isolation is Isolation.READ_COMMITTED
+    return records.stable if is_committed else records.high_watermark
+
+
+async def _records(call: Call) -> HttpResponse:
+    records = await call.ask(
+        Read(
+            topic=call[TOPIC],
+            partition=call[PARTITION],
+            offset=Offset(call[_OFFSET]),
+            bytes_max=call[_MAX_BYTES],
+            wait_ns=shortened(call[_WAIT]),
+            is_exact=True,
+            isolation=call[ISOLATION],
+        ),
+        Records,
+    )
+    portion = portion_of(records)
+    aborted = ",".join(f"{first}-{following - 1}" for first, following in portion.aborted)
+    headers: tuple[tuple[bytes, bytes], ...] = (
+        (b"GoQueue-Next-Offset", b"%d" % portion.next_offset),
+        (b"GoQueue-High-Watermark", b"%d" % records.high_watermark),
+        (b"GoQueue-Last-Stable-Offset", b"%d" % records.stable),
+        (b"GoQueue-Log-Start", b"%d" % records.start),
+        (b"GoQueue-Aborted", aborted.encode()),
+    )
+    seed = records.seed
+    if seed is not None:
+        # From what the traces of records that carry no context follow; see records.tracing.
+        named = f"{seed.high:016x}-{seed.low:016x}-{seed.threshold:x}"
+        headers = (*headers, (b"GoQueue-Trace-Seed", named.encode()))
+    return HttpResponse(200, portion.pieces, RECORDS.encode(), headers)
+
+
+READ_ROUTES = (
+    Route(
+        method="GET",
+        path="/topics/{topic}/partitions/{partition}/messages",
+        section=_SECTION,
+        summary="Read messages in offset order",
+        run=_messages,
+        parameters=(TOPIC, PARTITION, _OFFSET, _TIMESTAMP, _LIMIT, ISOLATION, _WAIT),
+        answer=ReadOut,
+        errors=(Code.PARTITION_NOT_FOUND, Code.PARTITION_INVALID, Code.RECORDS_DAMAGED),
+        waits=True,
+    ),
+    Route(
+        method="GET",
+        path="/topics/{topic}/partitions/{partition}/records",
+        section=_SECTION,
+        summary="Read records in their stored bytes",
+        run=_records,
+        parameters=(TOPIC, PARTITION, _OFFSET, _MAX_BYTES, _WAIT, ISOLATION),
+        answer_media=RECORDS,
+        answer_headers=(
+            "GoQueue-Next-Offset",
+            "GoQueue-High-Watermark",
+            "GoQueue-Last-Stable-Offset",
+            "GoQueue-Log-Start",
+            "GoQueue-Aborted",
+            "GoQueue-Trace-Seed",
+        ),
+        errors=(
+            Code.PARTITION_NOT_FOUND,
+            Code.PARTITION_INVALID,
+            Code.OFFSET_OUT_OF_RANGE,
+            Code.RECORDS_DAMAGED,
+        ),
+        waits=True,
+    ),
+)

@@ -1,0 +1,29 @@
+"""The one list of routes."""
+
+from goqueue.gateways.http.acks import SETTLEMENT_ROUTES
+from goqueue.gateways.http.delayed import DELAY_ROUTES
+from goqueue.gateways.http.groups import GROUP_ROUTES
+from goqueue.gateways.http.health import SERVICE_ROUTES
+from goqueue.gateways.http.offsets import POSITION_ROUTES
+from goqueue.gateways.http.priorities import PRIORITY_ROUTES
+from goqueue.gateways.http.publish import PUBLISH_ROUTES
+from goqueue.gateways.http.read import READ_ROUTES
+from goqueue.gateways.http.topics import TOPIC_ROUTES
+from goqueue.gateways.http.traces import TRACE_ROUTES
+from goqueue.gateways.http.transactions import TRANSACTION_ROUTES
+
+__all__ = ["ROUTES"]
+
+ROUTES = (
+    *SERVICE_ROUTES,
+    *TOPIC_ROUTES,
+    *PUBLISH_ROUTES,
+    *READ_ROUTES,
+    *DELAY_ROUTES,
+    *GROUP_ROUTES,
+    *POSITION_ROUTES,
+    *SETTLEMENT_ROUTES,
+    *TRANSACTION_ROUTES,
+    *PRIORITY_ROUTES,
+    *TRACE_ROUTES,
+)

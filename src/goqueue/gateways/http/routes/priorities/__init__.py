@@ -1,5 +1,0 @@
-"""The routes about priorities."""
-
-from goqueue.gateways.http.routes.priorities.routes import PRIORITY_ROUTES
-
-__all__ = ["PRIORITY_ROUTES"]

@@ -1,0 +1,118 @@
+"""One request on its way through one route: what was asked for, read and checked.
+
+Owns the way from a route to the broker. Never decides anything about the domain.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from goqueue.gateways.http.bodies import decoder_of, read_body
+from goqueue.gateways.http.routing.parameter import Parameter
+from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
+from goqueue.model import MILLISECOND, Timestamp
+from goqueue.model.requests import Command, Reply
+
+__all__ = ["ApiContext", "ApiLimits", "Broker", "Call", "NodeFacts", "Scrape"]
+
+Value = TypeVar("Value")
+Body = TypeVar("Body", bound=msgspec.Struct)
+Answered = TypeVar("Answered", bound=Reply)
+Outcome = TypeVar("Outcome")
+
+_MIB = 1024 * 1024
+_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
+
+
+class Broker(Protocol):
+    """Whoever answers commands. Raises `Refused`, and may be cancelled while it waits."""
+
+    async def ask(self, command: Command) -> Reply: ...
+
+
+# The text of all metrics, in pieces.
+Scrape = Callable[[], Awaitable[tuple[bytes, ...]]]
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node knows about itself from the start."""
+
+    version: str
+    started_at: Timestamp
+    git_commit: str = "unknown"
+    build_time: str = "unknown"
+    python_version: str = "unknown"
+
+
+class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a caller may send, and how long it may take."""
+
+    body_bytes_max: int = _MIB
+    publish_body_bytes_max: int = 16 * _MIB
+    handling_seconds: float = 30.0
+    probe_seconds: float = 5.0
+    delay_ns_max: int = 671_088_640 * MILLISECOND
+
+
+class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What every route has at hand. `clock` is wall time, `ticks` is monotonic."""
+
+    broker: Broker
+    facts: NodeFacts
+    limits: ApiLimits
+    clock: Callable[[], Timestamp]
+    ticks: Callable[[], int]
+    metrics: Scrape
+    document: Callable[[], bytes]
+    page: HttpResponse
+
+
+class Call:
+    """The parameters and the body of a request, for the code of its route."""
+
+    __slots__ = ("_values", "context", "request")
+
+    def __init__(self, request: HttpRequest, values: dict[str, Any], context: ApiContext) -> None:
+        self.request = request
+        self.context = context
+        self._values = values
+
+    def __getitem__(self, parameter: Parameter[Value]) -> Value:
+        value: Value = self._values[parameter.name]
+        return value
+
+    def has(self, parameter: Parameter[Value]) -> bool:
+        """Whether the caller gave it, rather than the default."""
+        return parameter.name in self.given
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The names of the parameters that the caller gave."""
+        given: frozenset[str] = self._values[""]
+        return given
+
+    def body(self, kind: type[Body]) -> Body:
+        """The JSON body; an empty one is an object without fields."""
+        decoder = _DECODERS.get(kind)
+        if decoder is None:
+            decoder = _DECODERS[kind] = decoder_of(kind)
+        read: Body = read_body(decoder, self.request.body or b"{}")
+        return read
+
+    async def run(self, steps: Generator[None, None, Outcome]) -> Outcome:
+        """Do long work step by step; everybody else gets a turn between two of them."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                outcome: Outcome = done.value
+                return outcome
+            await asyncio.sleep(0)
+
+    async def ask(self, command: Command, answered: type[Answered]) -> Answered:
+        """Have the broker answer; every command has one kind of reply."""
+        reply = await self.context.broker.ask(command)
+        assert isinstance(reply, answered), f"{command} was answered by {type(reply).__name__}"
+        return reply

@@ -1,0 +1,250 @@
+"""One route: everything that routing, reading, answering and the document need to know about it.
+
+Never runs by itself; the table of routes is the only list there is.
+
+From a method and a path to a route, and from the request to the values of its parameters.
+
+Owns percent-decoding and the rules about slashes and `/v1`. Paths are matched segment by segment
+and never normalized: `..` is a name like any other, and an invalid one.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from goqueue.gateways.http.bodies import JsonSchema, unknown_name
+from goqueue.gateways.http.routing.call import Call
+from goqueue.gateways.http.routing.parameter import Parameter, ParameterLocation
+from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.model import Code, Refused
+
+__all__ = [
+    "JSON",
+    "RECORDS",
+    "SCHEMA_REF",
+    "Answer",
+    "Match",
+    "MethodUnknown",
+    "Route",
+    "Router",
+    "Run",
+    "parse_query",
+]
+
+JSON = "application/json"
+RECORDS = "application/vnd.goqueue.records"
+
+# Where the document keeps the schema of a struct.
+SCHEMA_REF = "#/components/schemas/{name}"
+
+Answer = msgspec.Struct | HttpResponse
+Run = Callable[[Call], Awaitable[Answer]]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """A method on a path. `errors` names what is special to the route; the rest is derived.
+
+    `body_schema` is for a body whose struct cannot tell all, such as which fields go together.
+    A route that waits has no time limit of its own. Routes of the service have no version and
+    are told apart by `is_service`.
+    """
+
+    method: str
+    path: str
+    section: str
+    summary: str
+    run: Run
+    parameters: tuple[Parameter[Any], ...] = ()
+    body: type[msgspec.Struct] | None = None
+    body_media: str = JSON
+    body_schema: JsonSchema | None = None
+    answer: type[msgspec.Struct] | None = None
+    answer_media: str = JSON
+    answer_headers: tuple[str, ...] = ()
+    failing: type[msgspec.Struct] | None = None
+    status: int = 200
+    errors: tuple[Code, ...] = ()
+    waits: bool = False
+    writes: bool = False
+    is_publish: bool = False
+    is_service: bool = False
+    has_effect: bool = False
+    example: Any = None
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """What the Allow header names; HEAD goes with a GET that has no effect."""
+        is_plain = self.method == "GET" and not self.has_effect
+        return ("GET", "HEAD") if is_plain else (self.method,)
+
+    @property
+    def is_body_required(self) -> bool:
+        """Whether an empty body cannot stand for an object without fields."""
+        if self.body is None:
+            return self.body_media != JSON
+        return any(field.required for field in msgspec.structs.fields(self.body))
+
+
+_VERSION = b"v1"
+_QUERY_PAIRS_MAX = 100
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+
+
+class MethodUnknown(Exception):
+    """The path exists, the method does not; `allowed` are those that do."""
+
+    def __init__(self, allowed: tuple[str, ...]) -> None:
+        super().__init__(allowed)
+        self.allowed = allowed
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A route and the segments of the path that stand for its parameters, undecoded."""
+
+    route: Route
+    segments: tuple[bytes, ...]
+
+    def values(self, query: bytes) -> dict[str, Any]:
+        """Every parameter read and checked; under "" the names of those that were given."""
+        values: dict[str, Any] = {}
+        given = parse_query(query) if query else {}
+        segments = iter(self.segments)
+        present = []
+        for parameter in self.route.parameters:
+            if parameter.location is ParameterLocation.PATH:
+                values[parameter.name] = parameter.read(_decoded(next(segments), parameter))
+                continue
+            texts = given.get(parameter.name)
+            if texts is None:
+                values[parameter.name] = _absent(parameter)
+                continue
+            if len(texts) > 1:
+                raise Refused(Code.REQUEST_INVALID, field=parameter.name, reason="is given twice")
+            values[parameter.name] = parameter.read(texts[0])
+            present.append(parameter.name)
+        if len(present) < len(given):
+            known = tuple(
+                each.name
+                for each in self.route.parameters
+                if each.location is ParameterLocation.QUERY
+            )
+            unknown = next(name for name in given if name not in known)
+            raise unknown_name(unknown, known)
+        values[""] = frozenset(present)
+        return values
+
+
+class _Node:
+    """A point in the tree of paths."""
+
+    __slots__ = ("literal", "parameter", "routes")
+
+    def __init__(self) -> None:
+        self.literal: dict[bytes, _Node] = {}
+        self.parameter: _Node | None = None
+        self.routes: dict[str, Route] = {}
+
+
+class Router:
+    """The routes as a tree of path segments."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._root = _Node()
+        for route in routes:
+            self._add(route)
+
+    def find(self, method: str, path: bytes) -> Match:
+        """The route; refuses unknown paths, and raises MethodUnknown for unknown methods."""
+        segments = path.split(b"/")
+        if segments[-1] == b"" and len(segments) > 2:
+            segments.pop()
+        start = 1
+        is_versioned = len(segments) > 2 and segments[1] == _VERSION
+        if is_versioned:
+            start = 2
+        node, taken = self._walk(segments, start)
+        if segments[0] or node is None or not node.routes:
+            raise Refused(Code.ROUTE_NOT_FOUND)
+        route = node.routes.get(method)
+        if is_versioned and any(route.is_service for route in node.routes.values()):
+            raise Refused(Code.ROUTE_NOT_FOUND)
+        if route is None:
+            raise MethodUnknown(tuple(sorted(node.routes)))
+        return Match(route, taken)
+
+    def _walk(self, segments: list[bytes], start: int) -> tuple[_Node | None, tuple[bytes, ...]]:
+        node = self._root
+        taken: list[bytes] = []
+        for segment in segments[start:]:
+            literal = node.literal.get(unquote_to_bytes(segment) if b"%" in segment else segment)
+            if literal is not None:
+                node = literal
+            elif node.parameter is not None and segment:
+                node = node.parameter
+                taken.append(segment)
+            else:
+                return None, ()
+        return node, tuple(taken)
+
+    def _add(self, route: Route) -> None:
+        node = self._root
+        names = []
+        for segment in route.path.split("/")[1:]:
+            if segment.startswith("{"):
+                names.append(segment[1:-1])
+                node.parameter = node.parameter or _Node()
+                node = node.parameter
+            else:
+                node = node.literal.setdefault(segment.encode(), _Node())
+        expected = [
+            each.name for each in route.parameters if each.location is ParameterLocation.PATH
+        ]
+        assert names == expected, f"{route.path} has other parameters than it declares"
+        for method in route.methods:
+            assert method not in node.routes, f"{method} {route.path} is there twice"
+            node.routes[method] = route
+
+
+def parse_query(query: bytes) -> dict[str, list[str]]:
+    """The names and values of a query, decoded once; refuses what is not percent-encoded UTF-8."""
+    pairs = query.split(b"&", _QUERY_PAIRS_MAX)
+    if len(pairs) > _QUERY_PAIRS_MAX:
+        raise Refused(Code.REQUEST_INVALID, reason="the query has more than 100 parameters")
+    values: dict[str, list[str]] = {}
+    for pair in pairs:
+        if not pair:
+            continue
+        name, _, value = pair.replace(b"+", b" ").partition(b"=")
+        try:
+            values.setdefault(_unquoted(name), []).append(_unquoted(value))
+        except ValueError:
+            raise Refused(
+                Code.REQUEST_INVALID, reason="the query is not percent-encoded UTF-8"
+            ) from None
+    return values
+
+
+def _absent(parameter: Parameter[Any]) -> object:
+    if parameter.is_required:
+        raise Refused(Code.REQUEST_INVALID, field=parameter.name, reason="is missing")
+    return parameter.default
+
+
+def _decoded(segment: bytes, parameter: Parameter[Any]) -> str:
+    try:
+        return _unquoted(segment)
+    except ValueError:
+        reason = "is not percent-encoded UTF-8"
+        raise Refused(parameter.error, field=parameter.name, reason=reason) from None
+
+
+def _unquoted(text: bytes) -> str:
+    """Percent-decoded once; a `%` without two digits is an error rather than a literal."""
+    if b"%" not in text:
+        return text.decode()
+    for piece in text.split(b"%")[1:]:
+        if len(piece) < 2 or piece[0] not in _HEX or piece[1] not in _HEX:
+            raise ValueError("not percent-encoded")
+    return unquote_to_bytes(text).decode()

@@ -1,0 +1,1 @@
+"""HTTP/1.1 over asyncio, knowing nothing of the routes: requests in, responses out, limits held."""

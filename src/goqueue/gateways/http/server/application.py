@@ -1,0 +1,103 @@
+"""What one peer may take of the server: bytes, lines, connections and time.
+
+Every number has a default that is the contract's; tests hand in smaller ones.
+
+What the transport and the routes say to each other: a request, a response, four questions.
+
+Owns no behaviour. The transport calls the application from one event loop, and per connection
+answers one request at a time, in the order of arrival.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from goqueue.model import Code
+
+__all__ = ["Application", "HttpLimits", "HttpRequest", "HttpResponse"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of the transport; those of a body are the application's, by route."""
+
+    head_bytes_max: int = 64 * KIB
+    headers_max: int = 100
+    head_timeout_s: float = 10.0
+    body_timeout_s: float = 30.0
+    idle_timeout_s: float = 60.0
+    # A reader that takes less than this rate for this long is cut off.
+    write_timeout_s: float = 30.0
+    write_bytes_per_s_min: int = KIB
+    # How long a refused peer may go on sending before the connection is cut: closing at once would
+    # make its kernel throw the refusal away unread.
+    linger_timeout_s: float = 2.0
+    connections_max: int = 10_000
+    connections_per_address_max: int = 10_000
+    # Requests parsed and not yet begun, on one connection; at this number reading pauses.
+    pipelined_max: int = 16
+    # The same in bytes of their bodies, where more than one has not begun.
+    pipelined_bytes_max: int = MIB
+    write_buffer_bytes_max: int = 256 * KIB
+    # Request bodies held by all connections together.
+    bodies_bytes_max: int = 512 * MIB
+    # Answers that wait for their readers, of all connections together; at this number nothing is
+    # begun whose answer may be large.
+    unsent_bytes_max: int = 512 * MIB
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """One request, whole: head and body have arrived and are within their limits."""
+
+    method: str
+    # As it came: not decoded, without query; `*` only for OPTIONS.
+    path: bytes
+    query: bytes
+    # Names in lower case; repeated fields joined by a comma, unless repeating makes them ambiguous.
+    headers: dict[bytes, bytes]
+    # Given away: the application may keep and change it.
+    body: bytearray
+    client: str
+    version: str = "1.1"
+
+
+class HttpResponse(msgspec.Struct, frozen=True):
+    """An answer; its buffers are given away and must not change afterwards."""
+
+    status: int
+    body: bytes | bytearray | tuple[bytes | bytearray | memoryview, ...] = b""
+    content_type: bytes = b"application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Application(Protocol):
+    """The routes, as the transport sees them."""
+
+    def body_limit(self, method: str, path: bytes) -> int:
+        """The largest body in bytes; asked when the head is complete, before a byte is kept."""
+        ...
+
+    def may_be_large(self, method: str, path: bytes) -> bool:
+        """Whether an answer may be much larger than its request; asked when memory is short."""
+        ...
+
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer; is cancelled when the client has gone. A HEAD is answered like its GET."""
+        ...
+
+    def refusal(
+        self,
+        status: int,
+        code: Code,
+        sentence: str,
+        details: Mapping[str, int],
+        headers: Mapping[bytes, bytes],
+    ) -> HttpResponse:
+        """Put a refusal of the transport into the contract's words.
+
+        `headers` are those of the request as far as they are beyond doubt.
+        """
+        ...

@@ -1,0 +1,426 @@
+"""The head of a request: gathered line by line, then judged as a whole.
+
+Never touches a socket. The parser has already refused what breaks the grammar; here falls what is
+grammatical and still ambiguous, unsupported or too much. Invariant: a head that passes says in
+exactly one way where its body ends.
+
+Bytes into requests: the reading half of a connection, without a socket and without a clock.
+
+Owns the parser, the request being gathered and those that wait for an answer. Never writes and
+never waits. Invariant: once something was refused, or the last request has come, no further byte
+is looked at, so a request hidden behind a doubtful one is never seen.
+"""
+
+import enum
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import httptools
+import msgspec
+
+from goqueue.gateways.http.server.application import HttpLimits, HttpRequest
+from goqueue.gateways.http.server.responses import (
+    BODIES_FULL,
+    HEAD_TOO_LARGE,
+    STOPPING,
+    UNSUPPORTED_CODING,
+    UNSUPPORTED_VERSION,
+    Refusal,
+    body_too_large,
+    malformed,
+)
+
+__all__ = ["BodyBudget", "Head", "HeadLines", "Phase", "RequestReader", "Unacceptable"]
+
+# Two of these, and two readers may each believe a different one.
+_SINGLE = frozenset(
+    {
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"origin",
+        b"transfer-encoding",
+        b"x-api-key",
+        b"x-request-id",
+    }
+)
+_SCHEMES = (b"http://", b"https://")
+
+
+class Unacceptable(Exception):
+    """Stops the parser: this request, and with it the connection, is refused."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.sentence)
+        self.refusal = refusal
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A head that was found acceptable."""
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: dict[bytes, bytes]
+    version: str
+    # None: chunked, the body ends where its last chunk says.
+    length: int | None
+    expects_continue: bool
+
+
+class HeadLines:
+    """The target and the header lines of one head, as they came.
+
+    What is gathered is bounded by whoever feeds the parser; the exact limits are held in `judge`,
+    once per head and not once per line.
+    """
+
+    __slots__ = ("_headers", "_limits", "lines", "target")
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self.target = b""
+        self.lines: list[tuple[bytes, bytes]] = []
+        self._headers: dict[bytes, bytes] = {}
+        self._limits = limits
+
+    def judge(self, method: str, version: str, *, is_upgrade: bool) -> Head:
+        """The head, if its meaning is beyond doubt; raises Unacceptable."""
+        if version not in ("1.1", "1.0"):
+            raise Unacceptable(UNSUPPORTED_VERSION)
+        if method == "CONNECT":
+            raise Unacceptable(malformed("CONNECT is for proxies"))
+        if is_upgrade:
+            raise Unacceptable(malformed("no other protocol can be upgraded to"))
+        self._gather_headers()
+        headers = self._headers
+        path, query = self._split_target(method)
+        if b"host" not in headers and version == "1.1":
+            raise Unacceptable(malformed("the Host header is missing"))
+        return Head(
+            method,
+            path,
+            query,
+            headers,
+            version,
+            self._length(version),
+            version == "1.1" and headers.get(b"expect", b"").lower() == b"100-continue",
+        )
+
+    def _gather_headers(self) -> None:
+        headers = self._headers
+        room = self._limits.head_bytes_max - len(self.target)
+        for name, value in self.lines:
+            room -= len(name) + len(value) + 4
+            name = name.lower()
+            value = value.rstrip(b" \t")
+            if name not in headers:
+                headers[name] = value
+            elif name in _SINGLE:
+                raise Unacceptable(malformed(f"more than one {name.decode()} header"))
+            else:
+                headers[name] += b", " + value
+        if room < 0 or len(self.lines) > self._limits.headers_max:
+            raise Unacceptable(HEAD_TOO_LARGE)
+
+    def _length(self, version: str) -> int | None:
+        coding = self._headers.get(b"transfer-encoding")
+        if coding is None:
+            # The parser takes nothing but digits.
+            return int(self._headers.get(b"content-length", b"0"))
+        if version == "1.0" or b"content-length" in self._headers:
+            raise Unacceptable(malformed("Transfer-Encoding has no place here"))
+        if coding.lower() != b"chunked":
+            raise Unacceptable(UNSUPPORTED_CODING)
+        return None
+
+    def _split_target(self, method: str) -> tuple[bytes, bytes]:
+        target = self.target
+        if b"#" in target:
+            raise Unacceptable(malformed("the target has a fragment"))
+        if not target.startswith(b"/") and not (target == b"*" and method == "OPTIONS"):
+            target = self._strip_authority(target)
+        path, _, query = target.partition(b"?")
+        return path, query
+
+    def _strip_authority(self, target: bytes) -> bytes:
+        """Of a target in absolute form, the path; its authority outranks the Host header."""
+        for scheme in _SCHEMES:
+            if target[: len(scheme)].lower() == scheme:
+                rest = target[len(scheme) :]
+                break
+        else:
+            raise Unacceptable(malformed("the target is neither a path nor an http URL"))
+        cut = min((at for at in (rest.find(b"/"), rest.find(b"?")) if at >= 0), default=len(rest))
+        authority = rest[:cut]
+        if not authority or b"@" in authority:
+            raise Unacceptable(malformed("the target names no host"))
+        if b"host" in self._headers:
+            self._headers[b"host"] = authority
+        path = rest[cut:]
+        return path if path.startswith(b"/") else b"/" + path
+
+
+# The parser cannot be stopped between two requests. Fed in pieces of this size it finds no more
+# than a hundred or so at once, however many a read brings.
+_PIECE_BYTES = 4096
+_NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
+
+
+class Phase(enum.Enum):
+    """Which part of a request the next byte belongs to."""
+
+    BETWEEN = enum.auto()
+    HEAD = enum.auto()
+    BODY = enum.auto()
+
+
+class BodyBudget:
+    """Bytes of request bodies that all connections together may hold."""
+
+    __slots__ = ("_bytes_max", "bytes_held")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.bytes_held = 0
+
+    def take(self, size: int) -> bool:
+        if self.bytes_held + size > self._bytes_max:
+            return False
+        self.bytes_held += size
+        return True
+
+    def give_back(self, size: int) -> None:
+        self.bytes_held -= size
+
+
+class RequestReader:
+    """Takes what a connection receives; `requests` holds what is whole."""
+
+    def __init__(
+        self,
+        client: str,
+        limits: HttpLimits,
+        body_limit: Callable[[str, bytes], int],
+        budget: BodyBudget,
+    ) -> None:
+        self.requests: deque[HttpRequest] = deque()
+        self.refusal: Refusal | None = None
+        # No request will come after those in `requests`.
+        self.is_ended = False
+        # The phase has begun anew since this was last cleared.
+        self.is_turned = True
+        self.phase = Phase.BETWEEN
+        self._client = client
+        self._limits = limits
+        self._body_limit = body_limit
+        self._budget = budget
+        # Of the request being read, once its head was found acceptable.
+        self.headers: Mapping[bytes, bytes] = _NO_HEADERS
+        self._held = 0
+        self._parser = httptools.HttpRequestParser(self)
+        self._lines = HeadLines(limits)
+        self._head: Head | None = None
+        self._body = bytearray()
+        self._body_max = 0
+        self._barren = 0
+        self._is_last = False
+        self._continue_is_owed = False
+
+    # ---- what the connection calls ---------------------------------------------------------
+
+    def feed(self, data: bytes | memoryview) -> int:
+        """Take bytes, as many as are returned; stops early only when a request is whole."""
+        size = len(data)
+        if size <= _PIECE_BYTES and self._head is None:
+            self._parse(data)
+            return size
+        view = memoryview(data)
+        position = 0
+        ready = len(self.requests)
+        while position < size:
+            if self._head is not None and self._head.length is not None:
+                position += self._gather(view[position:], self._head.length)
+            else:
+                self._parse(view[position : position + _PIECE_BYTES])
+                position += _PIECE_BYTES
+            if self.is_ended:
+                break
+            if len(self.requests) > ready:
+                return min(position, size)
+        return size
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Turn down what is being read, and all that would follow."""
+        if not self.is_ended:
+            self.refusal = refusal
+        self._end()
+
+    def finish(self) -> None:
+        """Take no further request; one whose body is on its way may still come."""
+        if self.phase is Phase.BODY:
+            self._is_last = True
+        elif self.phase is Phase.HEAD:
+            self.refuse(STOPPING)
+        else:
+            self._end()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits to be answered that no more should be read."""
+        waiting, limits = len(self.requests), self._limits
+        return waiting >= limits.pipelined_max or (
+            waiting > 1 and self._held > limits.pipelined_bytes_max
+        )
+
+    def owes_continue(self) -> bool:
+        """Whether the client holds back a body until it is told to send it; asked once."""
+        is_owed = self._continue_is_owed and not self._body
+        self._continue_is_owed = False
+        return is_owed
+
+    def release(self, size: int) -> None:
+        """Give back the room of a body that was answered."""
+        self._held -= size
+        self._budget.give_back(size)
+
+    def release_all(self) -> None:
+        self._end()
+        self.requests.clear()
+        self.release(self._held)
+
+    # ---- what the parser calls -------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self.is_ended:
+            # The last request has just come: not even a parser in full swing looks further.
+            raise Unacceptable(STOPPING)
+        self.phase = Phase.HEAD
+        self.is_turned = True
+        self.headers = _NO_HEADERS
+        self._lines = HeadLines(self._limits)
+
+    def on_url(self, part: bytes) -> None:
+        self._lines.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers come here too, and are forgotten: they may not change what the head has said.
+        self._lines.lines.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        parser = self._parser
+        head = self._lines.judge(
+            parser.get_method().decode("ascii"),
+            parser.get_http_version(),
+            is_upgrade=parser.should_upgrade(),
+        )
+        self.headers = head.headers
+        self._body_max = self._body_limit(head.method, head.path)
+        if head.length is not None and head.length > self._body_max:
+            raise Unacceptable(body_too_large(self._body_max))
+        self._is_last = not parser.should_keep_alive()
+        self._continue_is_owed = head.expects_continue and head.length != 0
+        self._head = head
+        self._barren = 0
+        self.phase = Phase.BODY
+        self.is_turned = True
+
+    def on_body(self, part: bytes) -> None:
+        self._barren = 0
+        self._keep(part)
+
+    def on_message_complete(self) -> None:
+        head = self._head
+        assert head is not None
+        self.requests.append(
+            HttpRequest(
+                head.method,
+                head.path,
+                head.query,
+                head.headers,
+                self._body,
+                self._client,
+                head.version,
+            )
+        )
+        self._head = None
+        self.headers = _NO_HEADERS
+        self._body = bytearray()
+        self._barren = 0
+        self._continue_is_owed = False
+        self.phase = Phase.BETWEEN
+        self.is_turned = True
+        if self._is_last:
+            self._end()
+
+    # ---- inside ----------------------------------------------------------------------------
+
+    def _parse(self, piece: bytes | memoryview) -> None:
+        if self.is_ended:
+            return
+        began = self.phase
+        self._barren += len(piece)
+        try:
+            self._parser.feed_data(piece)
+        except httptools.HttpParserCallbackError as error:
+            cause = error.__context__
+            if not isinstance(cause, Unacceptable):
+                raise
+            self.refuse(cause.refusal)
+        except httptools.HttpParserError as error:
+            self.refuse(_doubt(error))
+        except httptools.HttpParserUpgrade:
+            self.refuse(malformed("no other protocol can be upgraded to"))
+        else:
+            self._bound_barren(began)
+
+    def _bound_barren(self, began: Phase) -> None:
+        """Bound what is gathered before there is anything to judge: lines, or framing."""
+        if began is Phase.BETWEEN:
+            # Some of these bytes belong to requests that are whole; a piece is small enough.
+            self._barren = 0
+        elif self._barren > self._limits.head_bytes_max:
+            is_head = self.phase is Phase.HEAD
+            self.refuse(HEAD_TOO_LARGE if is_head else malformed("too much framing"))
+
+    def _gather(self, view: memoryview, length: int) -> int:
+        """Take body bytes past the parser: with a known length there is nothing to parse."""
+        part = view[: length - len(self._body)]
+        try:
+            self._keep(part)
+        except Unacceptable as error:
+            self.refuse(error.refusal)
+            return len(view)
+        if len(self._body) == length:
+            # The old parser still waits for this body.
+            self._parser = httptools.HttpRequestParser(self)
+            self.on_message_complete()
+        return len(part)
+
+    def _keep(self, part: bytes | memoryview) -> None:
+        size = len(part)
+        if len(self._body) + size > self._body_max:
+            raise Unacceptable(body_too_large(self._body_max))
+        if not self._budget.take(size):
+            raise Unacceptable(BODIES_FULL)
+        self._held += size
+        self._body += part
+
+    def _end(self) -> None:
+        self.is_ended = True
+        self.phase = Phase.BETWEEN
+        self.is_turned = True
+        # What was gathered of an unfinished body is of no use to anybody.
+        if self._body:
+            self.release(len(self._body))
+            self._body = bytearray()
+        self._head = None
+        self._continue_is_owed = False
+
+
+def _doubt(error: httptools.HttpParserError) -> Refusal:
+    reason = str(error)
+    if reason == "Invalid HTTP version":
+        return UNSUPPORTED_VERSION
+    return malformed(reason[:1].lower() + reason[1:])
