@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-__all__ = ["Once"]
+__all__ = ["AsyncOnce"]
 
 
-class Once:
+class AsyncOnce:
     """If the work fails, the next who needs it tries again."""
 
     def __init__(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -3,10 +3,12 @@
 import hypothesis
 from hypothesis import strategies as st
 
-from goqueue.client.producing import Accumulator, Gathering
+from goqueue.client.producing import Accumulator, ProducerConfig
 from goqueue.model import Message
 
-GATHERING = Gathering(messages=3, size_bytes=300, linger_s=1.0, messages_max=5, size_bytes_max=500)
+GATHERING = ProducerConfig(
+    messages=3, size_bytes=300, linger_s=1.0, messages_max=5, size_bytes_max=500
+)
 
 
 def gather(*sizes: int, now: float = 0.0) -> Accumulator:

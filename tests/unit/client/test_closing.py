@@ -11,7 +11,7 @@ from goqueue import records
 from goqueue.client import Closed, connect, connect_sync
 from goqueue.client.connection import Connection
 from goqueue.client.consuming import QueueConsumer, StreamConsumer, Subscription
-from goqueue.client.producing import Gathering
+from goqueue.client.producing import ProducerConfig
 from goqueue.client.sync import LoopThread
 from goqueue.client.tasks import Tasks
 from goqueue.client.transport import Settings, Transport, get
@@ -141,7 +141,7 @@ async def _take_records(asked: Asked) -> Answer:
 def test_a_send_that_was_overtaken_by_the_close_is_refused() -> None:
     async def play() -> None:
         async with asyncio.timeout(PATIENCE_S), peer(_take_records) as server, connect(server) as q:
-            producer = q.producer(Gathering(messages=LIMIT))
+            producer = q.producer(ProducerConfig(messages=LIMIT))
             for _ in range(LIMIT - 1):
                 await producer.send("orders", "x", partition=0)
             # The one that gives others their turn first, to a partition without a lane.

@@ -11,7 +11,7 @@ import goqueue
 from goqueue import records
 from goqueue.client import AlreadyDelivered, GoQueueError, NotFound
 from goqueue.client.connection import Connection
-from goqueue.client.producing import Gathering
+from goqueue.client.producing import ProducerConfig
 from goqueue.client.transport import Retries
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
@@ -98,7 +98,7 @@ def test_delayed_messages_travel_with_the_others_and_keep_their_places() -> None
     table = Timetable()
 
     async def scene(q: Connection) -> None:
-        producer = q.producer(Gathering(linger_s=60.0, idempotent=True))
+        producer = q.producer(ProducerConfig(linger_s=60.0, idempotent=True))
         receipts = [
             await producer.send("orders", str(number), due=number % 2 * 60) for number in range(6)
         ]
@@ -114,7 +114,7 @@ def test_one_that_is_refused_leaves_the_others_alone() -> None:
     table = Timetable()
 
     async def scene(q: Connection) -> None:
-        producer = q.producer(Gathering(linger_s=60.0, idempotent=True))
+        producer = q.producer(ProducerConfig(linger_s=60.0, idempotent=True))
         receipts = [await producer.send("orders", value, due=5) for value in ("a", "b", "c")]
         refused = refusal_answer(400, "request_invalid", position=100, reason="far too late")
         table.ledger.instead["records"] = [refused]

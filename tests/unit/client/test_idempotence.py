@@ -9,14 +9,14 @@ import pytest
 from goqueue import records
 from goqueue.client import GoQueueError, SequenceOutOfOrder, ServerUnreachable, connect
 from goqueue.client.connection import Connection
-from goqueue.client.producing import Fixed, Gathering, Identity, Sequence
+from goqueue.client.producing import Fixed, ProducerConfig, Identity, Sequence
 from goqueue.client.transport import Retries
 from goqueue.model import Message
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import HANG_UP, Answer, peer, refusal_answer
 
-ONE_BY_ONE = Gathering(linger_s=0.0, messages_max=1, idempotent=True)
-LAZY = Gathering(linger_s=60.0, idempotent=True)
+ONE_BY_ONE = ProducerConfig(linger_s=0.0, messages_max=1, idempotent=True)
+LAZY = ProducerConfig(linger_s=60.0, idempotent=True)
 
 
 def play(
@@ -38,7 +38,9 @@ def test_batches_of_a_partition_are_numbered_one_after_the_other() -> None:
     ledger = Ledger(partitions=2)
 
     async def scene(q: Connection) -> None:
-        producer = q.producer(Gathering(linger_s=60.0, messages=3, messages_max=3, idempotent=True))
+        producer = q.producer(
+            ProducerConfig(linger_s=60.0, messages=3, messages_max=3, idempotent=True)
+        )
         for number in range(12):
             await producer.send("orders", b"%d" % number, partition=number % 2)
         await producer.flush()
@@ -64,7 +66,7 @@ def test_without_numbers_nobody_is_asked_for_an_id() -> None:
     ledger = Ledger()
 
     async def scene(q: Connection) -> None:
-        async with q.producer(Gathering(idempotent=False)) as producer:
+        async with q.producer(ProducerConfig(idempotent=False)) as producer:
             await producer.send("orders", b"x")
 
     play(ledger, scene)
@@ -247,7 +249,7 @@ def test_messages_without_key_fill_one_batch_before_the_next_partition_has_its_t
     ledger = Ledger(partitions=3)
 
     async def scene(q: Connection) -> None:
-        producer = q.producer(Gathering(linger_s=60.0, messages=10, idempotent=True))
+        producer = q.producer(ProducerConfig(linger_s=60.0, messages=10, idempotent=True))
         for number in range(25):
             await producer.send("orders", b"%d" % number)
         await producer.flush()

@@ -12,13 +12,13 @@ import pytest
 
 from goqueue.client import ReceiptStale
 from goqueue.client.consuming import Message
-from goqueue.client.consuming.queues import Grant, HeldLease, LeaseRenewer, Settling
+from goqueue.client.consuming.queues import Grant, HeldLease, LeaseRenewer, Settlements
 from goqueue.client.transport import Retries, Settings, Transport
 from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer
 
 LEASE_S = 0.06
 STALE = {"success": False, "code": "receipt_stale", "error": "too late"}
-NOWHERE = Settling(Transport(Settings(server="http://127.0.0.1:1")), "g")
+NOWHERE = Settlements(Transport(Settings(server="http://127.0.0.1:1")), "g")
 
 
 def test_a_lease_is_begun_only_while_it_is_live() -> None:
@@ -69,12 +69,12 @@ class Broker:
             await self.has_renewed.wait()
 
 
-class Holder:
+class TransactionalId:
     """What a consumer has to do with leases."""
 
     def __init__(self, server: str, max_handling_s: float) -> None:
         retries = Retries(attempts_max=1)
-        self.settling = Settling(Transport(Settings(server=server, retries=retries)), "g")
+        self.settling = Settlements(Transport(Settings(server=server, retries=retries)), "g")
         self.renewer = LeaseRenewer(self.settling, max_handling_s, lambda _: None)
 
     def lease(self, *receipts: str) -> list[HeldLease]:
@@ -86,9 +86,11 @@ class Holder:
 
 
 @contextlib.asynccontextmanager
-async def holding(broker: Broker, *, max_handling_s: float = 60.0) -> AsyncIterator[Holder]:
+async def holding(
+    broker: Broker, *, max_handling_s: float = 60.0
+) -> AsyncIterator[TransactionalId]:
     async with asyncio.timeout(20), peer(broker) as server:
-        holder = Holder(server, max_handling_s)
+        holder = TransactionalId(server, max_handling_s)
         running = [
             asyncio.ensure_future(holder.renewer.run()),
             asyncio.ensure_future(holder.settling.run()),

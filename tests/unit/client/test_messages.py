@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from goqueue import records
-from goqueue.client.consuming.queues import Grant, Settling
+from goqueue.client.consuming.queues import Grant, Settlements
 from goqueue.client.consuming.queues.polling import Polled, read_messages
 from goqueue.client.consuming.streams.chunk import decode_chunk, read_ranges
 from goqueue.client.errors import GoQueueError
@@ -155,7 +155,7 @@ POLLED: dict[str, object] = {
 
 
 def polled(**fields: object) -> Message:
-    settling = Settling(Transport(Settings(server="http://127.0.0.1:1")), "billing")
+    settling = Settlements(Transport(Settings(server="http://127.0.0.1:1")), "billing")
     body = msgspec.json.encode({"messages": [{**POLLED, **fields}]})
     grant = Grant(settling, lease_s=30.0, polled_at=0.0)
     (message,) = read_messages(msgspec.json.decode(body, type=Polled), lambda _: grant)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from goqueue.client.consuming.streams import Chunk, Feed, Positions, Reader
-from goqueue.client.consuming.streams.reader import Reading
+from goqueue.client.consuming.streams.reader import OffsetSource
 from goqueue.client.errors import GoQueueError
 from goqueue.client.message import Message
 from goqueue.client.transport import Settings, Transport
@@ -87,7 +87,7 @@ class Scene:
         messages = [Message("orders", 0, offset, 0, 2, b"", b"") for offset in offsets]
         self.feed.put(self.reader, Chunk(LOG, messages, next_offset))
 
-    def fail(self, reading: Reading) -> None:
+    def fail(self, reading: OffsetSource) -> None:
         self.feed.put(self.reader, reading)
 
 

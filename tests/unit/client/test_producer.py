@@ -10,12 +10,12 @@ import pytest
 from goqueue import records
 from goqueue.client import Closed, GoQueueError, MessageTooLarge, TopicNotFound, connect
 from goqueue.client.connection import Connection
-from goqueue.client.producing import Gathering
+from goqueue.client.producing import ProducerConfig
 from goqueue.client.transport import Retries
 from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer, refusal_answer
 
-LAZY = Gathering(linger_s=60.0)
-AT_ONCE = Gathering(linger_s=0.0)
+LAZY = ProducerConfig(linger_s=60.0)
+AT_ONCE = ProducerConfig(linger_s=0.0)
 
 
 class Taker:
@@ -99,7 +99,7 @@ def test_a_batch_leaves_when_it_is_full() -> None:
 
 def test_a_batch_leaves_when_its_linger_is_over() -> None:
     async def scene(q: Connection) -> None:
-        receipt = await q.producer(Gathering(linger_s=0.01)).send("orders", b"alone")
+        receipt = await q.producer(ProducerConfig(linger_s=0.01)).send("orders", b"alone")
         assert (await receipt).offset == 0
 
     with_server(Taker(), scene)
@@ -138,7 +138,7 @@ def test_a_batch_that_is_sent_again_stays_ahead_of_later_ones() -> None:
     taker.refusals = [refusal_answer(503, "broker_unavailable"), HANG_UP]
 
     async def scene(q: Connection) -> None:
-        producer = q.producer(Gathering(linger_s=0.0, messages_max=1))
+        producer = q.producer(ProducerConfig(linger_s=0.0, messages_max=1))
         for number in range(5):
             await producer.send("orders", b"%d" % number)
         await producer.flush()
@@ -152,7 +152,7 @@ def test_a_batch_of_unknown_outcome_fails_where_repeating_is_not_wanted() -> Non
     taker.refusals = [HANG_UP]
 
     async def scene(q: Connection) -> None:
-        gathering = Gathering(idempotent=False, repeats=False, linger_s=0.0)
+        gathering = ProducerConfig(idempotent=False, repeats=False, linger_s=0.0)
         receipt = await q.producer(gathering).send("orders", b"x")
         with pytest.raises(GoQueueError) as failed:
             await receipt
@@ -244,7 +244,7 @@ def test_a_sender_waits_while_the_buffer_is_full() -> None:
 
     async def scene(q: Connection) -> None:
         taker.gate = asyncio.Event()
-        producer = q.producer(Gathering(linger_s=0.0, buffer_bytes_max=3000))
+        producer = q.producer(ProducerConfig(linger_s=0.0, buffer_bytes_max=3000))
         sending = asyncio.ensure_future(send_many(producer.send, 10))
         await taker.is_busy.wait()
         assert not sending.done()

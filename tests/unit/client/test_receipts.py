@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from goqueue.client.errors import GoQueueError
-from goqueue.client.producing import Parcel, Receipt, Sent
+from goqueue.client.producing import ProducerBatch, Receipt, Sent
 from goqueue.client.producing.lanes import Buffer
 
 
@@ -14,13 +14,13 @@ async def waited(receipt: Receipt) -> Sent:
 
 
 def test_each_message_learns_its_own_offset() -> None:
-    parcel = Parcel("orders", 2, 0.0)
+    parcel = ProducerBatch("orders", 2, 0.0)
     parcel.settle(100, 7)
     assert asyncio.run(waited(Receipt(parcel, 3))) == Sent("orders", 2, 103, 7)
 
 
 def test_a_failure_is_raised_by_every_receipt_of_the_parcel() -> None:
-    parcel = Parcel("orders", 2, 0.0)
+    parcel = ProducerBatch("orders", 2, 0.0)
     parcel.fail(GoQueueError("storage_full", "full"))
     for index in range(2):
         with pytest.raises(GoQueueError) as failed:
@@ -31,7 +31,7 @@ def test_a_failure_is_raised_by_every_receipt_of_the_parcel() -> None:
 
 def test_many_may_wait_and_one_that_gives_up_takes_nobody_along() -> None:
     async def scene() -> list[Sent]:
-        parcel = Parcel("orders", 0, 0.0)
+        parcel = ProducerBatch("orders", 0, 0.0)
         waiting = [asyncio.ensure_future(waited(Receipt(parcel, index))) for index in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
@@ -44,7 +44,7 @@ def test_many_may_wait_and_one_that_gives_up_takes_nobody_along() -> None:
 
 def test_receipts_can_be_gathered() -> None:
     async def scene() -> list[Sent]:
-        parcel = Parcel("orders", 0, 0.0)
+        parcel = ProducerBatch("orders", 0, 0.0)
         gathered = asyncio.gather(*(Receipt(parcel, index) for index in range(3)))
         await asyncio.sleep(0)
         parcel.settle(0, 1)

@@ -5,7 +5,7 @@ import pytest
 from goqueue.client.consuming import Message
 from goqueue.client.consuming.streams.chunk import decode_chunk, read_seed
 from goqueue.client.errors import GoQueueError
-from goqueue.client.tracing import Sending, parent_of, start_sending
+from goqueue.client.tracing import SendTrace, parent_of, start_sending
 from goqueue.model import LogId
 from goqueue.model import Message as Draft
 from goqueue.model.requests import TraceSeed
@@ -89,7 +89,7 @@ def test_an_answer_with_another_seed_is_refused(text: bytes) -> None:
 # What is added to a message
 
 
-def begun(draft: Draft) -> Sending:
+def begun(draft: Draft) -> SendTrace:
     with recording():
         sending = start_sending("orders", draft)
     assert sending is not None

@@ -14,9 +14,9 @@ from goqueue.client import (
     TransactionTimedOut,
 )
 from goqueue.client.connection import Connection
-from goqueue.client.producing import Gathering, Receipt
+from goqueue.client.producing import ProducerConfig, Receipt
 from goqueue.client.tasks import Tasks
-from goqueue.client.transacting import Holder, Transaction
+from goqueue.client.transacting import TransactionalId, Transaction
 from goqueue.client.transport import Settings, Transport
 from goqueue.model import LogId
 from tests.unit.client.ledger import Ledger
@@ -376,7 +376,7 @@ def test_heartbeats_go_on_while_a_transaction_is_open() -> None:
         async with asyncio.timeout(20), peer(ledger) as server:
             transport, tasks = Transport(Settings(server=server)), Tasks()
             await tasks.open()
-            holder = Holder(NAME, transport, tasks, Gathering())
+            holder = TransactionalId(NAME, transport, tasks, ProducerConfig())
             async with Transaction(holder, beat_s=0.001) as tx:
                 await tx.ack(leased(1))
                 await ledger.wait_for(lambda: ledger.count("heartbeat") >= 3)

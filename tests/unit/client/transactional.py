@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from goqueue.client import connect
 from goqueue.client.connection import Connection
-from goqueue.client.consuming.queues import Grant, HeldLease, Settling
+from goqueue.client.consuming.queues import Grant, HeldLease, Settlements
 from goqueue.client.message import Message
 from goqueue.client.transport import Retries, Settings, Transport
 from tests.unit.client.ledger import Ledger
@@ -16,7 +16,7 @@ __all__ = ["NAME", "leased", "play", "publish_one"]
 NAME = "billing-1"
 
 SETTLING = {
-    group: Settling(Transport(Settings(server="http://127.0.0.1:1")), group) for group in "gh"
+    group: Settlements(Transport(Settings(server="http://127.0.0.1:1")), group) for group in "gh"
 }
 
 

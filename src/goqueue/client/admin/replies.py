@@ -290,7 +290,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReliabilityStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Settling since the node started, and what is held now.
+    """Settlements since the node started, and what is held now.
 
     `dlq_messages` and `dlq_by_topic`, by the topic that keeps them, count dead letters that were
     not redriven; `dlq_by_cause` counts every death.

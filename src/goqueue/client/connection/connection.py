@@ -26,15 +26,15 @@ from goqueue.client.admin import (
 from goqueue.client.consuming import (
     OnPartitions,
     QueueConsumer,
-    Reading,
+    OffsetSource,
     Replay,
     Start,
     StreamConsumer,
     Subscription,
 )
-from goqueue.client.producing import Due, Gathering, Producer, Registration, Sent
+from goqueue.client.producing import Due, ProducerConfig, Producer, Registration, Sent
 from goqueue.client.tasks import Tasks
-from goqueue.client.transacting import Transacting, Transaction
+from goqueue.client.transacting import Transactions, Transaction
 from goqueue.client.transport import Settings, Transport
 from goqueue.client.values import Headers, Value
 from goqueue.model import Priority
@@ -42,7 +42,7 @@ from goqueue.model.requests import Isolation
 
 __all__ = ["Connection"]
 
-_AT_ONCE = Gathering(linger_s=0.0)
+_AT_ONCE = ProducerConfig(linger_s=0.0)
 _NORMAL = int(Priority.NORMAL)
 
 
@@ -61,7 +61,7 @@ class Connection:
         self._tasks = Tasks()
         self._node = Node(self._transport)
         self._publisher: Producer | None = None
-        self._transacting = Transacting(self._transport, self._tasks)
+        self._transacting = Transactions(self._transport, self._tasks)
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
         self.topics = Topics(self._transport)
@@ -125,9 +125,9 @@ class Connection:
         )
         return await receipt
 
-    def producer(self, gathering: Gathering | None = None) -> Producer:
+    def producer(self, gathering: ProducerConfig | None = None) -> Producer:
         """A producer of its own: `async with q.producer() as producer: ...`."""
-        gathering = gathering or Gathering()
+        gathering = gathering or ProducerConfig()
         registry = Registration(self._transport) if gathering.idempotent else None
         producer = Producer(self._transport, self._tasks, gathering, registry)
         self._producers = [*(kept for kept in self._producers if not kept.is_closed), producer]
@@ -137,7 +137,7 @@ class Connection:
         self,
         transactional_id: str,
         *,
-        consumer: Reading | None = None,
+        consumer: OffsetSource | None = None,
         timeout_s: float = 60.0,
     ) -> Transaction:
         """A transaction, to be entered: `async with q.transaction("billing-1") as tx: ...`.

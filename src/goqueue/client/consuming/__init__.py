@@ -1,7 +1,7 @@
 """Consuming: as a queue with leases, as a stream with positions, or as a plain replay."""
 
 from goqueue.client.consuming.queues import QueueConsumer
-from goqueue.client.consuming.streams import Progress, Reading, Replay, Start, StreamConsumer
+from goqueue.client.consuming.streams import Progress, OffsetSource, Replay, Start, StreamConsumer
 from goqueue.client.consuming.subscription import OnPartitions, Subscription
 from goqueue.client.message import Message
 
@@ -10,7 +10,7 @@ __all__ = [
     "OnPartitions",
     "Progress",
     "QueueConsumer",
-    "Reading",
+    "OffsetSource",
     "Replay",
     "Start",
     "StreamConsumer",

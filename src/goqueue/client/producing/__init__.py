@@ -6,31 +6,31 @@ from goqueue.client.producing.lanes import (
     Accumulator,
     Fixed,
     Identity,
-    Parcel,
+    ProducerBatch,
     Receipt,
     Registration,
     Registry,
     Sent,
-    Sequence,
+    PartitionSequence,
 )
 from goqueue.client.producing.partitioner import Partitioner
 from goqueue.client.producing.producer import Producer
-from goqueue.client.producing.settings import Gathering
+from goqueue.client.producing.settings import ProducerConfig
 
 __all__ = [
     "Accumulator",
     "BrokerClock",
     "Due",
     "Fixed",
-    "Gathering",
+    "ProducerConfig",
     "Identity",
-    "Parcel",
+    "ProducerBatch",
     "Partitioner",
     "Producer",
     "Receipt",
     "Registration",
     "Registry",
     "Sent",
-    "Sequence",
+    "PartitionSequence",
     "draft",
 ]

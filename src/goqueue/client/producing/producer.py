@@ -14,9 +14,16 @@ import msgspec
 from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.producing.draft import draft, weigh
 from goqueue.client.producing.due import BrokerClock, Due
-from goqueue.client.producing.lanes import Buffer, Lane, Parcel, Receipt, Registry, Road
+from goqueue.client.producing.lanes import (
+    Buffer,
+    PartitionSender,
+    ProducerBatch,
+    Receipt,
+    Registry,
+    SenderContext,
+)
 from goqueue.client.producing.partitioner import Partitioner
-from goqueue.client.producing.settings import Gathering
+from goqueue.client.producing.settings import ProducerConfig
 from goqueue.client.tasks import Tasks
 from goqueue.client.tracing import start_sending
 from goqueue.client.transport import Transport, get
@@ -54,7 +61,7 @@ class _Route:
         self.partitioner = Partitioner(topic, known.partitions)
         self.message_bytes_max = known.config.max_message_bytes
         self.stale_at = stale_at
-        self.lanes: dict[int, Lane] = {}
+        self.lanes: dict[int, PartitionSender] = {}
 
     def learn(self, known: _Topic) -> None:
         self.partitioner.count = known.partitions
@@ -74,18 +81,18 @@ class Producer:
         self,
         transport: Transport,
         tasks: Tasks,
-        gathering: Gathering,
+        gathering: ProducerConfig,
         registry: Registry | None = None,
     ) -> None:
         self._transport = transport
         self._tasks = tasks
         self._gathering = gathering
         self._buffer = Buffer(gathering.buffer_bytes_max)
-        self._road = Road(transport, gathering, self._buffer, registry, self._note_failure)
+        self._road = SenderContext(transport, gathering, self._buffer, registry, self._note_failure)
         self._broker_clock = BrokerClock(transport)
         self._routes: dict[str, _Route] = {}
         self._running: list[asyncio.Task[None]] = []
-        self._failed: deque[Parcel] = deque(maxlen=_FAILURES_KEPT)
+        self._failed: deque[ProducerBatch] = deque(maxlen=_FAILURES_KEPT)
         self._turn = 0
         self._clock = asyncio.get_running_loop().time
         self._is_closed = False
@@ -198,7 +205,7 @@ class Producer:
         await asyncio.gather(*self._running, return_exceptions=True)
         self._routes.clear()
 
-    def _lanes(self) -> list[Lane]:
+    def _lanes(self) -> list[PartitionSender]:
         return [lane for route in self._routes.values() for lane in route.lanes.values()]
 
     async def _discover(self, topic: str) -> _Route:
@@ -219,7 +226,9 @@ class Producer:
             route.learn(known)
         return route
 
-    def _lane(self, topic: str, route: _Route, key: bytes, partition: int | None) -> Lane:
+    def _lane(
+        self, topic: str, route: _Route, key: bytes, partition: int | None
+    ) -> PartitionSender:
         if partition is None and not key:
             filling = route.lanes.get(route.partitioner.turn)
             if filling is not None and filling.is_filling:
@@ -227,11 +236,11 @@ class Producer:
         partition = route.partitioner.choose(key, partition)
         lane = route.lanes.get(partition)
         if lane is None:
-            lane = route.lanes[partition] = Lane(topic, partition, self._road)
+            lane = route.lanes[partition] = PartitionSender(topic, partition, self._road)
             self._running.append(self._tasks.start(lane.run()))
         return lane
 
-    def _note_failure(self, parcel: Parcel) -> None:
+    def _note_failure(self, parcel: ProducerBatch) -> None:
         self._failed.append(parcel)
         route = self._routes.get(parcel.topic)
         if route is not None and parcel.error is not None and parcel.error.code in _OUTDATED:

@@ -2,13 +2,13 @@
 
 import msgspec
 
-__all__ = ["Gathering"]
+__all__ = ["ProducerConfig"]
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-class Gathering(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """When a batch leaves, how large it may grow meanwhile, and how much may wait in all.
 
     A batch leaves at the first of `messages`, `size_bytes` and `linger_s`. While another batch of

@@ -16,7 +16,7 @@ from goqueue.client.consuming import (
     OnPartitions,
     Start,
 )
-from goqueue.client.producing import Due, Gathering, Sent
+from goqueue.client.producing import Due, ProducerConfig, Sent
 from goqueue.client.sync.admin import (
     SyncDeadLetters,
     SyncDelayedMessages,
@@ -87,7 +87,7 @@ class SyncConnection:
         )
         return self._loop.call(publishing)
 
-    def producer(self, gathering: Gathering | None = None) -> SyncProducer:
+    def producer(self, gathering: ProducerConfig | None = None) -> SyncProducer:
         """A producer of its own: `with q.producer() as producer: ...`."""
         return SyncProducer(self._loop, self._made(lambda: self._connection.producer(gathering)))
 

@@ -6,7 +6,7 @@ Messages of streams cross from the loop many at a time. Each consumer is for one
 import contextlib
 from collections import deque
 
-from goqueue.client.consuming import Progress, QueueConsumer, Reading, Replay, StreamConsumer
+from goqueue.client.consuming import Progress, QueueConsumer, OffsetSource, Replay, StreamConsumer
 from goqueue.client.errors import Closed
 from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
@@ -84,7 +84,7 @@ class SyncStreamConsumer:
         """Commit everything handed out so far, the message in hand included."""
         self._loop.call(self._consumer.commit(except_last=len(self._taken)))
 
-    def reading(self) -> Reading:
+    def reading(self) -> OffsetSource:
         """This consumer as a part of transactions."""
         return _Reading(self._consumer, self._taken)
 

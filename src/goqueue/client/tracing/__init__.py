@@ -4,11 +4,11 @@ OpenTelemetry is used where the program uses it, and is needed nowhere.
 """
 
 from goqueue.client.tracing.incoming import Origin, Work, parent_of, processing, remote_context
-from goqueue.client.tracing.outgoing import Sending, start_sending
+from goqueue.client.tracing.outgoing import SendTrace, start_sending
 
 __all__ = [
     "Origin",
-    "Sending",
+    "SendTrace",
     "Work",
     "parent_of",
     "processing",

@@ -18,7 +18,7 @@ from goqueue.records import HEADER_SIZE
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext
 
-__all__ = ["Sending", "start_sending"]
+__all__ = ["SendTrace", "start_sending"]
 
 _PARENT = "traceparent"
 _STATE = "tracestate"
@@ -27,7 +27,7 @@ _STATE_CHARACTERS_MAX = 4096
 _TOPICS_MAX = 1024
 
 
-def start_sending(topic: str, message: Message) -> "Sending | None":
+def start_sending(topic: str, message: Message) -> "SendTrace | None":
     """Begin a span below the caller's; None if nobody traces, or the message has a context."""
     telemetry = find_telemetry()
     if telemetry is None:
@@ -38,7 +38,7 @@ def start_sending(topic: str, message: Message) -> "Sending | None":
         f"send {topic}", kind=telemetry.producer, attributes=_attributes(topic)
     )
     context = span.get_span_context()
-    return Sending(span, _headers(context)) if context.is_valid else None
+    return SendTrace(span, _headers(context)) if context.is_valid else None
 
 
 @functools.lru_cache(_TOPICS_MAX)
@@ -51,7 +51,7 @@ def _attributes(topic: str) -> Mapping[str, str]:
     }
 
 
-class Sending:
+class SendTrace:
     """The span of one message, until its outcome is known."""
 
     __slots__ = ("_headers", "_span")

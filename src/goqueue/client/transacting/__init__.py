@@ -2,9 +2,17 @@
 
 from goqueue.client.transacting.acks import Acks
 from goqueue.client.transacting.coordinator import Coordinator, commit_group
-from goqueue.client.transacting.holder import Holder
-from goqueue.client.transacting.tenure import Tenure
-from goqueue.client.transacting.transacting import Transacting
+from goqueue.client.transacting.holder import TransactionalId
+from goqueue.client.transacting.tenure import ProducerEpoch
+from goqueue.client.transacting.transacting import Transactions
 from goqueue.client.transacting.transaction import Transaction
 
-__all__ = ["Acks", "Coordinator", "Holder", "Tenure", "Transacting", "Transaction", "commit_group"]
+__all__ = [
+    "Acks",
+    "Coordinator",
+    "TransactionalId",
+    "ProducerEpoch",
+    "Transactions",
+    "Transaction",
+    "commit_group",
+]

@@ -18,29 +18,31 @@ from goqueue.client.errors import (
     TransactionStateInvalid,
     raise_for,
 )
-from goqueue.client.producing import Gathering
+from goqueue.client.producing import ProducerConfig
 from goqueue.client.tasks import Tasks
 from goqueue.client.transacting.coordinator import Coordinator
-from goqueue.client.transacting.tenure import Tenure
+from goqueue.client.transacting.tenure import ProducerEpoch
 from goqueue.client.transport import Transport, is_worth_retrying
 
-__all__ = ["Holder"]
+__all__ = ["TransactionalId"]
 
 # As often as any request is tried.
 _BEGINNINGS_MAX = 8
 _PAUSE_S = 0.5
 
 
-class Holder:
+class TransactionalId:
     """The transactional id `name`."""
 
-    def __init__(self, name: str, transport: Transport, tasks: Tasks, gathering: Gathering) -> None:
+    def __init__(
+        self, name: str, transport: Transport, tasks: Tasks, gathering: ProducerConfig
+    ) -> None:
         self.name = name
         self.coordinator = Coordinator(transport, self._note_doubt)
         self.tasks = tasks
         self._transport = transport
         self._gathering = gathering
-        self._tenure: Tenure | None = None
+        self._tenure: ProducerEpoch | None = None
         self._is_fenced = False
         self._is_taken = False
         # Left to the decision of a group: not ours to end by a new epoch.
@@ -56,7 +58,7 @@ class Holder:
         except GoQueueError as error:
             raise_for(self.told(error), error)
 
-    async def begin(self, timeout_s: float) -> Tenure:
+    async def begin(self, timeout_s: float) -> ProducerEpoch:
         """Open a transaction; until `leave` there is no other."""
         if self._is_taken:
             words = f"a transaction of {self.name!r} is open on this connection: one at a time"
@@ -101,7 +103,7 @@ class Holder:
             with contextlib.suppress(GoQueueError):
                 await self.coordinator.abort(tenure.owner)
 
-    async def _begin(self, timeout_s: float) -> Tenure:
+    async def _begin(self, timeout_s: float) -> ProducerEpoch:
         if self._is_prepared:
             await self._check_decided()
         attempt = 0
@@ -129,7 +131,7 @@ class Holder:
         if self._tenure is not None:
             self._tenure.spend()
 
-    async def _recover(self, spent: Tenure) -> None:
+    async def _recover(self, spent: ProducerEpoch) -> None:
         """End what may have been left open, unless whoever begins the next one has done it."""
         while not self._is_fenced:
             try:
@@ -143,7 +145,7 @@ class Holder:
                     return
             await asyncio.sleep(_PAUSE_S)
 
-    async def _present(self, timeout_s: float) -> Tenure:
+    async def _present(self, timeout_s: float) -> ProducerEpoch:
         """The epoch that is ours, a new one if need be."""
         async with self._renewing:
             if self._is_fenced:
@@ -153,15 +155,15 @@ class Holder:
                 return tenure
             return await self._renew(timeout_s)
 
-    async def _renew(self, timeout_s: float) -> Tenure:
+    async def _renew(self, timeout_s: float) -> ProducerEpoch:
         if self._tenure is not None:
             await self._check_newest(self._tenure)
             await self._tenure.producer.end()
         owner = await self.coordinator.init(self.name, timeout_s)
-        self._tenure = Tenure(self._transport, self.tasks, owner, self._gathering, timeout_s)
+        self._tenure = ProducerEpoch(self._transport, self.tasks, owner, self._gathering, timeout_s)
         return self._tenure
 
-    async def _check_newest(self, tenure: Tenure) -> None:
+    async def _check_newest(self, tenure: ProducerEpoch) -> None:
         """Raises if another took over; then nobody here tries to take the id back."""
         try:
             await self.coordinator.beat(tenure.owner)

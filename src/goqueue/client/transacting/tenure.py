@@ -6,18 +6,18 @@ should it arrive late, from one of the next transaction.
 """
 
 from goqueue.client.errors import TransactionAborted
-from goqueue.client.producing import Fixed, Gathering, Identity, Producer
+from goqueue.client.producing import Fixed, ProducerConfig, Identity, Producer
 from goqueue.client.tasks import Tasks
 from goqueue.client.transport import Transport
 from goqueue.model.requests import Owner
 
-__all__ = ["Tenure"]
+__all__ = ["ProducerEpoch"]
 
 # Far below the last number, so that no transaction comes near it.
 _NUMBER_MAX = 2**30
 
 
-class Tenure:
+class ProducerEpoch:
     """Good for one transaction after the other, until it `is_spent`."""
 
     def __init__(
@@ -25,7 +25,7 @@ class Tenure:
         transport: Transport,
         tasks: Tasks,
         owner: Owner,
-        gathering: Gathering,
+        gathering: ProducerConfig,
         timeout_s: float,
     ) -> None:
         registry = Fixed(Identity(owner.producer_id, owner.epoch))

@@ -2,27 +2,27 @@
 
 from collections.abc import Sequence
 
-from goqueue.client.consuming import Reading
-from goqueue.client.producing import Gathering
+from goqueue.client.consuming import OffsetSource
+from goqueue.client.producing import ProducerConfig
 from goqueue.client.tasks import Tasks
 from goqueue.client.transacting.coordinator import commit_group
-from goqueue.client.transacting.holder import Holder
+from goqueue.client.transacting.holder import TransactionalId
 from goqueue.client.transacting.transaction import Transaction
 from goqueue.client.transport import Transport
 
-__all__ = ["Transacting"]
+__all__ = ["Transactions"]
 
 
-class Transacting:
+class Transactions:
     """Makes transactions; those of one id are of one holder."""
 
     def __init__(self, transport: Transport, tasks: Tasks) -> None:
         self._transport = transport
         self._tasks = tasks
-        self._holders: dict[str, Holder] = {}
+        self._holders: dict[str, TransactionalId] = {}
 
     def transaction(
-        self, transactional_id: str, reading: Reading | None, timeout_s: float
+        self, transactional_id: str, reading: OffsetSource | None, timeout_s: float
     ) -> Transaction:
         return Transaction(self._holder(transactional_id), reading, timeout_s=timeout_s)
 
@@ -37,9 +37,11 @@ class Transacting:
         for holder in self._holders.values():
             await holder.close()
 
-    def _holder(self, transactional_id: str) -> Holder:
+    def _holder(self, transactional_id: str) -> TransactionalId:
         holder = self._holders.get(transactional_id)
         if holder is None:
-            holder = Holder(transactional_id, self._transport, self._tasks, Gathering())
+            holder = TransactionalId(
+                transactional_id, self._transport, self._tasks, ProducerConfig()
+            )
             self._holders[transactional_id] = holder
         return holder

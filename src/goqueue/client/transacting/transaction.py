@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Mapping
 from types import TracebackType
 
-from goqueue.client.consuming import Message, Progress, Reading
+from goqueue.client.consuming import Message, Progress, OffsetSource
 from goqueue.client.errors import (
     Closed,
     GoQueueError,
@@ -26,8 +26,8 @@ from goqueue.client.errors import (
 from goqueue.client.producing import Due, Receipt
 from goqueue.client.transacting.acks import Acks
 from goqueue.client.transacting.decision import decide
-from goqueue.client.transacting.holder import Holder
-from goqueue.client.transacting.tenure import Tenure
+from goqueue.client.transacting.holder import TransactionalId
+from goqueue.client.transacting.tenure import ProducerEpoch
 from goqueue.client.transport import is_worth_retrying
 from goqueue.client.values import Headers, Value
 from goqueue.model import LogId, Priority
@@ -54,8 +54,8 @@ class Transaction:
 
     def __init__(
         self,
-        holder: Holder,
-        reading: Reading | None = None,
+        holder: TransactionalId,
+        reading: OffsetSource | None = None,
         *,
         timeout_s: float = 60.0,
         beat_s: float = _BEAT_S,
@@ -70,7 +70,7 @@ class Transaction:
         self._busy = 0
         self._is_quiet = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
-        self._tenure: Tenure
+        self._tenure: ProducerEpoch
         self._acks: Acks
         # What names it to operators, once it has begun.
         self.transaction_id = ""

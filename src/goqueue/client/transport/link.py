@@ -15,7 +15,7 @@ import msgspec
 
 from goqueue.client.errors import GoQueueError, ServerUnreachable
 
-__all__ = ["Link", "Response"]
+__all__ = ["HttpConnection", "Response"]
 
 _HEADERS_MAX = 100
 
@@ -32,7 +32,7 @@ class Response(msgspec.Struct, frozen=True):
     asked_at: float = 0.0
 
 
-class Link(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """The client's end of one connection."""
 
     def __init__(self, bytes_max: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from goqueue.client.errors import ServerUnreachable
 from goqueue.client.transport.address import Address
-from goqueue.client.transport.link import Link
+from goqueue.client.transport.link import HttpConnection
 
 __all__ = ["Pool"]
 
@@ -32,11 +32,11 @@ class Pool:
         self._idle_s_max = idle_s_max
         self._response_bytes_max = response_bytes_max
         self._room = asyncio.Semaphore(connections_max)
-        self._idle: list[Link] = []
+        self._idle: list[HttpConnection] = []
         self._is_closed = False
 
     @contextlib.asynccontextmanager
-    async def link(self) -> AsyncIterator[Link]:
+    async def link(self) -> AsyncIterator[HttpConnection]:
         """A connection for one exchange."""
         async with self._room:
             link = self._reuse() or await self._open()
@@ -55,7 +55,7 @@ class Pool:
         while self._idle:
             self._idle.pop().abort()
 
-    def _reuse(self) -> Link | None:
+    def _reuse(self) -> HttpConnection | None:
         oldest = asyncio.get_running_loop().time() - self._idle_s_max
         while self._idle:
             link = self._idle.pop()
@@ -64,11 +64,14 @@ class Pool:
             link.abort()
         return None
 
-    async def _open(self) -> Link:
+    async def _open(self) -> HttpConnection:
         address = self._address
         try:
             _, link = await asyncio.get_running_loop().create_connection(
-                lambda: Link(self._response_bytes_max), address.host, address.port, ssl=self._tls
+                lambda: HttpConnection(self._response_bytes_max),
+                address.host,
+                address.port,
+                ssl=self._tls,
             )
         except OSError as error:
             words = f"cannot connect to {address.authority}: {error.strerror or error}"

@@ -95,7 +95,7 @@ class Transport:
         return read_answer(await self.ask(request, on_doubt), decoder)
 
     def _report_trouble(self, error: GoQueueError, left_s: float) -> None:
-        """Once, until something succeeds: many requests may be waiting for one server."""
+        """AsyncOnce, until something succeeds: many requests may be waiting for one server."""
         if not self._is_troubled:
             self._is_troubled = True
             server = self._address.authority

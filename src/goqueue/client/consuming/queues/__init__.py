@@ -5,7 +5,7 @@ from goqueue.client.consuming.queues.lease import Grant, HeldLease
 from goqueue.client.consuming.queues.polling import read_messages
 from goqueue.client.consuming.queues.prefetch import PrefetchWindow
 from goqueue.client.consuming.queues.renewal import LeaseRenewer
-from goqueue.client.consuming.queues.settling import Settling
+from goqueue.client.consuming.queues.settling import Settlements
 
 __all__ = [
     "Grant",
@@ -13,6 +13,6 @@ __all__ = [
     "LeaseRenewer",
     "PrefetchWindow",
     "QueueConsumer",
-    "Settling",
+    "Settlements",
     "read_messages",
 ]

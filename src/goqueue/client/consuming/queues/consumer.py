@@ -21,11 +21,11 @@ from goqueue.client.consuming.queues.lease import Grant, HeldLease, LeaseTimes
 from goqueue.client.consuming.queues.polling import Polled, read_messages
 from goqueue.client.consuming.queues.prefetch import PrefetchWindow
 from goqueue.client.consuming.queues.renewal import LeaseRenewer
-from goqueue.client.consuming.queues.settling import Settling
+from goqueue.client.consuming.queues.settling import Settlements
 from goqueue.client.consuming.subscription import Subscription
 from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.message import Message
-from goqueue.client.once import Once
+from goqueue.client.once import AsyncOnce
 from goqueue.client.tasks import Tasks
 from goqueue.client.transport import Transport, is_worth_retrying, post, read_answer
 from goqueue.client.values import duration
@@ -52,7 +52,7 @@ class QueueConsumer:
         self._tasks = tasks
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
-        self._settling = Settling(transport, subscription.group, self._distrust_leases)
+        self._settling = Settlements(transport, subscription.group, self._distrust_leases)
         self._times = LeaseTimes(transport, subscription)
         self._window = PrefetchWindow(min(subscription.prefetch, _POLL_MAX))
         self._renewer = LeaseRenewer(self._settling, subscription.max_handling_s, self._shed)
@@ -68,8 +68,8 @@ class QueueConsumer:
         self._polled_at = 0.0
         self._background: list[asyncio.Task[None]] = []
         self._polling: asyncio.Task[None] | None = None
-        self._beginning = Once(self._begin)
-        self._retiring = Once(self._retire)
+        self._beginning = AsyncOnce(self._begin)
+        self._retiring = AsyncOnce(self._retire)
         self._is_stopping = False
         self._is_closed = False
 

@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from goqueue.client.consuming.queues.settling import Settling
+from goqueue.client.consuming.queues.settling import Settlements
 from goqueue.client.consuming.subscription import Subscription
 from goqueue.client.errors import GoQueueError
 from goqueue.client.transport import Transport, get
@@ -71,7 +71,7 @@ class LeaseTimes:
 class Grant(msgspec.Struct, frozen=True, eq=False):
     """What the leases of one topic in one poll have in common."""
 
-    settling: Settling
+    settling: Settlements
     lease_s: float
     polled_at: float
 

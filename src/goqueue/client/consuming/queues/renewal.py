@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable
 
 from goqueue.client.consuming.queues.lease import HeldLease
-from goqueue.client.consuming.queues.settling import Settling
+from goqueue.client.consuming.queues.settling import Settlements
 from goqueue.client.errors import GoQueueError
 from goqueue.client.message import Message
 
@@ -31,7 +31,7 @@ class LeaseRenewer:
     """The leases of one consumer; `run` is its task. Calls `on_tick` before it renews."""
 
     def __init__(
-        self, settling: Settling, max_handling_s: float, on_tick: Callable[[float], None]
+        self, settling: Settlements, max_handling_s: float, on_tick: Callable[[float], None]
     ) -> None:
         self._settling = settling
         self._max_handling_s = max_handling_s
@@ -128,7 +128,7 @@ class LeaseRenewer:
         return [lease for _, lease in pairs]
 
     def _report_blocking(self, late_s: float) -> None:
-        """Once: a handler that blocks the event loop does so again."""
+        """AsyncOnce: a handler that blocks the event loop does so again."""
         if late_s > 2 * self._tick_s and not self._was_blocked:
             self._was_blocked = True
             _log.warning(

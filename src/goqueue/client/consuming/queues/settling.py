@@ -18,7 +18,7 @@ from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.transport import Request, Transport, post
 from goqueue.client.values import duration
 
-__all__ = ["Result", "Settling"]
+__all__ = ["Result", "Settlements"]
 
 _log = logging.getLogger("goqueue.client")
 
@@ -64,7 +64,7 @@ class _Answer(asyncio.Future[None]):
 Waiting = tuple[str, _Answer]
 
 
-class Settling:
+class Settlements:
     """Gathers acknowledgements of one consumer; `run` is its task.
 
     Calls `on_stale` when the broker says that a lease is over.

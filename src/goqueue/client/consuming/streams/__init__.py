@@ -5,7 +5,7 @@ from goqueue.client.consuming.streams.consumer import StreamConsumer
 from goqueue.client.consuming.streams.feed import Feed
 from goqueue.client.consuming.streams.places import Start
 from goqueue.client.consuming.streams.positions import Positions
-from goqueue.client.consuming.streams.progress import Progress, Reading
+from goqueue.client.consuming.streams.progress import Progress, OffsetSource
 from goqueue.client.consuming.streams.reader import Reader
 from goqueue.client.consuming.streams.replay import Replay
 
@@ -15,7 +15,7 @@ __all__ = [
     "Positions",
     "Progress",
     "Reader",
-    "Reading",
+    "OffsetSource",
     "Replay",
     "Start",
     "StreamConsumer",

@@ -21,7 +21,7 @@ from goqueue.client.consuming.streams.reader import Reader
 from goqueue.client.consuming.subscription import Subscription
 from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.message import Message
-from goqueue.client.once import Once
+from goqueue.client.once import AsyncOnce
 from goqueue.client.tasks import Tasks
 from goqueue.client.transport import Request, Transport, post
 from goqueue.model import LogId
@@ -45,7 +45,7 @@ class StreamConsumer:
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
         self._positions = Positions()
-        self._beginning = Once(self._begin)
+        self._beginning = AsyncOnce(self._begin)
         self._feed = Feed(self._beginning.run, self._positions.finish)
         self._readers: dict[LogId, tuple[Reader, asyncio.Task[None]]] = {}
         self._background: list[asyncio.Task[None]] = []

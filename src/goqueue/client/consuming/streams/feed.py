@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from goqueue.client.consuming.streams.chunk import Chunk
-from goqueue.client.consuming.streams.reader import Reader, Reading
+from goqueue.client.consuming.streams.reader import Reader, OffsetSource
 from goqueue.client.errors import GoQueueError
 from goqueue.client.message import Message
 from goqueue.model import LogId
@@ -28,7 +28,7 @@ class Feed:
     ) -> None:
         self._begin = begin
         self._on_finished = on_finished
-        self._waiting: deque[tuple[Reader, Reading]] = deque()
+        self._waiting: deque[tuple[Reader, OffsetSource]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._reader: Reader | None = None
         self._chunk: Chunk | None = None
@@ -72,7 +72,7 @@ class Feed:
             return chunk.log, chunk.next_offset
         return chunk.log, self._messages[reached].offset
 
-    def put(self, reader: Reader, reading: Reading) -> None:
+    def put(self, reader: Reader, reading: OffsetSource) -> None:
         """A reader brings a chunk, or the reason why it brings no more."""
         if not reader.is_stopped:
             self._waiting.append((reader, reading))

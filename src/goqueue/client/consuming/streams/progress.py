@@ -6,7 +6,7 @@ import msgspec
 
 from goqueue.model import LogId
 
-__all__ = ["Progress", "Reading"]
+__all__ = ["Progress", "OffsetSource"]
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     generation: int | None = None
 
 
-class Reading(Protocol):
+class OffsetSource(Protocol):
     """A consumer whose progress holds exactly if a transaction does."""
 
     def check(self) -> None:

@@ -15,7 +15,7 @@ from goqueue.client.values import duration
 from goqueue.model import LogId
 from goqueue.model.requests import Isolation
 
-__all__ = ["Reader", "Reading"]
+__all__ = ["Reader", "OffsetSource"]
 
 _log = logging.getLogger("goqueue.client")
 
@@ -24,7 +24,7 @@ _CHUNKS_AHEAD = 2
 _PAUSE_S = 0.05
 _PAUSE_S_MAX = 2.0
 
-Reading = Chunk | GoQueueError
+OffsetSource = Chunk | GoQueueError
 
 
 class Reader:
@@ -38,7 +38,7 @@ class Reader:
         *,
         chunk_bytes: int,
         wait_s: float,
-        on_reading: Callable[["Reader", Reading], None],
+        on_reading: Callable[["Reader", OffsetSource], None],
         isolation: Isolation = Isolation.READ_COMMITTED,
     ) -> None:
         self.log = log

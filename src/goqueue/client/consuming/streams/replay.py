@@ -7,7 +7,7 @@ from goqueue.client.consuming.streams.feed import Feed
 from goqueue.client.consuming.streams.places import Start, find_start, partition_count
 from goqueue.client.consuming.streams.reader import Reader
 from goqueue.client.message import Message
-from goqueue.client.once import Once
+from goqueue.client.once import AsyncOnce
 from goqueue.client.tasks import Tasks
 from goqueue.client.transport import Transport
 from goqueue.model import LogId
@@ -38,7 +38,7 @@ class Replay:
         self._partition = partition
         self._start = start
         self._isolation = isolation
-        self._beginning = Once(self._begin)
+        self._beginning = AsyncOnce(self._begin)
         self._feed = Feed(self._beginning.run, lambda _log, _offset: None)
         self._running: list[tuple[Reader, asyncio.Task[None]]] = []
         self._is_closed = False

@@ -3,21 +3,21 @@
 from goqueue.client.producing.lanes.accumulator import Accumulator
 from goqueue.client.producing.lanes.buffer import Buffer
 from goqueue.client.producing.lanes.identity import Fixed, Identity, Registration, Registry
-from goqueue.client.producing.lanes.lane import Lane, Road
-from goqueue.client.producing.lanes.parcel import Parcel, Receipt, Sent
-from goqueue.client.producing.lanes.sequence import Sequence
+from goqueue.client.producing.lanes.lane import PartitionSender, SenderContext
+from goqueue.client.producing.lanes.parcel import ProducerBatch, Receipt, Sent
+from goqueue.client.producing.lanes.sequence import PartitionSequence
 
 __all__ = [
     "Accumulator",
     "Buffer",
     "Fixed",
     "Identity",
-    "Lane",
-    "Parcel",
+    "PartitionSender",
+    "ProducerBatch",
     "Receipt",
     "Registration",
     "Registry",
-    "Road",
+    "SenderContext",
     "Sent",
-    "Sequence",
+    "PartitionSequence",
 ]

@@ -8,8 +8,8 @@ except one that holds a single message.
 
 from collections import deque
 
-from goqueue.client.producing.lanes.parcel import Parcel, Receipt
-from goqueue.client.producing.settings import Gathering
+from goqueue.client.producing.lanes.parcel import ProducerBatch, Receipt
+from goqueue.client.producing.settings import ProducerConfig
 from goqueue.model import Message
 
 __all__ = ["Accumulator"]
@@ -18,12 +18,12 @@ __all__ = ["Accumulator"]
 class Accumulator:
     """Fills the last parcel, hands out the first."""
 
-    def __init__(self, topic: str, partition: int, gathering: Gathering) -> None:
+    def __init__(self, topic: str, partition: int, gathering: ProducerConfig) -> None:
         self._topic = topic
         self._partition = partition
         self._gathering = gathering
-        self._parcels: deque[Parcel] = deque()
-        self._open: Parcel | None = None
+        self._parcels: deque[ProducerBatch] = deque()
+        self._open: ProducerBatch | None = None
 
     def __bool__(self) -> bool:
         return bool(self._parcels)
@@ -32,7 +32,7 @@ class Accumulator:
         """Take a message in; `size_bytes` is what it will occupy in a request."""
         parcel = self._open
         if parcel is None or not self._has_room(parcel, size_bytes):
-            parcel = self._open = Parcel(self._topic, self._partition, now)
+            parcel = self._open = ProducerBatch(self._topic, self._partition, now)
             self._parcels.append(parcel)
         messages = parcel.messages
         receipt = Receipt(parcel, len(messages))
@@ -62,18 +62,18 @@ class Accumulator:
         """When the first parcel leaves even if it is not full; None while there is none."""
         return self._parcels[0].opened_at + self._gathering.linger_s if self._parcels else None
 
-    def take(self) -> Parcel:
+    def take(self) -> ProducerBatch:
         """The first parcel, closed."""
         parcel = self._parcels.popleft()
         if parcel is self._open:
             self._open = None
         return parcel
 
-    def last(self) -> Parcel | None:
+    def last(self) -> ProducerBatch | None:
         """The parcel that leaves last, of those that wait."""
         return self._parcels[-1] if self._parcels else None
 
-    def _has_room(self, parcel: Parcel, size_bytes: int) -> bool:
+    def _has_room(self, parcel: ProducerBatch, size_bytes: int) -> bool:
         gathering = self._gathering
         return (
             len(parcel.messages) < gathering.messages_max

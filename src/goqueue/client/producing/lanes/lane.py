@@ -13,46 +13,46 @@ from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.producing.lanes.accumulator import Accumulator
 from goqueue.client.producing.lanes.buffer import Buffer
 from goqueue.client.producing.lanes.identity import Registry
-from goqueue.client.producing.lanes.parcel import Parcel, Receipt
-from goqueue.client.producing.lanes.posting import Posting
-from goqueue.client.producing.settings import Gathering
+from goqueue.client.producing.lanes.parcel import ProducerBatch, Receipt
+from goqueue.client.producing.lanes.posting import BatchSender
+from goqueue.client.producing.settings import ProducerConfig
 from goqueue.client.transport import Transport
 from goqueue.model import Message
 
-__all__ = ["Lane", "Road"]
+__all__ = ["PartitionSender", "SenderContext"]
 
 
-class Road(msgspec.Struct, frozen=True, eq=False):
+class SenderContext(msgspec.Struct, frozen=True, eq=False):
     """What the lanes of one producer share. Without a registry batches have no numbers."""
 
     transport: Transport
-    gathering: Gathering
+    gathering: ProducerConfig
     buffer: Buffer
     registry: Registry | None
-    on_failed: Callable[[Parcel], None]
+    on_failed: Callable[[ProducerBatch], None]
 
 
-class Lane:
+class PartitionSender:
     """One partition of one topic. `run` is its task."""
 
-    def __init__(self, topic: str, partition: int, road: Road) -> None:
+    def __init__(self, topic: str, partition: int, road: SenderContext) -> None:
         self._buffer = road.buffer
         self._on_failed = road.on_failed
         self._loop = asyncio.get_running_loop()
         self._waiting = Accumulator(topic, partition, road.gathering)
-        self._posting = Posting(
+        self._posting = BatchSender(
             road.transport,
             topic,
             partition,
             registry=road.registry,
             is_repeatable=road.gathering.repeats,
         )
-        self._hurried: Parcel | None = None
+        self._hurried: ProducerBatch | None = None
         self._sleeper: asyncio.Future[None] | None = None
         self._is_lingering = False
         self._is_ended = False
         # The parcel whose answer has not come.
-        self.under_way: Parcel | None = None
+        self.under_way: ProducerBatch | None = None
 
     @property
     def is_filling(self) -> bool:
@@ -79,7 +79,7 @@ class Lane:
             self._wake()
         return receipt
 
-    def hurry(self) -> Parcel | None:
+    def hurry(self) -> ProducerBatch | None:
         """Let what waits leave now; the parcel to wait for, if there is any."""
         last = self._waiting.last()
         if last is None:
@@ -103,7 +103,7 @@ class Lane:
             self._is_ended = True
             self.discard(Closed("the producer ended before it was sent"))
 
-    async def _next(self) -> Parcel:
+    async def _next(self) -> ProducerBatch:
         """Wait until the first parcel is full, due or hurried."""
         while True:
             due_at = self._waiting.due_at()
@@ -113,7 +113,7 @@ class Lane:
                     return self._take()
             await self._sleep(due_at)
 
-    def _take(self) -> Parcel:
+    def _take(self) -> ProducerBatch:
         parcel = self._waiting.take()
         if parcel is self._hurried:
             self._hurried = None
@@ -134,7 +134,7 @@ class Lane:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
-    async def _send(self, parcel: Parcel) -> None:
+    async def _send(self, parcel: ProducerBatch) -> None:
         self.under_way = parcel
         try:
             placed = await self._posting.post(parcel)
@@ -152,7 +152,7 @@ class Lane:
         finally:
             self.under_way = None
 
-    def _fail(self, parcel: Parcel, error: GoQueueError) -> None:
+    def _fail(self, parcel: ProducerBatch, error: GoQueueError) -> None:
         parcel.fail(error)
         self._on_failed(parcel)
         self._buffer.release(parcel.size_bytes)

@@ -13,10 +13,10 @@ from collections.abc import Generator, Sequence
 import msgspec
 
 from goqueue.client.errors import GoQueueError
-from goqueue.client.tracing import Sending
+from goqueue.client.tracing import SendTrace
 from goqueue.model import Message
 
-__all__ = ["Parcel", "Receipt", "Sent"]
+__all__ = ["ProducerBatch", "Receipt", "Sent"]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Sent(msgspec.Struct, frozen=True):
     timestamp: int
 
 
-class Parcel:
+class ProducerBatch:
     """An open parcel takes messages; a sent one waits for its answer; a settled one has it."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Parcel:
         self._refused: dict[int, GoQueueError] = {}
         self._waiters: list[asyncio.Future[None]] = []
         # The spans of those that are traced, by their place.
-        self._followed: dict[int, Sending] = {}
+        self._followed: dict[int, SendTrace] = {}
 
     @property
     def error(self) -> GoQueueError | None:
@@ -102,7 +102,7 @@ class Parcel:
             raise error
         return Sent(self.topic, self.partition, self._offset_of(index), self._timestamp)
 
-    def follow(self, sending: Sending) -> None:
+    def follow(self, sending: SendTrace) -> None:
         """Tell the span of the message that was added last what becomes of it."""
         self._followed[len(self.messages) - 1] = sending
 
@@ -148,7 +148,7 @@ class Receipt:
 
     __slots__ = ("_index", "_parcel")
 
-    def __init__(self, parcel: Parcel, index: int) -> None:
+    def __init__(self, parcel: ProducerBatch, index: int) -> None:
         self._parcel = parcel
         self._index = index
 
@@ -161,7 +161,7 @@ class Receipt:
         """The partition that the message is for, known before it is sent."""
         return self._parcel.partition
 
-    def follow(self, sending: Sending) -> None:
+    def follow(self, sending: SendTrace) -> None:
         """Tell a span what becomes of the message; asked for right after it was taken in."""
         self._parcel.follow(sending)
 

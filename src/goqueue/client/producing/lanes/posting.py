@@ -15,12 +15,12 @@ import msgspec
 from goqueue import records
 from goqueue.client.errors import GoQueueError, refusal
 from goqueue.client.producing.lanes.identity import Registry
-from goqueue.client.producing.lanes.parcel import Parcel
-from goqueue.client.producing.lanes.sequence import Sequence
+from goqueue.client.producing.lanes.parcel import ProducerBatch
+from goqueue.client.producing.lanes.sequence import PartitionSequence
 from goqueue.client.transport import Request, Transport, target
 from goqueue.client.values import DELIVER_HEADER, nanoseconds
 
-__all__ = ["Placed", "Posting"]
+__all__ = ["Placed", "BatchSender"]
 
 RECORDS = "application/vnd.goqueue.records"
 
@@ -51,7 +51,7 @@ class Placed(msgspec.Struct, frozen=True):
 _PUBLISHED = msgspec.json.Decoder(_Published)
 
 
-class Posting:
+class BatchSender:
     """Posts the parcels of one lane, one at a time."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Posting:
     ) -> None:
         self._transport = transport
         self._target = target("topics", topic, "records", partition=partition)
-        self._sequence = None if registry is None else Sequence(registry)
+        self._sequence = None if registry is None else PartitionSequence(registry)
         self._is_repeatable = is_repeatable or registry is not None
 
     @property
@@ -76,7 +76,7 @@ class Posting:
     def is_lost(self) -> bool:
         return self._sequence is not None and self._sequence.is_lost
 
-    async def post(self, parcel: Parcel) -> Placed:
+    async def post(self, parcel: ProducerBatch) -> Placed:
         """Where the parcel went; raises if it went nowhere, or nobody can say."""
         renewals = 0
         while True:
@@ -147,7 +147,7 @@ def _culprit(error: GoQueueError, body: bytearray) -> int | None:
     return max(bisect_right(positions, position) - 1, 0)
 
 
-def _reworded(error: GoQueueError, parcel: Parcel, index: int) -> GoQueueError:
+def _reworded(error: GoQueueError, parcel: ProducerBatch, index: int) -> GoQueueError:
     """The refusal of one message. All that can be wrong with a delay made here is its length."""
     headers = parcel.remaining[index].headers
     if any(name == DELIVER_HEADER for name, _ in headers):

@@ -9,12 +9,12 @@ Invariant: a number is used for one batch only, however often that batch is sent
 from goqueue.client.errors import SequenceOutOfOrder
 from goqueue.client.producing.lanes.identity import Identity, Registry
 
-__all__ = ["Sequence"]
+__all__ = ["PartitionSequence"]
 
 _NUMBER_MAX = 2**31 - 1
 
 
-class Sequence:
+class PartitionSequence:
     """Where one lane stands."""
 
     __slots__ = ("_identity", "_registry", "following", "is_lost")
