@@ -21,7 +21,7 @@ from goqueue.cli.bench_load import (
     Pace,
     Plan,
     Publisher,
-    gathering,
+    producer_config,
     read_through,
 )
 from goqueue.cli.client import Session
@@ -81,7 +81,7 @@ async def measure_producing(session: Session, plan: Plan) -> Run:
     settings = session.settings
     key = settings.api_key or None
     async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
-        producers = [connection.producer(gathering(plan)) for _ in range(plan.concurrency)]
+        producers = [connection.producer(producer_config(plan)) for _ in range(plan.concurrency)]
         with stopped_by_signals() as stop:
             started = time.monotonic_ns()
             await _publish(
@@ -129,7 +129,7 @@ async def measure_roundtrip(session: Session, plan: Plan) -> Run:
             connection.stream(plan.topic, partition=number, from_=ends.latest + 1)
             for number, ends in topic.partition_offsets.items()
         ]
-        producers = [connection.producer(gathering(plan)) for _ in range(plan.concurrency)]
+        producers = [connection.producer(producer_config(plan)) for _ in range(plan.concurrency)]
         published = Measurement()
         with stopped_by_signals() as stop:
             started = time.monotonic_ns()

@@ -25,7 +25,7 @@ from goqueue.cli.output import console, table, write_document
 from goqueue.cli.signals import Stop
 from goqueue.client import GoQueueError
 from goqueue.client.consuming import Replay
-from goqueue.client.producing import Gathering, Producer
+from goqueue.client.producing import ProducerConfig, Producer
 
 __all__ = [
     "SECOND_NS",
@@ -35,7 +35,7 @@ __all__ = [
     "Pace",
     "Plan",
     "Publisher",
-    "gathering",
+    "producer_config",
     "read_through",
     "show_report",
 ]
@@ -217,9 +217,9 @@ _PAUSE_S = 0.05
 Values = Callable[[int], bytes]
 
 
-def gathering(plan: Plan) -> Gathering:
+def producer_config(plan: Plan) -> ProducerConfig:
     """A batch leaves as soon as it is whole, and is not sent twice: a failure is a failure."""
-    return Gathering(
+    return ProducerConfig(
         messages=plan.batch,
         messages_max=plan.batch,
         size_bytes=_REQUEST_BYTES,

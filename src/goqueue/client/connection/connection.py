@@ -34,7 +34,7 @@ from goqueue.client.consuming import (
 )
 from goqueue.client.producing import Due, ProducerConfig, Producer, Registration, Sent
 from goqueue.client.tasks import Tasks
-from goqueue.client.transacting import Transactions, Transaction
+from goqueue.client.transacting import Transaction, TransactionFactory
 from goqueue.client.transport import Settings, Transport
 from goqueue.client.values import Headers, Value
 from goqueue.model import Priority
@@ -61,7 +61,7 @@ class Connection:
         self._tasks = Tasks()
         self._node = Node(self._transport)
         self._publisher: Producer | None = None
-        self._transacting = Transactions(self._transport, self._tasks)
+        self._transacting = TransactionFactory(self._transport, self._tasks)
         self._producers: list[Producer] = []
         self._consumers: list[Consumer] = []
         self.topics = Topics(self._transport)

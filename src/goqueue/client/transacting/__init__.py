@@ -1,10 +1,10 @@
-"""Transactions: what a block reads, writes and acknowledges holds as a whole or not at all."""
+"""TransactionFactory: what a block reads, writes and acknowledges holds as a whole or not at all."""
 
 from goqueue.client.transacting.acks import Acks
 from goqueue.client.transacting.coordinator import Coordinator, commit_group
 from goqueue.client.transacting.holder import TransactionalId
 from goqueue.client.transacting.tenure import ProducerEpoch
-from goqueue.client.transacting.transacting import Transactions
+from goqueue.client.transacting.transacting import TransactionFactory
 from goqueue.client.transacting.transaction import Transaction
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "Coordinator",
     "TransactionalId",
     "ProducerEpoch",
-    "Transactions",
+    "TransactionFactory",
     "Transaction",
     "commit_group",
 ]

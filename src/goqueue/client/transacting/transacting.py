@@ -10,10 +10,10 @@ from goqueue.client.transacting.holder import TransactionalId
 from goqueue.client.transacting.transaction import Transaction
 from goqueue.client.transport import Transport
 
-__all__ = ["Transactions"]
+__all__ = ["TransactionFactory"]
 
 
-class Transactions:
+class TransactionFactory:
     """Makes transactions; those of one id are of one holder."""
 
     def __init__(self, transport: Transport, tasks: Tasks) -> None:
