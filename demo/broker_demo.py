@@ -17,7 +17,7 @@ from demo.invoices import bill
 from demo.lakehouse import Order, build_a_lakehouse, order
 from demo.node import NodeProcess, started
 from demo.show import Show
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
 from goqueue.model import Priority
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from goqueue.client.transport import Settings, Transport, post
+from goqueue.client.http import Settings, Transport, post
 from goqueue.model import Message
 from goqueue.records import build
 from tests.hostile.spent_names import spent_name

@@ -11,7 +11,7 @@ import time
 
 import goqueue
 from goqueue.client.connection import Connection
-from goqueue.client.consuming import Message
+from goqueue.client.message import Message
 from goqueue.client.sync import SyncMessage
 
 

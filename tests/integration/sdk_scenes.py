@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import goqueue
 from goqueue.client.connection import Connection
-from goqueue.client.consuming import Message
-from goqueue.client.transport import Retries
+from goqueue.client.message import Message
+from goqueue.client.retries import Retries
 from tests.integration.cutting_proxy import Proxy, cutting
 from tests.integration.server_process import ServerProcess
 

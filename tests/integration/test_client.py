@@ -20,7 +20,7 @@ from goqueue.client import (
     TopicNotFound,
 )
 from goqueue.client.connection import Connection
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
 from tests.integration.server_process import ServerProcess, serving
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "python.md"

@@ -6,12 +6,12 @@ import signal
 from collections import Counter
 
 import pytest
+from goqueue.client.producing import Gathering
 
 import goqueue
 from goqueue.client import GoQueueError
 from goqueue.client.connection import Connection
-from goqueue.client.producing import Gathering
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
 from tests.integration.cutting_proxy import Proxy
 from tests.integration.sdk_scenes import SECONDS_MAX, Name, messages, play, play_cut
 from tests.integration.server_process import ServerProcess

@@ -15,9 +15,9 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import goqueue
 from goqueue.client import NotFound, TopicNotFound
-from goqueue.client.admin import Trace
 from goqueue.client.connection import Connection
-from goqueue.client.consuming import Message
+from goqueue.client.message import Message
+from goqueue.client.traces import Trace
 from tests.integration.cutting_proxy import Proxy
 from tests.integration.sdk_scenes import Name, play, play_cut
 from tests.integration.server_process import ServerProcess

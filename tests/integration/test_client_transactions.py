@@ -17,7 +17,7 @@ from goqueue.client import (
     TransactionTimedOut,
 )
 from goqueue.client.connection import Connection
-from goqueue.client.consuming import StreamConsumer
+from goqueue.client.stream_consumer import StreamConsumer
 from goqueue.model import LogId
 from tests.integration.cutting_proxy import Proxy
 from tests.integration.sdk_scenes import Name, play, play_cut, texts

@@ -24,8 +24,9 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import console, table, write_document
 from goqueue.cli.signals import Stop
 from goqueue.client import GoQueueError
-from goqueue.client.consuming import Replay
-from goqueue.client.producing import ProducerConfig, Producer
+from goqueue.client.batch import ProducerConfig
+from goqueue.client.producer import Producer
+from goqueue.client.replay import Replay
 
 __all__ = [
     "SECOND_NS",

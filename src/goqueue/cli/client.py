@@ -18,7 +18,8 @@ from goqueue.cli.context import ClientSettings, ClientSettingsInvalid, load_clie
 from goqueue.cli.errors import as_failure
 from goqueue.cli.options import given_server_flags
 from goqueue.client import GoQueueError
-from goqueue.client.transport import Request, Retries, Settings, Transport
+from goqueue.client.http import Request, Settings, Transport
+from goqueue.client.retries import Retries
 
 __all__ = ["Session", "ask", "chosen_settings", "run_session"]
 

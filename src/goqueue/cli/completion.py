@@ -8,7 +8,8 @@ import uvloop
 
 from goqueue.cli.client import Session, chosen_settings
 from goqueue.client import GoQueueError
-from goqueue.client.transport import Retries, get
+from goqueue.client.http import get
+from goqueue.client.retries import Retries
 
 __all__ = ["known_names", "known_traces", "known_transactions"]
 

@@ -42,7 +42,7 @@ from goqueue.cli.options import (
 from goqueue.cli.output import write_document
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import GoQueueError
-from goqueue.client.transport import Request, post, target
+from goqueue.client.http import Request, post, target
 
 __all__ = ["Wish", "consume", "consume_group", "consume_stream", "read_wish"]
 

@@ -17,7 +17,7 @@ from goqueue.cli.options import (
     topic_argument,
 )
 from goqueue.cli.output import console, draw, printable, table
-from goqueue.client.admin import DelayedMessage, DelayStats
+from goqueue.client.admin_types import DelayedMessage, DelayStats
 from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = [
@@ -140,7 +140,7 @@ def list_command(topic: str, limit: int, skip: int, output: Output) -> int:
     """List the messages of TOPIC that wait, by the time they are due."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.transport import get
+    from goqueue.client.http import get
 
     request = get("topics", topic, "delayed", limit=limit, skip=skip)
     show(ask(request), output, Page, draw_page)
@@ -163,8 +163,8 @@ def get_command(topic: str, offset: int, partition: int | None, output: Output) 
     """Show the delayed message of TOPIC that was published at OFFSET."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import DelayedMessage
-    from goqueue.client.transport import get
+    from goqueue.client.admin_types import DelayedMessage
+    from goqueue.client.http import get
 
     request = get("topics", topic, "delayed", offset, partition=partition)
     show(ask(request), output, DelayedMessage, draw_message)
@@ -184,7 +184,7 @@ def cancel_command(
     """Cancel the message of TOPIC that was published at PARTITION and OFFSET, for good."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.transport import Request, target
+    from goqueue.client.http import Request, target
 
     confirm(f"Cancel the message {partition}:{offset} of {topic!a}?", is_forced=is_forced)
     place = target("topics", topic, "delayed", partition, offset)
@@ -200,8 +200,8 @@ def stats_command(output: Output) -> int:
     """Count the delayed messages of the server: those that wait, were delivered, were cancelled."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import DelayStats
-    from goqueue.client.transport import get
+    from goqueue.client.admin_types import DelayStats
+    from goqueue.client.http import get
 
     show(ask(get("delay", "stats")), output, DelayStats, draw_stats)
     return DONE

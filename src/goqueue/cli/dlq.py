@@ -21,8 +21,8 @@ from goqueue.cli.options import (
 )
 from goqueue.cli.output import console, cut, draw, printable, table, write_document
 from goqueue.client import GoQueueError, NotFound, TopicNotFound
-from goqueue.client.admin import Topic
-from goqueue.client.transport import get
+from goqueue.client.admin_types import Topic
+from goqueue.client.http import get
 
 __all__ = ["Moved", "dlq", "draw_moved", "list_letters", "read_place", "show_letter"]
 
@@ -204,7 +204,7 @@ def redrive_command(
     """Put dead letters of TOPIC back, oldest first, each once. Repeat until none is moved."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.transport import post
+    from goqueue.client.http import post
 
     goal = "back into" if to_topic is None else f"into {to_topic!a} instead of"
     confirm(f"Put dead letters {goal} {topic!a}?", is_forced=is_forced)

@@ -29,14 +29,14 @@ from goqueue.cli.options import (
 )
 from goqueue.cli.output import console, draw, printable, show, table
 from goqueue.client import GoQueueError
-from goqueue.client.admin import (
+from goqueue.client.admin_types import (
     GroupDescription,
     GroupLag,
     GroupOffsets,
     GroupSummary,
     ResetOffsets,
 )
-from goqueue.client.transport import Request, get, post
+from goqueue.client.http import Request, get, post
 
 __all__ = [
     "DeletedGroup",
@@ -297,8 +297,8 @@ def lag_command(group: str, output: Output) -> int:
     """Show how many messages GROUP has not settled, and for how long the oldest has waited."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import GroupLag
-    from goqueue.client.transport import get
+    from goqueue.client.admin_types import GroupLag
+    from goqueue.client.http import get
 
     show(ask(get("groups", group, "lag")), output, GroupLag, draw_lag)
     return DONE
@@ -313,8 +313,8 @@ def offsets_command(group: str, topic: str | None, output: Output) -> int:
     """Show the next offset of GROUP wherever it has committed one."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import GroupOffsets
-    from goqueue.client.transport import get
+    from goqueue.client.admin_types import GroupOffsets
+    from goqueue.client.http import get
 
     show(ask(get("groups", group, "offsets", topic=topic)), output, GroupOffsets, draw_offsets)
     return DONE
@@ -329,7 +329,7 @@ def delete_command(group: str, output: Output, *, is_forced: bool) -> int:
     """Delete GROUP with its members, positions and leases. No message is lost."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.transport import Request, target
+    from goqueue.client.http import Request, target
 
     confirm(f"Delete the group {group!a} and its positions?", is_forced=is_forced)
     request = Request(method="DELETE", target=target("groups", group))
@@ -361,7 +361,7 @@ def reset_command(**given: object) -> int:
     """Move positions of GROUP, also back. Open leases of those partitions become stale."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import ResetOffsets
+    from goqueue.client.admin_types import ResetOffsets
 
     reset = read_reset(given)
     if not reset.is_dry:

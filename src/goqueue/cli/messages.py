@@ -38,8 +38,9 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import encode, printable, write_document
 from goqueue.cli.signals import Stop
 from goqueue.client import GoQueueError, NotFound
-from goqueue.client.admin import PartitionEnds
-from goqueue.client.transport import Request, get, is_worth_retrying, target
+from goqueue.client.admin_types import PartitionEnds
+from goqueue.client.http import Request, get, target
+from goqueue.client.retries import is_worth_retrying
 from goqueue.model import format_time, parse_duration, parse_time
 
 __all__ = [

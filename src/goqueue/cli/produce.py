@@ -41,8 +41,8 @@ from goqueue.cli.produce_input import (
 from goqueue.cli.publishers import Posting, Sending, Tally
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import GoQueueError, ServerUnreachable, connect
-from goqueue.client.admin import Topic
-from goqueue.client.transport import get
+from goqueue.client.admin_types import Topic
+from goqueue.client.http import get
 
 if TYPE_CHECKING:
     pass

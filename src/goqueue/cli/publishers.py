@@ -22,8 +22,9 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import printable, write_document
 from goqueue.cli.produce_input import Draft, as_json
 from goqueue.client import GoQueueError, ServerUnreachable
-from goqueue.client.producing import Producer, Receipt
-from goqueue.client.transport import Request, target
+from goqueue.client.batch import Receipt
+from goqueue.client.http import Request, target
+from goqueue.client.producer import Producer
 from goqueue.model import Priority
 
 __all__ = ["Posting", "Sending", "Tally", "post_messages", "produce_single"]

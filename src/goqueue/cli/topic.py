@@ -28,8 +28,8 @@ from goqueue.cli.options import (
 )
 from goqueue.cli.output import console, draw, printable, sized, table, write_document
 from goqueue.client import GoQueueError, ServerUnreachable
-from goqueue.client.admin import LaneStats, NodeStats, Partition, PriorityStats, Topic
-from goqueue.client.transport import get
+from goqueue.client.admin_types import LaneStats, NodeStats, Partition, PriorityStats, Topic
+from goqueue.client.http import get
 
 __all__ = [
     "SETTINGS",
@@ -313,7 +313,7 @@ def partitions_command(topic: str, output: Output) -> int:
     """Show where the partitions of TOPIC are, and how far each goes."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.transport import get
+    from goqueue.client.http import get
 
     show(ask(get("topics", topic, "partitions")), output, Partitions, draw_partitions)
     return DONE
@@ -346,7 +346,7 @@ def create_command(
     """Make TOPIC. What is not given is left to the server."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.transport import post
+    from goqueue.client.http import post
 
     fields: dict[str, object] = {
         "name": topic,
@@ -371,8 +371,8 @@ def alter_command(topic: str, retention: int | None, given: tuple[str, ...], out
 
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import Topic
-    from goqueue.client.transport import Request, target
+    from goqueue.client.admin_types import Topic
+    from goqueue.client.http import Request, target
 
     fields = {**read_settings(given), **_given(retention_hours=retention)}
     if not fields:
@@ -396,7 +396,7 @@ def delete_command(topic: str, output: Output, *, is_forced: bool) -> int:
     """Delete TOPIC, its messages, and every group's place in it. Its dead letters stay."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.transport import Request, target
+    from goqueue.client.http import Request, target
 
     confirm(f"Delete the topic {topic!a} and all its messages?", is_forced=is_forced)
     request = Request(method="DELETE", target=target("topics", topic))

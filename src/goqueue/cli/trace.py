@@ -33,8 +33,8 @@ from goqueue.cli.options import (
     topic_argument,
 )
 from goqueue.cli.output import console, printable, table
-from goqueue.client.admin import Trace, TraceEvent, TraceFacts, TraceList, TraceStats
-from goqueue.client.transport import Request, get
+from goqueue.client.http import Request, get
+from goqueue.client.traces import Trace, TraceEvent, TraceFacts, TraceList, TraceStats
 from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = [
@@ -334,7 +334,7 @@ def message_command(topic: str, partition: int, offset: int, output: Output) -> 
     """Show the whole journey of the message that stands, or stood, at this place of TOPIC."""
     from goqueue.cli.client import Session, run_session
     from goqueue.cli.output import show
-    from goqueue.client.admin import Trace
+    from goqueue.client.traces import Trace
 
     async def scene(session: Session) -> bytes:
         return await find_message(session, topic, partition, offset)
@@ -351,8 +351,8 @@ def list_command(limit: int, output: Output) -> int:
     """List the journeys of messages, the newest first."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import TraceList
-    from goqueue.client.transport import get
+    from goqueue.client.http import get
+    from goqueue.client.traces import TraceList
 
     show(ask(get("traces", limit=limit)), output, TraceList, draw_page)
     return DONE
@@ -366,8 +366,8 @@ def get_command(trace_id: str, output: Output) -> int:
     """Show everything that is kept of the trace ID, as a tree."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import Trace
-    from goqueue.client.transport import get
+    from goqueue.client.http import get
+    from goqueue.client.traces import Trace
 
     show(ask(get("traces", trace_id)), output, Trace, draw_trace)
     return DONE
@@ -394,7 +394,7 @@ def search_command(output: Output, **given: str | int | None) -> int:
     """List the journeys with an event that fits all that is given, the newest first."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import TraceList
+    from goqueue.client.traces import TraceList
 
     show(ask(search_request(given)), output, TraceList, draw_page)
     return DONE
@@ -407,8 +407,8 @@ def stats_command(output: Output) -> int:
     """Count the journeys that are kept, and say how many are followed at all."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import TraceStats
-    from goqueue.client.transport import get
+    from goqueue.client.http import get
+    from goqueue.client.traces import TraceStats
 
     show(ask(get("traces", "stats")), output, TraceStats, draw_stats)
     return DONE

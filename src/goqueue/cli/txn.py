@@ -15,8 +15,8 @@ import msgspec
 from goqueue.cli.client import Session
 from goqueue.cli.options import Output, confirm, force_option, output_option, server_options
 from goqueue.cli.output import console, draw, printable, table
-from goqueue.client.admin import TransactionDescription, TransactionStats
-from goqueue.client.transport import get, post
+from goqueue.client.admin_types import TransactionDescription, TransactionStats
+from goqueue.client.http import get, post
 from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = [
@@ -167,7 +167,7 @@ def list_command(limit: int, skip: int, output: Output) -> int:
     """List the transactions that have not ended, the oldest first."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.transport import get
+    from goqueue.client.http import get
 
     show(ask(get("transactions", limit=limit, skip=skip)), output, Page, draw_page)
     return DONE
@@ -181,8 +181,8 @@ def describe_command(transaction: str, output: Output) -> int:
     """Show TRANSACTION, as `txn list` names it: whose it is, how it stands, where it writes."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import TransactionDescription
-    from goqueue.client.transport import get
+    from goqueue.client.admin_types import TransactionDescription
+    from goqueue.client.http import get
 
     body = ask(get("transactions", transaction))
     show(body, output, TransactionDescription, draw_transaction)
@@ -218,8 +218,8 @@ def stats_command(output: Output) -> int:
     """Count the transactions of the server: those that are open, committed and aborted."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin import TransactionStats
-    from goqueue.client.transport import get
+    from goqueue.client.admin_types import TransactionStats
+    from goqueue.client.http import get
 
     show(ask(get("transactions", "stats")), output, TransactionStats, draw_stats)
     return DONE

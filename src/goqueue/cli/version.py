@@ -12,7 +12,8 @@ from goqueue.cli.client import Session, chosen_settings
 from goqueue.cli.context import ClientSettings
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.client import GoQueueError
-from goqueue.client.transport import Retries, get
+from goqueue.client.http import get
+from goqueue.client.retries import Retries
 from goqueue.records import COMPILED
 
 __all__ = ["ServerVersion", "completion", "own_version", "server_version", "version"]

@@ -1,6 +1,6 @@
 """The Python SDK: publish, consume and administer over HTTP, with and without await."""
 
-from goqueue.client.entrance import connect, connect_sync
+from goqueue.client.entry import connect, connect_sync
 from goqueue.client.errors import (
     AlreadyDelivered,
     Closed,

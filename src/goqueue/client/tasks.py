@@ -4,14 +4,16 @@ A task group cannot stand around the caller's own block: it would wrap the calle
 a group of exceptions. So one task owns the group, and lives from `open` to `close`.
 
 Invariant: after `close` no task of the connection is running.
+
+Work that is done by whoever needs it first, and by nobody again.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 
 from goqueue.client.errors import Closed
 
-__all__ = ["Tasks"]
+__all__ = ["AsyncOnce", "Tasks"]
 
 
 class Tasks:
@@ -53,3 +55,22 @@ class Tasks:
                     task.cancel()
         finally:
             self._group = None
+
+
+class AsyncOnce:
+    """If the work fails, the next who needs it tries again."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+        self._lock = asyncio.Lock()
+        self.is_done = False
+
+    async def run(self) -> None:
+        if not self.is_done:
+            async with self._lock:
+                await self._run_alone()
+
+    async def _run_alone(self) -> None:
+        if not self.is_done:
+            await self._work()
+            self.is_done = True

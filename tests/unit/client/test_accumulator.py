@@ -3,7 +3,8 @@
 import hypothesis
 from hypothesis import strategies as st
 
-from goqueue.client.producing import Accumulator, ProducerConfig
+from goqueue.client.batch import ProducerConfig
+from goqueue.client.sender import Accumulator
 from goqueue.model import Message
 
 GATHERING = ProducerConfig(

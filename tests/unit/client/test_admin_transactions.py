@@ -8,8 +8,8 @@ import pytest
 
 import goqueue
 from goqueue.client import NotFound
-from goqueue.client.admin import TransactionDescription, TransactionPartition
-from goqueue.client.transport import Retries
+from goqueue.client.admin_types import TransactionDescription, TransactionPartition
+from goqueue.client.retries import Retries
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 
 ONCE = Retries(attempts_max=1)

@@ -9,12 +9,14 @@ import pytest
 
 from goqueue import records
 from goqueue.client import Closed, connect, connect_sync
+from goqueue.client.batch import ProducerConfig
 from goqueue.client.connection import Connection
-from goqueue.client.consuming import QueueConsumer, StreamConsumer, Subscription
-from goqueue.client.producing import ProducerConfig
+from goqueue.client.http import Settings, Transport, get
+from goqueue.client.membership import Subscription
+from goqueue.client.queue_consumer import QueueConsumer
+from goqueue.client.stream_consumer import StreamConsumer
 from goqueue.client.sync import LoopThread
 from goqueue.client.tasks import Tasks
-from goqueue.client.transport import Settings, Transport, get
 from goqueue.model import Message
 from tests.unit.client.peer import Answer, Asked, json_answer, peer
 

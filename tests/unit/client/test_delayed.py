@@ -10,9 +10,9 @@ import pytest
 import goqueue
 from goqueue import records
 from goqueue.client import AlreadyDelivered, GoQueueError, NotFound
+from goqueue.client.batch import ProducerConfig
 from goqueue.client.connection import Connection
-from goqueue.client.producing import ProducerConfig
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 

@@ -10,9 +10,11 @@ import pytest
 from goqueue import records
 from goqueue.client import GoQueueError, ReceiptStale, connect
 from goqueue.client.connection import Connection
-from goqueue.client.consuming import StreamConsumer, Subscription
+from goqueue.client.http import Settings, Transport
+from goqueue.client.membership import Subscription
+from goqueue.client.retries import Retries
+from goqueue.client.stream_consumer import StreamConsumer
 from goqueue.client.tasks import Tasks
-from goqueue.client.transport import Retries, Settings, Transport
 from goqueue.model import LogId, Message
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 

@@ -5,12 +5,13 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
+from goqueue.client.producing import Sequence
 
 from goqueue import records
 from goqueue.client import GoQueueError, SequenceOutOfOrder, ServerUnreachable, connect
+from goqueue.client.batch import Fixed, Identity, ProducerConfig
 from goqueue.client.connection import Connection
-from goqueue.client.producing import Fixed, ProducerConfig, Identity, Sequence
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
 from goqueue.model import Message
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import HANG_UP, Answer, peer, refusal_answer

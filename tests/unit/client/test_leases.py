@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from goqueue.client import ReceiptStale
-from goqueue.client.consuming import Message
-from goqueue.client.consuming.queues import Grant, HeldLease, LeaseRenewer, Settlements
-from goqueue.client.transport import Retries, Settings, Transport
+from goqueue.client.http import Settings, Transport
+from goqueue.client.leases import Grant, HeldLease, LeaseRenewer, Settlements
+from goqueue.client.message import Message
+from goqueue.client.retries import Retries
 from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer
 
 LEASE_S = 0.06

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from goqueue import records
-from goqueue.client.consuming.queues import Grant, Settlements
-from goqueue.client.consuming.queues.polling import Polled, read_messages
-from goqueue.client.consuming.streams.chunk import decode_chunk, read_ranges
 from goqueue.client.errors import GoQueueError
+from goqueue.client.fetcher import decode_chunk, read_ranges
+from goqueue.client.http import Settings, Transport
+from goqueue.client.leases import Grant, Settlements
 from goqueue.client.message import Message
-from goqueue.client.transport import Settings, Transport
+from goqueue.client.queue_consumer import Polled, read_messages
 from goqueue.model import LogId
 from goqueue.model import Message as Draft
 

@@ -3,7 +3,7 @@
 import pytest
 
 from goqueue.client.errors import NotFound
-from goqueue.client.producing import Partitioner
+from goqueue.client.producer import Partitioner
 
 
 @pytest.mark.parametrize(

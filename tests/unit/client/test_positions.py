@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from goqueue.client.consuming.streams import Chunk, Feed, Positions, Reader
-from goqueue.client.consuming.streams.reader import OffsetSource
 from goqueue.client.errors import GoQueueError
+from goqueue.client.fetcher import Chunk, Feed, OffsetSource, Reader
+from goqueue.client.http import Settings, Transport
 from goqueue.client.message import Message
-from goqueue.client.transport import Settings, Transport
+from goqueue.client.stream_consumer import Positions
 from goqueue.model import LogId
 
 LOG = LogId("orders", 0)

@@ -1,6 +1,6 @@
 """How many messages are leased ahead of their turn."""
 
-from goqueue.client.consuming.queues import PrefetchWindow
+from goqueue.client.queue_consumer import PrefetchWindow
 
 LEASE_S = 30.0
 

@@ -9,9 +9,9 @@ import pytest
 
 from goqueue import records
 from goqueue.client import Closed, GoQueueError, MessageTooLarge, TopicNotFound, connect
+from goqueue.client.batch import ProducerConfig
 from goqueue.client.connection import Connection
-from goqueue.client.producing import ProducerConfig
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
 from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer, refusal_answer
 
 LAZY = ProducerConfig(linger_s=60.0)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from goqueue.client.batch import ProducerBatch, Receipt, Sent
 from goqueue.client.errors import GoQueueError
-from goqueue.client.producing import ProducerBatch, Receipt, Sent
-from goqueue.client.producing.lanes import Buffer
+from goqueue.client.sender import Buffer
 
 
 async def waited(receipt: Receipt) -> Sent:

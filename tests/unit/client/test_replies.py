@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from goqueue.client import GoQueueError
-from goqueue.client.admin import GroupDescription, GroupLag, GroupOffsets, Readiness, Topic
-from goqueue.client.consuming import Subscription
-from goqueue.client.consuming.membership import split_name
+from goqueue.client.admin_types import GroupDescription, GroupLag, GroupOffsets, Readiness, Topic
+from goqueue.client.membership import Subscription, split_name
 from goqueue.model import LogId
 
 

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from goqueue.client.errors import GoQueueError, ServerUnreachable, refusal
-from goqueue.client.transport import Retries, is_worth_retrying
+from goqueue.client.retries import Retries, is_worth_retrying
 
 BUSY = GoQueueError("topic_busy", "busy")
 

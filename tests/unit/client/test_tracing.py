@@ -2,9 +2,9 @@
 
 import pytest
 
-from goqueue.client.consuming import Message
-from goqueue.client.consuming.streams.chunk import decode_chunk, read_seed
 from goqueue.client.errors import GoQueueError
+from goqueue.client.fetcher import decode_chunk, read_seed
+from goqueue.client.message import Message
 from goqueue.client.tracing import SendTrace, parent_of, start_sending
 from goqueue.model import LogId
 from goqueue.model import Message as Draft

@@ -14,8 +14,8 @@ from goqueue.client import (
     connect_sync,
 )
 from goqueue.client.connection import Connection
-from goqueue.client.consuming import StreamConsumer
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
+from goqueue.client.stream_consumer import StreamConsumer
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 from tests.unit.client.test_group_members import Broker

@@ -13,11 +13,12 @@ from goqueue.client import (
     TransactionStateInvalid,
     TransactionTimedOut,
 )
+from goqueue.client.batch import ProducerConfig, Receipt
 from goqueue.client.connection import Connection
-from goqueue.client.producing import ProducerConfig, Receipt
+from goqueue.client.http import Settings, Transport
 from goqueue.client.tasks import Tasks
-from goqueue.client.transacting import TransactionalId, Transaction
-from goqueue.client.transport import Settings, Transport
+from goqueue.client.transaction import Transaction
+from goqueue.client.transactional_producer import TransactionalId
 from goqueue.model import LogId
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import peer, refusal_answer

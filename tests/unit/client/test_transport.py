@@ -13,7 +13,8 @@ from goqueue.client.errors import (
     ServerUnreachable,
     TopicNotFound,
 )
-from goqueue.client.transport import Request, Retries, Settings, Transport, get, post
+from goqueue.client.http import Request, Settings, Transport, get, post
+from goqueue.client.retries import Retries
 from tests.unit.client.peer import (
     HANG_UP,
     Answer,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from goqueue.client.errors import GoQueueError, MessageTooLarge
-from goqueue.client.producing.draft import draft, weigh
+from goqueue.client.producer import draft, weigh
 from goqueue.client.values import (
     Headers,
     duration,

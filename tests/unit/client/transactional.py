@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 
 from goqueue.client import connect
 from goqueue.client.connection import Connection
-from goqueue.client.consuming.queues import Grant, HeldLease, Settlements
+from goqueue.client.http import Settings, Transport
+from goqueue.client.leases import Grant, HeldLease, Settlements
 from goqueue.client.message import Message
-from goqueue.client.transport import Retries, Settings, Transport
+from goqueue.client.retries import Retries
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import peer
 

@@ -18,8 +18,8 @@ import msgspec
 from goqueue.cli.client import Session
 from goqueue.cli.context import ClientSettings
 from goqueue.client import TopicNotFound
-from goqueue.client.admin import Topic
-from goqueue.client.transport import get
+from goqueue.client.admin_types import Topic
+from goqueue.client.http import get
 from goqueue.pipelines import JavaMissing
 from goqueue.pipelines.plan import Fault, StepInvalid
 from goqueue.pipelines.progress import CheckpointBusy

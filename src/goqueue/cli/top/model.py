@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from goqueue.client.admin import (
+from goqueue.client.admin_types import (
     DelayStats,
     GroupLag,
     GroupSummary,

@@ -14,7 +14,7 @@ from goqueue.cli.context import ClientSettings
 from goqueue.cli.top.model import Sample, Wants
 from goqueue.client import GoQueueError, NotFound, connect
 from goqueue.client.connection import Connection
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
 
 __all__ = ["Source", "first_failure", "open_connection", "reason_of"]
 

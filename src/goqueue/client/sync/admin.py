@@ -6,30 +6,28 @@ from typing import Unpack
 
 from goqueue.client.admin import (
     DeadLetters,
-    DelayedMessage,
     DelayedMessages,
+    Groups,
+    Topics,
+    TopicSettings,
+    Transactions,
+)
+from goqueue.client.admin_types import (
+    DelayedMessage,
     DelayStats,
     GroupDescription,
     GroupLag,
     GroupOffsets,
-    Groups,
     GroupSummary,
     Partition,
     ResetOffsets,
     Topic,
-    Topics,
-    TopicSettings,
-    Trace,
-    TraceCriteria,
-    TraceList,
-    Traces,
-    TraceStats,
     TransactionDescription,
-    Transactions,
     TransactionStats,
 )
 from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.traces import Trace, TraceCriteria, TraceList, Traces, TraceStats
 
 __all__ = [
     "SyncDeadLetters",

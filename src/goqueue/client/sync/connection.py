@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from goqueue.client.admin import (
+from goqueue.client.admin_types import (
     Health,
     NodeStats,
     PriorityStats,
@@ -11,12 +11,11 @@ from goqueue.client.admin import (
     ReliabilityStats,
     Version,
 )
+from goqueue.client.batch import ProducerConfig, Sent
 from goqueue.client.connection import Connection
-from goqueue.client.consuming import (
-    OnPartitions,
-    Start,
-)
-from goqueue.client.producing import Due, ProducerConfig, Sent
+from goqueue.client.membership import OnPartitions
+from goqueue.client.producer import Due
+from goqueue.client.stream_consumer import Start
 from goqueue.client.sync.admin import (
     SyncDeadLetters,
     SyncDelayedMessages,

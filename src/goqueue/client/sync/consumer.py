@@ -6,9 +6,11 @@ Messages of streams cross from the loop many at a time. Each consumer is for one
 import contextlib
 from collections import deque
 
-from goqueue.client.consuming import Progress, QueueConsumer, OffsetSource, Replay, StreamConsumer
 from goqueue.client.errors import Closed
 from goqueue.client.message import Message
+from goqueue.client.queue_consumer import QueueConsumer
+from goqueue.client.replay import Replay
+from goqueue.client.stream_consumer import OffsetSource, Progress, StreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
 

@@ -1,6 +1,7 @@
 """A producer for threads."""
 
-from goqueue.client.producing import Due, Producer, Receipt, Sent
+from goqueue.client.batch import Receipt, Sent
+from goqueue.client.producer import Due, Producer
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.values import Headers, Value
 from goqueue.model import Priority

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from types import TracebackType
 
-from goqueue.client.producing import Due
+from goqueue.client.producer import Due
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
 from goqueue.client.sync.producer import SyncReceipt
-from goqueue.client.transacting import Transaction
+from goqueue.client.transaction import Transaction
 from goqueue.client.values import Headers, Value
 from goqueue.model import LogId, Priority
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from goqueue.client import GoQueueError, connect_sync
-from goqueue.client.transport import Retries
+from goqueue.client.retries import Retries
 from goqueue.pipelines.progress import BatchProgress
 
 __all__ = ["GroupMirror"]

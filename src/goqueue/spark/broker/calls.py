@@ -14,17 +14,10 @@ from collections.abc import Mapping, Sequence
 
 from goqueue.client import GoQueueError, NotFound, TopicNotFound, TransactionNotFound
 from goqueue.client.admin import Groups, Topics, Transactions
+from goqueue.client.http import Request, Settings, Transport, get, post, target
+from goqueue.client.retries import Retries
 from goqueue.client.sync import LoopThread
-from goqueue.client.transacting import Coordinator, commit_group
-from goqueue.client.transport import (
-    Request,
-    Retries,
-    Settings,
-    Transport,
-    get,
-    post,
-    target,
-)
+from goqueue.client.transactional_producer import Coordinator, commit_group
 from goqueue.model.requests import Owner
 from goqueue.spark.broker.values import (
     AUTHORS,

@@ -7,7 +7,7 @@ import socket
 import ssl
 from pathlib import Path
 
-from goqueue.client.transport import Address
+from goqueue.client.http import Address
 from goqueue.spark.options import Link, OptionInvalid
 
 __all__ = ["reachable", "read_key", "read_tls"]

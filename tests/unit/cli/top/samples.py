@@ -3,7 +3,7 @@
 import datetime as dt
 
 from goqueue.cli.top.model import Sample
-from goqueue.client.admin import (
+from goqueue.client.admin_types import (
     DelayStats,
     GroupLag,
     GroupSummary,

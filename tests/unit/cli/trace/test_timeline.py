@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.cli.trace import elapsed, place, timeline
-from goqueue.client.admin import Trace, TraceEvent, TraceFacts
+from goqueue.client.traces import Trace, TraceEvent, TraceFacts
 from goqueue.model import SECOND
 
 START = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)

@@ -1,0 +1,399 @@
+"""Names of keyword arguments that a TypedDict declares, checked when a program runs.
+
+Type checkers know them; Python itself takes any name there, and a typo would become a default.
+
+The node that answers: whether it is well, which build it is, how much it holds.
+
+Topics: made, listed, described, changed, deleted.
+
+Consumer groups: listed, described, deleted, and their positions.
+
+Dead letters: messages that were rejected, or failed too often.
+
+Delayed messages: which wait, what became of one, and how to cancel it.
+
+Transactions as operators see them: which are open, how one stands, and how to end one.
+"""
+
+import datetime as dt
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypedDict, Unpack
+
+import msgspec
+
+from goqueue.client.admin_types import (
+    DelayedMessage,
+    DelayStats,
+    GroupDescription,
+    GroupLag,
+    GroupOffsets,
+    GroupSummary,
+    Health,
+    NodeStats,
+    Partition,
+    PriorityStats,
+    Readiness,
+    ReliabilityStats,
+    ResetOffsets,
+    Topic,
+    TransactionDescription,
+    TransactionStats,
+    Version,
+)
+from goqueue.client.errors import TopicNotFound
+from goqueue.client.http import Request, Transport, get, post, target
+from goqueue.client.message import Message
+from goqueue.client.replay import Replay
+from goqueue.client.tasks import Tasks
+
+__all__ = [
+    "DeadLetters",
+    "DelayedMessages",
+    "Groups",
+    "Node",
+    "TopicSettings",
+    "Topics",
+    "Transactions",
+    "check_keywords",
+]
+
+
+def check_keywords(call: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise a TypeError for the first name that is not known, with the one that was meant."""
+    for name in given:
+        if name not in known:
+            words = f"{call}() got an unexpected keyword argument {name!r}"
+            likely = difflib.get_close_matches(name, known, 1)
+            raise TypeError(f"{words}; did you mean {likely[0]!r}?" if likely else words)
+
+
+_HEALTH = msgspec.json.Decoder(Health)
+_VERSIONS = msgspec.json.Decoder(Version)
+_STATS = msgspec.json.Decoder(NodeStats)
+_PRIORITIES = msgspec.json.Decoder(PriorityStats)
+_READINESS = msgspec.json.Decoder(Readiness)
+_RELIABILITY = msgspec.json.Decoder(ReliabilityStats)
+# A node that is not ready says so with this status, and why in the body.
+_NOT_READY = frozenset({503})
+
+
+class Node:
+    """What `q.health()`, `q.version()`, `q.stats()` and their like ask."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def health(self) -> Health:
+        return await self._transport.read(get("health"), _HEALTH)
+
+    async def readiness(self) -> Readiness:
+        request = msgspec.structs.replace(get("readyz", verbose="true"), answers=_NOT_READY)
+        return await self._transport.read(request, _READINESS)
+
+    async def version(self) -> Version:
+        return await self._transport.read(get("version"), _VERSIONS)
+
+    async def stats(self) -> NodeStats:
+        return await self._transport.read(get("stats"), _STATS)
+
+    async def priorities(self) -> PriorityStats:
+        return await self._transport.read(get("priority", "stats"), _PRIORITIES)
+
+    async def reliability(self) -> ReliabilityStats:
+        return await self._transport.read(get("reliability", "stats"), _RELIABILITY)
+
+
+class TopicSettings(TypedDict, total=False):
+    """The settings of a topic that can be changed at any time, by their names in the contract.
+
+    A duration is text such as "1m30s", or a number of seconds.
+    """
+
+    min_insync_replicas: int
+    retention_hours: int
+    retention_bytes: int
+    segment_bytes: int
+    cleanup_policy: Literal["delete", "compact"]
+    flush_policy: Literal["commit", "interval"]
+    flush_interval_ms: int
+    visibility_timeout: str | float
+    max_deliveries: int
+    max_message_bytes: int
+    dead_letter_topic: str
+    schema_validation: bool
+    priority_weights: Sequence[int]
+    priority_boost: str | float
+
+
+_NAMES_OF_SETTINGS = tuple(TopicSettings.__annotations__)
+_NAMES_AT_CREATION = ("partitions", "replication_factor", *_NAMES_OF_SETTINGS)
+
+
+class _Names(msgspec.Struct, frozen=True):
+    topics: tuple[str, ...]
+
+
+class _Partitions(msgspec.Struct, frozen=True):
+    partitions: tuple[Partition, ...]
+
+
+_TOPICS = msgspec.json.Decoder(Topic)
+_NAMES = msgspec.json.Decoder(_Names)
+_PARTITIONS = msgspec.json.Decoder(_Partitions)
+
+
+class Topics:
+    """`q.topics`. Settings are named as in `TopicSettings`: `visibility_timeout="1m"`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        **settings: Unpack[TopicSettings],
+    ) -> Topic:
+        """Create a topic; `TopicExists` if there is one of this name."""
+        check_keywords("create", settings, _NAMES_AT_CREATION)
+        fields: dict[str, object] = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": replication_factor,
+            **settings,
+        }
+        return await self._transport.read(post("topics", fields=fields), _TOPICS)
+
+    async def list(self) -> tuple[str, ...]:
+        """Names, sorted."""
+        return (await self._transport.read(get("topics"), _NAMES)).topics
+
+    async def describe(self, name: str) -> Topic:
+        return await self._transport.read(get("topics", name), _TOPICS)
+
+    async def alter(self, name: str, **settings: Unpack[TopicSettings]) -> Topic:
+        """Change settings; what is not named stays as it is."""
+        check_keywords("alter", settings, _NAMES_OF_SETTINGS)
+        request = Request(
+            method="PATCH",
+            target=target("topics", name),
+            body=msgspec.json.encode(settings),
+            is_repeatable=True,
+        )
+        return await self._transport.read(request, _TOPICS)
+
+    async def delete(self, name: str) -> None:
+        """Remove a topic, its messages and every group's place in it."""
+        await self._transport.ask(Request(method="DELETE", target=target("topics", name)))
+
+    async def partitions(self, name: str) -> tuple[Partition, ...]:
+        request = get("topics", name, "partitions")
+        return (await self._transport.read(request, _PARTITIONS)).partitions
+
+
+class _Groups(msgspec.Struct, frozen=True):
+    group_details: tuple[GroupSummary, ...]
+
+
+_GROUPS = msgspec.json.Decoder(_Groups)
+_DESCRIPTIONS = msgspec.json.Decoder(GroupDescription)
+_LAGS = msgspec.json.Decoder(GroupLag)
+_OFFSETS = msgspec.json.Decoder(GroupOffsets)
+_RESETS = msgspec.json.Decoder(ResetOffsets)
+
+
+class Groups:
+    """`q.groups`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self) -> tuple[GroupSummary, ...]:
+        """Every group, sorted by name."""
+        return (await self._transport.read(get("groups"), _GROUPS)).group_details
+
+    async def describe(self, group: str) -> GroupDescription:
+        return await self._transport.read(get("groups", group), _DESCRIPTIONS)
+
+    async def delete(self, group: str) -> None:
+        """Remove a group with its members, positions and leases."""
+        await self._transport.ask(Request(method="DELETE", target=target("groups", group)))
+
+    async def lag(self, group: str) -> GroupLag:
+        return await self._transport.read(get("groups", group, "lag"), _LAGS)
+
+    async def offsets(self, group: str, *, topic: str | None = None) -> GroupOffsets:
+        """The next offset of the group wherever it has a position."""
+        return await self._transport.read(get("groups", group, "offsets", topic=topic), _OFFSETS)
+
+    async def commit(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Move positions forward, by topic and partition, for a group without members.
+
+        For a program that keeps its positions elsewhere and wants them seen. A lower offset leaves
+        the position as it is; a group that nobody knows is made.
+        """
+        by_topic = {
+            topic: {str(partition): offset for partition, offset in each.items()}
+            for topic, each in offsets.items()
+        }
+        fields: dict[str, object] = {"offsets": by_topic}
+        request = post("groups", group, "offsets", fields=fields, is_repeatable=True)
+        await self._transport.ask(request)
+
+    async def reset(
+        self,
+        group: str,
+        topic: str,
+        to: str | int | dt.datetime,
+        *,
+        partition: int | None = None,
+        dry_run: bool = False,
+    ) -> ResetOffsets:
+        """Move positions to "earliest", "latest", an offset or a time; also back."""
+        fields: dict[str, object] = {"topic": topic, "partition": partition, "dry_run": dry_run}
+        if isinstance(to, str):
+            fields["strategy"] = to
+        elif isinstance(to, int):
+            fields |= {"strategy": "offset", "offset": to}
+        else:
+            fields |= {"strategy": "timestamp", "timestamp": to}
+        request = post("groups", group, "offsets", "reset", fields=fields)
+        return await self._transport.read(request, _RESETS)
+
+
+class _Moved(msgspec.Struct, frozen=True):
+    moved: int
+
+
+_MOVED = msgspec.json.Decoder(_Moved)
+
+
+class DeadLetters:
+    """`q.dead_letters`; the topic named is the one that the letters came from."""
+
+    def __init__(self, transport: Transport, tasks: Tasks) -> None:
+        self._transport = transport
+        self._tasks = tasks
+
+    async def list(self, topic: str, *, limit: int = 100) -> tuple[Message, ...]:
+        """The oldest letters that are kept, redriven ones included; none if none ever died."""
+        described = await self._transport.read(get("topics", topic), _TOPICS)
+        name = described.config.dead_letter_topic
+        try:
+            letters = await self._transport.read(get("topics", name), _TOPICS)
+        except TopicNotFound:
+            return ()
+        total = min(limit, letters.total_messages)
+        found: tuple[Message, ...] = ()
+        async with Replay(self._transport, self._tasks, name) as replay:
+            while len(found) < total:
+                found += tuple(await replay.take(total - len(found)))
+        return tuple(sorted(found, key=lambda letter: letter.timestamp))
+
+    async def redrive(
+        self,
+        topic: str,
+        *,
+        limit: int | None = None,
+        to_topic: str | None = None,
+        reason: str | None = None,
+        letters: Mapping[int, Sequence[int]] | None = None,
+    ) -> int:
+        """Put letters back, oldest first, at most `limit` (1000); how many. Repeat until 0.
+
+        `letters` names those that are meant: offsets of the dead-letter topic by partition.
+        """
+        named = None if letters is None else {str(each): list(letters[each]) for each in letters}
+        fields: dict[str, object] = {
+            "max": limit,
+            "to_topic": to_topic,
+            "filter": {"reason": reason, "letters": named},
+        }
+        request = post("topics", topic, "dlq", "redrive", fields=fields)
+        return (await self._transport.read(request, _MOVED)).moved
+
+
+class _Page(msgspec.Struct, frozen=True):
+    messages: tuple[DelayedMessage, ...]
+
+
+_PAGES = msgspec.json.Decoder(_Page)
+_MESSAGES = msgspec.json.Decoder(DelayedMessage)
+_DELAY_STATS = msgspec.json.Decoder(DelayStats)
+
+
+class DelayedMessages:
+    """`q.delayed`; a message is named by the place that its publishing answered."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(
+        self, topic: str, *, limit: int = 100, skip: int = 0
+    ) -> tuple[DelayedMessage, ...]:
+        """Those that wait, by the time they are due; at most 1000 at once."""
+        request = get("topics", topic, "delayed", limit=limit, skip=skip)
+        return (await self._transport.read(request, _PAGES)).messages
+
+    async def get(self, topic: str, offset: int, *, partition: int | None = None) -> DelayedMessage:
+        """One message, also when it was delivered or cancelled; `NotFound` if there is none."""
+        request = get("topics", topic, "delayed", offset, partition=partition)
+        return await self._transport.read(request, _MESSAGES)
+
+    async def cancel(self, topic: str, partition: int, offset: int) -> None:
+        """Never deliver it; may be repeated. `AlreadyDelivered` if this comes too late."""
+        place = target("topics", topic, "delayed", partition, offset)
+        await self._transport.ask(Request(method="DELETE", target=place, is_repeatable=True))
+
+    async def stats(self) -> DelayStats:
+        """Counts over all topics of the node."""
+        return await self._transport.read(get("delay", "stats"), _DELAY_STATS)
+
+
+class _TransactionPage(msgspec.Struct, frozen=True):
+    transactions: tuple[TransactionDescription, ...]
+
+
+_PAGES = msgspec.json.Decoder(_TransactionPage)
+_TRANSACTIONS = msgspec.json.Decoder(TransactionDescription)
+_TRANSACTION_STATS = msgspec.json.Decoder(TransactionStats)
+
+
+class Transactions:
+    """`q.transactions`; to work in one of your own see `q.transaction`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, *, limit: int = 100, skip: int = 0) -> tuple[TransactionDescription, ...]:
+        """A page of those that have not ended, the oldest first; a page has at most 1,000."""
+        request = get("transactions", limit=limit, skip=skip)
+        return (await self._transport.read(request, _PAGES)).transactions
+
+    async def describe(self, transaction_id: str) -> TransactionDescription:
+        """One that is open, or the last of its producer; `TransactionNotFound` otherwise."""
+        return await self._transport.read(get("transactions", transaction_id), _TRANSACTIONS)
+
+    async def abort(self, transaction_id: str) -> TransactionDescription:
+        """End one that hangs, whoever began it: nobody will ever see any of it.
+
+        The transaction as it stood before. Its producer is told with its next request, and may
+        begin another.
+        """
+        found = await self.describe(transaction_id)
+        fields: dict[str, object] = {
+            "producer_id": found.producer_id,
+            "epoch": found.epoch,
+            "transactional_id": found.transactional_id,
+            # Its producer may have ended it and begun another meanwhile.
+            "transaction_id": transaction_id,
+        }
+        await self._transport.ask(post("transactions", "abort", fields=fields, is_repeatable=True))
+        return found
+
+    async def stats(self) -> TransactionStats:
+        """Counts over all transactions of the node."""
+        return await self._transport.read(get("transactions", "stats"), _TRANSACTION_STATS)

@@ -1,0 +1,333 @@
+"""How a producer gathers messages.
+
+Who a producer is to the broker: an id that was never given before, and an epoch.
+
+Owns the asking for it, which happens when the first batch is to leave. Never numbers a batch.
+
+The number of the next message among all that a producer sent to one partition.
+
+A batch that the broker refused has used up no number. After one whose outcome is unknown nobody
+can tell the next number: the lane goes on as another producer, whose numbers begin at 0.
+
+Invariant: a number is used for one batch only, however often that batch is sent.
+
+Messages that travel in one request, and what became of them.
+
+A receipt is a place in a parcel: one small object per message, no future and no callback. The
+parcel is settled once, and answers for all of its messages.
+
+Invariant: a settled parcel never changes; those of its messages that were taken have consecutive
+offsets from `first` on.
+"""
+
+import asyncio
+from collections.abc import Generator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from goqueue.client.errors import GoQueueError, SequenceOutOfOrder
+from goqueue.client.http import Transport, post
+from goqueue.client.tracing import SendTrace
+from goqueue.model import Message
+
+__all__ = [
+    "Fixed",
+    "Identity",
+    "PartitionSequence",
+    "ProducerBatch",
+    "ProducerConfig",
+    "Receipt",
+    "Registration",
+    "Registry",
+    "Sent",
+]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """When a batch leaves, how large it may grow meanwhile, and how much may wait in all.
+
+    A batch leaves at the first of `messages`, `size_bytes` and `linger_s`. While another batch of
+    its partition is under way it cannot leave, and grows up to the `_max` bounds instead: so the
+    more there is to send, the larger the requests.
+
+    An `idempotent` producer numbers its batches: one whose connection broke is sent again, and
+    the broker takes it once. Without numbers, `repeats` decides about such a batch: it is sent
+    again although the broker may have taken it, at least once; or it fails, its outcome unknown.
+    """
+
+    messages: int = 100
+    size_bytes: int = 64 * KIB
+    linger_s: float = 0.005
+    messages_max: int = 1000
+    size_bytes_max: int = MIB
+    buffer_bytes_max: int = 32 * MIB
+    repeats: bool = True
+    idempotent: bool = True
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """A producer that the broker knows."""
+
+    producer_id: int
+    epoch: int
+
+
+class Registry(Protocol):
+    """Where lanes learn who they are. Without `is_renewable` they are that for good."""
+
+    @property
+    def is_renewable(self) -> bool: ...
+
+    async def identity(self) -> Identity: ...
+
+    async def renew(self, old: Identity) -> Identity: ...
+
+
+_GRANTED = msgspec.json.Decoder(Identity)
+
+
+class Registration:
+    """A producer without transactions: any number of ids, one after the other."""
+
+    is_renewable = True
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._asking = asyncio.Lock()
+        self._identity: Identity | None = None
+
+    async def identity(self) -> Identity:
+        return self._identity or await self.renew(None)
+
+    async def renew(self, old: Identity | None) -> Identity:
+        """Another than `old`: the one that was granted meanwhile, or a new one."""
+        async with self._asking:
+            if self._identity is None or self._identity == old:
+                # An id that was granted and whose answer was lost is nobody's: no harm done.
+                request = post("producers", "init", fields={}, is_repeatable=True)
+                try:
+                    self._identity = await self._transport.read(request, _GRANTED)
+                except GoQueueError as error:
+                    # Of whoever asks for an id to send something with, nothing was sent.
+                    error.is_outcome_unknown = False
+                    raise
+            return self._identity
+
+
+class Fixed:
+    """The holder of a transactional id, as long as its epoch lasts."""
+
+    is_renewable = False
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    async def identity(self) -> Identity:
+        return self._identity
+
+    async def renew(self, old: Identity) -> Identity:
+        raise AssertionError(f"the epoch of {old} is not a lane's to end")
+
+
+_NUMBER_MAX = 2**31 - 1
+
+
+class PartitionSequence:
+    """Where one lane stands."""
+
+    __slots__ = ("_identity", "_registry", "following", "is_lost")
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._identity: Identity | None = None
+        self.is_lost = False
+        self.following = 0
+
+    async def stamp(self, count: int) -> str:
+        """The part of a query that says who sends a batch of so many messages, and its number."""
+        if self.is_lost or self.following + count > _NUMBER_MAX:
+            await self.renew()
+        if self._identity is None:
+            self._identity = await self._registry.identity()
+        identity = self._identity
+        return (
+            f"&producer_id={identity.producer_id}&epoch={identity.epoch}&sequence={self.following}"
+        )
+
+    @property
+    def is_renewable(self) -> bool:
+        return self._registry.is_renewable
+
+    def advance(self, count: int) -> None:
+        """The broker took the batch, now or before."""
+        self.following += count
+
+    def lose(self) -> None:
+        """The outcome of the batch is unknown, and nobody will ask again."""
+        self.is_lost = True
+
+    async def renew(self) -> None:
+        """Begin at 0 as another producer. Only where no batch is left that may still be sent."""
+        if not self._registry.is_renewable:
+            words = "what became of an earlier batch is unknown: no other can follow it"
+            raise SequenceOutOfOrder("sequence_out_of_order", words)
+        if self._identity is not None:
+            self._identity = await self._registry.renew(self._identity)
+        self.following = 0
+        self.is_lost = False
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """Where a message went. `timestamp` is the broker's, in nanoseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class ProducerBatch:
+    """An open parcel takes messages; a sent one waits for its answer; a settled one has it."""
+
+    __slots__ = (
+        "_error",
+        "_first",
+        "_followed",
+        "_refused",
+        "_timestamp",
+        "_waiters",
+        "is_seen",
+        "is_settled",
+        "messages",
+        "opened_at",
+        "partition",
+        "size_bytes",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int, opened_at: float) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.opened_at = opened_at
+        self.messages: list[Message] = []
+        self.size_bytes = 0
+        self.is_settled = False
+        # Whether somebody was told of the failure.
+        self.is_seen = False
+        self._first = self._timestamp = 0
+        self._error: GoQueueError | None = None
+        # Messages that the broker will not have, by their place.
+        self._refused: dict[int, GoQueueError] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        # The spans of those that are traced, by their place.
+        self._followed: dict[int, SendTrace] = {}
+
+    @property
+    def error(self) -> GoQueueError | None:
+        """Why it went nowhere, or why the first of its messages that went nowhere did."""
+        return self._error or next(iter(self._refused.values()), None)
+
+    @property
+    def remaining(self) -> Sequence[Message]:
+        """The messages that were not refused."""
+        if not self._refused:
+            return self.messages
+        refused = self._refused
+        return [message for index, message in enumerate(self.messages) if index not in refused]
+
+    def refuse(self, index: int, error: GoQueueError) -> None:
+        """The broker will not have message number `index` of the remaining ones."""
+        for place in sorted(self._refused):
+            index += place <= index
+        self._refused[index] = error
+
+    def settle(self, first: int, timestamp: int) -> None:
+        """The broker took what remains."""
+        self._first, self._timestamp = first, timestamp
+        self._wake()
+
+    def fail(self, error: GoQueueError) -> None:
+        """The broker refused it, or its outcome is unknown."""
+        self._error = error
+        self._wake()
+
+    def sent(self, index: int) -> Sent:
+        """Where message number `index` went; raises if it went nowhere."""
+        assert self.is_settled, "asked before the answer came"
+        error = self._error_of(index)
+        if error is not None:
+            self.is_seen = True
+            raise error
+        return Sent(self.topic, self.partition, self._offset_of(index), self._timestamp)
+
+    def follow(self, sending: SendTrace) -> None:
+        """Tell the span of the message that was added last what becomes of it."""
+        self._followed[len(self.messages) - 1] = sending
+
+    def _error_of(self, index: int) -> GoQueueError | None:
+        return self._refused.get(index, self._error) if self._refused else self._error
+
+    def _offset_of(self, index: int) -> int:
+        if self._refused:
+            index -= sum(place < index for place in self._refused)
+        return self._first + index
+
+    async def wait(self) -> None:
+        """Wait until it is settled, either way."""
+        if not self.is_settled:
+            # A future of its own per waiter: one that is cancelled must not take others along.
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def _wake(self) -> None:
+        assert not self.is_settled, "settled twice"
+        self.is_settled = True
+        self.messages = []
+        for index, sending in self._followed.items():
+            error = self._error_of(index)
+            if error is None:
+                sending.end(self.topic, self.partition, self._offset_of(index))
+            else:
+                sending.fail(error)
+        self._followed = {}
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters = []
+
+
+class Receipt:
+    """What `send` hands out at once: await it, now or later, to learn where the message went.
+
+    Awaiting one that is already settled does not suspend, so that a loop over many receipts costs
+    little. It may be awaited by any number of tasks, any number of times.
+    """
+
+    __slots__ = ("_index", "_parcel")
+
+    def __init__(self, parcel: ProducerBatch, index: int) -> None:
+        self._parcel = parcel
+        self._index = index
+
+    @property
+    def is_settled(self) -> bool:
+        return self._parcel.is_settled
+
+    @property
+    def partition(self) -> int:
+        """The partition that the message is for, known before it is sent."""
+        return self._parcel.partition
+
+    def follow(self, sending: SendTrace) -> None:
+        """Tell a span what becomes of the message; asked for right after it was taken in."""
+        self._parcel.follow(sending)
+
+    def __await__(self) -> Generator[object, None, Sent]:
+        if not self._parcel.is_settled:
+            yield from self._parcel.wait().__await__()
+        return self._parcel.sent(self._index)

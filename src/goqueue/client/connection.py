@@ -1,0 +1,301 @@
+"""A connection to a server: the one object that programs hold.
+
+Owns the transport, the background tasks, and every producer and consumer made from it; closing it
+closes them, producers last, so that what a consumer's work published is not lost.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Literal, overload
+
+from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Node, Topics, Transactions
+from goqueue.client.admin_types import (
+    Health,
+    NodeStats,
+    PriorityStats,
+    Readiness,
+    ReliabilityStats,
+    Version,
+)
+from goqueue.client.batch import ProducerConfig, Registration, Sent
+from goqueue.client.http import Settings, Transport
+from goqueue.client.membership import OnPartitions, Subscription
+from goqueue.client.producer import Due, Producer
+from goqueue.client.queue_consumer import QueueConsumer
+from goqueue.client.replay import Replay
+from goqueue.client.stream_consumer import OffsetSource, Start, StreamConsumer
+from goqueue.client.tasks import Tasks
+from goqueue.client.traces import Traces
+from goqueue.client.transaction import Transaction, TransactionFactory
+from goqueue.client.values import Headers, Value
+from goqueue.model import Priority
+from goqueue.model.requests import Isolation
+
+__all__ = ["Connection"]
+
+_AT_ONCE = ProducerConfig(linger_s=0.0)
+_NORMAL = int(Priority.NORMAL)
+
+
+Consumer = QueueConsumer | StreamConsumer | Replay
+
+
+class Connection:
+    """`async with goqueue.connect() as q: ...`; for one event loop and any number of its tasks.
+
+    `topics`, `groups`, `dead_letters`, `delayed`, `transactions` and `traces` administer.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._transport = Transport(settings)
+        self._tasks = Tasks()
+        self._node = Node(self._transport)
+        self._publisher: Producer | None = None
+        self._transacting = TransactionFactory(self._transport, self._tasks)
+        self._producers: list[Producer] = []
+        self._consumers: list[Consumer] = []
+        self.topics = Topics(self._transport)
+        self.groups = Groups(self._transport)
+        self.dead_letters = DeadLetters(self._transport, self._tasks)
+        self.delayed = DelayedMessages(self._transport)
+        self.transactions = Transactions(self._transport)
+        self.traces = Traces(self._transport)
+
+    async def __aenter__(self) -> "Connection":
+        await self._tasks.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the consumers, drain the producers, hang up; what went wrong is raised after all.
+
+        Of several failures the last one, with the others as its context.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(self._tasks.close)
+            stack.callback(self._transport.close)
+            # The last one pushed is called first, and each is called whatever the others raise.
+            stack.push_async_callback(self._transacting.close)
+            for producer in self._producers:
+                stack.push_async_callback(producer.close)
+            for consumer in self._consumers:
+                stack.push_async_callback(consumer.close)
+
+    # Publishing
+
+    async def publish(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: str | bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        priority: int | str = _NORMAL,
+        due: Due | None = None,
+    ) -> Sent:
+        """Publish one message and wait until it is durable.
+
+        Those published by several tasks at the same time travel together. For many messages from
+        one task use a `producer`. With `due`, seconds, a span or a time, it is delivered later, and
+        named by the place that is answered until then.
+        """
+        if self._publisher is None:
+            self._publisher = self.producer(_AT_ONCE)
+        receipt = await self._publisher.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            priority=priority,
+            due=due,
+        )
+        return await receipt
+
+    def producer(self, gathering: ProducerConfig | None = None) -> Producer:
+        """A producer of its own: `async with q.producer() as producer: ...`."""
+        gathering = gathering or ProducerConfig()
+        registry = Registration(self._transport) if gathering.idempotent else None
+        producer = Producer(self._transport, self._tasks, gathering, registry)
+        self._producers = [*(kept for kept in self._producers if not kept.is_closed), producer]
+        return producer
+
+    def transaction(
+        self,
+        transactional_id: str,
+        *,
+        consumer: OffsetSource | None = None,
+        timeout_s: float = 60.0,
+    ) -> Transaction:
+        """A transaction, to be entered: `async with q.transaction("billing-1") as tx: ...`.
+
+        Commits on leaving, aborts on an exception. The id names the worker over its restarts:
+        whoever uses it last fences the others. With a `consumer` made by `subscribe` its positions
+        are committed along, and what it handed out comes again after an abort. A transaction that
+        is open for `timeout_s`, 900 at most, is aborted by the broker.
+        """
+        return self._transacting.transaction(transactional_id, consumer, timeout_s)
+
+    async def take_over(self, transactional_id: str, *, timeout_s: float = 60.0) -> None:
+        """Hold a transactional id from now on; `transaction` does it when it is first entered.
+
+        For a worker that starts again: what its last life left undecided ends now, and the
+        messages and positions that it held are free.
+        """
+        await self._transacting.take_over(transactional_id, timeout_s)
+
+    async def commit_group(self, key: str, transaction_ids: Sequence[str]) -> bool:
+        """Commit transactions that were prepared, all of them by one decision under a key.
+
+        False if the key was committed before, be it by an attempt of this very call whose answer
+        was lost: those given are aborted, unless it was they.
+        """
+        return await self._transacting.commit_group(key, transaction_ids)
+
+    # Consuming
+
+    @overload
+    def consume(
+        self, topics: str | Sequence[str], *, group: str, auto_commit: Literal[True]
+    ) -> StreamConsumer: ...
+
+    @overload
+    def consume(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        auto_commit: Literal[False] = False,
+        mode: str | None = None,
+        start: str = "earliest",
+        prefetch: int = 100,
+        visibility_s: float | None = None,
+        max_handling_s: float = 3600.0,
+    ) -> QueueConsumer: ...
+
+    def consume(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        auto_commit: bool = False,
+        mode: str | None = None,
+        start: str = "earliest",
+        prefetch: int = 100,
+        visibility_s: float | None = None,
+        max_handling_s: float = 3600.0,
+    ) -> QueueConsumer | StreamConsumer:
+        """Lease messages as a member of a group, to be settled one by one: `await message.ack()`.
+
+        `mode` is partitioned, shared or key_ordered. A lease lasts for `visibility_s`, or as the
+        topic says, and is renewed while its message waits or is in hand, for `max_handling_s` at
+        most. How many messages are leased ahead depends on how long they take; `prefetch` is the
+        upper bound. With `auto_commit` nothing is leased: the
+        partitions are read as streams, see `subscribe`.
+        """
+        if auto_commit:
+            return self.subscribe(topics, group=group, start=start)
+        subscription = Subscription(
+            group=group,
+            topics=_names(topics),
+            client_id=self._settings.client_id,
+            mode=mode,
+            start=start,
+            prefetch=prefetch,
+            visibility_s=visibility_s,
+            max_handling_s=max_handling_s,
+        )
+        consumer = QueueConsumer(self._transport, self._tasks, subscription)
+        self._keep(consumer)
+        return consumer
+
+    def subscribe(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        start: str = "earliest",
+        commit_interval_s: float | None = 5.0,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        isolation: str = Isolation.READ_COMMITTED,
+    ) -> StreamConsumer:
+        """Read partitions as a member of a group, in offset order, and commit how far we came.
+
+        A message is finished when the next one is asked for; what is finished is committed every
+        `commit_interval_s`. None leaves commits to `await consumer.commit()`. The callbacks are
+        told which partitions come and go. `isolation` as for `stream`.
+        """
+        subscription = Subscription(
+            group=group,
+            topics=_names(topics),
+            client_id=self._settings.client_id,
+            mode="partitioned",
+            start=start,
+            commit_interval_s=commit_interval_s,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+            isolation=Isolation(isolation),
+        )
+        consumer = StreamConsumer(self._transport, self._tasks, subscription)
+        self._keep(consumer)
+        return consumer
+
+    def stream(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        from_: Start = "earliest",
+        isolation: str = Isolation.READ_COMMITTED,
+    ) -> Replay:
+        """Read a topic, or one partition, without a group, and go on as messages come.
+
+        From "earliest", "latest", an offset, or a time with a zone. With "read_uncommitted"
+        messages of open and aborted transactions are shown, too.
+        """
+        replay = Replay(
+            self._transport,
+            self._tasks,
+            topic,
+            partition=partition,
+            start=from_,
+            isolation=Isolation(isolation),
+        )
+        self._keep(replay)
+        return replay
+
+    # The node
+
+    async def health(self) -> Health:
+        return await self._node.health()
+
+    async def readiness(self) -> Readiness:
+        """Whether the node takes requests, with each check; one that does not answers, too."""
+        return await self._node.readiness()
+
+    async def version(self) -> Version:
+        return await self._node.version()
+
+    async def stats(self) -> NodeStats:
+        return await self._node.stats()
+
+    async def priorities(self) -> PriorityStats:
+        """How the lanes of each group fare."""
+        return await self._node.priorities()
+
+    async def reliability(self) -> ReliabilityStats:
+        """How messages were settled, and how many dead letters are kept."""
+        return await self._node.reliability()
+
+    def _keep(self, consumer: Consumer) -> None:
+        """To be closed with the connection; those that were closed before are let go."""
+        self._consumers = [*(kept for kept in self._consumers if not kept.is_closed), consumer]
+
+
+def _names(topics: str | Sequence[str]) -> tuple[str, ...]:
+    return (topics,) if isinstance(topics, str) else tuple(topics)

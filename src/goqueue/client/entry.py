@@ -1,0 +1,81 @@
+"""The ways in: `connect` and `connect_sync`, imported by the top package.
+
+Imports what it opens only when it is called, so that `import goqueue` stays as cheap as it was.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
+
+    from goqueue.client.connection import Connection
+    from goqueue.client.retries import Retries
+    from goqueue.client.sync import SyncConnection
+
+__all__ = ["connect", "connect_sync"]
+
+_SERVER = "http://127.0.0.1:8080"
+
+
+def connect(
+    server: str | None = None,
+    *,
+    api_key: str | None = None,
+    timeout_s: float = 30.0,
+    tls: "ssl.SSLContext | None" = None,
+    retries: "Retries | None" = None,
+    client_id: str = "python",
+) -> "Connection":
+    """A connection, to be entered: `async with goqueue.connect() as q: ...`.
+
+    Without `server` and `api_key` the environment decides, `GOQUEUE_SERVER` and
+    `GOQUEUE_API_KEY`, and then http://127.0.0.1:8080 without a key. A key of the environment is
+    never sent to a server that was named in the program. Nothing is sent before the first request.
+    One attempt at a request takes at most `timeout_s`, and what may be repeated is repeated for as
+    long, unless `retries` says otherwise.
+    `tls` replaces the default context of an https server. `client_id` names this program among
+    the members of a group.
+    """
+    from goqueue.client.connection import Connection
+    from goqueue.client.http import Settings
+    from goqueue.client.retries import Retries
+
+    if server is None:
+        server = os.environ.get("GOQUEUE_SERVER", _SERVER)
+        api_key = api_key or os.environ.get("GOQUEUE_API_KEY") or None
+    settings = Settings(
+        server=server,
+        api_key=api_key,
+        timeout_s=timeout_s,
+        tls=tls,
+        retries=retries or Retries(total_s=timeout_s),
+        client_id=client_id,
+    )
+    return Connection(settings)
+
+
+def connect_sync(
+    server: str | None = None,
+    *,
+    api_key: str | None = None,
+    timeout_s: float = 30.0,
+    tls: "ssl.SSLContext | None" = None,
+    retries: "Retries | None" = None,
+    client_id: str = "python",
+) -> "SyncConnection":
+    """The same without await, on a loop in a thread of its own; for any number of threads.
+
+    Works at once, and as a context manager. Closed at the latest when the interpreter ends.
+    """
+    from goqueue.client.sync import SyncConnection
+
+    connection = connect(
+        server,
+        api_key=api_key,
+        timeout_s=timeout_s,
+        tls=tls,
+        retries=retries,
+        client_id=client_id,
+    )
+    return SyncConnection(connection)

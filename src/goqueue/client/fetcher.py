@@ -1,0 +1,494 @@
+"""Stored records of one partition as messages.
+
+Owns what a reader of raw records has to drop: records below the wanted offset, control records,
+delayed ones, those of aborted transactions. Every sum is checked on the way.
+
+Reads one partition from an offset on, a few chunks ahead of whoever takes them.
+
+Goes on through restarts of the broker. Follows the offset that the broker names, so that it moves
+past what is never shown. What it cannot recover from is handed over in place of a chunk.
+
+Messages handed out one by one from chunks that readers bring.
+
+The hot path: handing out a message is an index and a list. A message counts as finished when the
+next one is asked for, so that a consumer that dies at work gets it again.
+
+Invariant: chunks of one partition are handed out in order, and each is given back to its reader
+exactly once.
+"""
+
+import asyncio
+import itertools
+import logging
+import re
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from goqueue.client.errors import Closed, GoQueueError
+from goqueue.client.http import Request, Response, Transport, target
+from goqueue.client.message import Message
+from goqueue.client.retries import is_worth_retrying
+from goqueue.client.values import duration
+from goqueue.model import LogId
+from goqueue.model.requests import Isolation, TraceSeed
+from goqueue.records import (
+    HEADER_SIZE,
+    Columns,
+    Corrupt,
+    Flag,
+    decode,
+    decode_headers,
+    decompress,
+    encode_headers,
+    walk,
+)
+
+__all__ = ["Chunk", "Feed", "OffsetSource", "Reader", "decode_chunk", "read_ranges", "read_seed"]
+
+# How a record is treated, by its flags: left out, taken as it is, or unpacked.
+_LEFT_OUT, _TAKEN, _UNPACKED = range(3)
+_HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
+_PACKED = int(Flag.COMPRESSED | Flag.TOMBSTONE)
+_TREATMENTS = bytes(
+    _LEFT_OUT if flags & _HIDDEN else _UNPACKED if flags & _PACKED else _TAKEN
+    for flags in range(256)
+)
+# The first header of a batch that a known producer wrote, after the count of headers: the broker's
+# own note, which is nobody else's business.
+_NOTE = b"\x00\x08gq.batch"
+_COUNT_SIZE = 2
+_SEED = re.compile(rb"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{1,17})")
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Messages in offset order, and where to go on after the last of them."""
+
+    log: LogId
+    messages: list[Message]
+    next_offset: int
+
+
+def decode_chunk(
+    log: LogId, data: bytes, offset: int, aborted: Ranges = (), seed: TraceSeed | None = None
+) -> list[Message]:
+    """The messages that a reader who wants `offset` and later is to see.
+
+    The traces of those that carry no context follow from the seed.
+    """
+    try:
+        columns = walk(data)
+        treatments = _treatments(columns, offset, aborted)
+        if treatments.count(_TAKEN) == len(treatments):
+            return _plain(log, data, columns, seed)
+        return _picked(log, data, columns, treatments, seed)
+    except Corrupt as corrupt:
+        words = f"{log}: {corrupt}"
+        raise GoQueueError("records_damaged", words) from corrupt
+
+
+def _treatments(columns: Columns, offset: int, aborted: Ranges) -> bytearray:
+    """One byte per record; no work per record here."""
+    treatments = bytearray(bytes(columns.flags).translate(_TREATMENTS))
+    offsets = columns.offsets
+    for first, last in ((0, offset - 1), *aborted):
+        begin, end = bisect_left(offsets, first), bisect_right(offsets, last)
+        if begin < end:
+            treatments[begin:end] = bytes(end - begin)
+    return treatments
+
+
+def read_ranges(text: bytes) -> Ranges:
+    """The header that lists aborted offsets: `a-b,c-d`, both ends included."""
+    try:
+        pairs = [part.split(b"-") for part in text.split(b",") if part.strip()]
+        return tuple((int(first), int(last)) for first, last in pairs)
+    except ValueError:
+        raise GoQueueError("response_invalid", f"{text!r} lists no offsets") from None
+
+
+def read_seed(text: bytes) -> TraceSeed | None:
+    """The header from which traces follow: three hexadecimal numbers, or nothing."""
+    if not text:
+        return None
+    found = _SEED.fullmatch(text)
+    if found is None:
+        raise GoQueueError("response_invalid", f"{text!r} is no seed")
+    high, low, threshold = (int(part, 16) for part in found.groups())
+    return TraceSeed(high, low, threshold)
+
+
+def _plain(log: LogId, data: bytes, columns: Columns, seed: TraceSeed | None) -> list[Message]:
+    """The fast road: nothing to drop, nothing to unpack, one object per record."""
+    topic, partition = log.topic, log.partition
+    messages: list[Message] = []
+    append = messages.append
+    for start, offset, timestamp, priority, key_size, value_size, headers_size in zip(
+        columns.positions,
+        columns.offsets,
+        columns.timestamps,
+        columns.priorities,
+        columns.key_lengths,
+        columns.value_lengths,
+        columns.header_lengths,
+        strict=True,
+    ):
+        value_at = start + HEADER_SIZE + key_size
+        end = value_at + value_size
+        append(
+            Message(
+                topic,
+                partition,
+                offset,
+                timestamp,
+                priority,
+                data[start + HEADER_SIZE : value_at],
+                data[value_at:end],
+                _headers(data[end : end + headers_size]) if headers_size else b"",
+                None,
+                seed,
+            )
+        )
+    return messages
+
+
+def _headers(block: bytes) -> bytes:
+    """The headers of a record without the broker's note."""
+    if not block.startswith(_NOTE, _COUNT_SIZE):
+        return block
+    return encode_headers(decode_headers(block)[1:])
+
+
+def _picked(
+    log: LogId, data: bytes, columns: Columns, treatments: bytearray, seed: TraceSeed | None
+) -> list[Message]:
+    """As above, with a look at what is to be done with each; those left out cost nothing."""
+    topic, partition = log.topic, log.partition
+    messages: list[Message] = []
+    append = messages.append
+    records = zip(
+        treatments,
+        columns.positions,
+        columns.offsets,
+        columns.timestamps,
+        columns.priorities,
+        columns.key_lengths,
+        columns.value_lengths,
+        columns.header_lengths,
+        strict=True,
+    )
+    for (
+        treatment,
+        start,
+        offset,
+        timestamp,
+        priority,
+        key_size,
+        value_size,
+        headers_size,
+    ) in itertools.compress(records, treatments):
+        if treatment == _UNPACKED:
+            append(_unpacked(log, data, start, seed))
+            continue
+        value_at = start + HEADER_SIZE + key_size
+        end = value_at + value_size
+        append(
+            Message(
+                topic,
+                partition,
+                offset,
+                timestamp,
+                priority,
+                data[start + HEADER_SIZE : value_at],
+                data[value_at:end],
+                _headers(data[end : end + headers_size]) if headers_size else b"",
+                None,
+                seed,
+            )
+        )
+    return messages
+
+
+def _unpacked(log: LogId, data: bytes, position: int, seed: TraceSeed | None) -> Message:
+    record = decode(data, position)
+    if record.flags & Flag.COMPRESSED:
+        record = decompress(record)
+    return Message(
+        log.topic,
+        log.partition,
+        record.offset,
+        record.timestamp,
+        record.priority,
+        record.key,
+        record.value,
+        _headers(encode_headers(record.headers)),
+        None,
+        seed,
+    )
+
+
+_log = logging.getLogger("goqueue.client")
+
+_CHUNKS_AHEAD = 2
+# When the broker answers "nothing yet" at once, it is stopping: do not ask it in a tight loop.
+_PAUSE_S = 0.05
+_PAUSE_S_MAX = 2.0
+
+OffsetSource = Chunk | GoQueueError
+
+
+class Reader:
+    """The chunks of one partition, in order; `run` is its task."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        log: LogId,
+        offset: int,
+        *,
+        chunk_bytes: int,
+        wait_s: float,
+        on_reading: Callable[["Reader", OffsetSource], None],
+        isolation: Isolation = Isolation.READ_COMMITTED,
+    ) -> None:
+        self.log = log
+        self.is_stopped = False
+        self._transport = transport
+        self._offset = offset
+        self._chunk_bytes = chunk_bytes
+        self._wait_s = wait_s
+        self._isolation = isolation
+        self._on_reading = on_reading
+        self._room = asyncio.Semaphore(_CHUNKS_AHEAD)
+
+    async def run(self) -> None:
+        ended: GoQueueError = Closed(f"reading {self.log} has ended")
+        try:
+            ended = await self._read_on()
+        finally:
+            # Whoever waits is told, also when the whole connection breaks down.
+            self._on_reading(self, ended)
+
+    async def _read_on(self) -> GoQueueError:
+        """Read until there is a failure that no waiting will mend."""
+        pause_s = _PAUSE_S
+        while True:
+            await self._room.acquire()
+            try:
+                chunk = await self._read_some()
+                pause_s = _PAUSE_S
+            except GoQueueError as error:
+                if not is_worth_retrying(error, is_repeatable=True):
+                    return error
+                _log.warning("reading %s: %s; trying again", self.log, error)
+                self._room.release()
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+                continue
+            self._on_reading(self, chunk)
+
+    def take(self) -> None:
+        """A chunk was worked off: there is room for another."""
+        self._room.release()
+
+    async def _read_some(self) -> Chunk:
+        """Wait for records; the chunk may hold no message, but then it leads further."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            asked_at = clock()
+            try:
+                response = await self._ask()
+            except GoQueueError as error:
+                self._jump(error)
+                continue
+            next_offset = _next_offset(response)
+            if next_offset > self._offset:
+                return self._chunk(response, next_offset)
+            if clock() - asked_at < _PAUSE_S:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def _ask(self) -> Response:
+        log = self.log
+        return await self._transport.ask(
+            Request(
+                method="GET",
+                target=target(
+                    "topics",
+                    log.topic,
+                    "partitions",
+                    log.partition,
+                    "records",
+                    offset=self._offset,
+                    max_bytes=self._chunk_bytes,
+                    wait=duration(self._wait_s),
+                    isolation=self._isolation.value,
+                ),
+                is_repeatable=True,
+                wait_s=self._wait_s,
+            )
+        )
+
+    def _chunk(self, response: Response, next_offset: int) -> Chunk:
+        aborted = read_ranges(response.headers.get(b"goqueue-aborted", b""))
+        seed = read_seed(response.headers.get(b"goqueue-trace-seed", b""))
+        messages = decode_chunk(self.log, response.body, self._offset, aborted, seed)
+        self._offset = next_offset
+        return Chunk(self.log, messages, next_offset)
+
+    def _skip_damage(self, error: GoQueueError) -> None:
+        following = error.details.get("next_offset")
+        if not isinstance(following, int) or following <= self._offset:
+            raise error
+        _log.warning(
+            "%s: offsets %d to %d are damaged on the broker's disk and skipped",
+            self.log,
+            self._offset,
+            following - 1,
+        )
+        self._offset = following
+
+    def _jump(self, error: GoQueueError) -> None:
+        """Retention took what was wanted, or a failover cut the log: go to where there is a log.
+
+        Records that are damaged on the broker's disk are passed over, too: nobody can read them,
+        and to end here would keep all that lies behind from being read.
+        """
+        if error.code == "records_damaged":
+            self._skip_damage(error)
+            return
+        if error.code != "offset_out_of_range":
+            raise error
+        earliest, end = error.details.get("earliest"), error.details.get("end")
+        if not isinstance(earliest, int) or not isinstance(end, int):
+            raise error
+        offset = earliest if self._offset < earliest else end
+        if offset == self._offset:
+            raise error
+        _log.warning("%s: offset %d is gone, going on at %d", self.log, self._offset, offset)
+        self._offset = offset
+
+
+def _next_offset(response: Response) -> int:
+    text = response.headers.get(b"goqueue-next-offset", b"")
+    if not text.isdigit():
+        raise GoQueueError("response_invalid", "the answer does not say where to go on")
+    return int(text)
+
+
+class Feed:
+    """What waits, and the chunk that is being handed out."""
+
+    def __init__(
+        self, begin: Callable[[], Awaitable[None]], on_finished: Callable[[LogId, int], None]
+    ) -> None:
+        self._begin = begin
+        self._on_finished = on_finished
+        self._waiting: deque[tuple[Reader, OffsetSource]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._reader: Reader | None = None
+        self._chunk: Chunk | None = None
+        self._messages: list[Message] = []
+        self._index = 0
+        # The first message that was handed out and is not known to be finished.
+        self._held = 0
+        self._is_ended = False
+
+    async def next(self) -> Message:
+        """The next message, if need be when there is one."""
+        index = self._index
+        if index < len(self._messages):
+            self._held = index
+            self._index = index + 1
+            return self._messages[index]
+        await self._advance()
+        self._index = 1
+        return self._messages[0]
+
+    async def take(self, count_max: int) -> list[Message]:
+        """At least one message, at most what is there; all count as one in `next`'s sense."""
+        if self._index >= len(self._messages):
+            await self._advance()
+        self._held = self._index
+        taken = self._messages[self._index : self._index + count_max]
+        self._index += len(taken)
+        return taken
+
+    def position(self, *, is_done: bool, except_last: int = 0) -> tuple[LogId, int] | None:
+        """Where the chunk in hand stands.
+
+        With `is_done` everything handed out is finished, except for the last so many; without, what
+        was handed out last is not.
+        """
+        chunk = self._chunk
+        if chunk is None or self._index == 0:
+            return None
+        reached = max(self._index - except_last, 0) if is_done else self._held
+        if reached == len(self._messages):
+            return chunk.log, chunk.next_offset
+        return chunk.log, self._messages[reached].offset
+
+    def put(self, reader: Reader, reading: OffsetSource) -> None:
+        """A reader brings a chunk, or the reason why it brings no more."""
+        if not reader.is_stopped:
+            self._waiting.append((reader, reading))
+            self._wake()
+
+    def drop(self, reader: Reader) -> None:
+        """Hand out nothing more from this reader."""
+        reader.is_stopped = True
+        self._waiting = deque(pair for pair in self._waiting if pair[0] is not reader)
+        if self._reader is reader:
+            self._let_go()
+
+    def end(self) -> None:
+        """After the message in hand the iteration ends."""
+        self._is_ended = True
+        self._messages = []
+        self._index = 0
+        self._wake()
+
+    async def _advance(self) -> None:
+        """Finish the chunk in hand and take up the next one that has messages."""
+        if not self._is_ended:
+            await self._begin()
+        while True:
+            self._finish()
+            if self._is_ended:
+                raise StopAsyncIteration
+            if not self._waiting:
+                await self._wait()
+                continue
+            reader, reading = self._waiting.popleft()
+            if isinstance(reading, GoQueueError):
+                raise reading
+            self._reader, self._chunk = reader, reading
+            self._messages, self._index, self._held = reading.messages, 0, 0
+            if reading.messages:
+                return
+
+    def _finish(self) -> None:
+        if self._chunk is not None and self._reader is not None:
+            self._on_finished(self._chunk.log, self._chunk.next_offset)
+            self._reader.take()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._reader = self._chunk = None
+        self._messages, self._index, self._held = [], 0, 0
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise GoQueueError("request_invalid", "a stream is read by one task at a time")
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

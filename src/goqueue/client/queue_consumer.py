@@ -1,0 +1,509 @@
+"""How many messages to lease ahead of their turn.
+
+Pure: told the time. A lease runs while its message waits, so no more is leased ahead than can be
+handled within a third of a lease at the measured pace. Starts at one, and at most doubles with
+each poll, so that a fast consumer reaches its bound within a few polls.
+
+Invariant: never more than the limit.
+
+What a poll answers, as messages.
+
+A member of a group that leases messages and settles each.
+
+Owns the member, the messages that wait for their turn, and the acknowledgements. Polls ahead only
+as far as its workers keep up, renews what waits and what is in hand, and hands out live leases
+only. Closing gives back what was not begun, without a delivery being counted.
+
+`pop` may be called by another thread than that of the loop; everything else belongs to the loop.
+"""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from goqueue.client.errors import Closed, GoQueueError
+from goqueue.client.http import Transport, post, read_answer
+from goqueue.client.leases import Grant, HeldLease, LeaseRenewer, LeaseTimes, Settlements
+from goqueue.client.membership import Membership, Subscription
+from goqueue.client.message import Message
+from goqueue.client.retries import is_worth_retrying
+from goqueue.client.tasks import AsyncOnce, Tasks
+from goqueue.client.values import duration, nanoseconds
+from goqueue.model import Priority
+from goqueue.records import encode_headers
+
+__all__ = ["Polled", "PrefetchWindow", "QueueConsumer", "read_messages"]
+
+_SHARE_OF_LEASE = 1 / 3
+# A slower message counts more than a faster one: to lease too few ahead costs a round trip.
+_WEIGHT_OF_SLOWER = 0.5
+_WEIGHT_OF_FASTER = 0.25
+
+
+class PrefetchWindow:
+    """Learns the pace from how long after a message was handed out the next one is asked for.
+
+    With several workers that is the time between two messages of all of them together.
+    """
+
+    __slots__ = ("_handed", "_handling_s", "_limit", "_since", "_size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = min(1, limit)
+        self._handling_s: float | None = None
+        # How many were handed out since anybody asked, and when the last one was.
+        self._handed = 0
+        self._since = 0.0
+
+    def ask(self, now: float) -> None:
+        """A worker wants its next message: it is done with the last one."""
+        if not self._handed:
+            return
+        sample_s = (now - self._since) / self._handed
+        self._handed = 0
+        known_s = self._handling_s
+        if known_s is None:
+            self._handling_s = sample_s
+        elif sample_s > known_s:
+            self._handling_s = known_s + _WEIGHT_OF_SLOWER * (sample_s - known_s)
+        else:
+            self._handling_s = known_s + _WEIGHT_OF_FASTER * (sample_s - known_s)
+
+    def hand(self, now: float) -> None:
+        """A worker gets a message, or one more, and is busy from now on."""
+        self._handed += 1
+        self._since = now
+
+    def grow(self, lease_s: float, now: float) -> int:
+        """The size for the next poll."""
+        self._size = min(max(2 * self._size, 1), self.fitting(lease_s, now))
+        return self._size
+
+    def fitting(self, lease_s: float, now: float) -> int:
+        """How many of those that wait can be handled in time, as far as is known."""
+        # While everybody is busy the pace may have changed: nobody has asked for so long.
+        busy_s = now - self._since if self._handed else 0.0
+        pace_s = max(self._handling_s or 0.0, busy_s)
+        limit = self._limit if self._handling_s is not None else min(1, self._limit)
+        budget_s = lease_s * _SHARE_OF_LEASE
+        if pace_s * limit <= budget_s:
+            return limit
+        return int(budget_s / pace_s)
+
+
+class _Delivered(msgspec.Struct, frozen=True):
+    """One message of a poll, as the contract words it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: str
+    value: str | None
+    receipt_handle: str
+    delivery_count: int
+    deadline: str
+    key: str = ""
+    priority: str = "normal"
+    headers: dict[str, str] = {}
+    encoding: str = ""
+    base64_headers: list[str] = []
+    trace_id: str = ""
+
+
+class Polled(msgspec.Struct, frozen=True):
+    """The body of an answer to a poll."""
+
+    messages: list[_Delivered]
+
+
+def read_messages(polled: Polled, grant_for: Callable[[str], Grant]) -> list[Message]:
+    """The messages, each with its lease, which is granted by topic."""
+    grants: dict[str, Grant] = {}
+    for delivered in polled.messages:
+        if delivered.topic not in grants:
+            grants[delivered.topic] = grant_for(delivered.topic)
+    try:
+        return [_message(delivered, grants[delivered.topic]) for delivered in polled.messages]
+    except (KeyError, ValueError) as error:
+        words = f"a message of the answer cannot be read: {error}"
+        raise GoQueueError("response_invalid", words) from error
+
+
+def _message(delivered: _Delivered, grant: Grant) -> Message:
+    is_base64 = delivered.encoding == "base64"
+    lease = HeldLease(delivered.receipt_handle, delivered.delivery_count, delivered.deadline, grant)
+    return Message(
+        delivered.topic,
+        delivered.partition,
+        delivered.offset,
+        nanoseconds(delivered.timestamp),
+        int(Priority[delivered.priority.upper()]),
+        _bytes(delivered.key, is_base64),
+        None if delivered.value is None else _bytes(delivered.value, is_base64),
+        _block(delivered),
+        lease,
+        delivered.trace_id or None,
+    )
+
+
+def _bytes(text: str, is_base64: bool) -> bytes:
+    return base64.b64decode(text, validate=True) if is_base64 else text.encode()
+
+
+def _block(delivered: _Delivered) -> bytes:
+    if not delivered.headers:
+        return b""
+    encoded = delivered.base64_headers
+    return encode_headers(
+        (name, _bytes(value, name in encoded)) for name, value in delivered.headers.items()
+    )
+
+
+_log = logging.getLogger("goqueue.client")
+
+_POLLED = msgspec.json.Decoder(Polled)
+_PAUSE_S = 0.05
+_POLL_MAX = 1000
+# A poll that has waited for longer finds nothing: it can be given up without losing a lease.
+_POLL_GRACE_S = 0.1
+
+
+class QueueConsumer:
+    """`async for message in consumer`; joins with the first message asked for.
+
+    Several tasks may take messages from one consumer.
+    """
+
+    def __init__(self, transport: Transport, tasks: Tasks, subscription: Subscription) -> None:
+        self._transport = transport
+        self._tasks = tasks
+        self._subscription = subscription
+        self._membership = Membership(transport, subscription)
+        self._settling = Settlements(transport, subscription.group, self._distrust_leases)
+        self._times = LeaseTimes(transport, subscription)
+        self._window = PrefetchWindow(min(subscription.prefetch, _POLL_MAX))
+        self._renewer = LeaseRenewer(self._settling, subscription.max_handling_s, self._shed)
+        self._ready: deque[Message] = deque()
+        # Leases that are not to be handed out, and that nobody was told of yet.
+        self._unwanted: deque[HeldLease] = deque()
+        self._failure: GoQueueError | None = None
+        self._has_more = asyncio.Event()
+        self._has_room = asyncio.Event()
+        # How many messages workers wait for, and how few may be left before the next poll.
+        self._wanted = 0
+        self._low = 0
+        self._polled_at = 0.0
+        self._background: list[asyncio.Task[None]] = []
+        self._polling: asyncio.Task[None] | None = None
+        self._beginning = AsyncOnce(self._begin)
+        self._retiring = AsyncOnce(self._retire)
+        self._is_stopping = False
+        self._is_closed = False
+
+    async def __aenter__(self) -> "QueueConsumer":
+        await self._beginning.run()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __aiter__(self) -> "QueueConsumer":
+        return self
+
+    async def __anext__(self) -> Message:
+        while True:
+            message = self.pop()
+            if message is not None:
+                if len(self._ready) <= self._low:
+                    self._has_room.set()
+                return message
+            await self._wait_for_more()
+
+    async def take(self, count_max: int = 1000) -> list[Message]:
+        """At least one message, and what else is at hand; empty when closed or stopped."""
+        taken: list[Message] = []
+        while not taken:
+            message = self.pop()
+            while message is not None:
+                taken.append(message)
+                message = self._pop(time.monotonic()) if len(taken) < count_max else None
+            if not taken and not await self.wait_for_more(count_max):
+                return []
+        self.refill()
+        return taken
+
+    def pop(self) -> Message | None:
+        """The next message whose lease is live, if one is at hand; for any thread.
+
+        Whoever calls is done with what it was handed before.
+        """
+        now = time.monotonic()
+        self._window.ask(now)
+        return self._pop(now)
+
+    def _pop(self, now: float) -> Message | None:
+        ready = self._ready
+        while ready and not self._is_stopping:
+            try:
+                message = ready.popleft()
+            except IndexError:
+                # Another thread was faster.
+                break
+            lease = message.lease
+            assert isinstance(lease, HeldLease), "what was polled has a lease"
+            if lease.begin(now):
+                self._window.hand(now)
+                return message
+            self._unwanted.append(lease)
+        return None
+
+    @property
+    def is_low(self) -> bool:
+        """Whether to poll for more."""
+        return len(self._ready) <= self._low
+
+    def refill(self) -> None:
+        """Poll if not much is left."""
+        if len(self._ready) <= self._low:
+            self._has_room.set()
+
+    async def wait_for_more(self, count_max: int = 1) -> bool:
+        """Wait for messages; False when there will be none, because of a close or a stop."""
+        try:
+            await self._wait_for_more(count_max)
+        except StopAsyncIteration:
+            return False
+        return True
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it hands out nothing more."""
+        return self._is_stopping
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def stop(self) -> None:
+        """Hand out nothing more, and give back at once what was not begun.
+
+        The messages in hand may still be settled; `close` is still to be called. On the loop of
+        the consumer, such as by `loop.add_signal_handler(signal.SIGTERM, consumer.stop)`.
+        """
+        if self._is_stopping:
+            return
+        self._end_waiting()
+        with contextlib.suppress(Closed):
+            self._tasks.start(self._retiring.run())
+
+    async def close(self) -> None:
+        """Give back what was not begun, wait for the acknowledgements under way, leave the group.
+
+        What is in hand and not settled goes to other members at once, and counts as delivered.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._end_waiting()
+        await self._retiring.run()
+        if self._background:
+            settling, *others = self._background
+            await self._settling.drain()
+            for task in (settling, *others):
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        await self._membership.leave()
+
+    def _end_waiting(self) -> None:
+        self._is_stopping = True
+        self._has_more.set()
+        self._has_room.set()
+
+    async def _retire(self) -> None:
+        """Lease nothing more, and give back what waits."""
+        polling = self._polling
+        if polling is not None:
+            # The answer to a poll that was just sent is on its way, with leases that nobody else
+            # would give back.
+            grace_s = self._polled_at + _POLL_GRACE_S - time.monotonic()
+            await asyncio.wait({polling}, timeout=max(grace_s, 0.0))
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+        while self._ready:
+            with contextlib.suppress(IndexError):
+                self._discard(self._ready.pop())
+        await self._release()
+
+    async def _wait_for_more(self, count_max: int = 1) -> None:
+        await self._beginning.run()
+        wanted = max(min(count_max, self._subscription.prefetch), 1)
+        self._wanted += wanted
+        self._has_room.set()
+        try:
+            while not self._ready:
+                if self._is_stopping:
+                    raise StopAsyncIteration
+                if self._failure is not None:
+                    raise self._failure
+                self._has_more.clear()
+                await self._has_more.wait()
+        finally:
+            self._wanted -= wanted
+        if self._is_stopping:
+            raise StopAsyncIteration
+
+    async def _begin(self) -> None:
+        if self._is_stopping:
+            return
+        await self._membership.join()
+        if self.is_stopped:
+            # Closed meanwhile, when there was no member yet that could have left.
+            await self._membership.leave()
+            return
+        start = self._tasks.start
+        self._polling = start(self._keep_polling())
+        self._background = [
+            start(self._settling.run()),
+            start(self._keep_alive()),
+            start(self._renewer.run()),
+        ]
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(self._subscription.heartbeat_s)
+            member_id = self._membership.member_id
+            try:
+                await self._membership.beat()
+            except GoQueueError as error:
+                _log.warning("heartbeat of group %s: %s", self._subscription.group, error)
+            self._forget_leases_of(member_id)
+            await self._times.refresh()
+
+    def _forget_leases_of(self, member_id: str | None) -> None:
+        """With a member go its leases: what waits here belongs to others by now."""
+        if self._membership.member_id != member_id:
+            self._ready.clear()
+            self._has_room.set()
+
+    def _shed(self, now: float) -> None:
+        """Give back what waits for too long: workers turned out to be slower than they were."""
+        with contextlib.suppress(IndexError):
+            oldest = self._ready[0].lease
+            if isinstance(oldest, HeldLease) and oldest.is_due(now):
+                count = self._window.fitting(oldest.lease_s, now)
+                while len(self._ready) > count:
+                    self._discard(self._ready.pop())
+        if self._unwanted:
+            with contextlib.suppress(Closed):
+                self._tasks.start(self._release())
+
+    def _distrust_leases(self) -> None:
+        """A lease ended early, as all do when a node restarts: what waits is leased anew."""
+        while self._ready:
+            with contextlib.suppress(IndexError):
+                self._discard(self._ready.pop())
+        if self._unwanted:
+            with contextlib.suppress(Closed):
+                self._tasks.start(self._release())
+        self._has_room.set()
+
+    def _discard(self, message: Message) -> None:
+        assert isinstance(message.lease, HeldLease), "what was polled has a lease"
+        message.lease.end()
+        self._unwanted.append(message.lease)
+
+    async def _release(self) -> None:
+        """Tell the broker about leases that nobody will use; those that ended do no harm."""
+        unwanted = [self._unwanted.popleft() for _ in range(len(self._unwanted))]
+        if unwanted:
+            await self._settling.release([lease.receipt_handle for lease in unwanted])
+
+    async def _keep_polling(self) -> None:
+        try:
+            await self._times.refresh()
+            await self._poll_ahead()
+        finally:
+            # Whoever waits is told, also when the whole connection breaks down.
+            self._failure = self._failure or Closed("polling has ended")
+            self._has_more.set()
+
+    async def _poll_ahead(self) -> None:
+        while not self._is_stopping:
+            room = self._room()
+            if room <= 0:
+                self._has_room.clear()
+                await self._has_room.wait()
+                continue
+            member_id = self._membership.member_id
+            try:
+                if member_id is None:
+                    # Lost before, and to join again did not work then.
+                    await self._membership.join_again(None)
+                self._ready.extend(await self._poll(room))
+            except GoQueueError as error:
+                if not await self._is_mended(error, member_id):
+                    return
+            if self._ready:
+                self._has_more.set()
+
+    def _room(self) -> int:
+        """How many messages to poll for: those that workers wait for, and those ahead of them."""
+        count = len(self._ready)
+        if count > self._low and self._wanted <= count:
+            return 0
+        size = self._window.grow(self._times.shortest_s, time.monotonic())
+        self._low = size // 2
+        return min(max(size, self._wanted) - count, _POLL_MAX)
+
+    async def _poll(self, room: int) -> list[Message]:
+        subscription = self._subscription
+        visibility_s = subscription.visibility_s
+        # Leases are reckoned from when the poll was sent, so it must not wait for most of one.
+        wait_s = min(subscription.wait_s, self._times.shortest_s / 3)
+        fields: dict[str, object] = {
+            "member_id": self._membership.member_id,
+            "timeout": duration(wait_s),
+            "max_messages": room,
+            "visibility_timeout": None if visibility_s is None else duration(visibility_s),
+        }
+        # Repeated although it leases: what the lost answer leased comes again with its lease's end.
+        request = post(
+            "groups", subscription.group, "poll", fields=fields, is_repeatable=True, wait_s=wait_s
+        )
+        self._polled_at = time.monotonic()
+        response = await self._transport.ask(request)
+        polled = read_answer(response, _POLLED)
+        if not polled.messages:
+            if time.monotonic() - self._polled_at < min(_PAUSE_S, wait_s / 2):
+                # A broker that is stopping answers at once: do not ask it in a tight loop.
+                await asyncio.sleep(_PAUSE_S)
+            return []
+        messages = read_messages(polled, self._grants(response.asked_at))
+        self._renewer.watch(messages, self._times.shortest_s)
+        return messages
+
+    def _grants(self, polled_at: float) -> Callable[[str], Grant]:
+        return lambda topic: Grant(self._settling, self._times.of(topic), polled_at)
+
+    async def _is_mended(self, error: GoQueueError, member_id: str | None) -> bool:
+        """Whether polling can go on after this error."""
+        if error.code in {"group_not_found", "member_not_found"}:
+            try:
+                await self._membership.join_again(member_id)
+                self._forget_leases_of(member_id)
+                return True
+            except GoQueueError as refused:
+                error = refused
+        if not is_worth_retrying(error, is_repeatable=True):
+            self._failure = error
+            return False
+        _log.warning("polling for group %s: %s; trying again", self._subscription.group, error)
+        await asyncio.sleep(_PAUSE_S)
+        return True
