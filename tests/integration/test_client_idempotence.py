@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 
 import pytest
-from goqueue.client.producing import Gathering
+from goqueue.client.producing import ProducerConfig
 
 import goqueue
 from goqueue.client import GoQueueError
@@ -29,7 +29,9 @@ def test_every_message_sent_over_a_breaking_road_is_there_once_and_in_order(
         await q.topics.create(topic, partitions=3)
         proxy.cuts_answer = lambda line: "/records?" in line and chance.random() < 0.2
         proxy.cuts_request = lambda line: "/records?" in line and chance.random() < 0.1
-        async with q.producer(Gathering(messages=20, messages_max=40, idempotent=True)) as producer:
+        async with q.producer(
+            ProducerConfig(messages=20, messages_max=40, idempotent=True)
+        ) as producer:
             receipts = [
                 await producer.send(topic, f"{number}", key=f"k-{number % 50}")
                 for number in range(count)
@@ -93,7 +95,7 @@ def test_a_delay_that_is_too_long_fails_alone(node: ServerProcess, name: Name) -
     async def scene(q: Connection) -> None:
         topic = name()
         await q.topics.create(topic, partitions=1)
-        producer = q.producer(Gathering(linger_s=60.0, idempotent=True))
+        producer = q.producer(ProducerConfig(linger_s=60.0, idempotent=True))
         good = await producer.send(topic, "good", due=0.01)
         bad = await producer.send(topic, "bad", due=1e8)
         last = await producer.send(topic, "last")
@@ -111,7 +113,7 @@ def test_a_topic_that_was_made_anew_takes_messages_of_the_same_producer(
 ) -> None:
     async def scene(q: Connection) -> None:
         topic = name()
-        async with q.producer(Gathering(linger_s=0.0, idempotent=True)) as producer:
+        async with q.producer(ProducerConfig(linger_s=0.0, idempotent=True)) as producer:
             for _ in range(2):
                 await q.topics.create(topic, partitions=1)
                 for number in range(3):
@@ -125,7 +127,7 @@ def test_a_producer_goes_on_after_the_node_was_killed(mortal: ServerProcess, nam
     async def scene(q: Connection) -> None:
         topic = name()
         await q.topics.create(topic, partitions=3)
-        async with q.producer(Gathering(messages=10, messages_max=10)) as producer:
+        async with q.producer(ProducerConfig(messages=10, messages_max=10)) as producer:
             restarting: asyncio.Future[None] | None = None
             for number in range(2000):
                 await producer.send(topic, f"{number}", key=f"k-{number % 10}")
@@ -193,7 +195,7 @@ def test_a_batch_that_is_sent_again_while_the_first_is_still_on_its_way_is_taken
         ):
             topic = name()
             await patient.topics.create(topic, partitions=1)
-            async with hasty.producer(Gathering(linger_s=0.0, messages_max=5)) as producer:
+            async with hasty.producer(ProducerConfig(linger_s=0.0, messages_max=5)) as producer:
                 await (await producer.send(topic, "0"))
                 for number in range(1, 41):
                     await producer.send(topic, f"{number}")
