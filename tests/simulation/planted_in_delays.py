@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.messages import Delaying, Publishing
+from goqueue.broker.messages import DelayedMessages, Publisher
 from goqueue.delivery import Census, Delays, DeliveryQueue, Lanes, Wheel
 from goqueue.model import SECOND
 
 __all__ = ["PLANTED_IN_DELAYS", "PLANTED_IN_LANES", "Plant"]
 
 Plant = Callable[[pytest.MonkeyPatch], None]
-
-_MESSAGES = "goqueue.broker.messages"
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -28,7 +26,7 @@ def _does_nothing(*_: object, **__: object) -> None:
 
 
 def waits_before_the_record_is_committed(patch: pytest.MonkeyPatch) -> None:
-    expect = Delaying.expect
+    expect = DelayedMessages.expect
 
     def hasty(delaying: Any, partition: Any, waiting: Any, now: Any, holder: Any = None) -> None:
         expect(delaying, partition, waiting, now, holder)
@@ -36,11 +34,11 @@ def waits_before_the_record_is_committed(patch: pytest.MonkeyPatch) -> None:
         delays.add_all(waiting.offsets, waiting.dues, waiting.priorities)
         delaying._arm(partition.log_id, delays, now)
 
-    patch.setattr(Delaying, "expect", hasty)
+    patch.setattr(DelayedMessages, "expect", hasty)
 
 
 def takes_a_delivery_for_done_when_it_is_appended(patch: pytest.MonkeyPatch) -> None:
-    deliver = Delaying._deliver
+    deliver = DelayedMessages._deliver
 
     def hasty(delaying: Any, salvo: Any, partition: Any, delays: Any, now: Any) -> None:
         deliver(delaying, salvo, partition, delays, now)
@@ -50,7 +48,7 @@ def takes_a_delivery_for_done_when_it_is_appended(patch: pytest.MonkeyPatch) -> 
             for index, message in enumerate(entries[-1].messages):
                 delays.deliver(message, first + index)
 
-    patch.setattr(Delaying, "_deliver", hasty)
+    patch.setattr(DelayedMessages, "_deliver", hasty)
 
 
 def forgets_delays_that_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
@@ -62,15 +60,15 @@ def loses_what_is_pending_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def replays_without_deliveries(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_MESSAGES}.delay_log.DELAYED_FROM", "gq.never-there")
+    patch.setattr("goqueue.broker.messages.delay_log.DELAYED_FROM", "gq.never-there")
 
 
 def replays_without_cancellations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_MESSAGES}.delay_log.cancelled_by", lambda _: None)
+    patch.setattr("goqueue.broker.messages.delay_log.cancelled_by", lambda _: None)
 
 
 def answers_a_cancellation_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    cancel = Delaying._cancel_pending
+    cancel = DelayedMessages._cancel_pending
 
     def hasty(
         delaying: Any, request: Any, partition: Any, delays: Any, offset: Any, now: Any
@@ -78,7 +76,7 @@ def answers_a_cancellation_before_it_is_committed(patch: pytest.MonkeyPatch) -> 
         cancel(delaying, request, partition, delays, offset, now)
         delaying._cancels.succeed(partition.log_id, offset)
 
-    patch.setattr(Delaying, "_cancel_pending", hasty)
+    patch.setattr(DelayedMessages, "_cancel_pending", hasty)
 
 
 def cancels_what_is_being_delivered(patch: pytest.MonkeyPatch) -> None:
@@ -107,7 +105,7 @@ def fires_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignores_a_clock_that_was_put(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Delaying, "wake_if_due", _does_nothing)
+    patch.setattr(DelayedMessages, "wake_if_due", _does_nothing)
 
 
 def lets_retention_take_what_is_pending(patch: pytest.MonkeyPatch) -> None:
@@ -119,18 +117,18 @@ def announces_no_delays(patch: pytest.MonkeyPatch) -> None:
         topic.may_delay = True
         publishing._publish(request, command, topic, admission, publishing.now)
 
-    publish = Publishing.publish
+    publish = Publisher.publish
 
     def timed(publishing: Any, request: Any, command: Any, now: Any) -> None:
         publishing.now = now
         publish(publishing, request, command, now)
 
-    patch.setattr(Publishing, "publish", timed)
-    patch.setattr(Publishing, "_announce", silent)
+    patch.setattr(Publisher, "publish", timed)
+    patch.setattr(Publisher, "_announce", silent)
 
 
 def keeps_delays_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Delaying, "forget", _does_nothing)
+    patch.setattr(DelayedMessages, "forget", _does_nothing)
 
 
 # Lanes

@@ -20,7 +20,7 @@ __all__ = ["PLANTED_IN_LIMITS", "Plant", "with_habits"]
 Plant = Callable[[pytest.MonkeyPatch], None]
 _UNBOUNDED = 1 << 30
 _AUTHORS = "goqueue.log.authors.authors.Authors"
-_SETTLING = "goqueue.broker.consuming.settling.Settling"
+_SETTLING = "goqueue.broker.consuming.settling.Settlements"
 _JOURNAL = "goqueue.broker.journals.journal.Journal"
 _LANE = "goqueue.broker.consuming.moving._Lane"
 

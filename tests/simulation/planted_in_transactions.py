@@ -20,10 +20,10 @@ from tests.simulation.planted_in_node import Plant
 __all__ = ["PLANTED_IN_TRANSACTIONS"]
 
 _JOURNAL = "goqueue.broker.journals.journal.Journal"
-_TRANSACTING = "goqueue.broker.transacting.transacting.Transacting"
-_PROGRESSING = "goqueue.broker.transacting.progressing.Progressing"
-_MARKING = "goqueue.broker.transacting.marking.Marking"
-_MOVING = "goqueue.broker.consuming.moving.Moving"
+_TRANSACTING = "goqueue.broker.transacting.transacting.TransactionCoordinator"
+_PROGRESSING = "goqueue.broker.transacting.progressing.TransactionOffsets"
+_MARKING = "goqueue.broker.transacting.marking.MarkerWriter"
+_MOVING = "goqueue.broker.consuming.moving.DeadLetterMover"
 
 
 def _does_nothing(*_: object, **__: object) -> None:

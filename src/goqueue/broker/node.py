@@ -25,20 +25,20 @@ from goqueue.broker.alarms import (
 from goqueue.broker.budget import TURN_UNITS, TurnBudget
 from goqueue.broker.consuming import (
     GROUP_RETENTION_NS,
-    Carrying,
+    CarriedBatch,
     Probing,
-    Scouting,
+    IndexingPriorities,
     SeekingReset,
-    Sifting,
-    Surveying,
+    RedriveScan,
+    ReadingAhead,
 )
 from goqueue.broker.journals import JournalLimits
 from goqueue.broker.messages import (
     Firing,
-    Recalling,
+    ReadingDelays,
     SeekingRead,
 )
-from goqueue.broker.metering import Watching, families_of, health_families
+from goqueue.broker.metering import RequestMetrics, families_of, health_families
 from goqueue.broker.outbox import (
     BeginServing,
     CarryOver,
@@ -58,7 +58,7 @@ from goqueue.broker.partitions import (
     Partition,
     Publication,
 )
-from goqueue.broker.parts import Parts
+from goqueue.broker.parts import Components
 from goqueue.broker.starting import (
     GROUPS_LOG,
     TOPICS_LOG,
@@ -69,7 +69,7 @@ from goqueue.broker.starting import (
 from goqueue.broker.state import Absence, NodeState
 from goqueue.broker.stepwise import Steps
 from goqueue.broker.storage_health import StorageHealth
-from goqueue.broker.table import table_of
+from goqueue.broker.table import dispatch_table
 from goqueue.metrics import Family
 from goqueue.model import (
     MILLISECOND,
@@ -156,8 +156,8 @@ class Node:
         """
         budget = TurnBudget(turn_units_max)
         state = self._state = NodeState(node_id, Tracer(sampling), budget)
-        self._parts = Parts(state, secret, limits or JournalLimits(), group_retention_ns)
-        self._watching = Watching(state)
+        self._parts = Components(state, secret, limits or JournalLimits(), group_retention_ns)
+        self._watching = RequestMetrics(state)
         # Leases and sessions that were put off because the node was away.
         self._put_off: dict[Subject, None] = {}
         self._errands: dict[str, Callable[[Now], None]] = {
@@ -171,7 +171,7 @@ class Node:
             "progress": self._parts.progressing.resume,
             "steps": state.stepwise.resume,
         }
-        self._takes = table_of(self._parts)
+        self._takes = dispatch_table(self._parts)
         self._takes[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
         self._takes[DescribeNode] = self._describe  # type: ignore[assignment]  # by type
         self._takes[CheckHealth] = self._check_health  # type: ignore[assignment]  # by type
@@ -421,17 +421,17 @@ class Node:
     def _fetched(self, event: Fetched, now: Now) -> None:
         purpose = self._state.purposes.pop(event.token)
         match purpose:
-            case Surveying():
+            case ReadingAhead():
                 self._parts.delivering.surveyed(purpose, event.data, now)
-            case Carrying():
+            case CarriedBatch():
                 self._parts.moving.carried(purpose, event.data, now)
-            case Scouting():
+            case IndexingPriorities():
                 self._parts.counting.scouted(purpose, event.data, now)
             case Firing():
                 self._parts.delaying.fetched(purpose, event.data, now)
-            case Recalling():
+            case ReadingDelays():
                 self._parts.delaying.recalled(purpose, event.data, now)
-            case Sifting():
+            case RedriveScan():
                 self._parts.redriving.sifted(purpose, event.data, now)
             case Probing():
                 self._parts.positions.probed(purpose, event.data, now)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from goqueue.broker.tracing import Story
+from goqueue.broker.tracing import PublishTrace
 from goqueue.log import Log
 from goqueue.model import Code, Instant, LogId, Offset, Refused, RequestId, Timestamp
 from goqueue.model.requests import Placed, Published, Read
@@ -61,7 +61,7 @@ class Publication:
         timestamp: Timestamp,
         *,
         purpose: ForMove | ForMarker | InTransaction | None = None,
-        story: Story | None = None,
+        story: PublishTrace | None = None,
     ) -> None:
         self.request = request
         self.purpose = purpose

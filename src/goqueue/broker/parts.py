@@ -5,33 +5,33 @@ out and a later one has to do, the node hands on.
 """
 
 from goqueue.broker.consuming import (
-    Counting,
-    Delivering,
+    PriorityIndexer,
+    Polls,
     GroupRetention,
     Membership,
-    Moving,
+    DeadLetterMover,
     Positions,
-    Redriving,
-    Settling,
+    Redriver,
+    Settlements,
 )
 from goqueue.broker.journals import JournalLimits
-from goqueue.broker.messages import Delaying, Publishing, Reading, Topics
-from goqueue.broker.starting import Memory, Recollecting, Starting
+from goqueue.broker.messages import DelayedMessages, Publisher, StreamReads, Topics
+from goqueue.broker.starting import JournaledState, PartitionReplay, NodeStart
 from goqueue.broker.state import NodeState
-from goqueue.broker.tracing import Asking
+from goqueue.broker.tracing import TraceQueries
 from goqueue.broker.transacting import (
-    Describing,
-    Marking,
-    Progressing,
-    Remembering,
-    Transacting,
+    TransactionDescriptions,
+    MarkerWriter,
+    TransactionOffsets,
+    ProducerSnapshots,
+    TransactionCoordinator,
 )
 from goqueue.broker.upkeep import Upkeep
 
-__all__ = ["Parts"]
+__all__ = ["Components"]
 
 
-class Parts:
+class Components:
     """Everything that a node does, by who does it."""
 
     def __init__(
@@ -42,28 +42,28 @@ class Parts:
         group_retention_ns: int | None,
     ) -> None:
         self.topics = Topics(state)
-        self.traces = Asking(state.outbox, state.stepwise, state.journeys.tracer)
-        self.delaying = Delaying(state)
-        self.publishing = Publishing(state, self.delaying)
-        self.reading = Reading(state)
-        self.counting = Counting(state)
-        self.delivering = Delivering(state, self.counting)
-        self.moving = Moving(state, self.topics, self.delivering)
-        self.redriving = Redriving(state, self.moving)
-        self.settling = Settling(state, self.delivering, self.moving)
+        self.traces = TraceQueries(state.outbox, state.stepwise, state.journeys.tracer)
+        self.delaying = DelayedMessages(state)
+        self.publishing = Publisher(state, self.delaying)
+        self.reading = StreamReads(state)
+        self.counting = PriorityIndexer(state)
+        self.delivering = Polls(state, self.counting)
+        self.moving = DeadLetterMover(state, self.topics, self.delivering)
+        self.redriving = Redriver(state, self.moving)
+        self.settling = Settlements(state, self.delivering, self.moving)
         self.positions = Positions(state, self.delivering)
         self.membership = Membership(state, self.delivering, self.positions)
         self.retention = GroupRetention(state, self.membership, group_retention_ns)
-        self.progressing = Progressing(state, self.positions, self.settling, self.delivering)
-        self.transacting = Transacting(state, self.progressing)
-        self.marking = Marking(state)
-        self.transactions = Describing(state)
-        self.memory = Memory(state, self.positions, self.progressing, limits)
-        self.remembering = Remembering(state)
-        self.starting = Starting(
+        self.progressing = TransactionOffsets(state, self.positions, self.settling, self.delivering)
+        self.transacting = TransactionCoordinator(state, self.progressing)
+        self.marking = MarkerWriter(state)
+        self.transactions = TransactionDescriptions(state)
+        self.memory = JournaledState(state, self.positions, self.progressing, limits)
+        self.remembering = ProducerSnapshots(state)
+        self.starting = NodeStart(
             state,
             self.memory,
-            Recollecting(state, self.remembering),
+            PartitionReplay(state, self.remembering),
             self.transacting,
             secret=secret,
             limits=limits,

@@ -17,7 +17,7 @@ from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
 from goqueue.broker.stepwise import Stepwise
 from goqueue.broker.storage_health import StorageHealth
-from goqueue.broker.tracing import Journeys
+from goqueue.broker.tracing import TraceRecorder
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Ending, Marker
@@ -105,7 +105,7 @@ class NodeState:
         self.stepwise = Stepwise(self.outbox, self.alarms, self.budget)
         self.catalog = Catalog()
         self.partitions = Partitions()
-        self.journeys = Journeys(self.catalog, tracer)
+        self.journeys = TraceRecorder(self.catalog, tracer)
         self.groups = Groups()
         self.transactions = Transactions()
         self.tally = Tally()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from goqueue.broker.parts import Parts
+from goqueue.broker.parts import Components
 from goqueue.model import Now, RequestId
 from goqueue.model.requests import (
     Ack,
@@ -53,23 +53,23 @@ from goqueue.model.requests import (
     SearchTraces,
 )
 
-__all__ = ["Take", "table_of"]
+__all__ = ["CommandFn", "dispatch_table"]
 
 C = TypeVar("C", bound=Command)
-Take = Callable[[RequestId, C, Now], None]
+CommandFn = Callable[[RequestId, C, Now], None]
 
 
 class _Table:
     """Takers by the type of their command."""
 
     def __init__(self) -> None:
-        self.takes: dict[type, Take[Command]] = {}
+        self.takes: dict[type, CommandFn[Command]] = {}
 
-    def __call__(self, command: type[C], how: Take[C]) -> None:
+    def __call__(self, command: type[C], how: CommandFn[C]) -> None:
         self.takes[command] = how  # type: ignore[assignment]  # looked up by the same type
 
 
-def table_of(parts: Parts) -> dict[type, Take[Command]]:
+def dispatch_table(parts: Components) -> dict[type, CommandFn[Command]]:
     """The taker of every command, but for those that concern the node as a whole."""
     take = _Table()
     _take_messages(take, parts)
@@ -78,7 +78,7 @@ def table_of(parts: Parts) -> dict[type, Take[Command]]:
     return take.takes
 
 
-def _take_messages(take: _Table, parts: Parts) -> None:
+def _take_messages(take: _Table, parts: Components) -> None:
     take(CreateTopic, parts.topics.create)
     take(AlterTopic, lambda request, command, _: parts.topics.alter(request, command))
     take(ListTopics, lambda request, _, __: parts.topics.list_all(request))
@@ -95,12 +95,12 @@ def _take_messages(take: _Table, parts: Parts) -> None:
     take(DescribeDelays, lambda request, asked, _: parts.delaying.describe(request, asked))
 
 
-def _delete_group(parts: Parts, request: RequestId, command: DeleteGroup) -> None:
+def _delete_group(parts: Components, request: RequestId, command: DeleteGroup) -> None:
     parts.membership.delete(request, command)
     parts.progressing.look_again()
 
 
-def _take_groups(take: _Table, parts: Parts) -> None:
+def _take_groups(take: _Table, parts: Components) -> None:
     take(Join, parts.membership.join)
     take(Heartbeat, parts.membership.heartbeat)
     take(Leave, parts.membership.leave)
@@ -122,7 +122,7 @@ def _take_groups(take: _Table, parts: Parts) -> None:
     take(DescribePriorities, lambda request, _, now: parts.counting.describe(request, now))
 
 
-def _take_transactions(take: _Table, parts: Parts) -> None:
+def _take_transactions(take: _Table, parts: Components) -> None:
     take(InitProducer, parts.transacting.init)
     take(HeartbeatProducer, parts.transacting.heartbeat)
     take(BeginTransaction, parts.transacting.begin)

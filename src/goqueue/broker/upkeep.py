@@ -8,12 +8,12 @@ and young; what a jump of the wall clock or a passing lack of something left und
 from collections import deque
 
 from goqueue.broker.alarms import Errand
-from goqueue.broker.consuming import Delivering, GroupRetention
-from goqueue.broker.messages import Delaying
+from goqueue.broker.consuming import Polls, GroupRetention
+from goqueue.broker.messages import DelayedMessages
 from goqueue.broker.partitions import Partition
-from goqueue.broker.starting import Memory
+from goqueue.broker.starting import JournaledState
 from goqueue.broker.state import NodeState
-from goqueue.broker.transacting import Remembering
+from goqueue.broker.transacting import ProducerSnapshots
 from goqueue.model import SECOND, Instant, LogId, Now, Offset
 
 __all__ = ["Upkeep"]
@@ -33,10 +33,10 @@ class Upkeep:
     def __init__(
         self,
         state: NodeState,
-        memory: Memory,
-        delivering: Delivering,
-        delaying: Delaying,
-        remembering: Remembering,
+        memory: JournaledState,
+        delivering: Polls,
+        delaying: DelayedMessages,
+        remembering: ProducerSnapshots,
         *,
         retention: GroupRetention,
     ) -> None:

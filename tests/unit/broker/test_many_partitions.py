@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from goqueue.broker.budget import TURN_UNITS
-from goqueue.broker.consuming.delivering.surveys import Surveys
+from goqueue.broker.consuming.delivering.surveys import ReadAhead
 from goqueue.broker.partitions import Partition
 from goqueue.delivery import DeliveryQueue
 from goqueue.groups import Group
@@ -42,16 +42,16 @@ def test_a_poll_looks_at_each_partition_a_few_times_however_many_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = 0
-    look = Surveys.look
+    look = ReadAhead.look
 
     def counted(
-        surveys: Surveys, group: Group, partition: Partition, *, is_eager: bool
+        surveys: ReadAhead, group: Group, partition: Partition, *, is_eager: bool
     ) -> DeliveryQueue:
         nonlocal looks
         looks += 1
         return look(surveys, group, partition, is_eager=is_eager)
 
-    monkeypatch.setattr(Surveys, "look", counted)
+    monkeypatch.setattr(ReadAhead, "look", counted)
     node = DrivenNode()
     create(node, partitions=PARTITIONS)
     for number in range(PARTITIONS):

@@ -1,6 +1,6 @@
 """What is on its way to a log: committed from the front, taken back from the end, whole."""
 
-from goqueue.broker.messages.underway import Cancelled, Fired, Published, Underway
+from goqueue.broker.messages.underway import Cancelled, Fired, Published, PendingDelayAppends
 from goqueue.model import LogId, Message, Offset
 from goqueue.records import build, find_delayed
 
@@ -11,8 +11,8 @@ FIRED = Fired(Offset(5), (Offset(0), Offset(1)), {})
 CANCELLED = Cancelled(Offset(6), Offset(2))
 
 
-def filled() -> Underway:
-    underway = Underway()
+def filled() -> PendingDelayAppends:
+    underway = PendingDelayAppends()
     for entry in (PUBLISHED, FIRED, CANCELLED):
         underway.add(LOG, entry)
     return underway

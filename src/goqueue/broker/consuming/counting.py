@@ -20,7 +20,7 @@ from goqueue.model import LogId, Now, Offset, RequestId, Slice
 from goqueue.model.requests import LaneDescription, Mode, PriorityStatistics
 from goqueue.records import Columns, Flag, walk
 
-__all__ = ["Counting", "Scouting"]
+__all__ = ["PriorityIndexer", "IndexingPriorities"]
 
 _SCOUT_BYTES = 1024 * 1024
 # A plain number: it is compared with the flags of every record of a backlog.
@@ -29,13 +29,13 @@ _HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
 _SHOWN = bytes(flags for flags in range(256) if not flags & _HIDDEN)
 
 
-class Scouting(msgspec.Struct, frozen=True):
+class IndexingPriorities(msgspec.Struct, frozen=True):
     """More of a backlog is being read to be counted."""
 
     wanted: Slice
 
 
-class Counting:
+class PriorityIndexer:
     """Keeps a census of each partition that needs one."""
 
     def __init__(self, state: NodeState) -> None:
@@ -85,9 +85,9 @@ class Counting:
         wanted = _uncounted(census, partition)
         if wanted is not None:
             self._scouting[log] = wanted
-            self._state.fetch(wanted, Scouting(wanted))
+            self._state.fetch(wanted, IndexingPriorities(wanted))
 
-    def scouted(self, purpose: Scouting, data: memoryview | None, now: Now) -> None:
+    def scouted(self, purpose: IndexingPriorities, data: memoryview | None, now: Now) -> None:
         log = purpose.wanted.log
         if self._scouting.get(log) is not purpose.wanted:
             return

@@ -16,7 +16,7 @@ from goqueue.broker.state import NodeState
 from goqueue.delivery import Position
 from goqueue.model import Answer, Header, LogId, Now, Offset, RequestId, Timestamp, format_time
 
-__all__ = ["LETTERS_GROUP", "Cause", "Ends", "Move", "Route"]
+__all__ = ["LETTERS_GROUP", "Cause", "DeadLetterEnds", "Move", "Route"]
 
 # The number of no group: the place of redrives among the dead letters.
 LETTERS_GROUP = 0
@@ -62,7 +62,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     redrive: RequestId | None = None
 
 
-class Ends:
+class DeadLetterEnds:
     """Looks up where moves begin and end."""
 
     def __init__(self, state: NodeState, topics: Topics) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 import msgspec
 
 from goqueue.broker.alarms import Errand, ForGroup
-from goqueue.broker.consuming.delivering import Delivering
+from goqueue.broker.consuming.delivering import Polls
 from goqueue.broker.consuming.positions import Positions
 from goqueue.broker.counts import Departure, Trigger
 from goqueue.broker.outbox import Rebalanced
@@ -39,7 +39,7 @@ REBALANCE_ERRAND = Errand("rebalances")
 class Membership:
     """Takes commands about groups and their members."""
 
-    def __init__(self, state: NodeState, delivering: Delivering, positions: Positions) -> None:
+    def __init__(self, state: NodeState, delivering: Polls, positions: Positions) -> None:
         self._state = state
         self._delivering = delivering
         self._positions = positions

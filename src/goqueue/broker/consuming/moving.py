@@ -22,8 +22,8 @@ import msgspec
 
 from goqueue.broker.alarms import Errand
 from goqueue.broker.catalog import Topic
-from goqueue.broker.consuming.delivering import Delivering
-from goqueue.broker.consuming.ends import LETTERS_GROUP, Cause, Ends, Move, Route
+from goqueue.broker.consuming.delivering import Polls
+from goqueue.broker.consuming.ends import LETTERS_GROUP, Cause, DeadLetterEnds, Move, Route
 from goqueue.broker.consuming.letters import copy_of
 from goqueue.broker.journals import Settled, fold
 from goqueue.broker.messages.topics import Topics
@@ -54,9 +54,9 @@ from goqueue.transactions import Decided, Outcome
 __all__ = [
     "MOVE_ERRAND",
     "REASON_CHARACTERS_MAX",
-    "Carrying",
-    "Death",
-    "Moving",
+    "CarriedBatch",
+    "DeadLetterCause",
+    "DeadLetterMover",
 ]
 
 MOVE_ERRAND = Errand("moves")
@@ -73,7 +73,7 @@ _BATCHES_MAX = 8
 _QUIET_BATCHES_MAX = 4
 
 
-class Death(msgspec.Struct, frozen=True):
+class DeadLetterCause(msgspec.Struct, frozen=True):
     """What a message dies of, and who waits to hear that it is among the dead letters."""
 
     cause: Cause
@@ -81,7 +81,7 @@ class Death(msgspec.Struct, frozen=True):
     request: RequestId | None = None
 
 
-class Carrying(msgspec.Struct, frozen=True):
+class CarriedBatch(msgspec.Struct, frozen=True):
     """The records of a batch are being read; all below `below`, if they fit."""
 
     batch: int
@@ -140,12 +140,12 @@ class _Batch:
         self.outcome = Outcome.ABORTED
 
 
-class Moving:
+class DeadLetterMover:
     """Begins moves and carries them out."""
 
-    def __init__(self, state: NodeState, topics: Topics, delivering: Delivering) -> None:
+    def __init__(self, state: NodeState, topics: Topics, delivering: Polls) -> None:
         self._state = state
-        self._ends = Ends(state, topics)
+        self._ends = DeadLetterEnds(state, topics)
         self._delivering = delivering
         self._lanes: dict[Route, _Lane] = {}
         # The routes that may go on, each behind those that had to wait longer.
@@ -169,7 +169,7 @@ class Moving:
 
     # Beginning
 
-    def bury(self, group: Group, log: LogId, held: Held, death: Death, now: Now) -> None:
+    def bury(self, group: Group, log: LogId, held: Held, death: DeadLetterCause, now: Now) -> None:
         """Send a message, buried in its queue, to the dead letters.
 
         Whoever asked for it is answered when it is there.
@@ -338,14 +338,14 @@ class Moving:
                 self._state.next_move += 1
                 self._batches[number] = batch
                 self._quiet_count += batch.is_quiet
-                self._state.fetch(wanted, Carrying(number, wanted.below))
+                self._state.fetch(wanted, CarriedBatch(number, wanted.below))
                 return
             # Damaged or retired since: there is nothing left to move.
             gone = batch.moves.pop(0)
             self._settle(batch.route, [gone], [], now)
             self._end([gone], is_moved=False)
 
-    def carried(self, purpose: Carrying, data: memoryview | None, now: Now) -> None:
+    def carried(self, purpose: CarriedBatch, data: memoryview | None, now: Now) -> None:
         """The bytes of messages are here: append the copies."""
         batch = self._batches[purpose.batch]
         source, target = self._ends.source(batch.route), self._ends.target(batch.route, now)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from goqueue.broker.consuming.delivering import Delivering
+from goqueue.broker.consuming.delivering import Polls
 from goqueue.broker.journals import (
     DeliveryReleased,
     GivenBack,
@@ -88,7 +88,7 @@ class Probing(msgspec.Struct, frozen=True):
 class Positions:
     """Takes commands about positions."""
 
-    def __init__(self, state: NodeState, delivering: Delivering) -> None:
+    def __init__(self, state: NodeState, delivering: Polls) -> None:
         self._state = state
         self._delivering = delivering
         self._resets: dict[RequestId, _Reset] = {}

@@ -12,7 +12,7 @@ import msgspec
 from goqueue.broker.catalog import Topic
 from goqueue.broker.consuming.ends import LETTERS_GROUP
 from goqueue.broker.consuming.letters import messages_in, read_letter
-from goqueue.broker.consuming.moving import Moving
+from goqueue.broker.consuming.moving import DeadLetterMover
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.stepwise import Steps
@@ -20,7 +20,7 @@ from goqueue.delivery import Position
 from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId
 from goqueue.model.requests import Redrive, Redriven, Reliability
 
-__all__ = ["Redriving", "Sifting"]
+__all__ = ["Redriver", "RedriveScan"]
 
 # A turn's work: letters are small, and each is taken apart.
 _SIFT_BYTES = 32 * 1024
@@ -55,7 +55,7 @@ class _Job(msgspec.Struct):
         return min(self.command.messages_max, _MESSAGES_MAX)
 
 
-class Sifting(msgspec.Struct, frozen=True):
+class RedriveScan(msgspec.Struct, frozen=True):
     """Letters are being read for a redrive."""
 
     request: RequestId
@@ -63,10 +63,10 @@ class Sifting(msgspec.Struct, frozen=True):
     upto: Offset
 
 
-class Redriving:
+class Redriver:
     """Takes redrive commands."""
 
-    def __init__(self, state: NodeState, moving: Moving) -> None:
+    def __init__(self, state: NodeState, moving: DeadLetterMover) -> None:
         self._state = state
         self._moving = moving
         self._jobs: dict[RequestId, _Job] = {}
@@ -96,7 +96,7 @@ class Redriving:
         positions = self._state.positions.setdefault(LETTERS_GROUP, {})
         return positions.setdefault(letters.log_id, Position(letters.log.start))
 
-    # Sifting
+    # Scanning
 
     def _sift_next(self, job: _Job, now: Now) -> Steps:
         """Go on at the next partition with letters; the last was the last to look at."""
@@ -121,10 +121,10 @@ class Redriving:
             return False
         if wanted is None:
             return False
-        self._state.fetch(wanted, Sifting(job.request, partition.log_id, wanted.below))
+        self._state.fetch(wanted, RedriveScan(job.request, partition.log_id, wanted.below))
         return True
 
-    def sifted(self, purpose: Sifting, data: memoryview | None, now: Now) -> None:
+    def sifted(self, purpose: RedriveScan, data: memoryview | None, now: Now) -> None:
         job = self._jobs.get(purpose.request)
         if job is None:
             return
@@ -133,7 +133,9 @@ class Redriving:
             job.logs.popleft()
             self._state.stepwise.begin(None, self._sift_next(job, now), now)
 
-    def _choose(self, job: _Job, partition: Partition, purpose: Sifting, data: memoryview) -> bool:
+    def _choose(
+        self, job: _Job, partition: Partition, purpose: RedriveScan, data: memoryview
+    ) -> bool:
         """Note the letters that are wanted; whether more are read."""
         following = purpose.upto
         position = self._position(partition)

@@ -8,9 +8,9 @@ became a dead letter, or is on its way there, was not settled by whoever held it
 from collections.abc import Iterable
 
 from goqueue.broker.alarms import ForQueue
-from goqueue.broker.consuming.delivering import Delivering, settle
+from goqueue.broker.consuming.delivering import Polls, settle
 from goqueue.broker.consuming.ends import Cause
-from goqueue.broker.consuming.moving import REASON_CHARACTERS_MAX, Death, Moving
+from goqueue.broker.consuming.moving import REASON_CHARACTERS_MAX, DeadLetterCause, DeadLetterMover
 from goqueue.broker.journals import DeliveryReleased, GivenBack, fold
 from goqueue.broker.state import NodeState
 from goqueue.delivery import (
@@ -49,16 +49,16 @@ from goqueue.model.requests import (
 )
 from goqueue.tracing import Kind
 
-__all__ = ["Settling"]
+__all__ = ["Settlements"]
 
 _TIMEOUT_NS_MAX = 12 * HOUR
 _STALE = Settlement(refused=Code.RECEIPT_STALE)
 
 
-class Settling:
+class Settlements:
     """Takes receipts."""
 
-    def __init__(self, state: NodeState, delivering: Delivering, moving: Moving) -> None:
+    def __init__(self, state: NodeState, delivering: Polls, moving: DeadLetterMover) -> None:
         self._state = state
         self._delivering = delivering
         self._moving = moving
@@ -258,7 +258,7 @@ class Settling:
         reason = command.reason[:REASON_CHARACTERS_MAX]
         self._state.journeys.leased(Kind.NACK, group, receipt.log, [held], now, detail=reason)
         if is_exhausted:
-            death = Death(Cause.MAX_DELIVERIES, command.reason, request)
+            death = DeadLetterCause(Cause.MAX_DELIVERIES, command.reason, request)
             queue.bury(held)
             self._moving.bury(group, receipt.log, held, death, now)
             return
@@ -281,7 +281,7 @@ class Settling:
             raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
         self._state.tally.rejects += 1
         self._state.counts.pair(receipt.log.topic, group.name).rejected += 1
-        death = Death(Cause.REJECTED, command.reason, request)
+        death = DeadLetterCause(Cause.REJECTED, command.reason, request)
         reason = command.reason[:REASON_CHARACTERS_MAX]
         self._state.journeys.leased(Kind.REJECT, group, receipt.log, [held], now, detail=reason)
         queue.bury(held)
@@ -329,9 +329,9 @@ class Settling:
             held.attempt -= 1
             self._moving.bury(group, log, held, self._death_of(group.number, log, held), now)
 
-    def _death_of(self, number: int, log: LogId, held: Held) -> Death:
+    def _death_of(self, number: int, log: LogId, held: Held) -> DeadLetterCause:
         reason = self._state.positions[number][log].reason_of(held.offset)
-        return Death(Cause.MAX_DELIVERIES, reason)
+        return DeadLetterCause(Cause.MAX_DELIVERIES, reason)
 
     def _is_exhausted(self, log: LogId, held: Held) -> bool:
         """Whether this was the last delivery that the topic allows."""

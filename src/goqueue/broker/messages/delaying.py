@@ -17,8 +17,8 @@ from goqueue.broker.catalog import Topic
 from goqueue.broker.messages.cancels import Cancels
 from goqueue.broker.messages.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
 from goqueue.broker.messages.delay_pages import find_page
-from goqueue.broker.messages.salvo import Salvo
-from goqueue.broker.messages.underway import Cancelled, Entry, Fired, Published, Underway
+from goqueue.broker.messages.salvo import DueBatch
+from goqueue.broker.messages.underway import Cancelled, Entry, Fired, Published, PendingDelayAppends
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.stepwise import Steps
@@ -49,7 +49,7 @@ from goqueue.model.requests import (
 from goqueue.records import Waiting, build, rehead, walk
 from goqueue.records.tracing import find_contexts
 
-__all__ = ["Delaying", "Firing", "Recalling"]
+__all__ = ["DelayedMessages", "Firing", "ReadingDelays"]
 
 _FIRE_MAX = 1000
 _FIRE_BYTES = 1024 * 1024
@@ -60,24 +60,24 @@ _SAVE_CHANGES_MIN = 50_000
 class Firing(msgspec.Struct, frozen=True):
     """Records of messages that are due are being read."""
 
-    salvo: Salvo
+    salvo: DueBatch
 
 
-class Recalling(msgspec.Struct, frozen=True):
+class ReadingDelays(msgspec.Struct, frozen=True):
     """The record of a message that was cancelled is being read, to tell its trace."""
 
     log: LogId
     message: Offset
 
 
-class Delaying:
+class DelayedMessages:
     """Takes commands about delayed messages, and delivers what is due."""
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._underway = Underway()
+        self._underway = PendingDelayAppends()
         self._cancels = Cancels(state.outbox)
-        self._salvos: dict[LogId, Salvo] = {}
+        self._salvos: dict[LogId, DueBatch] = {}
         self._delay_ns_sum = 0
         self._delay_count = 0
 
@@ -140,9 +140,9 @@ class Delaying:
         except Refused:
             return
         if wanted is not None:
-            self._state.fetch(wanted, Recalling(partition.log_id, message))
+            self._state.fetch(wanted, ReadingDelays(partition.log_id, message))
 
-    def recalled(self, purpose: Recalling, data: memoryview | None, now: Now) -> None:
+    def recalled(self, purpose: ReadingDelays, data: memoryview | None, now: Now) -> None:
         """The record of a cancelled message is here, unless it is gone."""
         if data is not None and len(data):
             self._state.journeys.cancelled(purpose.log, purpose.message, data, now)
@@ -191,7 +191,7 @@ class Delaying:
         partition = self._state.partitions.get(log)
         if delays is None or partition is None or log in self._salvos:
             return
-        salvo = Salvo(log, delays.due(now.wall, _FIRE_MAX))
+        salvo = DueBatch(log, delays.due(now.wall, _FIRE_MAX))
         self._salvos[log] = salvo
         self._go_on(salvo, partition, delays, now)
 
@@ -202,7 +202,7 @@ class Delaying:
         if deadline is not None and deadline <= now.wall:
             self.wake(log, now)
 
-    def _go_on(self, salvo: Salvo, partition: Partition, delays: Delays, now: Now) -> None:
+    def _go_on(self, salvo: DueBatch, partition: Partition, delays: Delays, now: Now) -> None:
         """Read the next neighbours in due order; append when enough is there or all was read."""
         while salvo.order:
             if salvo.size >= _FIRE_BYTES and not self._deliver(salvo, partition, delays, now):
@@ -250,7 +250,7 @@ class Delaying:
             delays.expire(salvo.order.popleft())
         self._go_on(salvo, partition, delays, now)
 
-    def _deliver(self, salvo: Salvo, partition: Partition, delays: Delays, now: Now) -> bool:
+    def _deliver(self, salvo: DueBatch, partition: Partition, delays: Delays, now: Now) -> bool:
         """Append what was read, in due order; False if it was refused, and all waits again."""
         messages = tuple(salvo.messages)
         try:
@@ -262,7 +262,7 @@ class Delaying:
         salvo.clear()
         return True
 
-    def _end(self, salvo: Salvo, delays: Delays, now: Now, code: Code | None) -> None:
+    def _end(self, salvo: DueBatch, delays: Delays, now: Now, code: Code | None) -> None:
         """Give a salvo up: what was not appended waits again."""
         del self._salvos[salvo.log]
         rest = (*salvo.messages, *salvo.order)

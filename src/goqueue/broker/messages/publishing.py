@@ -10,7 +10,7 @@ from collections import Counter
 import msgspec
 
 from goqueue.broker.catalog import Topic
-from goqueue.broker.messages.delaying import Delaying
+from goqueue.broker.messages.delaying import DelayedMessages
 from goqueue.broker.outbox import PublishAnnounced
 from goqueue.broker.partitions import InTransaction, Partition, Publication
 from goqueue.broker.state import NodeState
@@ -30,7 +30,7 @@ from goqueue.records import Routed, Unroutable, find_delayed, route, walk
 from goqueue.records.tracing import adopt
 from goqueue.transactions import Admission
 
-__all__ = ["REFUSALS", "Publishing"]
+__all__ = ["REFUSALS", "Publisher"]
 
 # So many partitions get their part of a batch in one turn.
 _PARTS_AT_ONCE = 250
@@ -57,10 +57,10 @@ class _Routed(msgspec.Struct, frozen=True):
     counts: dict[int, int]
 
 
-class Publishing:
+class Publisher:
     """Takes publish commands."""
 
-    def __init__(self, state: NodeState, delaying: Delaying) -> None:
+    def __init__(self, state: NodeState, delaying: DelayedMessages) -> None:
         self._state = state
         self._delaying = delaying
 

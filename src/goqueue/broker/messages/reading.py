@@ -23,7 +23,7 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Isolation, Read, Records
 
-__all__ = ["Reading", "SeekingRead"]
+__all__ = ["StreamReads", "SeekingRead"]
 
 
 # Stands for the first offset that is kept, wherever that is.
@@ -37,7 +37,7 @@ class SeekingRead(msgspec.Struct, frozen=True):
     command: Read
 
 
-class Reading:
+class StreamReads:
     """Takes read commands and keeps those that wait."""
 
     def __init__(self, state: NodeState) -> None:

@@ -4,10 +4,10 @@ from collections import deque
 
 from goqueue.model import LogId, Offset
 
-__all__ = ["Salvo"]
+__all__ = ["DueBatch"]
 
 
-class Salvo:
+class DueBatch:
     """Messages that are due together: those still to be read, and the copies of those that were.
 
     One at a time for each partition, so that order holds and little is in memory.

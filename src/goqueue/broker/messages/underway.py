@@ -14,7 +14,7 @@ import msgspec
 from goqueue.model import LogId, Offset
 from goqueue.records import Waiting
 
-__all__ = ["Cancelled", "Entry", "Fired", "Published", "Underway"]
+__all__ = ["Cancelled", "Entry", "Fired", "Published", "PendingDelayAppends"]
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Cancelled(msgspec.Struct, frozen=True):
 Entry = Published | Fired | Cancelled
 
 
-class Underway:
+class PendingDelayAppends:
     """Entries by partition."""
 
     def __init__(self) -> None:

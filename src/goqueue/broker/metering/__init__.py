@@ -2,6 +2,6 @@
 
 from goqueue.broker.metering.families import families_of
 from goqueue.broker.metering.health import health_families
-from goqueue.broker.metering.watching import Watching
+from goqueue.broker.metering.watching import RequestMetrics
 
-__all__ = ["Watching", "families_of", "health_families"]
+__all__ = ["RequestMetrics", "families_of", "health_families"]

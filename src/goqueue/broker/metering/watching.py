@@ -51,7 +51,7 @@ from goqueue.model.requests import (
 )
 from goqueue.records import Flag, last_offset, walk
 
-__all__ = ["Watching"]
+__all__ = ["RequestMetrics"]
 
 _LOG = attrgetter("log")
 _NO_MESSAGE = int(Flag.CONTROL | Flag.DELAYED)
@@ -78,7 +78,7 @@ class _Watched(msgspec.Struct):
 _End = Callable[[_Watched, Reply | Refused, int], None]
 
 
-class Watching:
+class RequestMetrics:
     """Counts requests by their ends."""
 
     def __init__(self, state: NodeState) -> None:

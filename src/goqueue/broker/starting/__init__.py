@@ -1,16 +1,16 @@
 """How a node comes to know what it knew."""
 
-from goqueue.broker.starting.memory import Memory
-from goqueue.broker.starting.recollecting import Recollecting, ReplayingRecords
-from goqueue.broker.starting.starting import GROUPS_LOG, TOPICS_LOG, Opened, Replaying, Starting
+from goqueue.broker.starting.memory import JournaledState
+from goqueue.broker.starting.recollecting import PartitionReplay, ReplayingRecords
+from goqueue.broker.starting.starting import GROUPS_LOG, TOPICS_LOG, Opened, Replaying, NodeStart
 
 __all__ = [
     "GROUPS_LOG",
     "TOPICS_LOG",
-    "Memory",
+    "JournaledState",
     "Opened",
-    "Recollecting",
+    "PartitionReplay",
     "Replaying",
     "ReplayingRecords",
-    "Starting",
+    "NodeStart",
 ]

@@ -32,12 +32,12 @@ from goqueue.broker.journals import (
     state_position,
 )
 from goqueue.broker.state import NodeState
-from goqueue.broker.transacting import Progressing
+from goqueue.broker.transacting import TransactionOffsets
 from goqueue.groups import GroupDeleted, GroupStated
 from goqueue.model import MILLISECOND, Instant, LogId, Now, Timestamp
 from goqueue.transactions import Decided
 
-__all__ = ["STATING_ERRAND", "Memory"]
+__all__ = ["STATING_ERRAND", "JournaledState"]
 
 STATING_ERRAND = Errand("statements")
 # How long a statement waits for a disk that is behind.
@@ -49,14 +49,14 @@ _UNIT_BYTES = 128
 C = TypeVar("C")
 
 
-class Memory:
+class JournaledState:
     """Applies journaled changes, and states all that they amount to."""
 
     def __init__(
         self,
         state: NodeState,
         positions: Positions,
-        progressing: Progressing,
+        progressing: TransactionOffsets,
         limits: JournalLimits,
     ) -> None:
         self._state = state

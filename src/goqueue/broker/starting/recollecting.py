@@ -9,12 +9,12 @@ import msgspec
 from goqueue.broker.messages import Replay, decode_delays, delays_snapshot
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.broker.transacting import Remembering, authors_snapshot, decode_authors
+from goqueue.broker.transacting import ProducerSnapshots, authors_snapshot, decode_authors
 from goqueue.delivery import Delays
 from goqueue.model import Load, LogId, Now, Offset
 from goqueue.records import last_offset
 
-__all__ = ["Recollecting", "ReplayingRecords"]
+__all__ = ["PartitionReplay", "ReplayingRecords"]
 
 _REPLAY_BYTES = 1024 * 1024
 
@@ -42,10 +42,10 @@ class _Recollection(msgspec.Struct):
         return min(starts)
 
 
-class Recollecting:
+class PartitionReplay:
     """Brings partitions to know what their logs say."""
 
-    def __init__(self, state: NodeState, remembering: Remembering) -> None:
+    def __init__(self, state: NodeState, remembering: ProducerSnapshots) -> None:
         self._state = state
         self._remembering = remembering
         self._by_name: dict[str, _Recollection] = {}

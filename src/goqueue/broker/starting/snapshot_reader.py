@@ -9,7 +9,7 @@ import msgspec
 
 from goqueue.broker.alarms import Errand
 from goqueue.broker.journals import Change, Journal, Snapshot, TopicChange, piece_name
-from goqueue.broker.starting.memory import Memory
+from goqueue.broker.starting.memory import JournaledState
 from goqueue.broker.state import NodeState
 from goqueue.model import Load, LogId, Now, Offset, Timestamp
 
@@ -35,7 +35,7 @@ class _Reading(msgspec.Struct):
 class SnapshotReader:
     """Takes in the snapshots of journals, one after the other."""
 
-    def __init__(self, state: NodeState, memory: Memory) -> None:
+    def __init__(self, state: NodeState, memory: JournaledState) -> None:
         self._state = state
         self._memory = memory
         self._reading: _Reading | None = None

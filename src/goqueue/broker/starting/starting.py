@@ -25,11 +25,11 @@ from goqueue.broker.journals import (
 )
 from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
-from goqueue.broker.starting.memory import Memory
-from goqueue.broker.starting.recollecting import Recollecting, ReplayingRecords
+from goqueue.broker.starting.memory import JournaledState
+from goqueue.broker.starting.recollecting import PartitionReplay, ReplayingRecords
 from goqueue.broker.starting.snapshot_reader import STARTING_ERRAND, SnapshotReader
 from goqueue.broker.state import NodeState
-from goqueue.broker.transacting import Transacting
+from goqueue.broker.transacting import TransactionCoordinator
 from goqueue.delivery import Receipts
 from goqueue.log import Log, LogState
 from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep
@@ -39,7 +39,7 @@ __all__ = [
     "TOPICS_LOG",
     "Opened",
     "Replaying",
-    "Starting",
+    "NodeStart",
 ]
 
 TOPICS_LOG = LogId("__topics", 0)
@@ -64,15 +64,15 @@ class Replaying(msgspec.Struct, frozen=True):
     upto: Offset
 
 
-class Starting:
+class NodeStart:
     """Brings a node from nothing to serving."""
 
     def __init__(
         self,
         state: NodeState,
-        memory: Memory,
-        recollecting: Recollecting,
-        transacting: Transacting,
+        memory: JournaledState,
+        recollecting: PartitionReplay,
+        transacting: TransactionCoordinator,
         *,
         secret: bytes,
         limits: JournalLimits,

@@ -1,6 +1,6 @@
-"""Journeys of messages: what the node tells the tracer, and what it answers about them."""
+"""Traces of messages: what the node tells the tracer, and what it answers about them."""
 
-from goqueue.broker.tracing.asking import Asking
-from goqueue.broker.tracing.journeys import TRACE_PARENT, Journeys, Story, trace_header
+from goqueue.broker.tracing.asking import TraceQueries
+from goqueue.broker.tracing.journeys import TRACE_PARENT, TraceRecorder, PublishTrace, trace_header
 
-__all__ = ["TRACE_PARENT", "Asking", "Journeys", "Story", "trace_header"]
+__all__ = ["TRACE_PARENT", "TraceQueries", "TraceRecorder", "PublishTrace", "trace_header"]

@@ -15,10 +15,10 @@ from goqueue.model.requests import (
 from goqueue.records.tracing import fingerprint
 from goqueue.tracing import Kind, Search, Span, Trace, Tracer
 
-__all__ = ["Asking"]
+__all__ = ["TraceQueries"]
 
 
-class Asking:
+class TraceQueries:
     """Takes questions about traces."""
 
     def __init__(self, outbox: Outbox, stepwise: Stepwise, tracer: Tracer) -> None:

@@ -17,7 +17,7 @@ from goqueue.records import Waiting
 from goqueue.records.tracing import GIVEN_BYTES, Told, find_contexts, follow, look, make_contexts
 from goqueue.tracing import TRACE_BYTES, UNWRITTEN, Kind, Note, Place, Tracer, place_of
 
-__all__ = ["TRACE_PARENT", "Journeys", "Story", "trace_header"]
+__all__ = ["TRACE_PARENT", "TraceRecorder", "PublishTrace", "trace_header"]
 
 # The partition of what was never written.
 _NOWHERE = -1
@@ -26,7 +26,7 @@ TRACE_PARENT = "traceparent"
 _OPEN_MAX = 100_000
 
 
-class Story(msgspec.Struct, frozen=True):
+class PublishTrace(msgspec.Struct, frozen=True):
     """What is to be told of a publication when it is committed, by partition."""
 
     topic: Topic
@@ -34,7 +34,7 @@ class Story(msgspec.Struct, frozen=True):
     parts: dict[int, tuple[Told, Waiting | None]]
 
 
-class Journeys:
+class TraceRecorder:
     """Notes journeys of messages."""
 
     def __init__(self, catalog: Catalog, tracer: Tracer) -> None:
@@ -76,12 +76,17 @@ class Journeys:
 
     # Publishing
 
-    def tell(self, topic: Topic, now: Now) -> Story | None:
+    def tell(self, topic: Topic, now: Now) -> PublishTrace | None:
         """Begin the story of a publication."""
-        return Story(topic, now.wall, {}) if self.is_on else None
+        return PublishTrace(topic, now.wall, {}) if self.is_on else None
 
     def add_part(
-        self, story: Story, log: LogId, batch: bytearray, first: Offset, waiting: Waiting | None
+        self,
+        story: PublishTrace,
+        log: LogId,
+        batch: bytearray,
+        first: Offset,
+        waiting: Waiting | None,
     ) -> None:
         """A batch is on its way to a partition, where it begins at `first`."""
         if self.tracer.is_all:
@@ -94,7 +99,7 @@ class Journeys:
 
     def published(
         self,
-        story: Story,
+        story: PublishTrace,
         published: Published,
         now: Now,
         transaction: tuple[int, int] | None = None,

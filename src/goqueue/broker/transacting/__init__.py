@@ -1,22 +1,22 @@
 """Producers and transactions: commands, markers, the progress of groups within them."""
 
-from goqueue.broker.transacting.describing import Describing
-from goqueue.broker.transacting.marking import MARKING_ERRAND, Marking
-from goqueue.broker.transacting.progressing import Progressing
+from goqueue.broker.transacting.describing import TransactionDescriptions
+from goqueue.broker.transacting.marking import MARKING_ERRAND, MarkerWriter
+from goqueue.broker.transacting.progressing import TransactionOffsets
 from goqueue.broker.transacting.remembering import (
-    Remembering,
+    ProducerSnapshots,
     authors_snapshot,
     decode_authors,
 )
-from goqueue.broker.transacting.transacting import Transacting
+from goqueue.broker.transacting.transacting import TransactionCoordinator
 
 __all__ = [
     "MARKING_ERRAND",
-    "Describing",
-    "Marking",
-    "Progressing",
-    "Remembering",
-    "Transacting",
+    "TransactionDescriptions",
+    "MarkerWriter",
+    "TransactionOffsets",
+    "ProducerSnapshots",
+    "TransactionCoordinator",
     "authors_snapshot",
     "decode_authors",
 ]

@@ -15,13 +15,13 @@ from goqueue.model.requests import (
 )
 from goqueue.transactions import SILENCE_NS, Producer, Transaction, ended_state, transaction_id
 
-__all__ = ["Describing"]
+__all__ = ["TransactionDescriptions"]
 
 # To pass over a transaction costs little.
 _PASSED_PER_UNIT = 10
 
 
-class Describing:
+class TransactionDescriptions:
     """Answers questions; changes nothing."""
 
     def __init__(self, state: NodeState) -> None:

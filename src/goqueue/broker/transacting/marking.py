@@ -14,7 +14,7 @@ from goqueue.log import Marker
 from goqueue.model import SECOND, Code, Instant, LogId, Now, Offset, Refused
 from goqueue.transactions import Ended, Transaction
 
-__all__ = ["MARKING_ERRAND", "Marking"]
+__all__ = ["MARKING_ERRAND", "MarkerWriter"]
 
 MARKING_ERRAND = Errand("markers")
 Key = tuple[int, int]
@@ -39,7 +39,7 @@ class _Round:
         self.is_told = False
 
 
-class Marking:
+class MarkerWriter:
     """Appends markers and waits for them."""
 
     def __init__(self, state: NodeState) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from goqueue.broker.alarms import Errand, ForRequest
-from goqueue.broker.consuming import Delivering, Positions, Settling
+from goqueue.broker.consuming import Polls, Positions, Settlements
 from goqueue.broker.journals import Settled
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Held, Position, runs
@@ -38,7 +38,7 @@ from goqueue.transactions import (
     TransactionChange,
 )
 
-__all__ = ["PROGRESS_ERRAND", "Progressing"]
+__all__ = ["PROGRESS_ERRAND", "TransactionOffsets"]
 
 PROGRESS_ERRAND = Errand("progress")
 
@@ -70,15 +70,15 @@ class _Following(msgspec.Struct):
     done: int = 0
 
 
-class Progressing:
+class TransactionOffsets:
     """Takes the progress of groups into transactions."""
 
     def __init__(
         self,
         state: NodeState,
         positions: Positions,
-        settling: Settling,
-        delivering: Delivering,
+        settling: Settlements,
+        delivering: Polls,
     ) -> None:
         self._state = state
         self._positions = positions

@@ -11,7 +11,7 @@ from goqueue.broker.state import NodeState
 from goqueue.log import AuthorsStated
 from goqueue.model import LogId, Offset, Save
 
-__all__ = ["Remembering", "authors_snapshot", "decode_authors"]
+__all__ = ["ProducerSnapshots", "authors_snapshot", "decode_authors"]
 
 # A start reads about this much again, per partition, if the node was killed.
 _CHANGES_MAX = 20_000
@@ -31,7 +31,7 @@ def decode_authors(data: bytes) -> AuthorsStated | None:
         return None
 
 
-class Remembering:
+class ProducerSnapshots:
     """Keeps a snapshot of each partition that producers write to."""
 
     def __init__(self, state: NodeState) -> None:

@@ -10,7 +10,7 @@ Cost per transaction: two records in the journal that somebody waits for, one ma
 from goqueue.broker.alarms import ForTransaction
 from goqueue.broker.outbox import WriteMarkers
 from goqueue.broker.state import NodeState
-from goqueue.broker.transacting.progressing import Progressing
+from goqueue.broker.transacting.progressing import TransactionOffsets
 from goqueue.broker.transacting.waiting import Waiting
 from goqueue.model import Answer, Code, Now, Refused, RequestId
 from goqueue.model.requests import (
@@ -38,15 +38,15 @@ from goqueue.transactions import (
     transaction_id,
 )
 
-__all__ = ["Transacting"]
+__all__ = ["TransactionCoordinator"]
 
 Key = tuple[int, int]
 
 
-class Transacting:
+class TransactionCoordinator:
     """Takes commands about producers and transactions."""
 
-    def __init__(self, state: NodeState, progressing: Progressing) -> None:
+    def __init__(self, state: NodeState, progressing: TransactionOffsets) -> None:
         self._state = state
         self._progressing = progressing
         self._waiting = Waiting()

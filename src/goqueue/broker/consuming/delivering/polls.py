@@ -7,9 +7,9 @@ Cost per poll: per partition one survey (once per message and group) and one lea
 """
 
 from goqueue.broker.alarms import Errand, ForQueue, ForRequest
-from goqueue.broker.consuming.counting import Counting
+from goqueue.broker.consuming.counting import PriorityIndexer
 from goqueue.broker.consuming.delivering.leases import Leases
-from goqueue.broker.consuming.delivering.surveys import Surveying, Surveys
+from goqueue.broker.consuming.delivering.surveys import ReadingAhead, ReadAhead
 from goqueue.broker.consuming.delivering.waiting import Unseen, WaitingPoll, WaitingPolls
 from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
@@ -29,7 +29,7 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Leased, Poll
 
-__all__ = ["POLLS_ERRAND", "Delivering"]
+__all__ = ["POLLS_ERRAND", "Polls"]
 
 POLLS_ERRAND = Errand("polls")
 _VISIBILITY_NS_MIN = 100 * MILLISECOND
@@ -43,12 +43,12 @@ _LOOKS_MAX = 250
 _FLOORS_PER_UNIT = 20
 
 
-class Delivering:
+class Polls:
     """Leases messages to those who poll."""
 
-    def __init__(self, state: NodeState, counting: Counting) -> None:
+    def __init__(self, state: NodeState, counting: PriorityIndexer) -> None:
         self._state = state
-        self._surveys = Surveys(state, counting)
+        self._surveys = ReadAhead(state, counting)
         self._leases = Leases(state)
         self._waiting = WaitingPolls()
         # Groups with a partition that has more to read for them; None: with some to look at.
@@ -207,7 +207,7 @@ class Delivering:
         """The deliveries of a poll are counted: hand them out."""
         self._leases.serve_counted(counted)
 
-    def surveyed(self, purpose: Surveying, data: memoryview | None, now: Now) -> None:
+    def surveyed(self, purpose: ReadingAhead, data: memoryview | None, now: Now) -> None:
         """Records were read for a queue: it learns, and those who wait may get something."""
         learned = self._surveys.learn(purpose, data, now)
         if learned is not None:

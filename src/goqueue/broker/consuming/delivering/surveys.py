@@ -8,7 +8,7 @@ Invariant: of each group and partition at most one survey is under way.
 
 import msgspec
 
-from goqueue.broker.consuming.counting import Counting
+from goqueue.broker.consuming.counting import PriorityIndexer
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue, Position
@@ -17,12 +17,12 @@ from goqueue.model import LogId, Now, Offset, Slice
 from goqueue.model.requests import Mode
 from goqueue.records import survey
 
-__all__ = ["Learned", "Surveying", "Surveys"]
+__all__ = ["Learned", "ReadingAhead", "ReadAhead"]
 
 _SURVEY_BYTES = 256 * 1024
 
 
-class Surveying(msgspec.Struct, frozen=True):
+class ReadingAhead(msgspec.Struct, frozen=True):
     """Records are being read so that a queue knows what there is."""
 
     group: int
@@ -36,10 +36,10 @@ class Learned(msgspec.Struct, frozen=True):
     is_enough: bool
 
 
-class Surveys:
+class ReadAhead:
     """Brings queues to life and tells them what is in the log."""
 
-    def __init__(self, state: NodeState, counting: Counting) -> None:
+    def __init__(self, state: NodeState, counting: PriorityIndexer) -> None:
         self._state = state
         self._counting = counting
         # What is being read; known by being the same, not by being equal, since a topic may be
@@ -129,10 +129,10 @@ class Surveys:
             wanted = log.read(offset, _SURVEY_BYTES, below=end)
             if wanted is not None:
                 self._under_way.setdefault(group.number, {})[log_id] = wanted
-                self._state.fetch(wanted, Surveying(group.number, wanted))
+                self._state.fetch(wanted, ReadingAhead(group.number, wanted))
             return
 
-    def learn(self, purpose: Surveying, data: memoryview | None, now: Now) -> Learned | None:
+    def learn(self, purpose: ReadingAhead, data: memoryview | None, now: Now) -> Learned | None:
         """Records were read for a queue: it learns. None if nobody waits for them any longer."""
         wanted = purpose.wanted
         if self._under_way.get(purpose.group, {}).get(wanted.log) is not wanted:
