@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.messages import DelayedMessages, Publisher
+from goqueue.broker.delayed.delays import DelayedMessages
+from goqueue.broker.publish import Publisher
 from goqueue.delivery import Census, Delays, DeliveryQueue, Lanes, Wheel
 from goqueue.model import SECOND
 
@@ -56,15 +57,15 @@ def forgets_delays_that_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None
 
 
 def loses_what_is_pending_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.messages.delay_log.Replay.take", _does_nothing)
+    patch.setattr("goqueue.broker.delayed.delay_log.Replay.take", _does_nothing)
 
 
 def replays_without_deliveries(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.messages.delay_log.DELAYED_FROM", "gq.never-there")
+    patch.setattr("goqueue.broker.delayed.delay_log.DELAYED_FROM", "gq.never-there")
 
 
 def replays_without_cancellations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.messages.delay_log.cancelled_by", lambda _: None)
+    patch.setattr("goqueue.broker.delayed.delay_log.cancelled_by", lambda _: None)
 
 
 def answers_a_cancellation_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ __all__ = ["PLANTED_IN_LIMITS", "Plant", "with_habits"]
 Plant = Callable[[pytest.MonkeyPatch], None]
 _UNBOUNDED = 1 << 30
 _AUTHORS = "goqueue.log.authors.authors.Authors"
-_SETTLING = "goqueue.broker.consuming.settling.Settlements"
-_JOURNAL = "goqueue.broker.journals.journal.Journal"
-_LANE = "goqueue.broker.consuming.moving._Lane"
+_SETTLING = "goqueue.broker.groups.acks.Settlements"
+_JOURNAL = "goqueue.broker.journal.Journal"
+_LANE = "goqueue.broker.groups.dead_letter_mover._Lane"
 
 
 def with_habits(patch: pytest.MonkeyPatch, *names: str) -> None:

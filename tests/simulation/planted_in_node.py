@@ -21,12 +21,12 @@ __all__ = ["PLANTED_IN_NODE", "Plant"]
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
-_JOURNAL = "goqueue.broker.journals.journal.Journal"
+_JOURNAL = "goqueue.broker.journal.Journal"
 _PARTITION = "goqueue.broker.partitions.Partition"
-_DELIVERING = "goqueue.broker.consuming.delivering.polls.Polls"
-_LEASES = "goqueue.broker.consuming.delivering.leases.Leases"
-_MOVING = "goqueue.broker.consuming.moving.DeadLetterMover"
-_SETTLING = "goqueue.broker.consuming.settling.Settlements"
+_DELIVERING = "goqueue.broker.groups.polls.Polls"
+_LEASES = "goqueue.broker.groups.leases.Leases"
+_MOVING = "goqueue.broker.groups.dead_letter_mover.DeadLetterMover"
+_SETTLING = "goqueue.broker.groups.acks.Settlements"
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -113,7 +113,7 @@ def leaves_publications_waiting_on_a_full_disk(patch: pytest.MonkeyPatch) -> Non
 
 
 def acknowledges_what_is_only_appended(patch: pytest.MonkeyPatch) -> None:
-    name = "goqueue.broker.messages.publishing.Publisher.publish"
+    name = "goqueue.broker.publish.Publisher.publish"
     publish = _attribute(name)
 
     def hasty(publishing: Any, request: Any, command: Any, now: Any) -> None:
@@ -238,7 +238,7 @@ class _Unaware:
 
 
 def redrives_what_another_redrive_took(patch: pytest.MonkeyPatch) -> None:
-    name = "goqueue.broker.consuming.redriving.Redriver._move_all"
+    name = "goqueue.broker.groups.redrive.Redriver._move_all"
     move_all = _attribute(name)
 
     def unaware(redriving: Any, job: Any, now: Any) -> Any:
@@ -257,7 +257,7 @@ def keeps_places_beyond_a_lost_tail(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_places_in_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.consuming.positions.Positions.forget_logs", _does_nothing)
+    patch.setattr("goqueue.broker.groups.offsets.Positions.forget_logs", _does_nothing)
 
 
 def replays_places_into_a_namesake(patch: pytest.MonkeyPatch) -> None:

@@ -19,11 +19,11 @@ from tests.simulation.planted_in_node import Plant
 
 __all__ = ["PLANTED_IN_TRANSACTIONS"]
 
-_JOURNAL = "goqueue.broker.journals.journal.Journal"
-_TRANSACTING = "goqueue.broker.transacting.transacting.TransactionCoordinator"
-_PROGRESSING = "goqueue.broker.transacting.progressing.TransactionOffsets"
-_MARKING = "goqueue.broker.transacting.marking.MarkerWriter"
-_MOVING = "goqueue.broker.consuming.moving.DeadLetterMover"
+_JOURNAL = "goqueue.broker.journal.Journal"
+_TRANSACTING = "goqueue.broker.transactions.coordinator.TransactionCoordinator"
+_PROGRESSING = "goqueue.broker.transactions.transaction_offsets.TransactionOffsets"
+_MARKING = "goqueue.broker.transactions.markers.MarkerWriter"
+_MOVING = "goqueue.broker.groups.dead_letter_mover.DeadLetterMover"
 
 
 def _does_nothing(*_: object, **__: object) -> None:

@@ -8,11 +8,11 @@ _LIMITS = {
     "goqueue.delivery.census.BLOCK": 4,
     "goqueue.delivery.queue._READY_MAX": 7,
     "goqueue.delivery.queue._READY_MIN": 3,
-    "goqueue.broker.consuming.counting._SCOUT_BYTES": 300,
-    "goqueue.broker.messages.delaying._FIRE_MAX": 3,
-    "goqueue.broker.messages.delaying._FIRE_BYTES": 300,
-    "goqueue.broker.messages.delaying._SAVE_CHANGES_MIN": 4,
-    "goqueue.broker.starting.recollecting._REPLAY_BYTES": 300,
+    "goqueue.broker.groups.priority_indexer._SCOUT_BYTES": 300,
+    "goqueue.broker.delayed.delays._FIRE_MAX": 3,
+    "goqueue.broker.delayed.delays._FIRE_BYTES": 300,
+    "goqueue.broker.delayed.delays._SAVE_CHANGES_MIN": 4,
+    "goqueue.broker.recovery.partition_replay._REPLAY_BYTES": 300,
 }
 
 

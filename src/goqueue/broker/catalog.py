@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from goqueue.broker.journals import TopicDeleted, TopicStated
+from goqueue.broker.journal_changes import TopicDeleted, TopicStated
 from goqueue.model import (
     Cleanup,
     Code,

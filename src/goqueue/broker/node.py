@@ -11,34 +11,17 @@ Invariants
 
 from collections.abc import Callable, Iterator
 
-from goqueue.broker.alarms import (
-    Errand,
-    ForCensus,
-    ForDelays,
-    ForGroup,
-    ForLog,
-    ForQueue,
-    ForRequest,
-    ForTransaction,
-    Subject,
-)
-from goqueue.broker.budget import TURN_UNITS, TurnBudget
-from goqueue.broker.consuming import (
-    GROUP_RETENTION_NS,
-    CarriedBatch,
-    Probing,
-    IndexingPriorities,
-    SeekingReset,
-    RedriveScan,
-    ReadingAhead,
-)
-from goqueue.broker.journals import JournalLimits
-from goqueue.broker.messages import (
-    Firing,
-    ReadingDelays,
-    SeekingRead,
-)
-from goqueue.broker.metering import RequestMetrics, families_of, health_families
+from goqueue.broker.components import Components, dispatch_table
+from goqueue.broker.delayed.delays import Firing, ReadingDelays
+from goqueue.broker.groups.dead_letter_mover import CarriedBatch
+from goqueue.broker.groups.membership import GROUP_RETENTION_NS
+from goqueue.broker.groups.offsets import Probing, SeekingReset
+from goqueue.broker.groups.priority_indexer import IndexingPriorities
+from goqueue.broker.groups.read_ahead import ReadingAhead
+from goqueue.broker.groups.redrive import RedriveScan
+from goqueue.broker.journal import JournalLimits
+from goqueue.broker.metrics.node_metrics import families_of, health_families
+from goqueue.broker.metrics.request_metrics import RequestMetrics
 from goqueue.broker.outbox import (
     BeginServing,
     CarryOver,
@@ -58,18 +41,25 @@ from goqueue.broker.partitions import (
     Partition,
     Publication,
 )
-from goqueue.broker.parts import Components
-from goqueue.broker.starting import (
-    GROUPS_LOG,
-    TOPICS_LOG,
-    Opened,
-    Replaying,
-    ReplayingRecords,
-)
+from goqueue.broker.read import SeekingRead
+from goqueue.broker.recovery.partition_replay import ReplayingRecords
+from goqueue.broker.recovery.start import GROUPS_LOG, TOPICS_LOG, Opened, Replaying
 from goqueue.broker.state import Absence, NodeState
-from goqueue.broker.stepwise import Steps
 from goqueue.broker.storage_health import StorageHealth
-from goqueue.broker.table import dispatch_table
+from goqueue.broker.turns import (
+    TURN_UNITS,
+    Errand,
+    ForCensus,
+    ForDelays,
+    ForGroup,
+    ForLog,
+    ForQueue,
+    ForRequest,
+    ForTransaction,
+    Steps,
+    Subject,
+    TurnBudget,
+)
 from goqueue.metrics import Family
 from goqueue.model import (
     MILLISECOND,

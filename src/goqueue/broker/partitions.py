@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from goqueue.broker.tracing import PublishTrace
+from goqueue.broker.trace_recorder import PublishTrace
 from goqueue.log import Log
 from goqueue.model import Code, Instant, LogId, Offset, Refused, RequestId, Timestamp
 from goqueue.model.requests import Placed, Published, Read

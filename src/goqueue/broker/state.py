@@ -8,16 +8,15 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from goqueue.broker.alarms import Alarms, ForLog
-from goqueue.broker.budget import TurnBudget
 from goqueue.broker.catalog import Catalog, Topic
-from goqueue.broker.counts import Counts
-from goqueue.broker.journals import Change, Journal, TopicChange
+from goqueue.broker.journal import Journal
+from goqueue.broker.journal_changes import Change, TopicChange
+from goqueue.broker.metrics.counters import Counts
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.partitions import Partition, Partitions
-from goqueue.broker.stepwise import Stepwise
 from goqueue.broker.storage_health import StorageHealth
-from goqueue.broker.tracing import TraceRecorder
+from goqueue.broker.trace_recorder import TraceRecorder
+from goqueue.broker.turns import Alarms, ForLog, Stepwise, TurnBudget
 from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Ending, Marker

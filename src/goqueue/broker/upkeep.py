@@ -7,13 +7,14 @@ and young; what a jump of the wall clock or a passing lack of something left und
 
 from collections import deque
 
-from goqueue.broker.alarms import Errand
-from goqueue.broker.consuming import Polls, GroupRetention
-from goqueue.broker.messages import DelayedMessages
+from goqueue.broker.delayed.delays import DelayedMessages
+from goqueue.broker.groups.membership import GroupRetention
+from goqueue.broker.groups.polls import Polls
 from goqueue.broker.partitions import Partition
-from goqueue.broker.starting import JournaledState
+from goqueue.broker.recovery.journaled_state import JournaledState
 from goqueue.broker.state import NodeState
-from goqueue.broker.transacting import ProducerSnapshots
+from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots
+from goqueue.broker.turns import Errand
 from goqueue.model import SECOND, Instant, LogId, Now, Offset
 
 __all__ = ["Upkeep"]

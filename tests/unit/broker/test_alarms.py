@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.alarms import Alarms, ForGroup
-from goqueue.broker.budget import TurnBudget
+from goqueue.broker.turns import Alarms, ForGroup, TurnBudget
 from goqueue.model import Instant
 
 STEPS = st.lists(

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from goqueue.broker.budget import TURN_UNITS
+from goqueue.broker.turns import TURN_UNITS
 from goqueue.model import SECOND, LogId, Message, Write
 from goqueue.model.requests import (
     DeleteGroup,

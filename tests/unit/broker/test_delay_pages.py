@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.broker.budget import TURN_UNITS
-from goqueue.broker.messages.delay_pages import WaitingMessage, find_page
+from goqueue.broker.delayed.delay_pages import WaitingMessage, find_page
+from goqueue.broker.turns import TURN_UNITS
 from goqueue.delivery import Delays
 from goqueue.model import SECOND, LogId, Offset, Timestamp
 from goqueue.model.requests import DelayedList, ListDelayed

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from goqueue.broker.counts import Counts
+from goqueue.broker.metrics.counters import Counts
 from goqueue.model import SECOND, Code, Offset, Refused
 from goqueue.model.requests import (
     CheckHealth,

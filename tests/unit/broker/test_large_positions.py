@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from goqueue.broker import JournalLimits
-from goqueue.broker.budget import TURN_UNITS
-from goqueue.broker.journals import JOURNAL_SETTINGS, Change, Delivered, GivenBack, Settled
+from goqueue.broker.journal import JOURNAL_SETTINGS
+from goqueue.broker.journal_changes import Change, Delivered, GivenBack, Settled
+from goqueue.broker.turns import TURN_UNITS
 from goqueue.delivery import RESTING_MAX
 from goqueue.log import Log
 from goqueue.model import (

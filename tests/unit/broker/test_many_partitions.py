@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from goqueue.broker.budget import TURN_UNITS
-from goqueue.broker.consuming.delivering.surveys import ReadAhead
+from goqueue.broker.groups.read_ahead import ReadAhead
 from goqueue.broker.partitions import Partition
+from goqueue.broker.turns import TURN_UNITS
 from goqueue.delivery import DeliveryQueue
 from goqueue.groups import Group
 from goqueue.model import Code, LogId, Message, Offset, Refused

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.broker import fill
-from goqueue.broker.journals import Delivered, Settled, fold
+from goqueue.broker.journal_changes import Delivered, Settled, fold
 from goqueue.model import LogId, Offset, RequestId, Serve, Slice, Timestamp
 from goqueue.model.requests import Leased, Parcel
 from goqueue.records import pick, span

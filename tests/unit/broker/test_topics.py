@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from goqueue.broker.catalog import Catalog
-from goqueue.broker.journals import TopicStated
+from goqueue.broker.journal_changes import TopicStated
 from goqueue.model import HOUR, MILLISECOND, SECOND, Cleanup, Code, LogId, Refused
 from goqueue.model.requests import (
     AlterTopic,

@@ -1,6 +1,6 @@
 """What is on its way to a log: committed from the front, taken back from the end, whole."""
 
-from goqueue.broker.messages.underway import Cancelled, Fired, Published, PendingDelayAppends
+from goqueue.broker.delayed.due_batches import Cancelled, Fired, PendingDelayAppends, Published
 from goqueue.model import LogId, Message, Offset
 from goqueue.records import build, find_delayed
 

@@ -3,7 +3,7 @@
 Counted in units of work per turn, never in time.
 """
 
-from goqueue.broker.budget import TURN_UNITS
+from goqueue.broker.turns import TURN_UNITS
 from goqueue.groups import Groups
 from goqueue.model import SECOND, Instant, LogId, Now, RequestId, Timestamp
 from goqueue.model.requests import Join, Leased, Mode

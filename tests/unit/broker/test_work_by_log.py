@@ -3,8 +3,8 @@
 Counted in what a turn or a machine visits, never in time.
 """
 
-from goqueue.broker.budget import TurnBudget
 from goqueue.broker.state import NodeState
+from goqueue.broker.turns import TurnBudget
 from goqueue.delivery import Delays, DeliveryQueue, Position, Ranges
 from goqueue.model import LogId, Timestamp
 from goqueue.tracing import Tracer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goqueue.broker.budget import TURN_UNITS
+from goqueue.broker.turns import TURN_UNITS
 from goqueue.model.requests import (
     Command,
     CreateTopic,

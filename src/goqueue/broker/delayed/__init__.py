@@ -1,0 +1,1 @@
+"""Messages that wait for their time: found in the log, fired when due, listed and cancelled."""

@@ -1,0 +1,441 @@
+"""Delayed messages: published now, appended once more when they are due, unless cancelled before.
+
+The first record is flagged and skipped by every reader; its offset names the message. The second is
+an ordinary message with the header `gq.delayed-from`: that it is committed is the delivery and the
+proof of it, so a message is delivered exactly once over any crash. A cancellation is a control
+record. What is on its way to the log is taken back when the disk takes it back.
+
+Cost: a delayed message is read and appended once more; nothing runs while nothing is due.
+"""
+
+from array import array
+
+import msgspec
+
+from goqueue.broker.catalog import Topic
+from goqueue.broker.delayed.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
+from goqueue.broker.delayed.delay_pages import find_page
+from goqueue.broker.delayed.due_batches import (
+    Cancelled,
+    Cancels,
+    DueBatch,
+    Entry,
+    Fired,
+    PendingDelayAppends,
+    Published,
+)
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import ForDelays, Steps
+from goqueue.delivery import Delayed, Delays, Range, runs
+from goqueue.log import BATCH_HEADER, Ending, cancellation
+from goqueue.model import (
+    SECOND,
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Save,
+)
+from goqueue.model.requests import (
+    CancelDelayed,
+    DelayedDescription,
+    DelayedList,
+    DelayState,
+    DelayStatistics,
+    DescribeDelays,
+    Done,
+    FindDelayed,
+    ListDelayed,
+)
+from goqueue.records import Waiting, build, rehead, walk
+from goqueue.records.tracing import find_contexts
+
+__all__ = ["DelayedMessages", "Firing", "ReadingDelays"]
+
+_FIRE_MAX = 1000
+_FIRE_BYTES = 1024 * 1024
+_RETRY_NS = SECOND
+_SAVE_CHANGES_MIN = 50_000
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """Records of messages that are due are being read."""
+
+    salvo: DueBatch
+
+
+class ReadingDelays(msgspec.Struct, frozen=True):
+    """The record of a message that was cancelled is being read, to tell its trace."""
+
+    log: LogId
+    message: Offset
+
+
+class DelayedMessages:
+    """Takes commands about delayed messages, and delivers what is due."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._underway = PendingDelayAppends()
+        self._cancels = Cancels(state.outbox)
+        self._salvos: dict[LogId, DueBatch] = {}
+        self._delay_ns_sum = 0
+        self._delay_count = 0
+
+    # Publishing
+
+    def expect(
+        self,
+        partition: Partition,
+        waiting: Waiting,
+        now: Now,
+        holder: tuple[int, int] | None = None,
+    ) -> None:
+        """Delayed records were appended, perhaps in a transaction, which is their holder."""
+        if len(waiting):
+            following = Offset(waiting.offsets[-1] + 1)
+            self._underway.add(partition.log_id, Published(following, waiting, holder))
+            self._delay_ns_sum += sum(waiting.dues) - len(waiting) * now.wall
+            self._delay_count += len(waiting)
+
+    def committed(self, partition: Partition, now: Now) -> None:
+        """What was on its way and is in the log now takes effect."""
+        log = partition.log_id
+        if log not in self._underway:
+            return
+        delays = self._delays(log, now)
+        for entry in self._underway.committed(log, partition.log.high_watermark):
+            self._take_effect(partition, delays, entry, now)
+        self._arm(log, delays, now)
+
+    def _take_effect(self, partition: Partition, delays: Delays, entry: Entry, now: Now) -> None:
+        log = partition.log_id
+        match entry:
+            case Published(waiting=waiting, holder=holder):
+                delays.add_all(waiting.offsets, waiting.dues, waiting.priorities)
+                self._state.counts.topic(log.topic).scheduled += len(waiting)
+                if holder is not None:
+                    delays.hold(holder, waiting.offsets)
+                for first, following in _runs(waiting.offsets):
+                    self._state.hide(log, first, following - first)
+            case Fired(messages=messages, contexts=contexts):
+                first = entry.next - len(messages)
+                self._state.counts.topic(log.topic).fired += len(messages)
+                for index, message in enumerate(messages):
+                    delays.deliver(message, first + index)
+                    self._cancels.come_late(log, message, Offset(first + index))
+                self._state.journeys.fired(log, messages, first, contexts, now)
+            case Cancelled(message=message):
+                delays.cancel(message, entry.next - 1)
+                self._state.counts.topic(log.topic).cancelled += 1
+                self._state.hide(log, entry.next - 1)
+                self._cancels.succeed(log, message)
+                self._recall(partition, message)
+
+    def _recall(self, partition: Partition, message: Offset) -> None:
+        """Look up which trace a cancelled message is part of."""
+        if not self._state.journeys.is_on:
+            return
+        try:
+            wanted = partition.log.read(message, 1, below=Offset(message + 1))
+        except Refused:
+            return
+        if wanted is not None:
+            self._state.fetch(wanted, ReadingDelays(partition.log_id, message))
+
+    def recalled(self, purpose: ReadingDelays, data: memoryview | None, now: Now) -> None:
+        """The record of a cancelled message is here, unless it is gone."""
+        if data is not None and len(data):
+            self._state.journeys.cancelled(purpose.log, purpose.message, data, now)
+
+    def ended(self, partition: Partition, ending: Ending, now: Now) -> None:
+        """A transaction has ended: what it delayed waits from now on, or never was."""
+        delays = self._state.delays.get(partition.log_id)
+        if delays is not None:
+            delays.release((ending.producer, ending.transaction), is_commit=ending.is_commit)
+            self._arm(partition.log_id, delays, now)
+
+    def taken_back(self, partition: Partition, offset: Offset, code: Code, now: Now) -> None:
+        """Nothing from `offset` on will be in the log: those messages wait again."""
+        log = partition.log_id
+        if log not in self._underway:
+            return
+        delays = self._delays(log, now)
+        for entry in self._underway.taken_back(log, offset):
+            match entry:
+                case Fired(messages=messages):
+                    self._put_back(log, delays, messages, now, code)
+                case Cancelled(message=message):
+                    delays.stay(message)
+                    self._cancels.refuse(log, message, code)
+
+    def _put_back(
+        self,
+        log: LogId,
+        delays: Delays,
+        messages: tuple[Offset, ...],
+        now: Now,
+        code: Code | None = None,
+    ) -> None:
+        for message in messages:
+            delays.stay(message)
+            if code is not None:
+                self._cancels.refuse(log, message, code)
+        # Not at once: the disk is full, or the log is busy.
+        self._state.alarms.set(ForDelays(log), Instant(now.instant + _RETRY_NS))
+
+    # Firing
+
+    def wake(self, log: LogId, now: Now) -> None:
+        """Deliver what is due, unless a delivery of this partition is under way already."""
+        delays = self._state.delays.get(log)
+        partition = self._state.partitions.get(log)
+        if delays is None or partition is None or log in self._salvos:
+            return
+        salvo = DueBatch(log, delays.due(now.wall, _FIRE_MAX))
+        self._salvos[log] = salvo
+        self._go_on(salvo, partition, delays, now)
+
+    def wake_if_due(self, log: LogId, now: Now) -> None:
+        """The wall clock may have jumped: look at a wheel whose time it is."""
+        delays = self._state.delays.get(log)
+        deadline = None if delays is None else delays.next_deadline()
+        if deadline is not None and deadline <= now.wall:
+            self.wake(log, now)
+
+    def _go_on(self, salvo: DueBatch, partition: Partition, delays: Delays, now: Now) -> None:
+        """Read the next neighbours in due order; append when enough is there or all was read."""
+        while salvo.order:
+            if salvo.size >= _FIRE_BYTES and not self._deliver(salvo, partition, delays, now):
+                return
+            first, end = salvo.neighbours()
+            room = max(1, _FIRE_BYTES - salvo.size)
+            try:
+                wanted = partition.log.read(first, room, below=end)
+            except Refused:
+                wanted = None
+            if wanted is not None:
+                self._state.fetch(wanted, Firing(salvo))
+                return
+            # Damaged: there is nothing left to deliver.
+            salvo.order.popleft()
+            delays.expire(first)
+            self._cancels.refuse(salvo.log, first, Code.MESSAGE_NOT_FOUND)
+        if salvo.copies and not self._deliver(salvo, partition, delays, now):
+            return
+        del self._salvos[salvo.log]
+        self._arm(salvo.log, delays, now)
+
+    def fetched(self, purpose: Firing, data: memoryview | None, now: Now) -> None:
+        """Records of messages that are due are here."""
+        salvo = purpose.salvo
+        delays = self._state.delays.get(salvo.log)
+        partition = self._state.partitions.get(salvo.log)
+        if self._salvos.get(salvo.log) is not salvo or delays is None or partition is None:
+            # The topic was deleted meanwhile, and perhaps made again.
+            return
+        if data is None or not len(data):
+            self._end(salvo, delays, now, None)
+            return
+        columns = walk(data)
+        contexts = find_contexts(data) if self._state.journeys.is_on else {}
+        left = len(salvo.order)
+        for offset, position in zip(columns.offsets, columns.positions, strict=True):
+            if salvo.order and salvo.order[0] == offset:
+                # One header takes the place of the other, so there is room for it.
+                fired = ((DELAYED_FROM, b"%d" % offset),)
+                copy = rehead(data, position, fired, without=(DELIVER_AT, BATCH_HEADER))
+                salvo.add(copy, contexts.get(offset))
+        if len(salvo.order) == left:
+            # It is not where it was: to read it again would find the same.
+            delays.expire(salvo.order.popleft())
+        self._go_on(salvo, partition, delays, now)
+
+    def _deliver(self, salvo: DueBatch, partition: Partition, delays: Delays, now: Now) -> bool:
+        """Append what was read, in due order; False if it was refused, and all waits again."""
+        messages = tuple(salvo.messages)
+        try:
+            appended = self._state.append(partition, bytearray().join(salvo.copies), now)
+        except Refused as refused:
+            self._end(salvo, delays, now, refused.code)
+            return False
+        self._underway.add(salvo.log, Fired(appended.next, messages, salvo.contexts))
+        salvo.clear()
+        return True
+
+    def _end(self, salvo: DueBatch, delays: Delays, now: Now, code: Code | None) -> None:
+        """Give a salvo up: what was not appended waits again."""
+        del self._salvos[salvo.log]
+        rest = (*salvo.messages, *salvo.order)
+        self._put_back(salvo.log, delays, rest, now, code)
+
+    # Cancelling
+
+    def cancel(self, request: RequestId, command: CancelDelayed, now: Now) -> None:
+        topic = self._state.catalog.find_for_writing(command.topic)
+        partition = self._state.partition(topic, command.partition)
+        delays = self._state.delays.get(partition.log_id)
+        found = None if delays is None else delays.find(command.offset)
+        if delays is None or found is None or found.state is DelayState.EXPIRED:
+            raise Refused(Code.MESSAGE_NOT_FOUND, offset=command.offset)
+        if found.state is DelayState.CANCELLED:
+            self._state.outbox.answer(request, Done())
+        elif found.state is DelayState.DELIVERED:
+            raise Refused(Code.ALREADY_DELIVERED, delivered_offset=found.delivered_offset)
+        else:
+            self._cancel_pending(request, partition, delays, command.offset, now)
+
+    def _cancel_pending(
+        self, request: RequestId, partition: Partition, delays: Delays, offset: Offset, now: Now
+    ) -> None:
+        if delays.leave(offset):
+            try:
+                appended = self._state.append(partition, build([cancellation(offset)]), now)
+            except Refused:
+                delays.stay(offset)
+                self._arm(partition.log_id, delays, now)
+                raise
+            self._underway.add(partition.log_id, Cancelled(appended.next, offset))
+        # Else its delivery or another cancellation is on its way: that decides.
+        self._cancels.wait(partition.log_id, offset, request)
+
+    def forget(self, log: LogId) -> None:
+        """The topic is gone, and its delays with it."""
+        self._state.delays.pop(log, None)
+        self._underway.forget(log)
+        self._salvos.pop(log, None)
+        self._state.alarms.set(ForDelays(log), None)
+        self._cancels.forget(log)
+
+    # Asking
+
+    def list_pending(self, request: RequestId, command: ListDelayed, now: Now) -> None:
+        topic = self._state.catalog.find(command.topic)
+        total = self._pending_of(topic)
+        if command.skip < total:
+            self._state.stepwise.begin(request, self._list_page(request, command, now), now)
+            return
+        reply = DelayedList(topic=topic.name, messages=(), total=total)
+        self._state.outbox.answer(request, reply)
+
+    def _list_page(self, request: RequestId, command: ListDelayed, now: Now) -> Steps:
+        """A page, in as many turns as it takes; the topic may go meanwhile."""
+        logs = self._state.catalog.find(command.topic).logs
+        delays = [(log, found) for log in logs if (found := self._state.delays.get(log))]
+        page = yield from find_page(delays, command.skip, command.limit)
+        total = self._pending_of(self._state.catalog.find(command.topic))
+        # Of a topic that was deleted and made again nothing is shown that was found before.
+        known = {log: found for log, found in delays if self._state.delays.get(log) is found}
+        listed = [(log, known[log].find(offset)) for _, log, offset in page if log in known]
+        messages = tuple(
+            _described(log, each, now)
+            for log, each in listed
+            if each is not None and each.state is DelayState.PENDING
+        )
+        # A page that is not full ends with the last, whatever came or went meanwhile.
+        reached = command.skip + len(messages)
+        total = max(total, reached) if len(page) == command.limit else reached
+        reply = DelayedList(topic=command.topic, messages=messages, total=total)
+        self._state.outbox.answer(request, reply)
+
+    def find(self, request: RequestId, command: FindDelayed, now: Now) -> None:
+        topic = self._state.catalog.find(command.topic)
+        logs = topic.logs
+        if command.partition is not None:
+            logs = [self._state.partition(topic, command.partition).log_id]
+        for log in logs:
+            delays = self._state.delays.get(log)
+            found = None if delays is None else delays.find(command.offset)
+            if found is not None:
+                self._state.outbox.answer(request, _described(log, found, now))
+                return
+        raise Refused(Code.MESSAGE_NOT_FOUND, offset=command.offset)
+
+    def describe(self, request: RequestId, _: DescribeDelays) -> None:
+        delays = self._state.delays.values()
+        deadlines = [each.next_due() for each in delays]
+        by_topic = {topic.name: self._pending_of(topic) for topic in self._state.catalog}
+        reply = DelayStatistics(
+            pending=sum(len(each) for each in delays),
+            delivered=sum(each.delivered_count for each in delays),
+            cancelled=sum(each.cancelled_count for each in delays),
+            average_delay_ns=self._delay_ns_sum // max(1, self._delay_count),
+            by_topic={name: count for name, count in by_topic.items() if count},
+            next_due=min((each for each in deadlines if each is not None), default=None),
+        )
+        self._state.outbox.answer(request, reply)
+
+    def _pending_of(self, topic: Topic) -> int:
+        found = (self._state.delays.get(log) for log in topic.logs)
+        return sum(len(delays) for delays in found if delays is not None)
+
+    # Snapshots
+
+    def save_if_due(self, log: LogId) -> None:
+        """Keep a snapshot of a partition where much has changed since the last."""
+        delays = self._state.delays.get(log)
+        if delays is not None and delays.changes > max(_SAVE_CHANGES_MIN, len(delays) // 2):
+            self._save(log, delays)
+
+    def save_all(self) -> None:
+        """Make the next start fast."""
+        for log, delays in self._state.delays.items():
+            if delays.changes:
+                self._save(log, delays)
+
+    def _save(self, log: LogId, delays: Delays) -> None:
+        topic = self._state.catalog.get(log.topic)
+        partition = self._state.partitions.get(log)
+        if topic is None or partition is None:
+            return
+        if partition.log.watermarks.durable >= partition.log.high_watermark:
+            # Otherwise it would say what a power loss may take back, and be believed later.
+            stated = delays.stated(topic.number, partition.log.high_watermark)
+            data = msgspec.json.encode(stated)
+            name = delays_snapshot(topic.number, log.partition)
+            self._state.outbox.append(Save(name=name, data=data))
+
+    # Time
+
+    def arm_all(self, now: Now) -> None:
+        for log, delays in self._state.delays.items():
+            self._arm(log, delays, now)
+
+    def _arm(self, log: LogId, delays: Delays, now: Now) -> None:
+        deadline = delays.next_deadline()
+        if deadline is not None:
+            # Wall time as seen from here; should the clock be put, `wake_if_due` looks again.
+            wait_ns = max(0, deadline - now.wall)
+            self._state.alarms.set(ForDelays(log), Instant(now.instant + wait_ns))
+
+    def _delays(self, log: LogId, now: Now) -> Delays:
+        delays = self._state.delays.get(log)
+        if delays is None:
+            delays = self._state.delays[log] = Delays(now.wall)
+        return delays
+
+
+def _described(log: LogId, delayed: Delayed, now: Now) -> DelayedDescription:
+    return DelayedDescription(
+        log=log,
+        offset=delayed.offset,
+        due=delayed.due,
+        time_remaining_ns=max(0, delayed.due - now.wall)
+        if delayed.state is DelayState.PENDING
+        else 0,
+        priority=delayed.priority,
+        state=delayed.state,
+        delivered_offset=delayed.delivered_offset,
+    )
+
+
+def _runs(offsets: "array[int]") -> list[Range]:
+    """The same offsets as ranges. Mostly a batch waits as a whole: that is seen without a look at
+    each.
+    """
+    first, following = offsets[0], offsets[-1] + 1
+    return [(first, following)] if following - first == len(offsets) else runs(offsets)

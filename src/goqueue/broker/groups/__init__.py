@@ -1,0 +1,1 @@
+"""Consumer groups: members, offsets, leases and acks, dead letters and redrives."""

@@ -1,0 +1,364 @@
+"""What becomes of leased messages: acked, given back, extended, rejected, expired.
+
+A receipt is read first, then the lease that it names is looked up: a lease that is over refuses
+every use of its receipt, except that what the group has settled may be acked again. A message that
+became a dead letter, or is on its way there, was not settled by whoever held it: its ack is stale.
+"""
+
+from collections.abc import Iterable
+
+from goqueue.broker.groups.dead_letter_mover import (
+    REASON_CHARACTERS_MAX,
+    DeadLetterCause,
+    DeadLetterMover,
+)
+from goqueue.broker.groups.dead_letters import Cause
+from goqueue.broker.groups.leases import settle
+from goqueue.broker.groups.polls import Polls
+from goqueue.broker.journal_changes import DeliveryReleased, GivenBack, fold
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import ForQueue
+from goqueue.delivery import (
+    RESTING_MAX,
+    DeliveryQueue,
+    Held,
+    Position,
+    Receipt,
+    cut_reason,
+    rest_ns,
+)
+from goqueue.groups import Group
+from goqueue.model import (
+    HOUR,
+    Answer,
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Timestamp,
+)
+from goqueue.model.requests import (
+    Ack,
+    Acked,
+    Extend,
+    Extended,
+    Nack,
+    Reject,
+    Release,
+    Released,
+    Returned,
+    Settlement,
+)
+from goqueue.tracing import Kind
+
+__all__ = ["Settlements"]
+
+_TIMEOUT_NS_MAX = 12 * HOUR
+_STALE = Settlement(refused=Code.RECEIPT_STALE)
+
+
+class Settlements:
+    """Takes receipts."""
+
+    def __init__(self, state: NodeState, delivering: Polls, moving: DeadLetterMover) -> None:
+        self._state = state
+        self._delivering = delivering
+        self._moving = moving
+
+    # Ack
+
+    def ack(self, request: RequestId, command: Ack, now: Now) -> None:
+        self._state.groups_journal.check_room()
+        receipts, settlements = self._sort(command.receipts)
+        for (number, log), pile in receipts.items():
+            self._ack_pile(number, log, pile, settlements, now)
+        answer = Answer(request=request, reply=Acked(settlements=tuple(settlements)))
+        self._state.groups_journal.note([], [answer])
+
+    def _sort(
+        self, handles: tuple[str, ...]
+    ) -> tuple[dict[tuple[int, LogId], list[tuple[int, Receipt]]], list[Settlement]]:
+        """Receipts by group and partition with their place in the command; the rest is stale."""
+        settlements = [_STALE] * len(handles)
+        piles: dict[tuple[int, LogId], list[tuple[int, Receipt]]] = {}
+        pile: list[tuple[int, Receipt]] = []
+        key: tuple[int, LogId] | None = None
+        for index, handle in enumerate(handles):
+            try:
+                receipt = self._state.receipts.read(handle)
+            except Refused as refused:
+                settlements[index] = Settlement(refused=refused.code)
+                continue
+            if key is None or receipt.log is not key[1] or receipt.group != key[0]:
+                key = (receipt.group, receipt.log)
+                pile = piles.setdefault(key, [])
+            pile.append((index, receipt))
+        return piles, settlements
+
+    def _ack_pile(
+        self,
+        number: int,
+        log: LogId,
+        pile: list[tuple[int, Receipt]],
+        settlements: list[Settlement],
+        now: Now,
+    ) -> None:
+        """Settle the receipts of one group on one partition together."""
+        group = self._state.groups.numbered(number)
+        position = self._state.position(number, log)
+        queue = self._state.queue(number, log)
+        if group is None or position is None:
+            return
+        before = position.floor
+        acked: dict[int, Held] = {}
+        known: list[tuple[int, Offset]] = []
+        for index, receipt in pile:
+            held = self._held(queue, receipt, now)
+            if held is not None:
+                acked[receipt.offset] = held
+            elif receipt.offset not in acked and not _is_done(position, receipt.offset):
+                continue
+            known.append((index, receipt.offset))
+        if acked and queue is not None:
+            self._state.tally.acks += len(acked)
+            self._state.counts.pair(log.topic, group.name).acked += len(acked)
+            leases = list(acked.values())
+            self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
+            offsets = queue.settle(leases)
+            settle(self._state, group, log, offsets, at=now.wall)
+            self._delivering.wake_group(group, now, log)
+        floor = position.floor
+        in_flight = 0 if queue is None else queue.in_flight
+        for index, offset in known:
+            settlements[index] = Settlement(log, offset, floor, floor > before, in_flight)
+
+    def _held(self, queue: DeliveryQueue | None, receipt: Receipt, now: Now) -> Held | None:
+        """The lease that a receipt names, if it is not over."""
+        if queue is None or receipt.epoch != self._state.receipts.epoch:
+            return None
+        held = queue.held(receipt.offset, receipt.serial)
+        # Of many leases that run out together some wait for a later turn: they are over, too.
+        if held is None or held.deadline > now.instant:
+            return held
+        return held if self._state.absence.excuses(held.deadline, now.instant) else None
+
+    def find_all(
+        self, group: Group, handles: Iterable[str], holder: tuple[int, int], now: Now
+    ) -> dict[LogId, list[Held]]:
+        """The leases of one group that receipts name, by partition; refuses if one is over.
+
+        What the transaction `holder` holds already is left out: it was asked for twice.
+        """
+        found: dict[LogId, list[Held]] = {}
+        for handle in handles:
+            receipt = self._state.receipts.read(handle)
+            if receipt.group != group.number:
+                raise Refused(Code.RECEIPT_INVALID, group=group.name)
+            if not self._is_repeat(receipt, holder):
+                held = self._find(handle, now)[-1]
+                found.setdefault(receipt.log, []).append(held)
+        return found
+
+    def _is_repeat(self, receipt: Receipt, holder: tuple[int, int]) -> bool:
+        """Whether a transaction holds the message by this very delivery."""
+        position = self._state.position(receipt.group, receipt.log)
+        if position is None or not position.pins.has(holder, receipt.offset):
+            return False
+        queue = self._state.queue(receipt.group, receipt.log)
+        held = None if queue is None else queue.pinned(receipt.offset)
+        if held is not None and receipt.epoch == self._state.receipts.epoch:
+            return held.serial == receipt.serial
+        # It was leased in an earlier life, of which only the count is known.
+        return position.attempts_of(receipt.offset) == receipt.attempt
+
+    def _find(self, handle: str, now: Now) -> tuple[Receipt, Group, DeliveryQueue, Held]:
+        """The lease that a receipt names, with all that belongs to it."""
+        receipt = self._state.receipts.read(handle)
+        group = self._state.groups.numbered(receipt.group)
+        queue = self._state.queue(receipt.group, receipt.log)
+        held = self._held(queue, receipt, now)
+        if group is None or queue is None or held is None:
+            raise Refused(Code.RECEIPT_STALE)
+        return receipt, group, queue, held
+
+    # Release
+
+    def release(self, request: RequestId, command: Release, now: Now) -> None:
+        """Make messages ready again that were not begun, and take back what their leases counted.
+
+        The next delivery may be handed out before this is committed: the count that the journal
+        then knows is one too high at most, and never too low.
+        """
+        self._state.groups_journal.check_room()
+        receipts, settlements = self._sort(command.receipts)
+        for (number, log), pile in receipts.items():
+            self._release_pile(number, log, pile, settlements, now)
+        answer = Answer(request=request, reply=Released(settlements=tuple(settlements)))
+        self._state.groups_journal.note([], [answer])
+
+    def _release_pile(
+        self,
+        number: int,
+        log: LogId,
+        pile: list[tuple[int, Receipt]],
+        settlements: list[Settlement],
+        now: Now,
+    ) -> None:
+        """Give back the leases of one group on one partition together."""
+        group = self._state.groups.numbered(number)
+        queue = self._state.queue(number, log)
+        if group is None or queue is None:
+            return
+        released: list[Held] = []
+        for index, receipt in pile:
+            held = self._held(queue, receipt, now)
+            if held is not None:
+                queue.give_back(held)
+                released.append(held)
+                settlements[index] = Settlement(log, receipt.offset)
+        if not released:
+            return
+        self._state.tally.releases += len(released)
+        self._state.counts.pair(log.topic, group.name).released += len(released)
+        self._state.journeys.each_leased(Kind.RELEASE, group, log, released, now)
+        self._uncount(group, log, released)
+        self._delivering.arm(number, log, queue)
+        self._delivering.wake_group(group, now, log)
+
+    def _uncount(self, group: Group, log: LogId, released: list[Held]) -> None:
+        """Journal that deliveries did not happen."""
+        by_attempt: dict[int, list[int]] = {}
+        for held in released:
+            by_attempt.setdefault(held.attempt, []).append(held.offset)
+        for attempt, offsets in by_attempt.items():
+            folded = fold(sorted(offsets))
+            change = DeliveryReleased(
+                group=group.number,
+                topic=self._state.catalog.find(log.topic).number,
+                partition=log.partition,
+                attempt=attempt,
+                offsets=folded.ranges,
+                steps=folded.steps,
+            )
+            self._state.positions[group.number][log].release_delivery(attempt, sorted(offsets))
+            self._state.groups_journal.note([change])
+
+    # Nack, reject, extend
+
+    def nack(self, request: RequestId, command: Nack, now: Now) -> None:
+        self._state.groups_journal.check_room()
+        receipt, group, queue, held = self._find(command.receipt, now)
+        delay_ns = command.delay_ns
+        if delay_ns is not None and not 0 <= delay_ns <= _TIMEOUT_NS_MAX:
+            raise Refused(Code.REQUEST_INVALID, field="delay", minimum="0s", maximum="12h")
+        rest = rest_ns(held.attempt) if delay_ns is None else delay_ns
+        is_exhausted = self._is_exhausted(receipt.log, held)
+        if rest and not is_exhausted and queue.resting_count >= RESTING_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="resting", limit=RESTING_MAX)
+        self._state.tally.nacks += 1
+        self._state.counts.pair(receipt.log.topic, group.name).nacked += 1
+        reason = command.reason[:REASON_CHARACTERS_MAX]
+        self._state.journeys.leased(Kind.NACK, group, receipt.log, [held], now, detail=reason)
+        if is_exhausted:
+            death = DeadLetterCause(Cause.MAX_DELIVERIES, command.reason, request)
+            queue.bury(held)
+            self._moving.bury(group, receipt.log, held, death, now)
+            return
+        self._note_reason(receipt, command.reason)
+        queue.give_back(held, Instant(now.instant + rest) if rest else None)
+        self._delivering.arm(group.number, receipt.log, queue)
+        returned = Returned(
+            log=receipt.log,
+            offset=receipt.offset,
+            attempt=held.attempt,
+            visible_at=Timestamp(now.wall + rest),
+        )
+        self._state.groups_journal.note([], [Answer(request=request, reply=returned)])
+        self._delivering.wake_group(group, now, receipt.log)
+
+    def reject(self, request: RequestId, command: Reject, now: Now) -> None:
+        self._state.groups_journal.check_room()
+        receipt, group, queue, held = self._find(command.receipt, now)
+        if self._state.catalog.holds_letters(receipt.log.topic):
+            raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
+        self._state.tally.rejects += 1
+        self._state.counts.pair(receipt.log.topic, group.name).rejected += 1
+        death = DeadLetterCause(Cause.REJECTED, command.reason, request)
+        reason = command.reason[:REASON_CHARACTERS_MAX]
+        self._state.journeys.leased(Kind.REJECT, group, receipt.log, [held], now, detail=reason)
+        queue.bury(held)
+        self._moving.bury(group, receipt.log, held, death, now)
+
+    def extend(self, request: RequestId, command: Extend, now: Now) -> None:
+        if not 0 < command.timeout_ns <= _TIMEOUT_NS_MAX:
+            raise Refused(Code.REQUEST_INVALID, field="timeout", minimum="1ns", maximum="12h")
+        receipt, group, queue, held = self._find(command.receipt, now)
+        self._state.tally.extensions += 1
+        deadline = Instant(now.instant + command.timeout_ns)
+        queue.extend(held, deadline)
+        self._state.journeys.leased(Kind.EXTEND, group, receipt.log, [held], now)
+        self._state.alarms.bring_forward(ForQueue(group.number, receipt.log), deadline)
+        extended = Extended(deadline=Timestamp(now.wall + command.timeout_ns))
+        self._state.outbox.answer(request, extended)
+
+    # Time
+
+    def expire(self, number: int, log: LogId, now: Now) -> None:
+        """Leases ran out or messages have rested: deliver again, or bury."""
+        group = self._state.groups.numbered(number)
+        queue = self._state.queue(number, log)
+        if group is None or queue is None:
+            return
+        # What is left over is due at once, in a turn of its own.
+        expired = queue.expire(now.instant, max(1, self._state.budget.left))
+        self._state.budget.spend(len(expired))
+        self._state.journeys.each_leased(Kind.EXPIRE, group, log, expired, now)
+        self._state.tally.expirations += len(expired)
+        self._state.counts.pair(log.topic, group.name).expired += len(expired)
+        for held in expired:
+            if self._is_exhausted(log, held):
+                queue.bury(held)
+                self._moving.bury(group, log, held, self._death_of(number, log, held), now)
+            else:
+                queue.give_back(held)
+        self._delivering.arm(number, log, queue)
+        self._delivering.wake_group(group, now, log)
+
+    def bury_exhausted(self, now: Now) -> None:
+        """Bury what a poll met that must not be delivered again."""
+        for group, log, held in self._delivering.take_exhausted():
+            # This one was not made.
+            held.attempt -= 1
+            self._moving.bury(group, log, held, self._death_of(group.number, log, held), now)
+
+    def _death_of(self, number: int, log: LogId, held: Held) -> DeadLetterCause:
+        reason = self._state.positions[number][log].reason_of(held.offset)
+        return DeadLetterCause(Cause.MAX_DELIVERIES, reason)
+
+    def _is_exhausted(self, log: LogId, held: Held) -> bool:
+        """Whether this was the last delivery that the topic allows."""
+        limit = self._state.catalog.deliveries_max(log.topic)
+        return limit is not None and held.attempt >= limit
+
+    def _note_reason(self, receipt: Receipt, reason: str) -> None:
+        position = self._state.positions[receipt.group][receipt.log]
+        if not reason and not position.reason_of(receipt.offset):
+            return
+        change = GivenBack(
+            group=receipt.group,
+            topic=self._state.catalog.find(receipt.log.topic).number,
+            partition=receipt.log.partition,
+            offset=receipt.offset,
+            reason=cut_reason(reason),
+        )
+        position.excuse(change.offset, change.reason)
+        self._state.groups_journal.note([change])
+
+
+def _is_done(position: Position, offset: int) -> bool:
+    """Whether a message was acked or committed; one that becomes a dead letter was not."""
+    is_dead = position.is_dying(offset) or position.was_buried(offset)
+    return position.has_settled(offset) and not is_dead

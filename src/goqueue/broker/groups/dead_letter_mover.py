@@ -1,0 +1,571 @@
+"""Messages that leave one log for another: dead letters, and dead letters put back.
+
+Messages that take the same route are moved together, in batches; each batch is a transaction of the
+broker. The copies are appended to the target, unseen; when they are committed, one record of the
+journal decides that they count and that the messages are settled where they were; a marker shows
+them. So a crash at any point leaves each message in exactly one of the two places. What was not
+decided is forgotten: the copies are aborted at the next start, and the messages are handed out or
+buried anew.
+
+Invariants
+- A message is in one batch, or waits in one lane, or is not moving.
+- So many batches are under way at most, and one turn begins no more of them than its budget allows.
+- A message that somebody waits for is in the next batch of its route, whatever waits there else.
+
+Cost per batch: one read, one copy of each message, one record in the journal, one marker.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from goqueue.broker.catalog import Topic
+from goqueue.broker.groups.dead_letters import (
+    LETTERS_GROUP,
+    Cause,
+    DeadLetterEnds,
+    Move,
+    Route,
+    copy_of,
+)
+from goqueue.broker.groups.polls import Polls
+from goqueue.broker.journal_changes import Settled, fold
+from goqueue.broker.outbox import CarryOver, WriteMarkers
+from goqueue.broker.partitions import ForMove, Partition, Publication
+from goqueue.broker.state import NodeState
+from goqueue.broker.topics import Topics
+from goqueue.broker.trace_recorder import trace_header
+from goqueue.broker.turns import Errand
+from goqueue.delivery import Held
+from goqueue.groups import Group
+from goqueue.log import BatchMark
+from goqueue.model import (
+    SECOND,
+    Answer,
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Priority,
+    Refused,
+    RequestId,
+)
+from goqueue.model.requests import Returned
+from goqueue.records import walk
+from goqueue.tracing import Kind
+from goqueue.transactions import Decided, Outcome
+
+__all__ = [
+    "MOVE_ERRAND",
+    "REASON_CHARACTERS_MAX",
+    "CarriedBatch",
+    "DeadLetterCause",
+    "DeadLetterMover",
+]
+
+MOVE_ERRAND = Errand("moves")
+_RETRY_NS = SECOND
+REASON_CHARACTERS_MAX = 1024
+# A batch has a producer of its own, with one transaction: the negative number of the batch.
+_TRANSACTION = 1
+_READ_BYTES = 128 * 1024
+# Messages further apart are read one by one: nobody wants what is between them.
+_WINDOW = 1000
+# Under way at once; so many of them may carry messages that nobody waits for. Together they hold no
+# more messages than a turn may visit: one sync may end the wait of them all.
+_BATCHES_MAX = 8
+_QUIET_BATCHES_MAX = 4
+
+
+class DeadLetterCause(msgspec.Struct, frozen=True):
+    """What a message dies of, and who waits to hear that it is among the dead letters."""
+
+    cause: Cause
+    reason: str
+    request: RequestId | None = None
+
+
+class CarriedBatch(msgspec.Struct, frozen=True):
+    """The records of a batch are being read; all below `below`, if they fit."""
+
+    batch: int
+    below: Offset
+
+
+class _Lane:
+    """Moves that wait for the same route; those that somebody waits for come first."""
+
+    __slots__ = ("quiet", "urgent")
+
+    def __init__(self) -> None:
+        self.urgent: deque[Move] = deque()
+        self.quiet: deque[Move] = deque()
+
+    def __len__(self) -> int:
+        return len(self.urgent) + len(self.quiet)
+
+    def add(self, move: Move) -> None:
+        (self.quiet if move.answer is None else self.urgent).append(move)
+
+    def put_back(self, moves: Iterable[Move]) -> None:
+        """They come first again, in this order."""
+        for move in reversed(list(moves)):
+            (self.quiet if move.answer is None else self.urgent).appendleft(move)
+
+    def take(self, count_max: int) -> list[Move]:
+        """What is read together with the first, in the order of offsets."""
+        waiting = self.urgent or self.quiet
+        first = waiting.popleft()
+        chosen = {first.offset: first}
+        others: list[Move] = []
+        for _ in range(min(len(waiting), count_max - 1)):
+            move = waiting.popleft()
+            if 0 < move.offset - first.offset < _WINDOW and move.offset not in chosen:
+                chosen[move.offset] = move
+            else:
+                others.append(move)
+        waiting.extendleft(reversed(others))
+        return [chosen[offset] for offset in sorted(chosen)]
+
+
+class _Batch:
+    """Moves that are made together."""
+
+    __slots__ = ("contexts", "first", "is_quiet", "moves", "outcome", "route", "target")
+
+    def __init__(self, route: Route, moves: list[Move]) -> None:
+        self.route = route
+        self.moves = moves
+        self.is_quiet = moves[0].answer is None
+        # Where the copies stand, and the traces that they are part of.
+        self.target: LogId | None = None
+        self.first = Offset(0)
+        self.contexts: list[bytes] = []
+        self.outcome = Outcome.ABORTED
+
+
+class DeadLetterMover:
+    """Begins moves and carries them out."""
+
+    def __init__(self, state: NodeState, topics: Topics, delivering: Polls) -> None:
+        self._state = state
+        self._ends = DeadLetterEnds(state, topics)
+        self._delivering = delivering
+        self._lanes: dict[Route, _Lane] = {}
+        # The routes that may go on, each behind those that had to wait longer.
+        self._ready: dict[Route, None] = {}
+        self._ready_urgent: dict[Route, None] = {}
+        # When to try again, in this order; and who waits for which topic to be announced.
+        self._stalled: dict[Route, Instant] = {}
+        self._announcing: dict[int, dict[Route, None]] = {}
+        self._batches: dict[int, _Batch] = {}
+        self._quiet_count = 0
+        # Of redrives: whose letters were put back, and how many of them stay where they are.
+        self._moved: dict[RequestId, int] = {}
+        self._unmoved: dict[RequestId, int] = {}
+
+    def take_redriven(self) -> tuple[dict[RequestId, int], dict[RequestId, int]]:
+        """By redrive: how many letters were put back since the last call, and how many stay."""
+        taken = self._moved, self._unmoved
+        if self._moved or self._unmoved:
+            self._moved, self._unmoved = {}, {}
+        return taken
+
+    # Beginning
+
+    def bury(self, group: Group, log: LogId, held: Held, death: DeadLetterCause, now: Now) -> None:
+        """Send a message, buried in its queue, to the dead letters.
+
+        Whoever asked for it is answered when it is there.
+        """
+        state = self._state
+        origin = state.catalog.find(log.topic)
+        letters = origin.config.dead_letter_topic
+        known = state.catalog.get(letters)
+        route = Route(
+            group=group.number,
+            topic=origin.number,
+            partition=log.partition,
+            target=letters,
+            target_partition=log.partition % (known or origin).stated.partitions,
+        )
+        answer = None
+        if death.request is not None:
+            returned = Returned(
+                log=log, offset=held.offset, attempt=held.attempt, dead_letter_topic=letters
+            )
+            answer = Answer(request=death.request, reply=returned)
+        move = Move(
+            route=route,
+            offset=held.offset,
+            at=now.wall,
+            attempts=held.attempt,
+            cause=death.cause,
+            reason=death.reason[:REASON_CHARACTERS_MAX],
+            answer=answer,
+        )
+        if death.cause is Cause.REJECTED:
+            state.tally.rejected_letters += 1
+        else:
+            state.tally.exhausted_letters += 1
+        self._begin(move)
+
+    def redrive(
+        self, letter: LogId, offset: Offset, target: LogId, request: RequestId, now: Now
+    ) -> None:
+        """Put one dead letter back, as a part of a redrive."""
+        route = Route(
+            group=LETTERS_GROUP,
+            topic=self._state.catalog.find(letter.topic).number,
+            partition=letter.partition,
+            target=target.topic,
+            target_partition=target.partition,
+        )
+        cause = Cause.REDRIVE
+        self._begin(Move(route=route, offset=offset, at=now.wall, cause=cause, redrive=request))
+
+    def _begin(self, move: Move) -> None:
+        position = self._ends.position(move.route)
+        if position is not None:
+            position.begin_dying(move.offset)
+        self._lane(move.route).add(move)
+        self._make_ready(move.route)
+
+    def _lane(self, route: Route) -> _Lane:
+        lane = self._lanes.get(route)
+        if lane is None:
+            lane = self._lanes[route] = _Lane()
+        return lane
+
+    def _make_ready(self, route: Route) -> None:
+        """Let a route go on, unless it waits for something else than its turn."""
+        lane = self._lanes[route]
+        if not len(lane):
+            del self._lanes[route]
+        elif route not in self._stalled and not self._is_announcing(route):
+            if lane.urgent:
+                self._ready_urgent[route] = None
+            if lane.quiet:
+                self._ready[route] = None
+
+    def _is_announcing(self, route: Route) -> bool:
+        topic = self._state.catalog.get(route.target)
+        return topic is not None and route in self._announcing.get(topic.number, ())
+
+    # Carrying
+
+    def begin_batches(self, now: Now) -> None:
+        """Begin as many batches as may be under way."""
+        while (route := self._next_route()) is not None:
+            if self._state.budget.is_spent:
+                self._state.alarms.bring_forward(MOVE_ERRAND, now.instant)
+                return
+            self._begin_batch(route, now)
+
+    def _next_route(self) -> Route | None:
+        if len(self._batches) >= _BATCHES_MAX:
+            return None
+        if self._ready_urgent:
+            return next(iter(self._ready_urgent))
+        if self._ready and self._quiet_count < _QUIET_BATCHES_MAX:
+            return next(iter(self._ready))
+        return None
+
+    def _begin_batch(self, route: Route, now: Now) -> None:
+        self._ready_urgent.pop(route, None)
+        self._ready.pop(route, None)
+        self._state.budget.spend()
+        source = self._ends.source(route)
+        if source is None:
+            self._give_up(route)
+            return
+        target = self._ends.target(route, now)
+        if target is None:
+            if route.is_redrive and self._state.catalog.get(route.target) is None:
+                self._cancel(route)
+            else:
+                self._stall(route, now)
+            return
+        topic = self._state.catalog.find(target.log_id.topic)
+        if not topic.may_mark:
+            self._announce(topic, route)
+            return
+        lane = self._lanes[route]
+        moves = lane.take(max(1, self._state.budget.units // _BATCHES_MAX))
+        self._state.budget.spend(len(moves))
+        self._fetch(_Batch(route, moves), source, now)
+        self._make_ready(route)
+
+    def _give_up(self, route: Route) -> None:
+        """The messages are gone with their topic, or nobody wants them any more."""
+        lane = self._lanes.pop(route)
+        self._end(lane.urgent, is_moved=False)
+        self._end(lane.quiet, is_moved=False)
+
+    def _cancel(self, route: Route) -> None:
+        """There is no new place any more: the messages stay where they were."""
+        position = self._ends.position(route)
+        if position is not None:
+            for move in self._lanes[route].quiet:
+                position.end_dying(move.offset)
+        self._give_up(route)
+
+    def _announce(self, topic: Topic, route: Route) -> None:
+        """A start must look through the target for copies that do not count."""
+        waiting = self._announcing.setdefault(topic.number, {})
+        waiting[route] = None
+        if len(waiting) == 1:
+            stated = msgspec.structs.replace(topic.stated, has_producers=True)
+            changes = [] if stated == topic.stated else [stated]
+            self._state.catalog.apply(stated)
+            self._state.topics_journal.note(changes, [CarryOver(topic.number)])
+
+    def announced(self, later: CarryOver) -> None:
+        """That the target has such copies is committed: go on."""
+        topic = self._state.catalog.numbered(later.topic)
+        if topic is not None:
+            topic.may_mark = True
+        for route in self._announcing.pop(later.topic, ()):
+            if route in self._lanes:
+                self._make_ready(route)
+
+    def _fetch(self, batch: _Batch, source: Partition, now: Now) -> None:
+        """Read what is moved; what cannot be read any more is settled."""
+        while batch.moves:
+            first, last = batch.moves[0].offset, batch.moves[-1].offset
+            try:
+                wanted = source.log.read(first, _READ_BYTES, below=Offset(last + 1))
+            except Refused:
+                wanted = None
+            if wanted is not None:
+                number = self._state.next_move
+                self._state.next_move += 1
+                self._batches[number] = batch
+                self._quiet_count += batch.is_quiet
+                self._state.fetch(wanted, CarriedBatch(number, wanted.below))
+                return
+            # Damaged or retired since: there is nothing left to move.
+            gone = batch.moves.pop(0)
+            self._settle(batch.route, [gone], [], now)
+            self._end([gone], is_moved=False)
+
+    def carried(self, purpose: CarriedBatch, data: memoryview | None, now: Now) -> None:
+        """The bytes of messages are here: append the copies."""
+        batch = self._batches[purpose.batch]
+        source, target = self._ends.source(batch.route), self._ends.target(batch.route, now)
+        if source is None or target is None or data is None:
+            self._retry(purpose.batch, now)
+            return
+        self._state.budget.spend(len(batch.moves))
+        found = _places(data)
+        upto = max(found) + 1 if found else purpose.below
+        gone = [each for each in batch.moves if each.offset not in found and each.offset < upto]
+        late = [each for each in batch.moves if each.offset >= upto]
+        batch.moves = [each for each in batch.moves if each.offset in found]
+        self._lane(batch.route).put_back(late)
+        self._make_ready(batch.route)
+        if gone:
+            self._settle(batch.route, gone, [], now)
+            self._end(gone, is_moved=False)
+        if not batch.moves:
+            self._forget(purpose.batch)
+            return
+        pieces = [data[slice(*found[each.offset])] for each in batch.moves]
+        self._copy(purpose.batch, source, target, pieces, now)
+
+    def _copy(
+        self,
+        number: int,
+        source: Partition,
+        target: Partition,
+        pieces: list[memoryview],
+        now: Now,
+    ) -> None:
+        """Append copies of these records as one transaction."""
+        batch = self._batches[number]
+        copies = bytearray()
+        contexts: list[bytes] = []
+        for move, piece in zip(batch.moves, pieces, strict=True):
+            headers = self._ends.headers(move, source.log_id, piece)
+            context = self._state.journeys.context_of(source.log_id, move.offset, piece)
+            if context:
+                headers = (*headers, trace_header(context))
+            contexts.append(context)
+            copies += copy_of(piece, headers)
+        mark = BatchMark(
+            producer=-number,
+            epoch=0,
+            sequence=-1,
+            count=len(pieces),
+            transaction=_TRANSACTION,
+            at=now.wall,
+        )
+        has_lanes = any(priority != Priority.NORMAL for priority in walk(copies).priorities)
+        try:
+            appended = self._state.append(target, copies, now, mark)
+        except Refused:
+            self._retry(number, now)
+            return
+        batch.target, batch.first, batch.contexts = target.log_id, appended.first, contexts
+        topic = self._state.catalog.get(batch.route.target)
+        if topic is not None and has_lanes:
+            self._state.note_lanes(topic)
+        publication = Publication(None, [], 1, now.wall, purpose=ForMove(number))
+        target.expect(appended.first, appended.next, publication)
+
+    # Deciding
+
+    def copied(self, number: int, refused: Code | None, now: Now) -> None:
+        """The copies are committed, or were taken back by the disk."""
+        batch = self._batches[number]
+        route = batch.route
+        target = self._ends.target(route, now)
+        if refused is not None or target is None:
+            self._retry(number, now)
+            return
+        self._state.budget.spend(len(batch.moves))
+        topic = self._state.catalog.find(target.log_id.topic)
+        if self._ends.source(route) is not None:
+            batch.outcome = Outcome.COMMITTED
+        decided = Decided(
+            producer=-number,
+            number=_TRANSACTION,
+            epoch=0,
+            outcome=batch.outcome,
+            partitions=[(topic.number, target.log_id.partition)],
+        )
+        self._state.transactions.apply(decided)
+        self._settle(route, batch.moves, [decided], now)
+
+    def _settle(self, route: Route, moves: list[Move], decided: list[Decided], now: Now) -> None:
+        """Decide, and settle the messages in the same record, unless their position was reset."""
+        position = self._ends.position(route)
+        source = self._ends.source(route)
+        settled: list[Settled] = []
+        done: list[int] = []
+        if position is not None:
+            # Not what a reset passed by or made ready again; but what was committed past is no less
+            # dead.
+            done = [each.offset for each in moves if position.is_dying(each.offset)]
+        if done and position is not None and source is not None:
+            queue = self._state.queue(route.group, source.log_id)
+            if queue is not None:
+                queue.finish([each for each in done if not position.has_settled(each)])
+            position.settle(0, done, now.wall)
+            # Markers are nobody's to settle: what follows from the log is passed over.
+            floor = self._state.skip_hidden(source, position.floor)
+            folded = fold(done)
+            change = Settled(
+                group=route.group,
+                topic=route.topic,
+                partition=route.partition,
+                floor=floor if queue is None else max(floor, queue.floor),
+                offsets=folded.ranges,
+                steps=folded.steps,
+                # Also one that retention took on the way: it was nobody's to ack any more.
+                is_buried=not route.is_redrive,
+            )
+            position.settle(change.floor, (), now.wall)
+            if change.is_buried:
+                position.bury(done)
+            settled.append(change)
+        later = [WriteMarkers((each.producer, each.number)) for each in decided]
+        self._state.groups_journal.note([*decided, *settled], later)
+
+    def completed(self, number: int, now: Now) -> None:
+        """Readers see the copies, or know that they do not count."""
+        batch = self._batches.get(number)
+        if batch is None:
+            # Of an earlier life, and cut short then.
+            return
+        self._forget(number)
+        self._state.budget.spend(len(batch.moves))
+        group = self._state.groups.numbered(batch.route.group)
+        is_moved = batch.outcome is Outcome.COMMITTED
+        if is_moved:
+            self._count(batch, group, now)
+        self._end(batch.moves, is_moved=is_moved)
+        if group is not None:
+            # Others of the same key may go on.
+            self._delivering.wake_group(group, now)
+
+    def _count(self, batch: _Batch, group: Group | None, now: Now) -> None:
+        """Count what was moved, and tell it to who follows the messages."""
+        origin = self._state.catalog.numbered(batch.route.topic)
+        if origin is not None:
+            counts = self._state.counts.topic(origin.name)
+            for move in batch.moves:
+                counts.count_move(move.cause)
+        if batch.target is None:
+            return
+        is_redrive = batch.route.is_redrive
+        for index, move in enumerate(batch.moves):
+            self._state.journeys.moved(
+                Kind.REDRIVE if is_redrive else Kind.LETTER,
+                batch.target,
+                batch.first + index,
+                batch.contexts[index],
+                now,
+                group=group,
+                attempt=move.attempts,
+                detail="" if is_redrive else move.reason or move.cause,
+            )
+
+    # Ending
+
+    def _forget(self, number: int) -> None:
+        """A batch is over, and others may begin."""
+        self._quiet_count -= self._batches.pop(number).is_quiet
+
+    def _end(self, moves: Iterable[Move], *, is_moved: bool) -> None:
+        """Tell whoever waits for moves that are over."""
+        told = self._moved if is_moved else self._unmoved
+        for move in moves:
+            if move.answer is not None:
+                self._state.groups_journal.note([], [move.answer])
+            if move.redrive is not None:
+                told[move.redrive] = told.get(move.redrive, 0) + 1
+
+    def _retry(self, number: int, now: Now) -> None:
+        """Take a batch apart, and try again soon."""
+        batch = self._batches[number]
+        self._forget(number)
+        self._lane(batch.route).put_back(batch.moves)
+        self._stall(batch.route, now)
+
+    def _stall(self, route: Route, now: Now) -> None:
+        """Try again soon: the target is not there yet, or has no space."""
+        self._ready.pop(route, None)
+        self._ready_urgent.pop(route, None)
+        deadline = Instant(now.instant + _RETRY_NS)
+        self._stalled.setdefault(route, deadline)
+        self._state.alarms.bring_forward(MOVE_ERRAND, deadline)
+
+    def resume(self, now: Now) -> None:
+        """Take up what stalled long enough ago."""
+        while self._stalled:
+            route, deadline = next(iter(self._stalled.items()))
+            if deadline > now.instant or self._state.budget.is_spent:
+                self._state.alarms.bring_forward(MOVE_ERRAND, max(deadline, now.instant))
+                return
+            self._state.budget.spend()
+            self._unstall(route)
+
+    def resume_all(self) -> None:
+        """A topic was opened: some may have waited for it."""
+        for route in list(self._stalled):
+            self._unstall(route)
+
+    def _unstall(self, route: Route) -> None:
+        del self._stalled[route]
+        if route in self._lanes:
+            self._make_ready(route)
+
+
+def _places(data: memoryview) -> dict[int, tuple[int, int]]:
+    """Where each of these records begins and ends."""
+    columns = walk(data)
+    ends = [*columns.positions[1:], len(data)]
+    return dict(zip(columns.offsets, zip(columns.positions, ends, strict=True), strict=True))

@@ -1,0 +1,398 @@
+"""Where leased messages stand in the log, and how their bytes get into the answer.
+
+Messages of several lanes alternate in the log: a read for each would be one for nearly each
+message. So messages that are near each other are read together with what is between them, and
+whoever gets the bytes picks out what was leased.
+
+Invariant: every message is in a slice or lost, and a slice begins with a message that is wanted.
+
+Leases: what a poll is handed of each partition, counted in the journal.
+
+First deliveries do not wait for their count: after a crash such a message may be delivered as the
+first again, and a count never falls. A redelivery is handed out only when its count is committed.
+
+Cost per partition: one pass over what is leased, one journal entry, one question to the log.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from operator import sub
+
+import msgspec
+
+from goqueue.broker.journal_changes import Delivered, Settled, fold
+from goqueue.broker.outbox import ServeCounted
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import ForQueue
+from goqueue.delivery import DeliveryQueue, Held
+from goqueue.groups import Group
+from goqueue.log import Log
+from goqueue.model import (
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Serve,
+    Slice,
+    Timestamp,
+)
+from goqueue.model.requests import Leased, Parcel, Poll, Records, Reply
+from goqueue.records import last_offset
+from goqueue.tracing import Kind
+
+__all__ = ["Lease", "Leases", "Spans", "fill", "find_spans", "settle"]
+
+# Messages with fewer offsets between them are read in one.
+_GAP_MAX = 128
+_SPAN_BYTES_MAX = 1024 * 1024
+
+
+class Spans(msgspec.Struct, frozen=True):
+    """What to read, and which messages cannot be read any more."""
+
+    slices: tuple[Slice, ...]
+    lost: list[int]
+
+
+def find_spans(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Spans:
+    """Where messages stand of which the sorted offsets and the sizes are given."""
+    steps = list(map(sub, offsets[1:], offsets))
+    ends = [len(offsets)]
+    if steps and max(steps) > _GAP_MAX:
+        ends = [place for place, step in enumerate(steps, 1) if step > _GAP_MAX] + ends
+    slices: list[Slice] = []
+    lost: list[int] = []
+    place = 0
+    for end in ends:
+        while place < end:
+            found = _find_span(log, offsets[place:end], sizes)
+            if found is None:
+                lost.append(offsets[place])
+                place += 1
+            else:
+                slices.append(found)
+                # A read ends with its segment.
+                place = bisect_left(offsets, found.below, place)
+    return Spans(tuple(slices), lost)
+
+
+def _find_span(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Slice | None:
+    """A slice from the first of these messages on; None if that one cannot be read."""
+    first, below = offsets[0], offsets[-1] + 1
+    size = sum(map(sizes.__getitem__, offsets))
+    if below - first > len(offsets):
+        # How large the records between are is not known: a quarter larger than the others.
+        between = 5 * size * (below - first - len(offsets)) // (4 * len(offsets))
+        size = min(size + between, max(size, _SPAN_BYTES_MAX))
+    try:
+        return log.read(Offset(first), size, below=Offset(below))
+    except Refused:
+        # The first of them is damaged; the others are asked for by themselves.
+        return None
+
+
+def fill(effect: Serve, read: Callable[[Slice], memoryview]) -> Reply:
+    """The reply with the bytes that belong to it; raises what `read` does.
+
+    Damage in one partition does not silence the others: a poll gets what can be read. The leases on
+    the rest run out, and what is damaged is passed over the next time.
+    """
+    reply = effect.reply
+    if isinstance(reply, Leased):
+        parcels: list[Parcel] = []
+        damage: Refused | None = None
+        for parcel, run in zip(reply.parcels, effect.runs, strict=True):
+            try:
+                data = _read_all(run, parcel.offsets, read)
+            except Refused as refused:
+                if refused.code is not Code.RECORDS_DAMAGED:
+                    raise
+                damage = refused
+            else:
+                parcels.append(msgspec.structs.replace(parcel, data=data))
+        if damage is not None and not parcels:
+            raise damage
+        return msgspec.structs.replace(reply, parcels=tuple(parcels))
+    assert isinstance(reply, Records)
+    return msgspec.structs.replace(reply, data=tuple(read(each) for each in effect.runs[0]))
+
+
+def _read_all(
+    run: Sequence[Slice], offsets: Sequence[int], read: Callable[[Slice], memoryview]
+) -> tuple[memoryview, ...]:
+    """The records of these slices, at least those with these offsets."""
+    if sum(wanted.below - wanted.offset for wanted in run) == len(offsets):
+        # Nothing is between them, so their size was known.
+        return tuple(read(wanted) for wanted in run)
+    return tuple(piece for wanted in run for piece in _read_span(wanted, offsets, read))
+
+
+def _read_span(
+    wanted: Slice, offsets: Sequence[int], read: Callable[[Slice], memoryview]
+) -> list[memoryview]:
+    """One slice, in as many reads as it takes if what is between was larger than expected."""
+    pieces = [read(wanted)]
+    reached = last_offset(pieces[0]) + 1
+    if reached >= wanted.below:
+        return pieces
+    missing = sorted(offset for offset in offsets if wanted.offset < offset < wanted.below)
+    place = bisect_left(missing, reached)
+    while reached and place < len(missing):
+        # A read brings one record at least. To ask for less and less keeps what is read for
+        # nothing within bounds, however large that is.
+        wanted = msgspec.structs.replace(
+            wanted, offset=Offset(missing[place]), bytes_max=max(1, wanted.bytes_max // 2)
+        )
+        pieces.append(read(wanted))
+        reached = last_offset(pieces[-1]) + 1
+        place = max(place + 1, bisect_left(missing, reached))
+    return pieces
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What answers a poll, and whether it has to wait for the journal."""
+
+    serve: Serve
+    must_wait: bool
+
+
+class _Room(msgspec.Struct, frozen=True):
+    """What a poll may still be handed, and for how long."""
+
+    member: str
+    count: int
+    size: int
+    visibility_ns: int
+
+
+class _Share(msgspec.Struct, frozen=True):
+    """What a poll is handed of one partition."""
+
+    parcel: Parcel
+    slices: tuple[Slice, ...]
+    size: int
+    must_wait: bool
+
+
+class Leases:
+    """Hands out what is ready."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._turns: dict[int, int] = {}
+        self._next_serial = 1
+        self._exhausted: list[tuple[Group, LogId, Held]] = []
+
+    def lease(
+        self,
+        group: Group,
+        request: RequestId,
+        command: Poll,
+        ready: list[tuple[Partition, DeliveryQueue]],
+        now: Now,
+    ) -> Lease | None:
+        """Lease to one poll what these queues have; None if that is nothing."""
+        count_left, bytes_left = command.messages_max, command.bytes_max
+        shares: list[_Share] = []
+        # Each poll begins with another partition, so that none is always the last.
+        turn = self._turns[group.number] = self._turns.get(group.number, -1) + 1
+        start = turn % len(ready)
+        for partition, queue in ready[start:] + ready[:start]:
+            if count_left <= 0 or (shares and bytes_left <= 0):
+                break
+            visibility_ns = command.visibility_ns or self._visibility_of(partition.log_id)
+            room = _Room(command.member_id, count_left, bytes_left, visibility_ns)
+            share = self._share(group, partition, queue, room, now)
+            if share is not None:
+                shares.append(share)
+                count_left -= len(share.parcel.offsets)
+                bytes_left -= share.size
+        if not shares:
+            return None
+        serve = Serve(
+            request=request,
+            reply=Leased(parcels=tuple(share.parcel for share in shares)),
+            runs=tuple(share.slices for share in shares),
+        )
+        return Lease(serve, any(share.must_wait for share in shares))
+
+    def when_counted(self, serve: Serve) -> ServeCounted:
+        """What hands out these messages once the journal has counted their deliveries."""
+        assert isinstance(serve.reply, Leased)
+        find = self._state.catalog.find
+        numbers = tuple(find(parcel.log.topic).number for parcel in serve.reply.parcels)
+        return ServeCounted(serve, numbers)
+
+    def serve_counted(self, counted: ServeCounted) -> None:
+        """Hand out messages whose deliveries are counted, but for those of topics deleted since."""
+        reply, runs = counted.serve.reply, counted.serve.runs
+        assert isinstance(reply, Leased)
+        kept = [
+            (parcel, run)
+            for parcel, run, number in zip(reply.parcels, runs, counted.topics, strict=True)
+            if self._state.catalog.numbered(number) is not None
+        ]
+        serve = Serve(
+            request=counted.serve.request,
+            reply=Leased(parcels=tuple(parcel for parcel, _ in kept)),
+            runs=tuple(run for _, run in kept),
+        )
+        self._state.outbox.append(serve)
+
+    def _share(
+        self, group: Group, partition: Partition, queue: DeliveryQueue, room: _Room, now: Now
+    ) -> _Share | None:
+        leased = self._take(group, partition.log_id, queue, room, now)
+        sizes = {held.known[0]: held.known[1] for held in leased}
+        size = sum(sizes.values())
+        offsets = sorted(sizes)
+        spans = find_spans(partition.log, offsets, sizes)
+        if spans.lost:
+            size -= sum(map(sizes.__getitem__, spans.lost))
+            leased = self._settle_lost(group, partition, queue, leased, spans.lost)
+            offsets = sorted(held.known[0] for held in leased)
+        if not leased:
+            return None
+        must_wait = self._count(group, partition, leased, offsets)
+        self._state.journeys.leased(Kind.FETCH, group, partition.log_id, leased, now)
+        alarm = ForQueue(group.number, partition.log_id)
+        self._state.alarms.bring_forward(alarm, leased[0].deadline)
+        return _Share(
+            self._parcel(group, partition, leased, size, Timestamp(now.wall + room.visibility_ns)),
+            spans.slices,
+            size,
+            must_wait,
+        )
+
+    def _take(
+        self, group: Group, log: LogId, queue: DeliveryQueue, room: _Room, now: Now
+    ) -> list[Held]:
+        """What the queue hands out and may be delivered."""
+        deadline = Instant(now.instant + room.visibility_ns)
+        leased: list[Held] = []
+        while not leased and queue.is_ready:
+            found = queue.lease(
+                room.member,
+                room.count,
+                room.size,
+                deadline,
+                self._next_serial,
+                now=now.instant,
+            )
+            if not found:
+                break
+            self._next_serial += len(found)
+            leased = self._set_exhausted_aside(group, log, queue, found)
+        return leased
+
+    def _set_exhausted_aside(
+        self, group: Group, log: LogId, queue: DeliveryQueue, leased: list[Held]
+    ) -> list[Held]:
+        """Those that may be delivered; the last delivery of the others ended with their holder.
+
+        Their holder left, or the node stopped, or the limit was lowered since.
+        """
+        limit = self._state.catalog.deliveries_max(log.topic)
+        if limit is None or all(held.attempt <= limit for held in leased):
+            return leased
+        for held in leased:
+            if held.attempt > limit:
+                queue.bury(held)
+                self._exhausted.append((group, log, held))
+        return [held for held in leased if held.attempt <= limit]
+
+    def take_exhausted(self) -> list[tuple[Group, LogId, Held]]:
+        """Messages that must go to the dead letters instead of to anybody."""
+        taken, self._exhausted = self._exhausted, []
+        return taken
+
+    def forget_group(self, number: int) -> None:
+        self._turns.pop(number, None)
+
+    def _visibility_of(self, log: LogId) -> int:
+        return self._state.catalog.find(log.topic).config.visibility_ns
+
+    def _parcel(
+        self,
+        group: Group,
+        partition: Partition,
+        leased: list[Held],
+        size: int,
+        deadline: Timestamp,
+    ) -> Parcel:
+        delivered = [(held.known[0], held.attempt, held.serial) for held in leased]
+        return Parcel(
+            log=partition.log_id,
+            offsets=[held.known[0] for held in leased],
+            receipts=self._state.receipts.write(partition.log_id, group.number, delivered),
+            attempts=[held.attempt for held in leased],
+            deadline=deadline,
+            size=size,
+            seed=self._state.journeys.seed(partition.log_id),
+        )
+
+    def _settle_lost(
+        self,
+        group: Group,
+        partition: Partition,
+        queue: DeliveryQueue,
+        leased: list[Held],
+        lost: list[int],
+    ) -> list[Held]:
+        """What was found damaged since it was surveyed is done with; the others."""
+        gone = frozenset(lost)
+        offsets = queue.settle([held for held in leased if held.known[0] in gone])
+        settle(self._state, group, partition.log_id, offsets, at=0)
+        return [held for held in leased if held.known[0] not in gone]
+
+    def _count(
+        self, group: Group, partition: Partition, leased: list[Held], offsets: list[int]
+    ) -> bool:
+        """Journal the deliveries; True if they must not be handed out before."""
+        by_attempt = {held.attempt: offsets for held in leased}
+        if len(by_attempt) > 1:
+            by_attempt = {attempt: [] for attempt in by_attempt}
+            for held in sorted(leased, key=_offset_of):
+                by_attempt[held.attempt].append(held.known[0])
+        position = self._state.positions[group.number][partition.log_id]
+        topic = self._state.catalog.find(partition.log_id.topic)
+        for attempt, delivered_offsets in by_attempt.items():
+            position.count_delivery(attempt, delivered_offsets)
+            folded = fold(delivered_offsets)
+            delivered = Delivered(
+                group=group.number,
+                topic=topic.number,
+                partition=partition.log_id.partition,
+                attempt=attempt,
+                offsets=folded.ranges,
+                steps=folded.steps,
+            )
+            self._state.groups_journal.note([delivered])
+            if attempt > 1:
+                self._state.tally.redeliveries += len(delivered_offsets)
+        return max(by_attempt) > 1
+
+
+def _offset_of(held: Held) -> int:
+    return held.known[0]
+
+
+def settle(state: NodeState, group: Group, log: LogId, offsets: Sequence[int], *, at: int) -> None:
+    """Journal that messages, settled in the queue already, are done with; in order."""
+    topic = state.catalog.find(log.topic)
+    folded = fold(offsets)
+    floor = state.queues[group.number][log].floor
+    state.positions[group.number][log].settle(floor, offsets, at)
+    settled = Settled(
+        group=group.number,
+        topic=topic.number,
+        partition=log.partition,
+        floor=floor,
+        offsets=folded.ranges,
+        steps=folded.steps,
+    )
+    state.groups_journal.note([settled])

@@ -1,0 +1,345 @@
+"""Queue reads: polls that lease messages, and what wakes them.
+
+A poll takes what is ready at once, or waits. What a group has not looked at yet is surveyed when
+somebody asks for it; the bytes are read by whoever carries out `Serve`.
+
+Cost per poll: per partition one survey (once per message and group) and one lease pass.
+"""
+
+from goqueue.broker.groups.leases import Leases
+from goqueue.broker.groups.priority_indexer import PriorityIndexer
+from goqueue.broker.groups.read_ahead import ReadAhead, ReadingAhead
+from goqueue.broker.groups.waiting_polls import Unseen, WaitingPoll, WaitingPolls
+from goqueue.broker.outbox import ServeCounted
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import Errand, ForQueue, ForRequest
+from goqueue.delivery import DeliveryQueue, Held
+from goqueue.groups import Group
+from goqueue.model import (
+    HOUR,
+    MILLISECOND,
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+)
+from goqueue.model.requests import Leased, Poll
+
+__all__ = ["POLLS_ERRAND", "Polls"]
+
+POLLS_ERRAND = Errand("polls")
+_VISIBILITY_NS_MIN = 100 * MILLISECOND
+_VISIBILITY_NS_MAX = 12 * HOUR
+_WAITING_POLLS_MAX = 10_000
+# To wake a group is to look at its queue and to have its next records read.
+_WAKE_UNITS = 8
+# A member of more partitions is served when all were looked at, over several turns.
+_LOOKS_MAX = 250
+# How many queues are asked how far they are for one unit of work.
+_FLOORS_PER_UNIT = 20
+
+
+class Polls:
+    """Leases messages to those who poll."""
+
+    def __init__(self, state: NodeState, counting: PriorityIndexer) -> None:
+        self._state = state
+        self._surveys = ReadAhead(state, counting)
+        self._leases = Leases(state)
+        self._waiting = WaitingPolls()
+        # Groups with a partition that has more to read for them; None: with some to look at.
+        self._stirred: dict[tuple[int, LogId | None], None] = {}
+
+    # Polling
+
+    def poll(self, request: RequestId, command: Poll, now: Now) -> None:
+        state = self._state
+        group = state.groups.find(command.group)
+        member_id = command.member_id
+        group.check_member(member_id)
+        group.check_generation(command.generation)
+        visibility_ns = command.visibility_ns
+        if visibility_ns is not None:
+            _check_visibility(visibility_ns)
+        state.groups_journal.check_room()
+        group.hear(member_id, now)
+        waiting = WaitingPoll(request, command, group.number)
+        # Whoever has many partitions would look at all of them again for each that is read.
+        logs = group.assigned(member_id)
+        is_large = len(logs) > _LOOKS_MAX
+        is_seen = not is_large and not self._surveys.is_any_under_way(group, member_id)
+        ready = self._look_at_all(group, logs) if is_seen else []
+        is_reading = is_large or self._surveys.is_any_under_way(group, member_id)
+        if not is_reading and ready and self._lease(group, waiting, ready, now):
+            return
+        if command.wait_ns <= 0 and not is_reading:
+            state.outbox.answer(request, Leased())
+            return
+        if len(self._waiting) >= _WAITING_POLLS_MAX:
+            raise Refused(Code.LOG_BUSY, reason="too many polls wait")
+        self._waiting.add(waiting, group)
+        for log in ready:
+            self._waiting.ripen(group.number, log)
+        if not is_seen:
+            self._waiting.miss(group, member_id)
+        if is_large:
+            self._stir(group.number, None, now)
+        if command.wait_ns > 0:
+            deadline = Instant(now.instant + command.wait_ns)
+            state.alarms.set(ForRequest(request), deadline)
+
+    def give_up(self, request: RequestId, *, is_gone: bool = False) -> bool:
+        """A waiting poll ends: its time is over, or its caller is gone. False if it is not ours."""
+        waiting = self._waiting.get(request)
+        if waiting is None:
+            return False
+        self._forget(waiting)
+        if not is_gone:
+            self._state.outbox.answer(request, Leased())
+        return True
+
+    def end_all(self) -> None:
+        """The node stops: nobody waits any longer."""
+        for request in self._waiting.requests:
+            self.give_up(request)
+
+    def _forget(self, waiting: WaitingPoll) -> None:
+        self._waiting.remove(waiting)
+        self._state.alarms.set(ForRequest(waiting.request), None)
+
+    def is_waiting(self, group: int, member_id: str) -> bool:
+        """Whether a poll of this member waits: then the member is there."""
+        return self._waiting.of_member(group, member_id)
+
+    # Serving
+
+    def _look_at_all(self, group: Group, logs: tuple[LogId, ...]) -> list[LogId]:
+        """Look at every partition of a member: those that have something to hand out."""
+        self._state.budget.spend(len(logs))
+        return [log for log in logs if self._look(group, log)]
+
+    def _look(self, group: Group, log: LogId, *, is_eager: bool = True) -> bool:
+        """Look at one partition: whether it has something to hand out, and is not being read."""
+        partition = self._state.partitions.get(log)
+        if partition is None:
+            return False
+        queue = self._surveys.look(group, partition, is_eager=is_eager)
+        # A read ends at once, and may bring what goes before all that is ready.
+        return queue.is_ready and not self._surveys.is_under_way(group.number, log)
+
+    def _serve_ripe(self, group: Group, now: Now, log: LogId | None = None) -> None:
+        """Serve the polls of a group that wait, in the order they came, from what is ripe.
+
+        With `log`, only that partition has news.
+        """
+        waiting = self._waiting
+        for unseen in waiting.unseen(group.number):
+            self._look_on(group, unseen, now)
+        for poll in waiting.candidates(group, log):
+            self._state.budget.spend()
+            if not self._is_being_read(group, poll):
+                self._lease(group, poll, waiting.ripe(group.number), now)
+            if not waiting.has_ripe(group.number):
+                break
+        for poll in waiting.hasty(group.number):
+            if not self._is_being_read(group, poll):
+                self.give_up(poll.request)
+
+    def _look_on(self, group: Group, unseen: Unseen, now: Now) -> None:
+        """Look at partitions that no poll has looked at yet, as many as the turn allows."""
+        logs = unseen.logs
+        if len(logs) <= _LOOKS_MAX:
+            if self._surveys.is_any_read(group.number, logs):
+                return
+            upto = len(logs)
+        else:
+            upto = unseen.seen + min(_LOOKS_MAX, self._state.budget.left)
+        for log in self._look_at_all(group, logs[unseen.seen : upto]):
+            self._waiting.ripen(group.number, log)
+        unseen.seen = upto
+        if upto < len(logs):
+            self._stir(group.number, None, now)
+        else:
+            self._waiting.see(group.number, unseen.share)
+
+    def _is_being_read(self, group: Group, poll: WaitingPoll) -> bool:
+        """Whether it is not known yet what there is for a poll."""
+        member_id = poll.command.member_id
+        is_unseen = self._waiting.is_unseen(group, member_id)
+        return is_unseen or self._surveys.is_any_under_way(group, member_id)
+
+    def _lease(self, group: Group, poll: WaitingPoll, logs: list[LogId], now: Now) -> bool:
+        """Lease to one poll what these partitions have for it; False if that is nothing."""
+        ready: list[tuple[Partition, DeliveryQueue]] = []
+        for log in logs:
+            partition = self._state.partitions.get(log)
+            queue = self._state.queue(group.number, log)
+            if partition is None or queue is None or not queue.is_ready:
+                self._waiting.wither(group.number, log)
+            elif group.is_assigned(poll.command.member_id, log):
+                ready.append((partition, queue))
+            if len(ready) >= _LOOKS_MAX:
+                # The answer is read from so many files at most.
+                break
+        if not ready:
+            return False
+        lease = self._leases.lease(group, poll.request, poll.command, ready, now)
+        for partition, queue in ready:
+            if queue.is_ready:
+                self._waiting.pass_turn(group.number, partition.log_id)
+            else:
+                self._waiting.wither(group.number, partition.log_id)
+        if lease is None:
+            return False
+        if poll in self._waiting:
+            self._forget(poll)
+        if lease.must_wait:
+            self._state.groups_journal.note([], [self._leases.when_counted(lease.serve)])
+        else:
+            self._state.outbox.append(lease.serve)
+        return True
+
+    def serve_counted(self, counted: ServeCounted) -> None:
+        """The deliveries of a poll are counted: hand them out."""
+        self._leases.serve_counted(counted)
+
+    def surveyed(self, purpose: ReadingAhead, data: memoryview | None, now: Now) -> None:
+        """Records were read for a queue: it learns, and those who wait may get something."""
+        learned = self._surveys.learn(purpose, data, now)
+        if learned is not None:
+            # What is still missing is looked for when the next one asks: a long backlog must not
+            # hold up everybody else.
+            is_eager = not learned.is_enough
+            self.wake_group(learned.group, now, purpose.wanted.log, is_eager=is_eager)
+
+    def take_exhausted(self) -> list[tuple[Group, LogId, Held]]:
+        """Messages that must go to the dead letters instead of to anybody."""
+        return self._leases.take_exhausted()
+
+    # Compaction
+
+    def needed_from(self, partition: Partition) -> Offset | None:
+        """Where compaction has to stop: at the first message that a queue may still hand out."""
+        topic = self._state.catalog.get(partition.log_id.topic)
+        if topic is None or not topic.config.cleanup_policy.compacts:
+            return None
+        floors = [queue.floor for queue in self._state.queues_on(partition.log_id)]
+        self._state.budget.spend(len(floors) // _FLOORS_PER_UNIT)
+        return min(floors, default=None)
+
+    def relearn(self, partition: Partition) -> None:
+        """Records of the partition may be gone: what was only looked at is looked at again."""
+        for queue in self._state.queues_on(partition.log_id):
+            queue.relearn()
+
+    # Waking
+
+    def wake(self, partition: Partition, now: Now) -> None:
+        """Messages were committed: those who wait for this partition look again."""
+        log = partition.log_id
+        self._surveys.retry(log)
+        for number in self._waiting.hungry_for(log.topic):
+            self._stirred[(number, log)] = None
+        self.serve_stirred(now)
+
+    def _stir(self, number: int, log: LogId | None, now: Now) -> None:
+        """Serve a group in a later turn."""
+        self._stirred[(number, log)] = None
+        self._state.alarms.bring_forward(POLLS_ERRAND, now.instant)
+
+    def serve_stirred(self, now: Now) -> None:
+        """Wake one group after the other, in as many turns as it takes."""
+        while self._stirred and not self._state.budget.is_spent:
+            number, log = next(iter(self._stirred))
+            del self._stirred[(number, log)]
+            self._state.budget.spend(_WAKE_UNITS)
+            group = self._state.groups.numbered(number)
+            if group is not None and log is not None:
+                self.wake_group(group, now, log)
+            elif group is not None:
+                self._serve_ripe(group, now)
+        if self._stirred:
+            self._state.alarms.bring_forward(POLLS_ERRAND, now.instant)
+
+    def look_again(self, now: Now) -> None:
+        """What could not be read a while ago may be readable now: a passing lack of descriptors."""
+        for log in self._surveys.unreadable:
+            partition = self._state.partitions.get(log)
+            self._surveys.retry(log)
+            if partition is not None:
+                self.wake(partition, now)
+
+    def wake_group(
+        self, group: Group, now: Now, log: LogId | None = None, *, is_eager: bool = True
+    ) -> None:
+        """Something may have become ready, in one partition or in any: serve polls that wait."""
+        number = group.number
+        if not self._waiting.has_any(number):
+            return
+        if log is None:
+            self._wake_all(group)
+        elif self._waiting.waits_for(group, log) and self._look(group, log, is_eager=is_eager):
+            self._waiting.ripen(number, log)
+        self._serve_ripe(group, now, log)
+
+    def _wake_all(self, group: Group) -> None:
+        """The members of a group, or their partitions, may be others: all is looked at again."""
+        self._waiting.note_topics(group)
+        self._waiting.see_all(group.number)
+        for waiting in self._waiting.of_group(group.number):
+            member_id = waiting.command.member_id
+            if not group.has_member(member_id):
+                self._forget(waiting)
+                refusal = Refused(Code.MEMBER_NOT_FOUND, member_id=member_id)
+                self._state.outbox.answer(waiting.request, refusal)
+                continue
+            self._state.budget.spend()
+            self._waiting.miss(group, member_id)
+
+    # Leaving
+
+    def free(self, group: Group, members: list[str]) -> None:
+        """Members are gone: what they held is ready for others, at once."""
+        for log, queue in self._state.queues_of(group.number):
+            if sum(queue.free(member) for member in members):
+                self.arm(group.number, log, queue)
+
+    def forget_group(self, group: Group) -> None:
+        """The group is deleted: polls end with that, leases with it."""
+        for waiting in self._waiting.of_group(group.number):
+            self._forget(waiting)
+            refusal = Refused(Code.GROUP_NOT_FOUND, group=group.name)
+            self._state.outbox.answer(waiting.request, refusal)
+        self.forget_queues(group)
+        self._leases.forget_group(group.number)
+
+    def forget_queues(self, group: Group) -> None:
+        """Start every partition of the group from its position again."""
+        for log, _ in self._state.queues_of(group.number):
+            self.forget_queue(group.number, log)
+
+    def forget_idle_queues(self, group: Group) -> None:
+        """Forget what can be learned again; where messages rest, they go on resting."""
+        for log, queue in self._state.queues_of(group.number):
+            if not queue.has_resting:
+                self.forget_queue(group.number, log)
+
+    def forget_queue(self, number: int, log: LogId) -> None:
+        """Every open lease of this group on this partition is stale from now on."""
+        self._state.remove_queue(number, log)
+        self._surveys.forget(number, log)
+        self._state.alarms.set(ForQueue(number, log), None)
+
+    def arm(self, number: int, log: LogId, queue: DeliveryQueue) -> None:
+        self._state.alarms.set(ForQueue(number, log), queue.next_deadline())
+
+
+def _check_visibility(visibility_ns: int) -> None:
+    if not _VISIBILITY_NS_MIN <= visibility_ns <= _VISIBILITY_NS_MAX:
+        raise Refused(
+            Code.REQUEST_INVALID, field="visibility_timeout", minimum="100ms", maximum="12h"
+        )

@@ -1,0 +1,161 @@
+"""What queues know of their partitions: records are read for them when somebody asks.
+
+A survey is read by the shell and passed over once by the records room, so a group that nobody
+polls costs nothing.
+
+Invariant: of each group and partition at most one survey is under way.
+"""
+
+import msgspec
+
+from goqueue.broker.groups.priority_indexer import PriorityIndexer
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.delivery import DeliveryQueue, Position
+from goqueue.groups import Group
+from goqueue.model import LogId, Now, Offset, Slice
+from goqueue.model.requests import Mode
+from goqueue.records import survey
+
+__all__ = ["Learned", "ReadAhead", "ReadingAhead"]
+
+_SURVEY_BYTES = 256 * 1024
+
+
+class ReadingAhead(msgspec.Struct, frozen=True):
+    """Records are being read so that a queue knows what there is."""
+
+    group: int
+    wanted: Slice
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """A survey is over: for whom, and whether there is nothing to look for at once."""
+
+    group: Group
+    is_enough: bool
+
+
+class ReadAhead:
+    """Brings queues to life and tells them what is in the log."""
+
+    def __init__(self, state: NodeState, counting: PriorityIndexer) -> None:
+        self._state = state
+        self._counting = counting
+        # What is being read; known by being the same, not by being equal, since a topic may be
+        # deleted and made again meanwhile.
+        self._under_way: dict[int, dict[LogId, Slice]] = {}
+        # Logs whose next records could not be read: another look would find the same.
+        self._unreadable: dict[LogId, None] = {}
+
+    def is_under_way(self, group: int, log: LogId) -> bool:
+        return log in self._under_way.get(group, ())
+
+    def is_any_under_way(self, group: Group, member_id: str) -> bool:
+        """Whether something of a member's partitions is being read for its group."""
+        under_way = self._under_way.get(group.number, ())
+        return any(group.is_assigned(member_id, log) for log in under_way)
+
+    def is_any_read(self, group: int, logs: tuple[LogId, ...]) -> bool:
+        """Whether something of these partitions is being read for a group."""
+        under_way = self._under_way.get(group, ())
+        return bool(under_way) and any(log in under_way for log in logs)
+
+    @property
+    def unreadable(self) -> list[LogId]:
+        """Logs of which no more is asked until `retry`."""
+        return list(self._unreadable)
+
+    def retry(self, log: LogId) -> None:
+        """What could not be read may be readable now."""
+        self._unreadable.pop(log, None)
+
+    def forget(self, group: int, log: LogId) -> None:
+        """What is on its way is for a queue that is gone."""
+        under_way = self._under_way.get(group, {})
+        under_way.pop(log, None)
+        if not under_way:
+            self._under_way.pop(group, None)
+
+    # Looking
+
+    def look(self, group: Group, partition: Partition, *, is_eager: bool) -> DeliveryQueue:
+        """The queue of a group on a partition, told of what is gone, asked for what it needs.
+
+        One that has something to hand out is asked only if the look is eager.
+        """
+        queue = self._queue(group, partition)
+        log = partition.log
+        if not is_eager and queue.is_ready:
+            return queue
+        if queue.cursor < log.start or queue.floor < log.start:
+            queue.pass_over(log.start)
+        self._survey(group, partition, queue)
+        return queue
+
+    def _queue(self, group: Group, partition: Partition) -> DeliveryQueue:
+        queue = self._state.queue(group.number, partition.log_id)
+        if queue is None:
+            positions = self._state.positions.setdefault(group.number, {})
+            position = positions.get(partition.log_id)
+            if position is None:
+                position = positions[partition.log_id] = Position(partition.log.start)
+            queue = DeliveryQueue(
+                position,
+                keeps_key_order=group.mode is Mode.KEY_ORDERED,
+                lanes=self._state.catalog.find(partition.log_id.topic).config.lanes,
+            )
+            delays = self._state.delays.get(partition.log_id)
+            if delays is not None:
+                queue.hide_all(delays.hidden)
+            self._state.add_queue(group.number, partition.log_id, queue)
+        return queue
+
+    def _survey(self, group: Group, partition: Partition, queue: DeliveryQueue) -> None:
+        """Have records read that the queue does not know yet and needs."""
+        log_id = partition.log_id
+        if self.is_under_way(group.number, log_id) or log_id in self._unreadable:
+            return
+        log = partition.log
+        census = self._counting.census(group, partition, queue)
+        # What a transaction has not committed is nobody's yet.
+        end = log.watermarks.stable
+        while (offset := queue.wanted(end, census)) is not None:
+            readable = log.readable_from(offset)
+            if readable > offset:
+                # What is damaged cannot be delivered; the rest goes on.
+                queue.learn((), readable, offset)
+                continue
+            wanted = log.read(offset, _SURVEY_BYTES, below=end)
+            if wanted is not None:
+                self._under_way.setdefault(group.number, {})[log_id] = wanted
+                self._state.fetch(wanted, ReadingAhead(group.number, wanted))
+            return
+
+    def learn(self, purpose: ReadingAhead, data: memoryview | None, now: Now) -> Learned | None:
+        """Records were read for a queue: it learns. None if nobody waits for them any longer."""
+        wanted = purpose.wanted
+        if self._under_way.get(purpose.group, {}).get(wanted.log) is not wanted:
+            # The queue is another one since: of a topic that was made again, or after a reset.
+            return None
+        self.forget(purpose.group, wanted.log)
+        group = self._state.groups.numbered(purpose.group)
+        partition = self._state.partitions.get(wanted.log)
+        queue = self._state.queue(purpose.group, wanted.log)
+        if group is None or partition is None or queue is None:
+            return None
+        if data is None:
+            if not partition.log.is_damaged_at(wanted.offset):
+                # The segment is set aside when the writes on their way are done: wait for those.
+                self._unreadable[wanted.log] = None
+            return Learned(group, True)
+        found = survey(data, wanted.offset, with_keys=queue.keeps_key_order)
+        # Nothing at all in the slice: compaction left nothing of it.
+        upto = Offset(found.next_offset) if len(data) else wanted.below
+        known = found.known
+        aborted = partition.log.authors.aborted
+        if aborted.within(wanted.offset, upto):
+            known = [message for message in known if message[0] not in aborted]
+        queue.learn(known, upto, wanted.offset)
+        self._counting.count_known(partition, known, wanted.offset, upto, now)
+        return Learned(group, queue.is_ready)

@@ -1,0 +1,268 @@
+"""Redrive: dead letters go back to where they came from, oldest first, each at most once.
+
+The place of redrives among the letters is kept like that of a group, so a letter that was put back
+is settled there for ever. First the letters are sifted, then each that was chosen is moved.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from goqueue.broker.catalog import Topic
+from goqueue.broker.groups.dead_letter_mover import DeadLetterMover
+from goqueue.broker.groups.dead_letters import LETTERS_GROUP, messages_in, read_letter
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import Steps
+from goqueue.delivery import Position
+from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId
+from goqueue.model.requests import Redrive, Redriven, Reliability
+
+__all__ = ["RedriveScan", "Redriver"]
+
+# A turn's work: letters are small, and each is taken apart.
+_SIFT_BYTES = 32 * 1024
+_MESSAGES_MAX = 10_000
+
+
+class _Chosen(msgspec.Struct, frozen=True, order=True):
+    """A letter to be put back; the oldest comes first."""
+
+    timestamp: int
+    letter: LogId
+    offset: Offset
+    target: LogId
+
+
+class _Job(msgspec.Struct):
+    """One redrive command on its way."""
+
+    request: RequestId
+    command: Redrive
+    # The partitions with letters that are still to be looked through, the present one first.
+    logs: deque[LogId]
+    chosen: list[_Chosen]
+    # How many were found in the present partition.
+    found: int = 0
+    # How many are on their way, and how many were put back.
+    moving: int = 0
+    moved: int = 0
+
+    @property
+    def limit(self) -> int:
+        return min(self.command.messages_max, _MESSAGES_MAX)
+
+
+class RedriveScan(msgspec.Struct, frozen=True):
+    """Letters are being read for a redrive."""
+
+    request: RequestId
+    log: LogId
+    upto: Offset
+
+
+class Redriver:
+    """Takes redrive commands."""
+
+    def __init__(self, state: NodeState, moving: DeadLetterMover) -> None:
+        self._state = state
+        self._moving = moving
+        self._jobs: dict[RequestId, _Job] = {}
+
+    def redrive(self, request: RequestId, command: Redrive, now: Now) -> None:
+        state = self._state
+        state.groups_journal.check_room()
+        if command.messages_max < 1:
+            raise Refused(Code.REQUEST_INVALID, field="max", minimum=1)
+        origin = state.catalog.find_for_writing(command.topic)
+        if command.to_topic is not None:
+            target = state.catalog.find_for_writing(command.to_topic)
+            if state.catalog.holds_letters(target.name):
+                raise Refused(Code.DEAD_LETTER_LOOP, topic=target.name)
+        letters = state.catalog.get(origin.config.dead_letter_topic)
+        logs = [] if letters is None or not letters.is_open else letters.logs
+        if command.letters is not None:
+            logs = [log for log in logs if log.partition in command.letters]
+        if not logs:
+            state.outbox.answer(request, Redriven(moved=0))
+            return
+        job = _Job(request, command, deque(logs), [])
+        self._jobs[request] = job
+        self._state.stepwise.begin(None, self._sift_next(job, now), now)
+
+    def _position(self, letters: Partition) -> Position:
+        positions = self._state.positions.setdefault(LETTERS_GROUP, {})
+        return positions.setdefault(letters.log_id, Position(letters.log.start))
+
+    # Scanning
+
+    def _sift_next(self, job: _Job, now: Now) -> Steps:
+        """Go on at the next partition with letters; the last was the last to look at."""
+        while job.logs:
+            yield 1
+            job.found = 0
+            partition = self._state.partitions.get(job.logs[0])
+            if partition is not None:
+                if self._sift(job, partition, self._position(partition).floor):
+                    return
+            job.logs.popleft()
+        yield from self._move_all(job, now)
+
+    def _sift(self, job: _Job, partition: Partition, offset: Offset) -> bool:
+        """Read letters from here on; False if there is nothing more to read or to find."""
+        if job.found >= job.limit:
+            return False
+        log = partition.log
+        try:
+            wanted = log.read(log.readable_from(offset), _SIFT_BYTES, below=log.watermarks.stable)
+        except Refused:
+            return False
+        if wanted is None:
+            return False
+        self._state.fetch(wanted, RedriveScan(job.request, partition.log_id, wanted.below))
+        return True
+
+    def sifted(self, purpose: RedriveScan, data: memoryview | None, now: Now) -> None:
+        job = self._jobs.get(purpose.request)
+        if job is None:
+            return
+        partition = self._state.partitions.get(purpose.log)
+        if partition is None or data is None or not self._choose(job, partition, purpose, data):
+            job.logs.popleft()
+            self._state.stepwise.begin(None, self._sift_next(job, now), now)
+
+    def _choose(
+        self, job: _Job, partition: Partition, purpose: RedriveScan, data: memoryview
+    ) -> bool:
+        """Note the letters that are wanted; whether more are read."""
+        following = purpose.upto
+        position = self._position(partition)
+        records = list(messages_in(data)) if len(data) else []
+        self._state.budget.spend(len(records))
+        aborted = partition.log.authors.aborted
+        meant = job.command.letters
+        for record in records:
+            is_meant = meant is None or record.offset in meant[purpose.log.partition]
+            if record.offset in aborted or not is_meant:
+                continue
+            if position.is_over(record.offset):
+                continue
+            target = self._target(job.command, record.headers)
+            if target is not None:
+                letter = (partition.log_id, Offset(record.offset))
+                job.chosen.append(_Chosen(record.timestamp, *letter, target))
+                job.found += 1
+        if records:
+            following = Offset(records[-1].offset + 1)
+        if len(job.chosen) >= 2 * _MESSAGES_MAX:
+            _keep_oldest(job)
+        return self._sift(job, partition, following)
+
+    def _target(self, command: Redrive, headers: tuple[tuple[str, bytes], ...]) -> LogId | None:
+        """Where a letter goes; None if it is not one of those that are wanted."""
+        letter = read_letter(headers)
+        if letter is None or letter.topic != command.topic:
+            return None
+        if command.reason is not None and command.reason not in {letter.cause, letter.reason}:
+            return None
+        topic: Topic | None = self._state.catalog.get(command.to_topic or letter.topic)
+        if topic is None or not topic.is_open:
+            return None
+        return LogId(topic.name, letter.partition % topic.stated.partitions)
+
+    # Moving
+
+    def _move_all(self, job: _Job, now: Now) -> Steps:
+        _keep_oldest(job)
+        # Until all are begun, none that has ended is the last.
+        job.moving = 1
+        for chosen in job.chosen:
+            yield 1
+            letters = self._state.partitions.get(chosen.letter)
+            if letters is None:
+                # They were deleted while they were sifted.
+                continue
+            position = self._position(letters)
+            if position.is_over(chosen.offset):
+                # Another redrive took it meanwhile.
+                continue
+            job.moving += 1
+            self._moving.redrive(chosen.letter, chosen.offset, chosen.target, job.request, now)
+        job.chosen.clear()
+        self._ended(job, 1)
+
+    def take_ended(self) -> None:
+        """Moves may have ended: answer the redrives that waited for them."""
+        moved, unmoved = self._moving.take_redriven()
+        for request, count in moved.items():
+            job = self._jobs[request]
+            job.moved += count
+            self._ended(job, count)
+        for request, count in unmoved.items():
+            self._ended(self._jobs[request], count)
+
+    def _ended(self, job: _Job, count: int) -> None:
+        job.moving -= count
+        if not job.moving:
+            del self._jobs[job.request]
+            answer = Answer(request=job.request, reply=Redriven(moved=job.moved))
+            self._state.groups_journal.note([], [answer])
+
+    # Counting
+
+    def reliability(self, request: RequestId, now: Now) -> None:
+        self._state.stepwise.begin(request, self._answer_reliability(request), now)
+
+    def _answer_reliability(self, request: RequestId) -> Steps:
+        tally = self._state.tally
+        in_flight = 0
+        for group in list(self._state.queues):
+            queues = list(self._state.queues.get(group, {}).values())
+            in_flight += sum(queue.in_flight for queue in queues)
+            yield 1 + len(queues) // 8
+        letters = {}
+        for topic, kept in self.letters_kept():
+            letters[topic] = kept
+            yield 1
+        reply = Reliability(
+            acks=tally.acks,
+            nacks=tally.nacks,
+            rejects=tally.rejects,
+            dead_letters=sum(letters.values()),
+            extensions=tally.extensions,
+            redeliveries=tally.redeliveries,
+            expirations=tally.expirations,
+            in_flight=in_flight,
+            rejected_letters=tally.rejected_letters,
+            exhausted_letters=tally.exhausted_letters,
+            letters_by_topic=letters,
+            releases=tally.releases,
+        )
+        self._state.outbox.answer(request, reply)
+
+    def letters_kept(self) -> Iterator[tuple[str, int]]:
+        """Dead letters that are there and were not put back, by the topic that keeps them.
+
+        Turns may be taken between any two: a topic that goes meanwhile has none.
+        """
+        for topic in list(self._state.catalog):
+            if self._state.catalog.holds_letters(topic.name):
+                partitions = map(self._state.partitions.get, topic.logs)
+                yield (
+                    topic.name,
+                    sum(self._count_kept(each) for each in partitions if each is not None),
+                )
+
+    def _count_kept(self, letters: Partition) -> int:
+        position = self._position(letters)
+        floor = max(position.floor, letters.log.start)
+        end = letters.log.watermarks.stable
+        hidden = self._state.hidden_within(letters.log_id, floor, end)
+        return max(0, end - floor - position.settled_within(floor, end) - hidden)
+
+
+def _keep_oldest(job: _Job) -> None:
+    """Of the letters that were found, those that are put back: so many, the oldest first."""
+    job.chosen.sort()
+    del job.chosen[job.limit :]

@@ -1,0 +1,254 @@
+"""What the journals of a node hold, beside the changes of groups. Past tense, no clock.
+
+The shapes are stored: fields are only ever added, at the end, with a default. Positions name
+topics and groups by numbers that are never used twice, so nothing that was written for a deleted
+topic or group can be taken for its namesake's.
+
+Every change is small enough for a record of its own (see `CHANGE_BYTES_MAX` in `journal.py`): what
+grows with users' data is stated in pieces.
+
+Offsets as journals state them: in few ranges where they stand together, else step by step.
+
+Invariant: what was folded unfolds to the same offsets, in order.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain
+from operator import sub
+
+import msgspec
+
+from goqueue.delivery import Position, PositionStated, Range, runs
+from goqueue.groups import GroupDeleted, GroupStated
+from goqueue.model.requests import TopicConfig
+from goqueue.transactions import (
+    Begun,
+    Decided,
+    Ended,
+    KeyKept,
+    Prepared,
+    ProducerStated,
+    ProgressAdded,
+)
+
+__all__ = [
+    "Change",
+    "Delivered",
+    "DeliveryReleased",
+    "Folded",
+    "GivenBack",
+    "Numbered",
+    "PositionAdded",
+    "PositionChange",
+    "PositionCut",
+    "PositionMoved",
+    "Settled",
+    "Started",
+    "TopicChange",
+    "TopicDeleted",
+    "TopicStated",
+    "fold",
+    "state_position",
+    "unfold",
+]
+
+
+class TopicStated(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
+    """A topic in full, after a change of any kind."""
+
+    name: str
+    number: int
+    partitions: int
+    config: TopicConfig
+    created_at: int
+    holds_letters: bool = False
+    # Whether a delayed message was ever published: then its logs are looked through at a start.
+    has_delays: bool = False
+    # Whether a message of another priority than normal was ever published.
+    has_lanes: bool = False
+    # Whether a producer with sequences or transactions ever wrote: then its logs are looked
+    # through at a start, too.
+    has_producers: bool = False
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="topic_deleted"):
+    """A topic is gone, and everybody's place in it."""
+
+    name: str
+    number: int
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
+    """A life of the node began: no receipt of an earlier one names a lease of this.
+
+    Numbers of topics below `topics_upto` were used, also those that nothing else mentions.
+    """
+
+    epoch: int
+    topics_upto: int = 1
+
+
+TopicChange = TopicStated | TopicDeleted | Started
+
+
+class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag="numbered"):
+    """Numbers of groups, moves and producers below these were used, whatever else mentions them."""
+
+    groups_upto: int
+    moves_upto: int
+    producers_upto: int = 1
+
+
+class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered", omit_defaults=True):
+    """Messages were handed out for the `attempt`-th time."""
+
+    group: int
+    topic: int
+    partition: int
+    attempt: int
+    offsets: list[Range] = []
+    # Instead of ranges, where these would be short: the first offset, and each step to the next.
+    steps: list[int] = []
+
+    def unfold(self) -> Sequence[int]:
+        """The offsets of the messages, in order."""
+        return unfold(self.offsets, self.steps)
+
+
+class DeliveryReleased(
+    msgspec.Struct, frozen=True, kw_only=True, tag="delivery_released", omit_defaults=True
+):
+    """The `attempt`-th deliveries of messages did not happen: their leases were given back."""
+
+    group: int
+    topic: int
+    partition: int
+    attempt: int
+    offsets: list[Range] = []
+    # As in `Delivered`.
+    steps: list[int] = []
+
+    def unfold(self) -> Sequence[int]:
+        """The offsets of the messages, in order."""
+        return unfold(self.offsets, self.steps)
+
+
+class GivenBack(msgspec.Struct, frozen=True, kw_only=True, tag="given_back"):
+    """A message was given back, with a reason: its dead letter will tell it."""
+
+    group: int
+    topic: int
+    partition: int
+    offset: int
+    reason: str
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="settled", omit_defaults=True):
+    """Messages are done with: these, and all below the floor."""
+
+    group: int
+    topic: int
+    partition: int
+    floor: int
+    offsets: list[Range] = []
+    # As in `Delivered`.
+    steps: list[int] = []
+    # Whether they became dead letters.
+    is_buried: bool = False
+
+    def unfold(self) -> Sequence[int]:
+        """The offsets of the messages that are named, in order."""
+        return unfold(self.offsets, self.steps)
+
+
+class PositionMoved(msgspec.Struct, frozen=True, kw_only=True, tag="position"):
+    """A position was put somewhere, or is stated in full."""
+
+    group: int
+    topic: int
+    partition: int
+    position: PositionStated
+
+
+class PositionAdded(msgspec.Struct, frozen=True, kw_only=True, tag="position_added"):
+    """A piece of a position that is too large for one change: true, and not all of it."""
+
+    group: int
+    topic: int
+    partition: int
+    position: PositionStated
+
+
+class PositionCut(msgspec.Struct, frozen=True, kw_only=True, tag="position_cut"):
+    """A log lost its end: what was known of offsets from `end` on means other messages now."""
+
+    group: int
+    topic: int
+    partition: int
+    end: int
+
+
+def state_position(
+    position: Position, group: int, topic: int, partition: int
+) -> Iterator[PositionMoved | PositionAdded]:
+    """A position as changes of bounded size; it may change between two of them."""
+    if position.is_small:
+        yield PositionMoved(group=group, topic=topic, partition=partition, position=position.stated)
+        return
+    for piece in position.state():
+        yield PositionAdded(group=group, topic=topic, partition=partition, position=piece)
+
+
+PositionChange = (
+    Delivered | DeliveryReleased | GivenBack | Settled | PositionMoved | PositionAdded | PositionCut
+)
+Change = (
+    Numbered
+    | GroupStated
+    | GroupDeleted
+    | Delivered
+    | DeliveryReleased
+    | GivenBack
+    | Settled
+    | PositionMoved
+    | PositionAdded
+    | PositionCut
+    | ProducerStated
+    | Begun
+    | ProgressAdded
+    | Prepared
+    | Decided
+    | Ended
+    | KeyKept
+)
+
+# A range takes as much room as so many steps, or more.
+_STEPS_PER_RANGE = 8
+
+
+class Folded(msgspec.Struct, frozen=True):
+    """Offsets in one of two forms: ranges, or the first and how far it is from each to the next."""
+
+    ranges: list[Range]
+    steps: list[int]
+
+
+def fold(offsets: Sequence[int]) -> Folded:
+    """The shorter form of sorted offsets."""
+    if not offsets or offsets[-1] - offsets[0] + 1 == len(offsets):
+        return Folded([(offsets[0], offsets[-1] + 1)] if offsets else [], [])
+    steps = [offsets[0]]
+    steps += map(sub, offsets[1:], offsets)
+    range_count = len(steps) - steps.count(1)
+    if range_count * _STEPS_PER_RANGE <= len(offsets):
+        return Folded(runs(offsets), [])
+    return Folded([], steps)
+
+
+def unfold(ranges: Sequence[Range], steps: Sequence[int]) -> Sequence[int]:
+    """The offsets themselves; of several ranges also if they were not written in order."""
+    if steps:
+        return list(accumulate(steps))
+    if len(ranges) == 1:
+        return range(*ranges[0])
+    return sorted(set(chain.from_iterable(range(*each) for each in ranges)))

@@ -1,0 +1,247 @@
+"""What is counted of a topic, of a group, and of a group in a topic.
+
+Plain numbers that only grow, for whoever acts to add to; nothing is decided by them, and nothing of
+them survives the process.
+
+The counts of a node: by topic, by group, and by both.
+
+Callers name topics and groups that exist; when one goes, its counts go. So there is never more than
+what exists, whatever callers from outside make up. What concerns a topic or a group that does not
+exist is counted under no name.
+"""
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from goqueue.delivery import LANES
+from goqueue.metrics import BATCH_SIZES, Histogram
+from goqueue.model import LogId
+from goqueue.model.requests import TopicFlow
+
+__all__ = [
+    "AckType",
+    "Counts",
+    "Departure",
+    "GroupCounts",
+    "PairCounts",
+    "TopicCounts",
+    "Trigger",
+    "add",
+]
+
+# Partitions by member.
+Assignment = Mapping[str, tuple[LogId, ...]]
+
+
+class AckType(enum.StrEnum):
+    """How a delivery was settled."""
+
+    ACK = "ack"
+    NACK = "nack"
+    REJECT = "reject"
+
+
+class Trigger(enum.StrEnum):
+    """Why partitions were assigned anew."""
+
+    JOIN = "join"
+    LEAVE = "leave"
+    SESSION_TIMEOUT = "session_timeout"
+    TOPIC = "topic"
+    RESTART = "restart"
+
+
+class Departure(enum.StrEnum):
+    """Why a member is gone."""
+
+    LEFT = "left"
+    SESSION_TIMEOUT = "session_timeout"
+
+
+def _lanes() -> list[int]:
+    return [0] * LANES
+
+
+def _batch_sizes() -> Histogram:
+    return Histogram(BATCH_SIZES)
+
+
+class TopicCounts(msgspec.Struct, kw_only=True):
+    """What happened in one topic."""
+
+    published: int = 0
+    bytes_published: int = 0
+    lanes: list[int] = msgspec.field(default_factory=_lanes)
+    failed: dict[str, int] = msgspec.field(default_factory=dict)
+    scheduled: int = 0
+    fired: int = 0
+    cancelled: int = 0
+    # Messages that the node moved elsewhere, by cause.
+    moved: dict[str, int] = msgspec.field(default_factory=dict)
+    publish_latency: Histogram = msgspec.field(default_factory=Histogram)
+    ack_latency: dict[AckType, Histogram] = msgspec.field(default_factory=dict)
+
+    def fail(self, code: str, count: int = 1) -> None:
+        add(self.failed, code, count)
+
+    def count_move(self, cause: str) -> None:
+        add(self.moved, cause)
+
+    def settle(self, how: AckType, duration_ns: int) -> None:
+        latency = self.ack_latency.get(how)
+        if latency is None:
+            latency = self.ack_latency[how] = Histogram()
+        latency.observe(duration_ns)
+
+
+class PairCounts(msgspec.Struct, kw_only=True):
+    """What one group did in one topic; there may be very many of these."""
+
+    consumed: int = 0
+    bytes_consumed: int = 0
+    redelivered: int = 0
+    acked: int = 0
+    nacked: int = 0
+    rejected: int = 0
+    released: int = 0
+    expired: int = 0
+    commits: int = 0
+    # None until the first: most pairs never have one.
+    commit_errors: dict[str, int] | None = None
+    fetch_latency: Histogram | None = None
+
+    def consume(self, count: int, size: int, duration_ns: int) -> None:
+        self.consumed += count
+        self.bytes_consumed += size
+        if self.fetch_latency is None:
+            self.fetch_latency = Histogram()
+        self.fetch_latency.observe(duration_ns)
+
+    def fail_commit(self, code: str) -> None:
+        if self.commit_errors is None:
+            self.commit_errors = {}
+        add(self.commit_errors, code)
+
+
+class GroupCounts(msgspec.Struct, kw_only=True):
+    """What happened in one group."""
+
+    joins: int = 0
+    leaves: dict[Departure, int] = msgspec.field(default_factory=dict)
+    rebalances: dict[Trigger, int] = msgspec.field(default_factory=dict)
+    partitions_assigned: int = 0
+    partitions_revoked: int = 0
+    heartbeats: int = 0
+    heartbeat_timeouts: int = 0
+    session_timeouts: int = 0
+    polls: int = 0
+    polls_empty: int = 0
+    rebalance_latency: Histogram = msgspec.field(default_factory=Histogram)
+    heartbeat_latency: Histogram = msgspec.field(default_factory=Histogram)
+    poll_latency: Histogram = msgspec.field(default_factory=Histogram)
+    poll_sizes: Histogram = msgspec.field(default_factory=_batch_sizes)
+    commit_latency: Histogram = msgspec.field(default_factory=Histogram)
+
+    def leave(self, why: Departure, count: int) -> None:
+        self.leaves[why] = self.leaves.get(why, 0) + count
+
+    def rebalance(self, why: Trigger, before: Assignment, after: Assignment) -> None:
+        """Members own other partitions than before."""
+        self.rebalances[why] = self.rebalances.get(why, 0) + 1
+        self.partitions_revoked += _count_lost(before, after)
+        self.partitions_assigned += _count_lost(after, before)
+
+    def poll(self, count: int, duration_ns: int) -> None:
+        self.polls += 1
+        self.polls_empty += not count
+        self.poll_latency.observe(duration_ns)
+        self.poll_sizes.observe(count)
+
+
+def _count_lost(before: Assignment, after: Assignment) -> int:
+    """How many partitions members have before and not after, member by member."""
+    count = 0
+    lost, last_logs, last_kept = 0, None, None
+    for member, logs in before.items():
+        kept = after.get(member, ())
+        if kept is logs:
+            continue
+        # Members that share partitions have one tuple of them, which is looked through once.
+        if logs is not last_logs or kept is not last_kept:
+            lost = len(frozenset(logs).difference(kept)) if kept != logs else 0
+            last_logs, last_kept = logs, kept
+        count += lost
+    return count
+
+
+def add(counted: dict[str, int], name: str, count: int = 1) -> None:
+    counted[name] = counted.get(name, 0) + count
+
+
+class Counts:
+    """Numbers by the names that they belong to."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, TopicCounts] = {}
+        self._groups: dict[str, GroupCounts] = {}
+        # By group, then by topic. Reading without a group is done by the one without a name.
+        self._pairs: dict[str, dict[str, PairCounts]] = {}
+        self.transactions_started = 0
+        self.transaction_latency = Histogram()
+
+    def topic(self, name: str) -> TopicCounts:
+        counts = self._topics.get(name)
+        if counts is None:
+            counts = self._topics[name] = TopicCounts()
+        return counts
+
+    def group(self, name: str) -> GroupCounts:
+        counts = self._groups.get(name)
+        if counts is None:
+            counts = self._groups[name] = GroupCounts()
+        return counts
+
+    def pair(self, topic: str, group: str) -> PairCounts:
+        pairs = self._pairs.get(group)
+        if pairs is None:
+            pairs = self._pairs[group] = {}
+        counts = pairs.get(topic)
+        if counts is None:
+            counts = pairs[topic] = PairCounts()
+        return counts
+
+    def topics(self) -> list[tuple[str, TopicCounts]]:
+        """What is counted now, by topic; a copy that later changes leave alone."""
+        return list(self._topics.items())
+
+    def groups(self) -> list[tuple[str, GroupCounts]]:
+        return list(self._groups.items())
+
+    def pairs(self) -> list[tuple[tuple[str, str], PairCounts]]:
+        """By topic and group; a copy that later changes leave alone."""
+        return [
+            ((topic, group), counts)
+            for group, pairs in self._pairs.items()
+            for topic, counts in pairs.items()
+        ]
+
+    def flows(self) -> dict[str, TopicFlow]:
+        """By topic, what came and what went to all groups and to readers without one."""
+        consumed: dict[str, int] = {}
+        for pairs in self._pairs.values():
+            for topic, counts in pairs.items():
+                consumed[topic] = consumed.get(topic, 0) + counts.consumed
+        names = dict.fromkeys([*self._topics, *consumed])
+        published = {name: counts.published for name, counts in self._topics.items()}
+        return {name: TopicFlow(published.get(name, 0), consumed.get(name, 0)) for name in names}
+
+    def forget_topic(self, name: str) -> None:
+        self._topics.pop(name, None)
+        for pairs in self._pairs.values():
+            pairs.pop(name, None)
+
+    def forget_group(self, name: str) -> None:
+        self._groups.pop(name, None)
+        self._pairs.pop(name, None)

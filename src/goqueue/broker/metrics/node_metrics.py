@@ -1,0 +1,162 @@
+"""Families about what an operator must know first: ready or not, logs that failed, what lies.
+
+Families about logs as the node knows them: offsets, segments, size, what compaction left.
+
+Everything that a node counts and knows, as families of samples.
+
+The names are those of the contract. Samples are made while they are read, and turns of the node may
+come between: each family begins with a copy of what there is, and leaves out what has gone since.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from goqueue.broker.metrics.builders import Row, gauge
+from goqueue.broker.metrics.group_metrics import group_families
+from goqueue.broker.metrics.group_topic_metrics import pair_families
+from goqueue.broker.metrics.topic_metrics import topic_families
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.metrics import Family, Sample
+from goqueue.model import SECOND
+
+__all__ = ["families_of", "health_families", "log_families"]
+
+_TOPIC = ("topic",)
+
+
+def health_families(
+    state: NodeState, letters: Callable[[], Iterator[tuple[str, int]]]
+) -> Iterator[Family]:
+    is_ready = state.not_ready is None
+    yield gauge("goqueue_broker_ready", "Whether commands are taken.", (), [((), int(is_ready))])
+    failed = sum(each.log.failure is not None for each in state.partitions)
+    yield gauge(
+        "goqueue_storage_failed_logs",
+        "Logs that take no writes, because one of theirs failed.",
+        (),
+        [((), failed)],
+    )
+    yield gauge(
+        "goqueue_storage_full_logs",
+        "Logs whose last write found no space.",
+        (),
+        [((), len(state.storage.full))],
+    )
+    yield gauge(
+        "goqueue_storage_damaged_ranges",
+        "Ranges of records that are refused because they are damaged.",
+        (),
+        [((), state.storage.damaged_ranges)],
+    )
+    yield gauge(
+        "goqueue_storage_damaged_offsets",
+        "Offsets that are refused because their records are damaged; topics without are absent.",
+        _TOPIC,
+        (((name,), count) for name, count in state.storage.damaged_by_topic().items()),
+    )
+    # While the node starts, positions are still read from the journal.
+    kept = letters() if is_ready else ()
+    yield gauge(
+        "goqueue_broker_dead_letters",
+        "Dead letters that were not put back, by the topic that keeps them.",
+        _TOPIC,
+        (((name,), count) for name, count in kept),
+    )
+    yield gauge(
+        "goqueue_broker_delayed_messages_next_due",
+        "When the first delayed message is due, in seconds since the epoch.",
+        _TOPIC,
+        _next_due(state),
+    )
+
+
+def _next_due(state: NodeState) -> list[Row[float]]:
+    """Topics without delayed messages have none."""
+    first: dict[str, int] = {}
+    for log, delays in state.delays.items():
+        due = delays.next_due()
+        if due is not None:
+            first[log.topic] = min(due, first.get(log.topic, due))
+    return [((topic,), due / SECOND) for topic, due in first.items()]
+
+
+_PREFIX = "goqueue_storage_"
+
+
+def log_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
+    partitions = list(chain(state.partitions, state.internal.values()))
+    for name, quantity, meaning in (
+        ("log_start_offset", _start, "Earliest offset kept, summed over partitions."),
+        ("log_size_bytes", _size, "Bytes of the segments."),
+        ("segments_active", _one, "Segments that are written to."),
+        ("segments_total", _segments, "Segments."),
+    ):
+        yield gauge(_PREFIX + name, meaning, _TOPIC, _sums(partitions, quantity))
+    yield gauge(
+        _PREFIX + "log_end_offset",
+        "Offset after the last record; the sum over partitions where those are not shown.",
+        ("topic", "partition") if by_partition else _TOPIC,
+        _ends(partitions) if by_partition else _sums(partitions, _end),
+    )
+    yield gauge(
+        _PREFIX + "compaction_dirty_ratio",
+        "Share of the sealed bytes of a compacted topic that no compaction has seen.",
+        _TOPIC,
+        _dirty_ratios(state, partitions),
+    )
+
+
+def _start(partition: Partition) -> int:
+    return partition.log.start
+
+
+def _end(partition: Partition) -> int:
+    return partition.log.end
+
+
+def _size(partition: Partition) -> int:
+    return partition.log.size
+
+
+def _one(_: Partition) -> int:
+    return 1
+
+
+def _segments(partition: Partition) -> int:
+    return partition.log.segment_count
+
+
+def _ends(partitions: list[Partition]) -> Iterator[Sample]:
+    for partition in partitions:
+        yield (partition.log_id.topic, str(partition.log_id.partition)), partition.log.end
+
+
+def _sums(partitions: list[Partition], quantity: Callable[[Partition], int]) -> Iterator[Sample]:
+    sums: dict[str, int] = {}
+    for partition in partitions:
+        topic = partition.log_id.topic
+        sums[topic] = sums.get(topic, 0) + quantity(partition)
+    for topic, total in sums.items():
+        yield (topic,), total
+
+
+def _dirty_ratios(state: NodeState, partitions: list[Partition]) -> Iterator[Sample]:
+    sealed: dict[str, int] = {}
+    dirty: dict[str, int] = {}
+    for partition in partitions:
+        name = partition.log_id.topic
+        topic = state.catalog.get(name)
+        if topic is not None and topic.config.cleanup_policy.compacts:
+            sealed[name] = sealed.get(name, 0) + partition.log.sealed_bytes
+            dirty[name] = dirty.get(name, 0) + partition.log.dirty_bytes
+    for name, size in sealed.items():
+        yield (name,), dirty[name] / size if size else 0.0
+
+
+def families_of(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
+    """The families of a node; with one sample per partition where the contract allows it."""
+    yield from topic_families(state)
+    yield from pair_families(state, by_partition=by_partition)
+    yield from group_families(state)
+    yield from log_families(state, by_partition=by_partition)

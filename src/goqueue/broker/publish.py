@@ -1,0 +1,328 @@
+"""Publish: route a batch to its partitions, append, answer when all of it is committed.
+
+Never looks at a single message: routing is a pass of the records room, appending stamps a batch.
+Cost per batch: one route pass, then per partition one stamp pass, one write and one shared sync.
+A batch for more than 250 partitions is appended over several turns; it is answered as one.
+"""
+
+from collections import Counter
+
+import msgspec
+
+from goqueue.broker.catalog import Topic
+from goqueue.broker.delayed.delays import DelayedMessages
+from goqueue.broker.outbox import PublishAnnounced
+from goqueue.broker.partitions import InTransaction, Partition, Publication
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import Steps
+from goqueue.log import BatchMark
+from goqueue.model import (
+    GIVEN_HEADERS_BYTES_MAX,
+    Code,
+    Now,
+    Offset,
+    Priority,
+    Refused,
+    RequestId,
+)
+from goqueue.model.requests import Publish, Published
+from goqueue.records import Routed, Unroutable, find_delayed, route, walk
+from goqueue.records.tracing import adopt
+from goqueue.transactions import Admission
+
+__all__ = ["REFUSALS", "Publisher"]
+
+# So many partitions get their part of a batch in one turn.
+_PARTS_AT_ONCE = 250
+
+REFUSALS = {
+    Unroutable.TOO_LARGE: Code.MESSAGE_TOO_LARGE,
+    Unroutable.NO_KEY: Code.MESSAGE_INVALID,
+    Unroutable.NO_PARTITION: Code.PARTITION_NOT_FOUND,
+    Unroutable.BAD_PARTITION: Code.PARTITION_INVALID,
+    Unroutable.RESERVED: Code.MESSAGE_INVALID,
+    Unroutable.HEADERS: Code.MESSAGE_INVALID,
+}
+
+
+class _Routed(msgspec.Struct, frozen=True):
+    """A batch whose parts are being appended."""
+
+    command: Publish
+    topic: Topic
+    admission: Admission | None
+    routed: Routed
+    publication: Publication
+    # How many records each partition gets, if the log is to say so.
+    counts: dict[int, int]
+
+
+class Publisher:
+    """Takes publish commands."""
+
+    def __init__(self, state: NodeState, delaying: DelayedMessages) -> None:
+        self._state = state
+        self._delaying = delaying
+
+    def publish(self, request: RequestId, command: Publish, now: Now) -> None:
+        topic = self._state.catalog.find_for_writing(command.topic)
+        admission = None
+        if command.author is not None:
+            admission = self._state.transactions.admit(command.author, now)
+        is_marked = admission is not None and admission.is_marked
+        is_new = (command.dues and not topic.may_delay) or (is_marked and not topic.may_mark)
+        if is_new or (is_marked and topic.announcing):
+            self._announce(request, command, topic, admission)
+        else:
+            self._publish(request, command, topic, admission, now)
+
+    def publish_announced(self, announced: PublishAnnounced, now: Now) -> None:
+        """That the topic has delays or producers is committed: go on with the first of it."""
+        admission = announced.admission
+        transaction = None if admission is None else admission.transaction
+        topic = self._state.catalog.numbered(announced.topic)
+        if topic is not None:
+            topic.announcing -= 1
+            topic.may_delay |= announced.has_delays
+            topic.may_mark |= announced.has_producers
+        try:
+            self._go_on(announced, topic, now)
+        except Refused as refused:
+            self._state.refuse(announced.request, refused)
+        if transaction is not None:
+            self._state.transactions.landed(*transaction.key)
+
+    def _go_on(self, announced: PublishAnnounced, topic: Topic | None, now: Now) -> None:
+        name = announced.command.topic
+        if topic is None or not topic.is_open:
+            raise Refused(Code.TOPIC_NOT_FOUND, topic=name)
+        admission = announced.admission
+        transaction = None if admission is None else admission.transaction
+        if transaction is not None and transaction.outcome is not None:
+            raise Refused(Code.TRANSACTION_STATE_INVALID, state=transaction.state)
+        self._publish(announced.request, announced.command, topic, admission, now)
+
+    def _publish(
+        self,
+        request: RequestId,
+        command: Publish,
+        topic: Topic,
+        admission: Admission | None,
+        now: Now,
+    ) -> None:
+        routed = self._route(command, topic, admission, now)
+        topic.turn = routed.turn
+        self._note_lanes(topic, routed)
+        transaction = None if admission is None else admission.transaction
+        # What belongs to a transaction is never answered before it cannot be taken back any more.
+        waits = command.waits or transaction is not None
+        waiting = request if waits else None
+        purpose = None if transaction is None else InTransaction(transaction.key)
+        story = self._state.journeys.tell(topic, now)
+        publication = Publication(
+            waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose, story=story
+        )
+        if transaction is not None and routed.parts:
+            transaction.in_flight += 1
+        is_marked = admission is not None and admission.is_marked
+        counts = _counts(routed) if is_marked else {}
+        going = _Routed(command, topic, admission, routed, publication, counts)
+        if len(routed.parts) <= _PARTS_AT_ONCE:
+            for number, part in routed.parts.items():
+                self._append_part(going, number, part, now)
+        else:
+            # Nobody can call it back: some of it may be durable already.
+            self._state.stepwise.begin(None, self._append_in_turns(going, now), now)
+        if not routed.parts or not waits:
+            self._state.outbox.answer(request, publication.published())
+
+    def _append_in_turns(self, going: _Routed, now: Now) -> Steps:
+        topic = going.topic.number
+        for number, part in going.routed.parts.items():
+            if self._state.catalog.numbered(topic) is not None:
+                self._append_part(going, number, part, now)
+            else:
+                self._refuse(going.publication, number, Code.TOPIC_NOT_FOUND)
+            yield 2
+
+    def _append_part(self, going: _Routed, number: int, part: bytearray, now: Now) -> None:
+        """Append what goes to one partition."""
+        command, topic, admission = going.command, going.topic, going.admission
+        transaction = None if admission is None else admission.transaction
+        batch = part if not command.trace else adopt(part, command.trace)
+        partition = self._state.partition(topic, number)
+        mark = None
+        if admission is not None and admission.is_marked:
+            mark = _mark(admission, going.counts[number], now)
+            if transaction is not None:
+                transaction.touches(topic.number, number)
+        first = self._append(partition, batch, mark, going.publication, now)
+        delayed = None
+        if first is not None and command.dues is not None:
+            # The records say themselves when they are due.
+            holder = None if transaction is None else transaction.key
+            delayed = find_delayed(batch, first)
+            self._delaying.expect(partition, delayed, now, holder)
+        story = going.publication.story
+        if story is not None and first is not None:
+            journeys = self._state.journeys
+            journeys.add_part(story, partition.log_id, batch, first, delayed)
+
+    def _route(
+        self, command: Publish, topic: Topic, admission: Admission | None, now: Now
+    ) -> Routed:
+        config = topic.config
+        has_sequence = admission is not None and admission.sequence is not None
+        if has_sequence and command.targets is None and topic.stated.partitions > 1:
+            _check_keyed(command.batch)
+        routed = route(
+            command.batch,
+            topic.stated.partitions,
+            topic.turn,
+            command.targets,
+            body_bytes_max=config.max_message_bytes,
+            needs_key=config.cleanup_policy.compacts,
+            may_delay=command.dues is not None,
+        )
+        if sum(routed.lanes) != len(routed.targets):
+            self._tell_refused(command, topic, routed, now)
+        if command.is_whole or has_sequence:
+            _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
+        if has_sequence and len(routed.parts) != 1:
+            raise Refused(Code.REQUEST_INVALID, field="partition", reason="a sequence needs one")
+        return routed
+
+    def _tell_refused(self, command: Publish, topic: Topic, routed: Routed, now: Now) -> None:
+        codes = {
+            index: REFUSALS[Unroutable(target)]
+            for index, target in enumerate(routed.targets)
+            if target < 0
+        }
+        self._state.journeys.refused(topic, command.batch, codes, now)
+
+    def _append(
+        self,
+        partition: Partition,
+        batch: bytearray,
+        mark: BatchMark | None,
+        publication: Publication,
+        now: Now,
+    ) -> Offset | None:
+        """The offset of the first record, or None if none was appended."""
+        number = partition.log_id.partition
+        published = None
+        first = None
+        try:
+            appended = self._state.append(partition, batch, now, mark)
+        except Refused as refused:
+            if mark is not None and mark.sequence >= 0:
+                self._release(publication)
+                raise
+            self._refuse(publication, number, refused.code)
+        else:
+            if appended.is_repeat:
+                published = partition.expect_repeat(appended.first, appended.next, publication)
+            else:
+                partition.expect(appended.first, appended.next, publication, len(batch))
+                first = appended.first
+        self._end(publication, published)
+        return first
+
+    def _refuse(self, publication: Publication, partition: int, code: Code) -> None:
+        self._end(publication, publication.place(partition, Offset(0), 0, code))
+
+    def _end(self, publication: Publication, published: Published | None) -> None:
+        """Answer if every partition has decided."""
+        if published is not None:
+            if publication.request is not None:
+                self._state.outbox.answer(publication.request, published)
+            self._release(publication)
+
+    def _release(self, publication: Publication) -> None:
+        """A publication is over: its transaction need not wait for it."""
+        if isinstance(publication.purpose, InTransaction):
+            self._state.transactions.landed(*publication.purpose.transaction)
+
+    def _note_lanes(self, topic: Topic, routed: Routed) -> None:
+        counted, lanes = self._state.tally.published, self._state.counts.topic(topic.name).lanes
+        normal = routed.lanes[Priority.NORMAL]
+        if sum(routed.lanes) == normal:
+            counted[Priority.NORMAL] += normal
+            lanes[Priority.NORMAL] += normal
+            return
+        for lane, count in enumerate(routed.lanes):
+            counted[lane] += count
+            lanes[lane] += count
+        self._state.note_lanes(topic)
+
+    def _announce(
+        self, request: RequestId, command: Publish, topic: Topic, admission: Admission | None
+    ) -> None:
+        """The first message of its kind waits until it is committed that the topic has such.
+
+        Otherwise a crash could leave something in a log that no start looks through.
+        """
+        self._state.topics_journal.check_room()
+        is_marked = admission is not None and admission.is_marked
+        stated = msgspec.structs.replace(
+            topic.stated,
+            has_delays=topic.stated.has_delays or bool(command.dues),
+            has_producers=topic.stated.has_producers or is_marked,
+        )
+        changes = []
+        if stated != topic.stated:
+            self._state.catalog.apply(stated)
+            changes.append(stated)
+        if admission is not None and admission.transaction is not None:
+            admission.transaction.in_flight += 1
+        topic.announcing += 1
+        announced = PublishAnnounced(
+            request, command, admission, topic.number, stated.has_delays, stated.has_producers
+        )
+        self._state.topics_journal.note(changes, [announced])
+
+
+def _counts(routed: Routed) -> dict[int, int]:
+    """How many records each partition gets."""
+    if len(routed.parts) == 1:
+        (number,) = routed.parts
+        return {number: routed.targets.count(number)}
+    return Counter(routed.targets)
+
+
+def _mark(admission: Admission, count: int, now: Now) -> BatchMark:
+    """What the log is to say of a batch of so many records."""
+    transaction = admission.transaction
+    return BatchMark(
+        producer=admission.producer,
+        epoch=admission.epoch,
+        sequence=-1 if admission.sequence is None else admission.sequence,
+        count=count,
+        transaction=0 if transaction is None else transaction.number,
+        at=now.wall,
+    )
+
+
+def _check_whole(targets: list[int], partitions: int, limit: int) -> None:
+    """Refuse everything if one record cannot be taken; the facts name the first."""
+    lowest = min(targets, default=0)
+    if lowest >= 0:
+        return
+    index = next(index for index, target in enumerate(targets) if target < 0)
+    code = REFUSALS[Unroutable(targets[index])]
+    match code:
+        case Code.MESSAGE_TOO_LARGE:
+            raise Refused(code, index=index, limit=limit)
+        case Code.PARTITION_NOT_FOUND | Code.PARTITION_INVALID:
+            raise Refused(code, index=index, partitions=partitions)
+        case _ if targets[index] == Unroutable.HEADERS:
+            raise Refused(code, index=index, part="headers", limit=GIVEN_HEADERS_BYTES_MAX)
+        case _:
+            raise Refused(code, index=index)
+
+
+def _check_keyed(batch: bytearray) -> None:
+    """Refuse numbered messages that would go to any partition: a repeat would go to another."""
+    if not all(walk(batch).key_lengths):
+        reason = "is missing: a `sequence` counts the messages of one partition, and without a key"
+        raise Refused(Code.REQUEST_INVALID, field="partition", reason=f"{reason} any may get it")

@@ -1,0 +1,169 @@
+"""Stream reads: committed records from an offset or a time on, waiting for the next if asked to.
+
+The node names slices; whoever carries out the effect reads the bytes. Nothing here depends on a
+group, and a read changes nothing.
+"""
+
+import msgspec
+
+from goqueue.broker.partitions import Partition, WaitingRead
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import ForRequest
+from goqueue.model import (
+    Code,
+    Instant,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Serve,
+    Slice,
+    is_internal,
+)
+from goqueue.model.requests import Isolation, Read, Records
+
+__all__ = ["SeekingRead", "StreamReads"]
+
+# Stands for the first offset that is kept, wherever that is.
+_EARLIEST = Offset(-1)
+
+
+class SeekingRead(msgspec.Struct, frozen=True):
+    """A read by time whose offset is being looked for."""
+
+    request: RequestId
+    command: Read
+
+
+class StreamReads:
+    """Takes read commands and keeps those that wait."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._waiting: dict[RequestId, Partition] = {}
+
+    def read(self, request: RequestId, command: Read, now: Now) -> None:
+        partition = self._partition(command)
+        if command.timestamp is not None:
+            self._state.find(partition.log.seek(command.timestamp), SeekingRead(request, command))
+            return
+        self._read_from(request, command, partition, command.offset, now)
+
+    def found(self, purpose: SeekingRead, offset: Offset | None, now: Now) -> None:
+        """The offset of a time is known: none means that every record is older."""
+        request, command = purpose.request, purpose.command
+        try:
+            partition = self._partition(command)
+            start = partition.log.high_watermark if offset is None else offset
+            self._read_from(request, command, partition, start, now)
+        except Refused as refused:
+            self._state.outbox.answer(request, refused)
+
+    def wake(self, partition: Partition, now: Now) -> None:
+        """Records were committed: answer those who waited for them."""
+        for waiting in list(partition.readers.values()):
+            if waiting.offset < _limit(partition, waiting.command):
+                request = waiting.request
+                self._forget(request)
+                try:
+                    self._read_from(request, waiting.command, partition, waiting.offset, now)
+                except Refused as refused:
+                    self._state.outbox.answer(request, refused)
+
+    def give_up(self, request: RequestId, *, is_gone: bool = False) -> bool:
+        """A waiting read ends: its time is over, or its caller is gone. False if it is not ours."""
+        partition = self._waiting.get(request)
+        if partition is None:
+            return False
+        waiting = self._forget(request)
+        if not is_gone:
+            self._answer(request, waiting.command, partition, waiting.offset, None)
+        return True
+
+    def refuse_all(self, partition: Partition, refusal: Refused) -> None:
+        """The partition is gone, and with it what its readers waited for."""
+        for request in list(partition.readers):
+            self._forget(request)
+            self._state.outbox.answer(request, refusal)
+
+    def end_all(self) -> None:
+        """The node stops: nobody waits any longer."""
+        for request in list(self._waiting):
+            self.give_up(request)
+
+    def _partition(self, command: Read) -> Partition:
+        if is_internal(command.topic):
+            log = LogId(command.topic, command.partition)
+            if log in self._state.internal:
+                return self._state.internal[log]
+        topic = self._state.catalog.find(command.topic)
+        return self._state.partition(topic, command.partition)
+
+    def _read_from(
+        self, request: RequestId, command: Read, partition: Partition, offset: Offset, now: Now
+    ) -> None:
+        log = partition.log
+        if offset == _EARLIEST:
+            offset = log.start
+        if command.is_exact:
+            if not log.start <= offset <= log.end:
+                raise Refused(
+                    Code.OFFSET_OUT_OF_RANGE, offset=offset, earliest=log.start, end=log.end
+                )
+        else:
+            offset = max(offset, log.start)
+        wanted = None
+        if offset <= log.end:
+            wanted = log.read(offset, command.bytes_max, below=_limit(partition, command))
+        if wanted is None and command.wait_ns > 0:
+            self._wait(request, command, partition, offset, now)
+        else:
+            self._answer(request, command, partition, offset, wanted)
+
+    def _wait(
+        self, request: RequestId, command: Read, partition: Partition, offset: Offset, now: Now
+    ) -> None:
+        deadline = Instant(now.instant + command.wait_ns)
+        partition.readers[request] = WaitingRead(request, command, offset, deadline)
+        self._waiting[request] = partition
+        self._state.alarms.set(ForRequest(request), deadline)
+
+    def _forget(self, request: RequestId) -> WaitingRead:
+        self._state.alarms.set(ForRequest(request), None)
+        return self._waiting.pop(request).readers.pop(request)
+
+    def _answer(
+        self,
+        request: RequestId,
+        command: Read,
+        partition: Partition,
+        offset: Offset,
+        wanted: Slice | None,
+    ) -> None:
+        log = partition.log
+        upto = offset if wanted is None else wanted.below
+        aborted: tuple[tuple[int, int], ...] = ()
+        if command.isolation is Isolation.READ_COMMITTED:
+            aborted = log.authors.aborted.within(offset, upto)
+        reply = Records(
+            log=partition.log_id,
+            offset=offset,
+            high_watermark=log.high_watermark,
+            stable=log.watermarks.stable,
+            start=log.start,
+            upto=upto,
+            aborted=aborted,
+            seed=self._state.journeys.seed(partition.log_id),
+        )
+        if wanted is None:
+            self._state.outbox.answer(request, reply)
+        else:
+            self._state.outbox.append(Serve(request=request, reply=reply, runs=((wanted,),)))
+
+
+def _limit(partition: Partition, command: Read) -> Offset:
+    """What is from here on, this reader is not shown."""
+    if command.isolation is Isolation.READ_COMMITTED:
+        return partition.log.watermarks.stable
+    return partition.log.high_watermark

@@ -1,0 +1,201 @@
+"""What the journals say, applied and stated: the durable half of the node's state.
+
+Every change passes here when it is replayed; the parts that decide changes apply them through the
+same machines. Stating everything gives changes from which an empty node becomes the same again:
+that is a snapshot, and it is how a journal is kept short.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from goqueue.broker.groups.offsets import Positions
+from goqueue.broker.journal import Journal, JournalLimits
+from goqueue.broker.journal_changes import (
+    Change,
+    Delivered,
+    DeliveryReleased,
+    GivenBack,
+    Numbered,
+    PositionAdded,
+    PositionCut,
+    PositionMoved,
+    Settled,
+    Started,
+    TopicChange,
+    TopicDeleted,
+    TopicStated,
+    state_position,
+)
+from goqueue.broker.journal_statement import Restatement, SnapshotWriter, Statement
+from goqueue.broker.state import NodeState
+from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
+from goqueue.broker.turns import Errand
+from goqueue.groups import GroupDeleted, GroupStated
+from goqueue.model import MILLISECOND, Instant, LogId, Now, Timestamp
+from goqueue.transactions import Decided
+
+__all__ = ["STATING_ERRAND", "JournaledState"]
+
+STATING_ERRAND = Errand("statements")
+# How long a statement waits for a disk that is behind.
+_WAIT_NS = 500 * MILLISECOND
+# A change costs so many units of the turn, and one for so many bytes of it.
+_UNITS = 2
+_UNIT_BYTES = 128
+
+C = TypeVar("C")
+
+
+class JournaledState:
+    """Applies journaled changes, and states all that they amount to."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        positions: Positions,
+        progressing: TransactionOffsets,
+        limits: JournalLimits,
+    ) -> None:
+        self._state = state
+        self._limits = limits
+        # By journal: what is being stated of it, a part in each turn.
+        self._statements: dict[LogId, Statement] = {}
+        self._progressing = progressing
+        self._positions = positions
+        self._started = Started(epoch=0)
+
+    @property
+    def epoch(self) -> int:
+        """Which life of the node this is."""
+        return self._started.epoch
+
+    def apply(self, change: TopicChange | Change, at: Timestamp) -> None:
+        """Become what a change says, whatever kind it is."""
+        match change:
+            case Started():
+                self._started = change
+                self._state.catalog.reserve(change.topics_upto)
+            case TopicStated() | TopicDeleted():
+                self._state.catalog.apply(change)
+            case Numbered():
+                self._state.groups.reserve(change.groups_upto)
+                self._state.next_move = max(self._state.next_move, change.moves_upto)
+                self._state.transactions.producers.reserve(change.producers_upto)
+            case GroupStated():
+                self._state.groups.apply(change)
+            case GroupDeleted():
+                self._state.groups.apply(change)
+                self._state.positions.pop(change.number, None)
+            case Decided() if change.producer < 0:
+                # A move of the broker's own.
+                self._state.next_move = max(self._state.next_move, 1 - change.producer)
+                self._progressing.apply(change, at)
+            case Delivered() | DeliveryReleased() | GivenBack() | Settled():
+                self._positions.apply(change, at)
+            case PositionMoved() | PositionAdded() | PositionCut():
+                self._positions.apply(change, at)
+            case _:
+                self._progressing.apply(change, at)
+
+    # Stating: a few changes at a time, each true when it is asked for, while others happen
+
+    def state_topics(self) -> Iterator[Sequence[TopicChange]]:
+        """All that the journal of topics amounts to."""
+        catalog = self._state.catalog
+        yield [Started(epoch=self._started.epoch, topics_upto=catalog.next_number)]
+        for number in [topic.number for topic in catalog.all]:
+            topic = catalog.numbered(number)
+            if topic is not None:
+                yield [topic.stated]
+
+    def state_groups(self) -> Iterator[Sequence[Change]]:
+        """All that the journal of groups amounts to.
+
+        In this order: progress in a transaction means nothing without its group, and a decision
+        that comes in between finds what it settles in the transaction or in the position.
+        """
+        state = self._state
+        yield [
+            Numbered(
+                groups_upto=state.groups.next_number,
+                moves_upto=state.next_move,
+                producers_upto=state.transactions.producers.next_id,
+            )
+        ]
+        for number in [group.number for group in state.groups]:
+            group = state.groups.numbered(number)
+            if group is not None:
+                yield [group.stated]
+        yield from state.transactions.state_steps()
+        for number in list(state.positions):
+            for log in list(state.positions.get(number, ())):
+                yield from self._state_position(number, log)
+
+    def _state_position(self, number: int, log: LogId) -> Iterator[Sequence[Change]]:
+        position = self._state.position(number, log)
+        topic = self._state.catalog.get(log.topic)
+        if position is None or topic is None or not position.says_something:
+            return
+        for change in state_position(position, number, topic.number, log.partition):
+            yield [change]
+            if self._state.position(number, log) is not position:
+                # Its group or its topic was deleted meanwhile.
+                return
+
+    # Staying short
+
+    @property
+    def is_stating(self) -> bool:
+        """Whether a statement is on its way."""
+        return bool(self._statements)
+
+    def keep_short(self, now: Now) -> None:
+        """State a journal again when most of it is history, or keep a snapshot of it."""
+        if self._state.not_ready is None:
+            self._keep_short(self._state.topics_journal, self.state_topics, now)
+            self._keep_short(self._state.groups_journal, self.state_groups, now)
+
+    def _keep_short(
+        self, journal: Journal[C], steps: Callable[[], Iterator[Sequence[C]]], now: Now
+    ) -> None:
+        if journal.id in self._statements:
+            return
+        if journal.wants_restating:
+            self._begin(journal.id, Restatement(journal, steps()), now)
+        elif journal.wants_snapshot:
+            self._begin(journal.id, SnapshotWriter(journal, steps(), now.wall), now)
+
+    def snapshot_all(self, now: Now) -> None:
+        """Make the next start fast: the node stops when these are complete."""
+        topics, groups = self._state.topics_journal, self._state.groups_journal
+        self._begin(topics.id, SnapshotWriter(topics, self.state_topics(), now.wall), now)
+        self._begin(groups.id, SnapshotWriter(groups, self.state_groups(), now.wall), now)
+
+    def _begin(self, journal: LogId, statement: Statement, now: Now) -> None:
+        self._statements[journal] = statement
+        self._state.alarms.set(STATING_ERRAND, now.instant)
+
+    def resume(self, now: Now) -> None:
+        """A journal has written some of what it was told: it may be told more."""
+        if self._statements:
+            self._state.alarms.bring_forward(STATING_ERRAND, now.instant)
+
+    def go_on(self, now: Now) -> None:
+        """Tell more of what is being stated, as much as the turn allows."""
+        budget = self._state.budget
+        left = min(budget.left, self._limits.turn_units)
+        wait_ns = 0
+        for journal, statement in list(self._statements.items()):
+            while left > 0:
+                if statement.is_behind:
+                    wait_ns = _WAIT_NS
+                    break
+                size = statement.tell()
+                if size is None:
+                    del self._statements[journal]
+                    break
+                units = _UNITS + size // _UNIT_BYTES
+                budget.spend(units)
+                left -= units
+        if self._statements:
+            self._state.alarms.set(STATING_ERRAND, Instant(now.instant + wait_ns))

@@ -1,0 +1,138 @@
+"""What the records of a partition say beside being messages: delays, producers, transactions.
+
+Read at a start, from where the older of its snapshots ends; what a snapshot says already is told
+again and changes nothing. Only topics that have such records are looked through.
+"""
+
+import msgspec
+
+from goqueue.broker.delayed.delay_log import Replay, decode_delays, delays_snapshot
+from goqueue.broker.partitions import Partition
+from goqueue.broker.state import NodeState
+from goqueue.broker.transactions.producer_snapshots import (
+    ProducerSnapshots,
+    authors_snapshot,
+    decode_authors,
+)
+from goqueue.delivery import Delays
+from goqueue.model import Load, LogId, Now, Offset
+from goqueue.records import last_offset
+
+__all__ = ["PartitionReplay", "ReplayingRecords"]
+
+_REPLAY_BYTES = 1024 * 1024
+
+
+class ReplayingRecords(msgspec.Struct, frozen=True):
+    """A partition is being read for what it says of delays and producers."""
+
+    log: LogId
+    upto: Offset
+    offset: Offset
+
+
+class _Recollection(msgspec.Struct):
+    """One partition on its way: which snapshots are missing, and where each subject goes on."""
+
+    log: LogId
+    missing: dict[str, None]
+    delays_from: Offset | None = None
+    delays: Replay | None = None
+    authors_from: Offset | None = None
+
+    @property
+    def start(self) -> Offset:
+        starts = [each for each in (self.delays_from, self.authors_from) if each is not None]
+        return min(starts)
+
+
+class PartitionReplay:
+    """Brings partitions to know what their logs say."""
+
+    def __init__(self, state: NodeState, remembering: ProducerSnapshots) -> None:
+        self._state = state
+        self._remembering = remembering
+        self._by_name: dict[str, _Recollection] = {}
+        self._by_log: dict[LogId, _Recollection] = {}
+
+    def begin(self, partition: Partition) -> bool:
+        """Look for snapshots; False if the log has nothing but messages."""
+        topic = self._state.catalog.get(partition.log_id.topic)
+        assert topic is not None
+        number = partition.log_id.partition
+        names = []
+        if topic.stated.has_delays:
+            names.append(delays_snapshot(topic.number, number))
+        if topic.stated.has_producers:
+            names.append(authors_snapshot(topic.number, number))
+        recollection = _Recollection(partition.log_id, dict.fromkeys(names))
+        self._by_log[partition.log_id] = recollection
+        for name in names:
+            self._by_name[name] = recollection
+            self._state.outbox.append(Load(name=name))
+        return bool(names)
+
+    def loaded(self, name: str, data: bytes | None, now: Now) -> LogId | None:
+        """A snapshot came, or there is none; the log, if it is known by now."""
+        recollection = self._by_name.pop(name)
+        partition = self._state.partitions[recollection.log]
+        topic = self._state.catalog.get(recollection.log.topic)
+        assert topic is not None
+        del recollection.missing[name]
+        if name == delays_snapshot(topic.number, recollection.log.partition):
+            recollection.delays_from = self._recall_delays(partition, topic.number, data, now)
+            recollection.delays = Replay(self._state.delays[recollection.log])
+        else:
+            recollection.authors_from = self._recall_authors(partition, topic.number, data)
+        if recollection.missing:
+            return None
+        return self._read_on(recollection, recollection.start)
+
+    def _recall_delays(
+        self, partition: Partition, topic: int, data: bytes | None, now: Now
+    ) -> Offset:
+        log = partition.log
+        delays = self._state.delays[partition.log_id] = Delays(now.wall)
+        stated = None if data is None else decode_delays(data)
+        if stated is None or stated.topic != topic:
+            return log.start
+        if not log.start <= stated.upto <= log.high_watermark or not delays.restore(stated):
+            return log.start
+        delays.drop_below(log.start)
+        return Offset(stated.upto)
+
+    def _recall_authors(self, partition: Partition, topic: int, data: bytes | None) -> Offset:
+        log = partition.log
+        stated = None if data is None else decode_authors(data)
+        if stated is None or stated.topic != topic:
+            return log.start
+        if not log.start <= stated.upto <= log.high_watermark or not log.restore_authors(stated):
+            return log.start
+        self._remembering.recalled(partition.log_id, Offset(stated.upto))
+        return Offset(stated.upto)
+
+    def _read_on(self, recollection: _Recollection, offset: Offset) -> LogId | None:
+        """Read the next records; the log, if there are no more."""
+        log = self._state.partitions[recollection.log].log
+        wanted = log.read(log.readable_from(offset), _REPLAY_BYTES)
+        if wanted is None:
+            del self._by_log[recollection.log]
+            return recollection.log
+        self._state.fetch(wanted, ReplayingRecords(recollection.log, wanted.below, wanted.offset))
+        return None
+
+    def replayed(self, purpose: ReplayingRecords, data: memoryview | None) -> LogId | None:
+        """Records are here; the log, if they were the last."""
+        recollection = self._by_log[purpose.log]
+        following = purpose.upto
+        if data is None and self._state.partitions[purpose.log].log.is_damaged_at(purpose.offset):
+            # What lies behind the damage is read again.
+            following = purpose.offset
+        if data is not None and len(data):
+            if recollection.delays is not None:
+                recollection.delays.take(data)
+            if recollection.authors_from is not None:
+                partition = self._state.partitions[purpose.log]
+                partition.log.replay_authors(data, recollection.authors_from)
+            following = Offset(last_offset(data) + 1)
+        return self._read_on(recollection, following)

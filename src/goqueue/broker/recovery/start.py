@@ -1,0 +1,227 @@
+"""How a node comes to know what it knew: journals first, then the logs that they name.
+
+Snapshots only save time: each holds what its journal says below an offset, and the rest is
+replayed. A journal that is damaged stops the node, because going on would forget what was
+promised.
+
+Order: topics are replayed before groups, since a position of a topic that is gone means nothing;
+logs are opened when it is known which there are; nothing is served before the start of this life
+is committed, so no receipt of an earlier life can be taken for one of this.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from goqueue.broker.journal import JOURNAL_SETTINGS, Journal, JournalLimits
+from goqueue.broker.journal_changes import Change, PositionCut, Started, TopicChange
+from goqueue.broker.outbox import BeginServing
+from goqueue.broker.partitions import Partition
+from goqueue.broker.recovery.journaled_state import JournaledState
+from goqueue.broker.recovery.partition_replay import PartitionReplay, ReplayingRecords
+from goqueue.broker.recovery.snapshot_reader import STARTING_ERRAND, SnapshotReader
+from goqueue.broker.state import NodeState
+from goqueue.broker.transactions.coordinator import TransactionCoordinator
+from goqueue.delivery import Receipts
+from goqueue.log import Log, LogState
+from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep
+
+__all__ = ["GROUPS_LOG", "TOPICS_LOG", "NodeStart", "Opened", "Replaying"]
+
+TOPICS_LOG = LogId("__topics", 0)
+GROUPS_LOG = LogId("__groups", 0)
+_REPLAY_BYTES = 256 * 1024
+_POSITIONS_PER_TURN = 2_000
+_TOPIC_CHANGES = msgspec.json.Decoder(list[TopicChange])
+_CHANGES = msgspec.json.Decoder(list[Change])
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A log was recovered; `state` is what came of it."""
+
+    log: LogId
+    state: LogState
+
+
+class Replaying(msgspec.Struct, frozen=True):
+    """A journal is being read from `upto` on."""
+
+    log: LogId
+    upto: Offset
+
+
+class NodeStart:
+    """Brings a node from nothing to serving."""
+
+    def __init__(
+        self,
+        state: NodeState,
+        memory: JournaledState,
+        recollecting: PartitionReplay,
+        transacting: TransactionCoordinator,
+        *,
+        secret: bytes,
+        limits: JournalLimits,
+    ) -> None:
+        self._state = state
+        self._limits = limits
+        self._memory = memory
+        self._recollecting = recollecting
+        self._snapshots = SnapshotReader(state, memory)
+        self._transacting = transacting
+        self._secret = secret
+        self._missing: dict[LogId, None] = {}
+        # What is left of looking at every position, once all logs are open.
+        self._checks: Iterator[None] | None = None
+
+    def begin(self) -> None:
+        self._state.outbox.append(Open(log=TOPICS_LOG, settings=JOURNAL_SETTINGS))
+
+    def opened(self, event: Opened, now: Now) -> None:
+        if event.log in {TOPICS_LOG, GROUPS_LOG} and event.state.damaged:
+            ranges = ", ".join(f"{each.first}-{each.below}" for each in event.state.damaged)
+            reason = f"the journal {event.log} is damaged (offsets {ranges})"
+            self._state.outbox.append(Halt(reason=reason))
+        elif event.log == TOPICS_LOG:
+            self._state.topics_journal = Journal(
+                self._journal_log(event), _TOPIC_CHANGES, self._state.outbox, self._limits
+            )
+            self._state.outbox.append(Load(name=event.log.topic))
+        elif event.log == GROUPS_LOG:
+            self._state.groups_journal = Journal(
+                self._journal_log(event), _CHANGES, self._state.outbox, self._limits
+            )
+            self._state.has_journals = True
+            self._state.outbox.append(Load(name=event.log.topic))
+        else:
+            self._open_partition(event, now)
+
+    def _journal_log(self, event: Opened) -> Log:
+        log = Log(event.log, JOURNAL_SETTINGS, event.state)
+        self._state.internal[event.log] = Partition(event.log, log)
+        return log
+
+    # Replay
+
+    def loaded(self, name: str, data: bytes | None, now: Now) -> None:
+        """A snapshot came, or there is none: replay what is behind it."""
+        if self._snapshots.expects(name):
+            start = self._snapshots.loaded(data, now)
+            self._go_on_from(start, self._snapshots.journal, now)
+            return
+        if name not in {TOPICS_LOG.topic, GROUPS_LOG.topic}:
+            self._opened(self._recollecting.loaded(name, data, now), now)
+            return
+        journal = self._journal(name)
+        self._go_on_from(self._snapshots.begin(journal, data), journal.id, now)
+
+    def go_on(self, now: Now) -> None:
+        """Take in more of a snapshot, or look at more positions."""
+        if self._checks is None:
+            self._go_on_from(self._snapshots.apply_piece(now), self._snapshots.journal, now)
+        elif sum(1 for _ in islice(self._checks, _POSITIONS_PER_TURN)) < _POSITIONS_PER_TURN:
+            self._begin_life(now)
+        else:
+            self._state.alarms.set(STARTING_ERRAND, now.instant)
+
+    def _go_on_from(self, start: Offset | None, log: LogId, now: Now) -> None:
+        """A snapshot was taken in, or there is none that can be used; None: not yet."""
+        if start is not None:
+            self._replay(log, start, now)
+
+    def _replay(self, log: LogId, offset: Offset, now: Now) -> None:
+        wanted = self._journal(log.topic).log.read(offset, _REPLAY_BYTES)
+        if wanted is not None:
+            self._state.fetch(wanted, Replaying(log, wanted.below))
+        elif log == TOPICS_LOG:
+            self._state.outbox.append(Open(log=GROUPS_LOG, settings=JOURNAL_SETTINGS))
+        else:
+            self._open_logs(now)
+
+    def replayed(self, purpose: Replaying, data: memoryview | None, now: Now) -> None:
+        if data is None:
+            self._state.outbox.append(Halt(reason=f"the journal {purpose.log} cannot be read"))
+            return
+        following = purpose.upto
+        for turn in self._journal(purpose.log.topic).decode(data):
+            for change in turn.changes:
+                self._memory.apply(change, turn.at)
+            following = Offset(turn.offset + 1)
+        self._replay(purpose.log, following, now)
+
+    def _journal(self, name: str) -> "Journal[TopicChange] | Journal[Change]":
+        if name == TOPICS_LOG.topic:
+            return self._state.topics_journal
+        return self._state.groups_journal
+
+    # Logs
+
+    def _open_logs(self, now: Now) -> None:
+        topics = self._state.catalog.all
+        names = sorted(topic.name for topic in topics)
+        self._state.outbox.append(Sweep(topics=(TOPICS_LOG.topic, GROUPS_LOG.topic, *names)))
+        for topic in topics:
+            settings = self._state.catalog.log_settings(topic)
+            for log in topic.logs:
+                self._missing[log] = None
+                self._state.outbox.append(Open(log=log, settings=settings))
+        if not self._missing:
+            self._finish(now)
+
+    def _open_partition(self, event: Opened, now: Now) -> None:
+        topic = self._state.catalog.get(event.log.topic)
+        assert topic is not None
+        log = Log(event.log, self._state.catalog.log_settings(topic), event.state)
+        self._state.partitions.add(Partition(event.log, log))
+        self._state.storage.record_damage(event.log, log.damaged)
+        if not self._recollecting.begin(self._state.partitions[event.log]):
+            self._opened(event.log, now)
+
+    def records_replayed(
+        self, purpose: ReplayingRecords, data: memoryview | None, now: Now
+    ) -> None:
+        self._opened(self._recollecting.replayed(purpose, data), now)
+
+    def _opened(self, log: LogId | None, now: Now) -> None:
+        """A log can be used; None: not yet."""
+        if log is not None:
+            del self._missing[log]
+            if not self._missing:
+                self._finish(now)
+
+    def _finish(self, now: Now) -> None:
+        for topic in self._state.catalog.all:
+            topic.is_open = True
+            topic.may_delay = topic.stated.has_delays
+            topic.may_mark = topic.stated.has_producers
+        self._checks = self._forget_what_was_lost()
+        self.go_on(now)
+
+    def _begin_life(self, now: Now) -> None:
+        self._transacting.recollect(now)
+        started = Started(epoch=self._memory.epoch + 1, topics_upto=self._state.catalog.next_number)
+        self._memory.apply(started, now.wall)
+        self._state.receipts = Receipts(self._secret, started.epoch)
+        self._state.topics_journal.note([started], [BeginServing()])
+
+    def _forget_what_was_lost(self) -> Iterator[None]:
+        """A log of `flush=interval` may have lost its end: new messages will stand there.
+
+        What groups knew of the lost ones must not be taken for theirs. One position at a time.
+        """
+        state = self._state
+        for group, positions in state.positions.items():
+            for log, position in positions.items():
+                yield
+                partition = state.partitions.get(log)
+                topic = state.catalog.get(log.topic)
+                if partition is None or topic is None or not position.cut(partition.log.end):
+                    continue
+                cut = PositionCut(
+                    group=group,
+                    topic=topic.number,
+                    partition=log.partition,
+                    end=partition.log.end,
+                )
+                state.groups_journal.note([cut])

@@ -1,0 +1,1 @@
+"""Transactions: decisions, markers, offsets and acks, and the state of producers."""

@@ -1,0 +1,110 @@
+"""What can be asked about transactions."""
+
+import heapq
+
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import Steps
+from goqueue.model import LogId, Now, RequestId, Timestamp
+from goqueue.model.requests import (
+    DescribeTransaction,
+    ListTransactions,
+    TransactionDescription,
+    TransactionList,
+    TransactionState,
+    TransactionStatistics,
+)
+from goqueue.transactions import SILENCE_NS, Producer, Transaction, ended_state, transaction_id
+
+__all__ = ["TransactionDescriptions"]
+
+# To pass over a transaction costs little.
+_PASSED_PER_UNIT = 10
+
+
+class TransactionDescriptions:
+    """Answers questions; changes nothing."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+
+    def list(self, request: RequestId, command: ListTransactions, now: Now) -> None:
+        self._state.stepwise.begin(request, self._list(request, command), now)
+
+    def _list(self, request: RequestId, command: ListTransactions) -> Steps:
+        transactions = self._state.transactions
+        # The broker's own are nobody's to see.
+        finishing = [each for each in transactions.finishing if each.producer > 0]
+        finishing.sort(key=_age)
+        ongoing = list(transactions.open)
+        shown: list[TransactionDescription] = []
+        # Those that are open are in the order of their begin already.
+        oldest_first = heapq.merge(finishing, ongoing, key=_age)
+        for place, each in enumerate(oldest_first):
+            if len(shown) == command.limit:
+                break
+            if place >= command.skip:
+                yield 1 + len(each.partitions)
+                shown.append(self._described(each))
+            elif not place % _PASSED_PER_UNIT:
+                yield 1
+        total = len(finishing) + len(ongoing)
+        reply = TransactionList(transactions=tuple(shown), total=total)
+        self._state.outbox.answer(request, reply)
+
+    def describe(self, request: RequestId, command: DescribeTransaction) -> None:
+        """One that has not ended, or the last of its producer."""
+        producer, found = self._state.transactions.find_named(command.transaction_id)
+        described = _ended(producer) if found is None else self._described(found)
+        self._state.outbox.answer(request, described)
+
+    def statistics(self, request: RequestId, now: Now) -> None:
+        tally = self._state.tally
+        ended = tally.transactions_committed + tally.transactions_aborted
+        producers = self._state.transactions.producers
+        reply = TransactionStatistics(
+            active=self._state.transactions.open_count,
+            committed=tally.transactions_committed,
+            aborted=tally.transactions_aborted,
+            average_duration_ns=tally.transaction_ns_sum // max(1, ended),
+            active_producers=sum(now.instant - each.heard_at <= SILENCE_NS for each in producers),
+        )
+        self._state.outbox.answer(request, reply)
+
+    def _described(self, transaction: Transaction) -> TransactionDescription:
+        producer = self._state.transactions.producers.get(transaction.producer)
+        logs = [
+            LogId(topic.name, partition)
+            for number, partition in transaction.partitions
+            for topic in [self._state.catalog.numbered(number)]
+            if topic is not None
+        ]
+        return TransactionDescription(
+            transaction_id=transaction.id,
+            transactional_id=(producer and producer.transactional_id) or "",
+            producer_id=transaction.producer,
+            epoch=transaction.epoch,
+            state=transaction.state,
+            started_at=transaction.began_at,
+            timeout_ns=0 if producer is None else producer.timeout_ns,
+            partitions=tuple(sorted(logs)),
+            is_prepared=transaction.is_prepared and transaction.state is TransactionState.ONGOING,
+        )
+
+
+def _age(transaction: Transaction) -> tuple[int, int]:
+    return transaction.began_at, transaction.producer
+
+
+def _ended(producer: Producer) -> TransactionDescription:
+    """The last transaction of a producer: where it wrote is no longer known."""
+    assert producer.outcome is not None
+    return TransactionDescription(
+        transaction_id=transaction_id(producer.id, producer.last),
+        transactional_id=producer.transactional_id or "",
+        producer_id=producer.id,
+        epoch=producer.epoch,
+        state=ended_state(producer.outcome),
+        started_at=Timestamp(producer.began_at),
+        timeout_ns=producer.timeout_ns,
+        partitions=(),
+    )

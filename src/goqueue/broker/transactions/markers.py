@@ -1,0 +1,227 @@
+"""Markers: what was decided about a transaction reaches every partition that it wrote to.
+
+Begins when the decision is committed, and may begin any number of times: a partition that has the
+marker has nothing left to end. A transaction is complete when readers see its end everywhere, and
+forgotten by the journal when no crash can take a marker back.
+"""
+
+from heapq import heappop, heappush
+
+from goqueue.broker.partitions import ForMarker, Partition, Publication
+from goqueue.broker.state import NodeState
+from goqueue.broker.turns import Errand
+from goqueue.log import Marker
+from goqueue.model import SECOND, Code, Instant, LogId, Now, Offset, Refused
+from goqueue.transactions import Ended, Transaction
+
+__all__ = ["MARKING_ERRAND", "MarkerWriter"]
+
+MARKING_ERRAND = Errand("markers")
+Key = tuple[int, int]
+_RETRY_NS = SECOND
+# Decided, and not to be waited for: after a restart the log may be well again.
+_UNREACHABLE = {Code.STORAGE_FAILED, Code.TOPIC_NOT_FOUND}
+
+
+class _Round:
+    """The markers of one transaction: which are not committed, which are not durable."""
+
+    __slots__ = ("fading", "is_told", "missing", "stalled", "transaction", "untold")
+
+    def __init__(self, transaction: Transaction, logs: list[LogId]) -> None:
+        self.transaction = transaction
+        self.missing = dict.fromkeys(logs)
+        # Those that are still to be told, and those that must be told again: there was no space.
+        self.untold = dict.fromkeys(logs)
+        self.stalled: dict[LogId, None] = {}
+        # The offset behind each marker that a power cut could still take.
+        self.fading: dict[LogId, Offset] = {}
+        self.is_told = False
+
+
+class MarkerWriter:
+    """Appends markers and waits for them."""
+
+    def __init__(self, state: NodeState) -> None:
+        self._state = state
+        self._rounds: dict[Key, _Round] = {}
+        # Those with partitions that are to be told, in this order; and those that are told again.
+        self._untold: dict[Key, None] = {}
+        self._stalled: dict[Key, Instant] = {}
+        # By log: which transactions have a marker to be committed there, and which wait, up to
+        # which offset, for it to become durable.
+        self._missing: dict[LogId, dict[Key, None]] = {}
+        self._fading: dict[LogId, list[tuple[int, Key]]] = {}
+        self._completed: list[Transaction] = []
+
+    def take_completed(self) -> list[Transaction]:
+        """Those that readers see as ended since the last call."""
+        completed, self._completed = self._completed, []
+        return completed
+
+    # Appending
+
+    def begin(self, key: Key, now: Now) -> None:
+        """The decision is committed: tell every partition."""
+        transaction = self._state.transactions.find(*key)
+        if transaction is None or key in self._rounds:
+            return
+        logs = [
+            LogId(topic.name, partition)
+            for number, partition in transaction.partitions
+            for topic in [self._state.catalog.numbered(number)]
+            if topic is not None
+        ]
+        current = self._rounds[key] = _Round(transaction, logs)
+        for log in logs:
+            self._missing.setdefault(log, {})[key] = None
+        self._untold[key] = None
+        self._tell(now)
+        self._look(current)
+
+    def _tell(self, now: Now) -> None:
+        """Append markers as far as the turn allows."""
+        budget = self._state.budget
+        while self._untold:
+            current = self._rounds.get(next(iter(self._untold)))
+            if current is None or not current.untold:
+                del self._untold[next(iter(self._untold))]
+                continue
+            if budget.is_spent:
+                self._state.alarms.bring_forward(MARKING_ERRAND, now.instant)
+                return
+            budget.spend()
+            log = next(iter(current.untold))
+            del current.untold[log]
+            self._mark(current, log, now)
+            if not current.untold:
+                self._look(current)
+
+    def _mark(self, current: _Round, log: LogId, now: Now) -> None:
+        partition = self._state.partitions.get(log)
+        transaction = current.transaction
+        if partition is None:
+            self._drop(current, log)
+            return
+        assert transaction.outcome is not None
+        marker = Marker(
+            producer=transaction.producer,
+            epoch=transaction.epoch,
+            transaction=transaction.number,
+            is_commit=transaction.outcome.is_commit,
+        )
+        try:
+            appended = self._state.end_transaction(partition, marker, now)
+        except Refused as refused:
+            self._refused(current, log, refused.code, now)
+            return
+        if appended is None:
+            # It has the marker, or nothing to end.
+            self._arrived(current, partition, partition.log.high_watermark)
+            return
+        publication = Publication(None, [], 1, now.wall, purpose=ForMarker(transaction.key, log))
+        partition.expect(appended.first, appended.next, publication)
+
+    def _refused(self, current: _Round, log: LogId, code: Code, now: Now) -> None:
+        if code in _UNREACHABLE:
+            self._drop(current, log)
+            if code is Code.STORAGE_FAILED:
+                # Never durable in this life: the next one finds the decision and tells again.
+                self._fade(current, log, Offset(1 << 62))
+            return
+        current.stalled[log] = None
+        deadline = Instant(now.instant + _RETRY_NS)
+        self._stalled.setdefault(current.transaction.key, deadline)
+        self._state.alarms.bring_forward(MARKING_ERRAND, deadline)
+
+    def _drop(self, current: _Round, log: LogId) -> None:
+        """A log has the marker, or will never have it."""
+        if log in current.missing:
+            del current.missing[log]
+            waiting = self._missing[log]
+            del waiting[current.transaction.key]
+            if not waiting:
+                del self._missing[log]
+
+    def resume(self, now: Now) -> None:
+        """Go on where there was no time, and try again where there was no space."""
+        while self._stalled:
+            key, deadline = next(iter(self._stalled.items()))
+            if deadline > now.instant:
+                self._state.alarms.bring_forward(MARKING_ERRAND, deadline)
+                break
+            del self._stalled[key]
+            current = self._rounds.get(key)
+            if current is not None:
+                current.untold.update(current.stalled)
+                current.stalled = {}
+                self._untold[key] = None
+        self._tell(now)
+
+    # What became of them
+
+    def marked(self, purpose: ForMarker, upto: Offset, refused: Code | None, now: Now) -> None:
+        """A marker is committed, or was taken back by the disk."""
+        current = self._rounds.get(purpose.transaction)
+        if current is None:
+            return
+        partition = self._state.partitions.get(purpose.log)
+        if refused is not None:
+            self._refused(current, purpose.log, refused, now)
+        elif partition is None:
+            self._drop(current, purpose.log)
+        else:
+            self._arrived(current, partition, upto)
+        self._look(current)
+
+    def _arrived(self, current: _Round, partition: Partition, upto: Offset) -> None:
+        log = partition.log_id
+        self._drop(current, log)
+        if partition.log.watermarks.durable < upto:
+            self._fade(current, log, upto)
+
+    def _fade(self, current: _Round, log: LogId, upto: Offset) -> None:
+        """Wait until a log is durable up to here, or deleted."""
+        current.fading[log] = upto
+        heappush(self._fading.setdefault(log, []), (upto, current.transaction.key))
+
+    def durable(self, partition: Partition) -> None:
+        """More of a log is durable."""
+        log = partition.log_id
+        waiting = self._fading.get(log)
+        if not waiting:
+            return
+        durable = partition.log.watermarks.durable
+        while waiting and waiting[0][0] <= durable:
+            upto, key = heappop(waiting)
+            current = self._rounds.get(key)
+            if current is not None and current.fading.get(log) == upto:
+                del current.fading[log]
+                self._look(current)
+        if not waiting:
+            del self._fading[log]
+
+    def forget(self, log: LogId) -> None:
+        """The log is gone, and with it what it had to be told."""
+        fading = [key for _, key in self._fading.pop(log, ())]
+        for key in (*self._missing.get(log, ()), *fading):
+            current = self._rounds.get(key)
+            if current is not None:
+                self._drop(current, log)
+                current.untold.pop(log, None)
+                current.stalled.pop(log, None)
+                current.fading.pop(log, None)
+                self._look(current)
+
+    def _look(self, current: _Round) -> None:
+        """Go on when all markers are committed, and end when all are durable."""
+        transaction = current.transaction
+        if current.missing:
+            return
+        if not current.is_told:
+            current.is_told = True
+            self._completed.append(transaction)
+        if not current.fading and self._rounds.pop(transaction.key, None) is not None:
+            ended = Ended(producer=transaction.producer, number=transaction.number)
+            self._state.transactions.apply(ended)
+            self._state.groups_journal.note([ended])
