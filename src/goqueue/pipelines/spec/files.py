@@ -17,10 +17,10 @@ from goqueue.pipelines.spec.pipeline import (
     Pipeline,
     Sink,
     Source,
+    Step,
     Watermark,
 )
-from goqueue.pipelines.spec.pipeline import Step as PipelineStep
-from goqueue.pipelines.spec.places import KeyTwice, Places, Step, path_of
+from goqueue.pipelines.spec.places import KeyTwice, Places, YamlKey, path_of
 
 __all__ = ["PipelineInvalid", "parse_pipeline", "read_pipeline"]
 
@@ -30,7 +30,7 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _SHAPES: dict[str, type[msgspec.Struct]] = {
     "source": Source,
-    "steps": PipelineStep,
+    "steps": Step,
     "expectations": Expectation,
     "sink": Sink,
     "decode": Decode,
@@ -106,12 +106,12 @@ def _convert(told: dict[str, object]) -> Pipeline:
         raise Problem(*_explain(str(error), Pipeline)) from error
 
 
-def _located(path: tuple[Step, ...], reason: str) -> str:
+def _located(path: tuple[YamlKey, ...], reason: str) -> str:
     named = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)
     return f"{named.lstrip('.')}: {reason}" if named else reason
 
 
-def _explain(message: str, shape: type[msgspec.Struct]) -> tuple[tuple[Step, ...], str]:
+def _explain(message: str, shape: type[msgspec.Struct]) -> tuple[tuple[YamlKey, ...], str]:
     """The path and the reason of msgspec's words, with a guess at what was meant."""
     told = _AT.match(message)
     assert told is not None, "the pattern matches any text"
@@ -127,6 +127,6 @@ def _explain(message: str, shape: type[msgspec.Struct]) -> tuple[tuple[Step, ...
     return path, told[1][0].lower() + told[1][1:]
 
 
-def _fields(path: tuple[Step, ...], shape: type[msgspec.Struct]) -> tuple[str, ...]:
+def _fields(path: tuple[YamlKey, ...], shape: type[msgspec.Struct]) -> tuple[str, ...]:
     names = [each for each in path if isinstance(each, str)]
     return (_SHAPES.get(names[-1], shape) if names else shape).__struct_fields__

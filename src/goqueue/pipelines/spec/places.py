@@ -8,9 +8,9 @@ import re
 
 import yaml
 
-__all__ = ["KeyTwice", "Places", "Step", "path_of"]
+__all__ = ["KeyTwice", "Places", "YamlKey", "path_of"]
 
-Step = str | int
+YamlKey = str | int
 _PART = re.compile(r"\.([A-Za-z_][\w]*)|\[(\d+)\]|(\[\.\.\.\])")
 
 
@@ -27,18 +27,18 @@ class Places:
     """The lines of everything in a file, by path."""
 
     def __init__(self, text: str) -> None:
-        self._lines: dict[tuple[Step, ...], int] = {}
+        self._lines: dict[tuple[YamlKey, ...], int] = {}
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is not None:
             self._walk(root, ())
 
-    def line(self, path: tuple[Step, ...]) -> int | None:
+    def line(self, path: tuple[YamlKey, ...]) -> int | None:
         """The line of what stands there, or of what is around it."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path)
 
-    def _walk(self, node: yaml.Node, path: tuple[Step, ...]) -> None:
+    def _walk(self, node: yaml.Node, path: tuple[YamlKey, ...]) -> None:
         self._lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
             seen: set[str] = set()
@@ -54,9 +54,9 @@ class Places:
                 self._walk(value, (*path, index))
 
 
-def path_of(text: str) -> tuple[Step, ...]:
+def path_of(text: str) -> tuple[YamlKey, ...]:
     """The path that msgspec writes as `$.steps[0].sql`; up to where it does not say which."""
-    path: list[Step] = []
+    path: list[YamlKey] = []
     for name, index, unknown in _PART.findall(text):
         if unknown:
             break

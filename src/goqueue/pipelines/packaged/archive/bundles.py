@@ -18,12 +18,12 @@ class Planned(Protocol):
     value: Any
 
 
-T = TypeVar("T", bound=Planned)
+P = TypeVar("P", bound=Planned)
 
 
-def bundle(planned: Sequence[T]) -> list[list[T]]:
+def bundle(planned: Sequence[P]) -> list[list[P]]:
     """What is planned, in tasks: small ranges of a topic together, in their order."""
-    bundles: list[list[T]] = []
+    bundles: list[list[P]] = []
     topic, rows = None, 0
     for each in planned:
         wanted = each.value
