@@ -20,7 +20,7 @@ _REASON_MAX = 1000
 # Kept free for the headers of a letter.
 _FACTS_BYTES_MAX = 4096
 
-Pairs = list[tuple[str, bytes]]
+HeaderPairs = list[tuple[str, bytes]]
 
 
 def refused_row(
@@ -68,14 +68,14 @@ def _bytes(value: object) -> bytes | None:
     return value
 
 
-def _pairs(headers: object) -> Pairs:
+def _pairs(headers: object) -> HeaderPairs:
     """Of a map as pairs, of an array as structs."""
-    found: Pairs = []
+    found: HeaderPairs = []
     for each in headers if isinstance(headers, list) else ():
         name, value = each.values() if isinstance(each, dict) else each
         found.append((name or "", _bytes(value) or b""))
     return found
 
 
-def _size(pairs: Pairs) -> int:
+def _size(pairs: HeaderPairs) -> int:
     return sum(4 + len(name.encode()) + len(value) for name, value in pairs)
