@@ -22,7 +22,7 @@ from bench.broker.broker import BrokerProcess
 from bench.log.figure import Target
 from bench.spark.rig import Rig, Scale, rate, say, session
 from goqueue.client.sync import SyncConnection
-from goqueue.pipelines.launching import NICENESS
+from goqueue.pipelines.session import NICENESS
 
 __all__ = ["bench"]
 
@@ -134,8 +134,9 @@ def _triggers(query: StreamingQuery, count: int) -> dict[str, float]:
 
 
 def measure_archive(rig: Rig, size: int) -> None:
-    from goqueue.pipelines.packaged import Wiring
-    from goqueue.pipelines.packaged.archive import ArchiveOptions, archive
+    from goqueue.pipelines.archive.run import archive
+    from goqueue.pipelines.connection import Wiring
+    from goqueue.pipelines.packaged_options import ArchiveOptions
 
     rows, rounds = rig.scale.rows_of(size), rig.scale.rounds
     topic = rig.filled(size)

@@ -3,7 +3,7 @@
 from goqueue.spark.columns import ColumnInvalid, Undecodable
 from goqueue.spark.decoding import split_bad
 from goqueue.spark.options import OptionInvalid
-from goqueue.spark.reading import DataLost
+from goqueue.spark.reader import DataLost
 from goqueue.spark.source import GoQueueSource
 
 __all__ = [

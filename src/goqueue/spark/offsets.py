@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from goqueue.spark.options import OptionInvalid, Place, Span
+from goqueue.spark.options import OptionInvalid, Place
+from goqueue.spark.read_options import Span
 
 __all__ = ["Edge", "Positions", "Range", "advance", "backlog", "plan", "resolve", "split"]
 

@@ -14,15 +14,11 @@ from pyspark.sql.types import StructType
 from goqueue.client import ServerUnreachable
 from goqueue.spark.broker import broker
 from goqueue.spark.columns import check_columns, row_schema
-from goqueue.spark.options import (
-    OptionInvalid,
-    WriteOptions,
-    is_for_streams,
-    read_options,
-    write_options,
-)
-from goqueue.spark.reading import TopicReader, TopicStreamReader
-from goqueue.spark.writing import TopicStreamWriter, TopicWriter
+from goqueue.spark.options import OptionInvalid
+from goqueue.spark.read_options import is_for_streams, read_options
+from goqueue.spark.reader import TopicReader, TopicStreamReader
+from goqueue.spark.write_options import WriteOptions, write_options
+from goqueue.spark.writer import TopicStreamWriter, TopicWriter
 
 __all__ = ["GoQueueSource"]
 

@@ -23,29 +23,25 @@ import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from goqueue.pipelines import session
-from goqueue.pipelines.packaged import OptionWrong, PipelineFailed, Wiring
-from goqueue.pipelines.packaged.archive import (
-    Archived,
+from goqueue.pipelines.archive.compaction import compact
+from goqueue.pipelines.archive.manifest import Layout, read_manifest
+from goqueue.pipelines.archive.run import Archived, archive
+from goqueue.pipelines.audit import Counting, audit, audit_copy, audit_rows
+from goqueue.pipelines.connection import OptionWrong, PipelineFailed, Wiring
+from goqueue.pipelines.packaged_options import (
     ArchiveOptions,
-    CompactOptions,
-    Layout,
-    archive,
-    compact,
-    read_manifest,
-)
-from goqueue.pipelines.packaged.audit import (
     AuditOptions,
+    CompactOptions,
     CopyOptions,
-    Counting,
-    audit,
-    audit_copy,
-    audit_rows,
+    RedriveOptions,
+    ReplayOptions,
+    TracesOptions,
 )
-from goqueue.pipelines.packaged.redrive import RedriveOptions, redrive
-from goqueue.pipelines.packaged.replay import FROM_HEADER, Done, ReplayOptions, replay, save
-from goqueue.pipelines.packaged.traces import TracesOptions, trace_report
 from goqueue.pipelines.progress import BatchProgress, Journal
-from goqueue.pipelines.running import Stop
+from goqueue.pipelines.redrive import redrive
+from goqueue.pipelines.replay import FROM_HEADER, Done, replay, save
+from goqueue.pipelines.runner import Stop
+from goqueue.pipelines.traces import trace_report
 
 ROOT = Path(__file__).resolve().parents[3]
 CHILD_S_MAX = 240

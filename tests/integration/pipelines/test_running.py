@@ -21,10 +21,10 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from pyspark.sql import SparkSession
 
 from goqueue.pipelines import session
-from goqueue.pipelines.launching import NICENESS
-from goqueue.pipelines.plan import Fault, StepInvalid, Table, build, check_sink
+from goqueue.pipelines.errors import Fault, StepInvalid
+from goqueue.pipelines.plan import build
 from goqueue.pipelines.progress import BatchProgress, CheckpointBusy, Journal, Totals, read_status
-from goqueue.pipelines.running import (
+from goqueue.pipelines.runner import (
     RunFailed,
     Stop,
     Wish,
@@ -32,7 +32,9 @@ from goqueue.pipelines.running import (
     query_name,
     run_pipeline,
 )
-from goqueue.pipelines.spec import parse_pipeline
+from goqueue.pipelines.session import NICENESS
+from goqueue.pipelines.sinks import Table, check_sink
+from goqueue.pipelines.spec_files import parse_pipeline
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "pipelines" / "orders_per_minute.yaml"

@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from goqueue.spark import DataLost, GoQueueSource, OptionInvalid
-from goqueue.spark.options import ReadOptions, read_options
-from goqueue.spark.reading import TopicStreamReader
+from goqueue.spark.read_options import ReadOptions, read_options
+from goqueue.spark.reader import TopicStreamReader
 
 EVERYTHING = ReadAllAvailable()
 SOME = ReadMaxRows(1 << 40)

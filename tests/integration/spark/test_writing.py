@@ -21,8 +21,9 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.model.requests import Owner
 from goqueue.spark.broker import broker
-from goqueue.spark.options import Link, WriteOptions
-from goqueue.spark.writing import Beats, Decision, Staged, publish
+from goqueue.spark.options import Link
+from goqueue.spark.write_options import WriteOptions
+from goqueue.spark.writer import Beats, Decision, Staged, publish
 
 DEADLINE_S = 30
 

@@ -8,9 +8,9 @@ pytest.importorskip("yaml", reason="the extra `spark` is not installed")
 
 from goqueue.cli.options import Output
 from goqueue.cli.pipeline.run import batch_line, displayed
-from goqueue.pipelines.plan import Table
 from goqueue.pipelines.progress import BatchProgress, PartitionProgress, Totals, Violations
-from goqueue.pipelines.spec import parse_pipeline
+from goqueue.pipelines.sinks import Table
+from goqueue.pipelines.spec_files import parse_pipeline
 
 PIPELINE = parse_pipeline("name: flow\nsource: {topics: a}\nsink: {console: 2}\n", "f.yaml")
 PROGRESS = BatchProgress(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goqueue.pipelines.plan import Fault, explain
+from goqueue.pipelines.errors import Fault, explain
 
 ANALYSIS = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter \
 with name `nokey` cannot be resolved. Did you mean this? [`key`]. SQLSTATE: 42703; line 1 pos 7;
@@ -24,7 +24,7 @@ OPTION = """[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source insta
 Traceback (most recent call last):
   File "src/goqueue/spark/source.py", line 32, in schema
     options = read_options(self.options, is_stream=True)
-goqueue.spark.options.given.OptionInvalid: option `subscribe` of format goqueue: is missing
+goqueue.spark.options.OptionInvalid: option `subscribe` of format goqueue: is missing
  SQLSTATE: 38000
 """
 UNREACHED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Traceback:

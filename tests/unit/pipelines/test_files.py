@@ -8,14 +8,9 @@ import pytest
 
 pytest.importorskip("yaml", reason="the extra `spark` is not installed")
 
-from goqueue.pipelines.spec import (
-    PipelineInvalid,
-    interval,
-    option_texts,
-    parse_pipeline,
-    read_pipeline,
-    reference,
-)
+from goqueue.pipelines.spec import interval, option_texts
+from goqueue.pipelines.spec_files import PipelineInvalid, parse_pipeline, read_pipeline
+from goqueue.pipelines.spec_reference import reference
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "docs" / "reference" / "pipelines.md"

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from goqueue.pipelines.running import Stop, stopped_by_signals
+from goqueue.pipelines.runner import Stop, stopped_by_signals
 
 
 def test_the_first_wish_is_patient_and_the_second_is_not() -> None:

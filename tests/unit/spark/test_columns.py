@@ -25,17 +25,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from goqueue.spark.columns import (
-    Batches,
-    ColumnInvalid,
-    Undecodable,
-    check_columns,
-    refused_row,
-    row_schema,
-    to_sheet,
-)
+from goqueue.spark.columns import Batches, ColumnInvalid, Undecodable, check_columns, row_schema
 from goqueue.spark.decoding import schema_of
-from goqueue.spark.options import BASE, ORIGIN, Decoding, Filters, Match, Shape
+from goqueue.spark.input_columns import refused_row, to_sheet
+from goqueue.spark.options import Filters, Match
+from goqueue.spark.read_options import BASE, ORIGIN, Decoding, Shape
 
 NOON = dt.datetime(2026, 11, 15, 12, tzinfo=dt.UTC)
 NOON_NS = int(NOON.timestamp()) * 10**9

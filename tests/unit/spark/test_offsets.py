@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.spark.offsets import Edge, Positions, Range, advance, backlog, plan, resolve, split
-from goqueue.spark.options import OptionInvalid, Place, Span
+from goqueue.spark.options import OptionInvalid, Place
+from goqueue.spark.read_options import Span
 
 BORN = {"a": "x"}
 

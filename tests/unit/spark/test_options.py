@@ -6,18 +6,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from goqueue.spark.options import (
-    BASE,
-    ORIGIN,
-    Match,
-    OptionInvalid,
-    Place,
-    is_for_streams,
-    read_options,
-    write_options,
-)
-from goqueue.spark.options.reference import reference
-from goqueue.spark.options.table import OPTIONS, USES
+from goqueue.spark.option_table import OPTIONS, USES, reference
+from goqueue.spark.options import Match, OptionInvalid, Place
+from goqueue.spark.read_options import BASE, ORIGIN, is_for_streams, read_options
+from goqueue.spark.write_options import write_options
 
 SERVER = {"goqueue.servers": "127.0.0.1:8080"}
 JSON = {"subscribe": "a", "valueFormat": "json", "valueSchema": "id BIGINT"}

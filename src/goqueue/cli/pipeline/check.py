@@ -15,9 +15,11 @@ from goqueue.cli.output import console, printable, table, write_document
 from goqueue.cli.pipeline.session import EXPECTED, Found, asked_of, ended, link_to, look_at_topics
 from goqueue.client import ServerUnreachable
 from goqueue.pipelines import session
-from goqueue.pipelines.plan import Plan, build, check_sink
-from goqueue.pipelines.running import Wish, checkpoint_of, query_name
-from goqueue.pipelines.spec import Pipeline, option_texts, read_pipeline
+from goqueue.pipelines.plan import Plan, build
+from goqueue.pipelines.runner import Wish, checkpoint_of, query_name
+from goqueue.pipelines.sinks import check_sink
+from goqueue.pipelines.spec import Pipeline, option_texts
+from goqueue.pipelines.spec_files import read_pipeline
 
 __all__ = ["check_file"]
 

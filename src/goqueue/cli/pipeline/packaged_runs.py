@@ -34,38 +34,26 @@ from goqueue.cli.pipeline.run import batch_document, batch_line, log_path
 from goqueue.cli.pipeline.session import link_to
 from goqueue.client import GoQueueError
 from goqueue.pipelines import JavaMissing, session
-from goqueue.pipelines.packaged import OptionWrong, PipelineFailed, Wiring
-from goqueue.pipelines.packaged.archive import (
-    Archived,
+from goqueue.pipelines.archive.compaction import Compacted, compact
+from goqueue.pipelines.archive.manifest import Layout
+from goqueue.pipelines.archive.run import Archived, archive
+from goqueue.pipelines.audit import CopyFindings, Findings, audit, audit_copy
+from goqueue.pipelines.connection import OptionWrong, PipelineFailed, Wiring
+from goqueue.pipelines.errors import Fault, explain
+from goqueue.pipelines.packaged_options import (
     ArchiveOptions,
-    Compacted,
-    CompactOptions,
-    Layout,
-    archive,
-    compact,
-)
-from goqueue.pipelines.packaged.audit import (
     AuditOptions,
-    CopyFindings,
+    CompactOptions,
     CopyOptions,
-    Findings,
-    audit,
-    audit_copy,
-)
-from goqueue.pipelines.packaged.redrive import LetterGroup, RedriveOptions, Report, redrive
-from goqueue.pipelines.packaged.replay import (
-    Done,
-    Replayed,
+    RedriveOptions,
     ReplayOptions,
-    load,
-    make_plan,
-    replay,
-    shown,
+    TracesOptions,
 )
-from goqueue.pipelines.packaged.traces import TraceReport, TracesOptions, trace_report
-from goqueue.pipelines.plan import Fault, explain
 from goqueue.pipelines.progress import BatchProgress, CheckpointBusy, Journal
-from goqueue.pipelines.running import stopped_by_signals
+from goqueue.pipelines.redrive import LetterGroup, Report, redrive
+from goqueue.pipelines.replay import Done, Replayed, load, make_plan, replay, shown
+from goqueue.pipelines.runner import stopped_by_signals
+from goqueue.pipelines.traces import TraceReport, trace_report
 from goqueue.spark import DataLost, OptionInvalid
 
 if TYPE_CHECKING:

@@ -26,10 +26,11 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import console, encode, printable, table
 from goqueue.cli.pipeline.session import EXPECTED, asked_of, ended, link_to, look_at_topics
 from goqueue.pipelines import session
-from goqueue.pipelines.plan import Table
 from goqueue.pipelines.progress import BatchProgress, Journal, Totals, folder_of
-from goqueue.pipelines.running import Wish, local_checkpoint, run_pipeline, stopped_by_signals
-from goqueue.pipelines.spec import Pipeline, option_texts, read_pipeline
+from goqueue.pipelines.runner import Wish, local_checkpoint, run_pipeline, stopped_by_signals
+from goqueue.pipelines.sinks import Table
+from goqueue.pipelines.spec import Pipeline, option_texts
+from goqueue.pipelines.spec_files import read_pipeline
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

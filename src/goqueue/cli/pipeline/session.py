@@ -21,10 +21,11 @@ from goqueue.client import TopicNotFound
 from goqueue.client.admin_types import Topic
 from goqueue.client.http import get
 from goqueue.pipelines import JavaMissing
-from goqueue.pipelines.plan import Fault, StepInvalid
+from goqueue.pipelines.errors import Fault, StepInvalid
 from goqueue.pipelines.progress import CheckpointBusy
-from goqueue.pipelines.running import RunFailed
-from goqueue.pipelines.spec import Pipeline, PipelineInvalid
+from goqueue.pipelines.runner import RunFailed
+from goqueue.pipelines.spec import Pipeline
+from goqueue.pipelines.spec_files import PipelineInvalid
 
 __all__ = [
     "EXPECTED",

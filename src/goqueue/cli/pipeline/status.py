@@ -12,8 +12,9 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import console, cut, draw, printable, table, write_document
 from goqueue.cli.pipeline.session import ended, look_at_topics
 from goqueue.pipelines.progress import Status, read_status, with_ends
-from goqueue.pipelines.running import Wish, local_checkpoint
-from goqueue.pipelines.spec import Pipeline, PipelineInvalid, read_pipeline
+from goqueue.pipelines.runner import Wish, local_checkpoint
+from goqueue.pipelines.spec import Pipeline
+from goqueue.pipelines.spec_files import PipelineInvalid, read_pipeline
 
 __all__ = ["Listed", "Reported", "pipeline_files", "show_list", "show_statuses"]
 

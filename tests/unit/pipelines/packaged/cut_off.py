@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from goqueue.pipelines.packaged.archive import Commit, Layout, open_shelf
+from goqueue.pipelines.archive.directory import open_shelf
+from goqueue.pipelines.archive.manifest import Commit, Layout
 
 CALLS = ("fsync", "link", "mkdir", "replace", "rmdir", "unlink")
 CUT_OFF = 77

@@ -6,7 +6,7 @@ pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
 
 from types import SimpleNamespace
 
-from goqueue.pipelines.packaged.archive import bundle
+from goqueue.pipelines.archive.files import bundle
 
 
 def ranges(*wanted: tuple[str, int, int]) -> list[SimpleNamespace]:

@@ -6,15 +6,9 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
 
-from goqueue.pipelines.packaged import OptionWrong, Wiring
-from goqueue.pipelines.packaged.audit import (
-    AuditOptions,
-    CopyOptions,
-    Counting,
-    Findings,
-    Gap,
-    Place,
-)
+from goqueue.pipelines.audit import Counting, Findings, Gap, Place
+from goqueue.pipelines.connection import OptionWrong, Wiring
+from goqueue.pipelines.packaged_options import AuditOptions, CopyOptions
 
 WIRING = Wiring(server="http://127.0.0.1:1")
 

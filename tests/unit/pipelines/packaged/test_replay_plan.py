@@ -9,12 +9,12 @@ pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.pipelines.packaged import OptionWrong, PipelineFailed, Wiring
-from goqueue.pipelines.packaged.archive import Entry, Manifest, Run, Snapshot
-from goqueue.pipelines.packaged.replay import (
+from goqueue.pipelines.archive.manifest import Entry, Manifest, Run, Snapshot
+from goqueue.pipelines.connection import OptionWrong, PipelineFailed, Wiring
+from goqueue.pipelines.packaged_options import ReplayOptions
+from goqueue.pipelines.replay import (
     Done,
     Plan,
-    ReplayOptions,
     Stretch,
     chunk,
     files_of,

@@ -14,20 +14,12 @@ pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from goqueue.pipelines.packaged import PipelineFailed
-from goqueue.pipelines.packaged.archive import (
-    COMPACTION,
-    Commit,
-    Draft,
-    Drafts,
-    Layout,
-    Shelf,
-    landings,
-    merge_files,
-    open_shelf,
-    plan_merges,
-    read_manifest,
-)
+from goqueue.pipelines.archive.compaction import merge_files, plan_merges
+from goqueue.pipelines.archive.directory import COMPACTION, Shelf, open_shelf
+from goqueue.pipelines.archive.files import Draft, Drafts
+from goqueue.pipelines.archive.manifest import Commit, Layout, read_manifest
+from goqueue.pipelines.archive.run import landings
+from goqueue.pipelines.connection import PipelineFailed
 
 DAY_US = 86_400_000_000
 ROOT = Path(__file__).resolve().parents[4]

@@ -1,0 +1,67 @@
+"""The options of a sink: read once, checked all, before any job starts. Never asks a broker."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from goqueue.spark.option_table import BATCH_WRITE, STREAM_WRITE
+from goqueue.spark.options import Given, Link, OptionInvalid, link_of, name_of
+
+__all__ = ["WriteOptions", "write_options"]
+
+_OF_TRANSACTIONS = ("transactionalId", "transactionalVersion", "transactionTimeoutMs")
+
+
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where rows go and how. Without a topic the rows name it; the prefix is put before either.
+
+    `topic` and `dlq_topic` have the prefix already.
+    """
+
+    link: Link
+    topic: str | None
+    topic_prefix: str = ""
+    partitioner: str = "key-hash"
+    dlq_topic: str | None = None
+    exactly_once: bool = True
+    transactional_id: str | None = None
+    transactional_version: int | None = None
+    transaction_timeout_s: float = 600.0
+
+
+def write_options(given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
+    """The options of a sink."""
+    options = Given(given, STREAM_WRITE if is_stream else BATCH_WRITE)
+    identity = options.name("transactionalId")
+    version = options.text("transactionalVersion")
+    exactly_once = options.flag("exactlyOnce", True)
+    for name in _OF_TRANSACTIONS:
+        if options.text(name) is not None and not exactly_once:
+            raise OptionInvalid(name, "contradicts `exactlyOnce=false`")
+    if not is_stream and (version is None) is not (identity is None):
+        missing = "transactionalVersion" if version is None else "transactionalId"
+        raise OptionInvalid(missing, "`transactionalId` and `transactionalVersion` go together")
+    if identity is not None and len(identity) > 100:
+        raise OptionInvalid("transactionalId", "has at most 100 characters")
+    prefix = options.name("topicPrefix") or ""
+    topic, dlq_topic = (_prefixed(options, name, prefix) for name in ("topic", "dlqTopic"))
+    if topic is not None and topic == dlq_topic:
+        raise OptionInvalid("dlqTopic", "is the topic that is written to")
+    return WriteOptions(
+        link=link_of(options),
+        topic=topic,
+        topic_prefix=prefix,
+        partitioner=options.choice("partitioner", ("key-hash", "round-robin", "column")),
+        dlq_topic=dlq_topic,
+        exactly_once=exactly_once,
+        transactional_id=identity,
+        transactional_version=(
+            None if version is None else options.number("transactionalVersion", 0, 0)
+        ),
+        transaction_timeout_s=options.number("transactionTimeoutMs", 600_000, 1000, 900_000) / 1000,
+    )
+
+
+def _prefixed(options: Given, option: str, prefix: str) -> str | None:
+    name = options.name(option)
+    return None if name is None else name_of(option, prefix + name)
