@@ -6,10 +6,9 @@ import signal
 from collections import Counter
 
 import pytest
-from goqueue.client.producing import ProducerConfig
 
 import goqueue
-from goqueue.client import GoQueueError
+from goqueue.client import GoQueueError, ProducerConfig
 from goqueue.client.connection import Connection
 from goqueue.client.retries import Retries
 from tests.integration.cutting_proxy import Proxy

@@ -357,7 +357,7 @@ class _TransactionPage(msgspec.Struct, frozen=True):
     transactions: tuple[TransactionDescription, ...]
 
 
-_PAGES = msgspec.json.Decoder(_TransactionPage)
+_TRANSACTION_PAGES = msgspec.json.Decoder(_TransactionPage)
 _TRANSACTIONS = msgspec.json.Decoder(TransactionDescription)
 _TRANSACTION_STATS = msgspec.json.Decoder(TransactionStats)
 
@@ -371,7 +371,7 @@ class Transactions:
     async def list(self, *, limit: int = 100, skip: int = 0) -> tuple[TransactionDescription, ...]:
         """A page of those that have not ended, the oldest first; a page has at most 1,000."""
         request = get("transactions", limit=limit, skip=skip)
-        return (await self._transport.read(request, _PAGES)).transactions
+        return (await self._transport.read(request, _TRANSACTION_PAGES)).transactions
 
     async def describe(self, transaction_id: str) -> TransactionDescription:
         """One that is open, or the last of its producer; `TransactionNotFound` otherwise."""

@@ -5,11 +5,10 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
-from goqueue.client.producing import Sequence
 
 from goqueue import records
 from goqueue.client import GoQueueError, SequenceOutOfOrder, ServerUnreachable, connect
-from goqueue.client.batch import Fixed, Identity, ProducerConfig
+from goqueue.client.batch import Fixed, Identity, PartitionSequence, ProducerConfig
 from goqueue.client.connection import Connection
 from goqueue.client.retries import Retries
 from goqueue.model import Message
@@ -274,7 +273,7 @@ def test_a_lane_begins_anew_before_its_numbers_run_out() -> None:
             return Identity(old.producer_id + 1, 0)
 
     async def stamps() -> list[str]:
-        sequence = Sequence(Counter())
+        sequence = PartitionSequence(Counter())
         stamped = [await sequence.stamp(10)]
         sequence.advance(2**31 - 11)
         stamped.append(await sequence.stamp(10))
@@ -290,7 +289,7 @@ def test_a_lane_begins_anew_before_its_numbers_run_out() -> None:
 
 def test_the_holder_of_an_epoch_sends_nothing_after_a_batch_of_unknown_outcome() -> None:
     async def stamp() -> str:
-        sequence = Sequence(Fixed(Identity(5, 2)))
+        sequence = PartitionSequence(Fixed(Identity(5, 2)))
         assert await sequence.stamp(1) == "&producer_id=5&epoch=2&sequence=0"
         sequence.lose()
         return await sequence.stamp(1)

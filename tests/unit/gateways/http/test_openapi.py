@@ -54,7 +54,7 @@ def test_an_operation_tells_its_parameters_its_answer_and_all_its_failures(route
     assert set(told) == {parameter.name for parameter in route.parameters}
     for parameter in route.parameters:
         assert told[parameter.name]["required"] is parameter.is_required
-        assert told[parameter.name]["in"] == parameter.place
+        assert told[parameter.name]["in"] == parameter.location
     assert str(route.status) in operation["responses"]
     for code in route_errors(route):
         response = operation["responses"][str(ERRORS[code].status)]
