@@ -177,7 +177,7 @@ surface: setup ## accept the present public names of every package (tests/public
 	@$(venv) -m tests.tidy.surface
 
 spark-options: setup ## write docs/reference/spark-options.md from the rows of the options
-	@$(venv) -m goqueue.spark.option_table >docs/reference/spark-options.md
+	@$(venv) -c 'from goqueue.spark.option_table import reference; print(reference(), end="")' >docs/reference/spark-options.md
 
 lock: .venv/.home ## resolve the dependencies anew into the lock files
 	@test -x build/lock/bin/uv || { $(venv) -m venv build/lock && build/lock/bin/python -m pip install --quiet 'uv>=0.13'; }

@@ -22,7 +22,7 @@ from bench.broker.broker import BrokerProcess
 from bench.log.figure import Target
 from bench.spark.rig import Rig, Scale, rate, say, session
 from goqueue.client.sync import SyncConnection
-from goqueue.pipelines.session import NICENESS
+from goqueue.pipelines.spark_session import NICENESS
 
 __all__ = ["bench"]
 

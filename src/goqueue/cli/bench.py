@@ -29,7 +29,7 @@ from goqueue.cli.errors import tell
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import TopicNotFound, connect
-from goqueue.client.admin_types import Topic
+from goqueue.client.admin_replies import Topic
 from goqueue.client.http import get, post
 from goqueue.client.producer import Producer
 

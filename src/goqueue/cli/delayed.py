@@ -17,7 +17,7 @@ from goqueue.cli.options import (
     topic_argument,
 )
 from goqueue.cli.output import console, draw, printable, table
-from goqueue.client.admin_types import DelayedMessage, DelayStats
+from goqueue.client.admin_replies import DelayedMessage, DelayStats
 from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = [
@@ -163,7 +163,7 @@ def get_command(topic: str, offset: int, partition: int | None, output: Output) 
     """Show the delayed message of TOPIC that was published at OFFSET."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin_types import DelayedMessage
+    from goqueue.client.admin_replies import DelayedMessage
     from goqueue.client.http import get
 
     request = get("topics", topic, "delayed", offset, partition=partition)
@@ -200,7 +200,7 @@ def stats_command(output: Output) -> int:
     """Count the delayed messages of the server: those that wait, were delivered, were cancelled."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin_types import DelayStats
+    from goqueue.client.admin_replies import DelayStats
     from goqueue.client.http import get
 
     show(ask(get("delay", "stats")), output, DelayStats, draw_stats)

@@ -21,7 +21,7 @@ from goqueue.cli.options import (
 )
 from goqueue.cli.output import console, cut, draw, printable, table, write_document
 from goqueue.client import GoQueueError, NotFound, TopicNotFound
-from goqueue.client.admin_types import Topic
+from goqueue.client.admin_replies import Topic
 from goqueue.client.http import get
 
 __all__ = ["Moved", "dlq", "draw_moved", "list_letters", "read_place", "show_letter"]

@@ -29,7 +29,7 @@ from goqueue.cli.options import (
 )
 from goqueue.cli.output import console, draw, printable, show, table
 from goqueue.client import GoQueueError
-from goqueue.client.admin_types import (
+from goqueue.client.admin_replies import (
     GroupDescription,
     GroupLag,
     GroupOffsets,
@@ -297,7 +297,7 @@ def lag_command(group: str, output: Output) -> int:
     """Show how many messages GROUP has not settled, and for how long the oldest has waited."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin_types import GroupLag
+    from goqueue.client.admin_replies import GroupLag
     from goqueue.client.http import get
 
     show(ask(get("groups", group, "lag")), output, GroupLag, draw_lag)
@@ -313,7 +313,7 @@ def offsets_command(group: str, topic: str | None, output: Output) -> int:
     """Show the next offset of GROUP wherever it has committed one."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin_types import GroupOffsets
+    from goqueue.client.admin_replies import GroupOffsets
     from goqueue.client.http import get
 
     show(ask(get("groups", group, "offsets", topic=topic)), output, GroupOffsets, draw_offsets)
@@ -361,7 +361,7 @@ def reset_command(**given: object) -> int:
     """Move positions of GROUP, also back. Open leases of those partitions become stale."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin_types import ResetOffsets
+    from goqueue.client.admin_replies import ResetOffsets
 
     reset = read_reset(given)
     if not reset.is_dry:

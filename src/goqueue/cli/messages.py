@@ -38,7 +38,7 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import encode, printable, write_document
 from goqueue.cli.signals import Stop
 from goqueue.client import GoQueueError, NotFound
-from goqueue.client.admin_types import PartitionEnds
+from goqueue.client.admin_replies import PartitionEnds
 from goqueue.client.http import Request, get, target
 from goqueue.client.retries import is_worth_retrying
 from goqueue.model import format_time, parse_duration, parse_time

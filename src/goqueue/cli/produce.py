@@ -41,7 +41,7 @@ from goqueue.cli.produce_input import (
 from goqueue.cli.publishers import Posting, Sending, Tally
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import GoQueueError, ServerUnreachable, connect
-from goqueue.client.admin_types import Topic
+from goqueue.client.admin_replies import Topic
 from goqueue.client.http import get
 
 if TYPE_CHECKING:

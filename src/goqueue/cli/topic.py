@@ -28,7 +28,7 @@ from goqueue.cli.options import (
 )
 from goqueue.cli.output import console, draw, printable, sized, table, write_document
 from goqueue.client import GoQueueError, ServerUnreachable
-from goqueue.client.admin_types import LaneStats, NodeStats, Partition, PriorityStats, Topic
+from goqueue.client.admin_replies import LaneStats, NodeStats, Partition, PriorityStats, Topic
 from goqueue.client.http import get
 
 __all__ = [
@@ -371,7 +371,7 @@ def alter_command(topic: str, retention: int | None, given: tuple[str, ...], out
 
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin_types import Topic
+    from goqueue.client.admin_replies import Topic
     from goqueue.client.http import Request, target
 
     fields = {**read_settings(given), **_given(retention_hours=retention)}

@@ -15,7 +15,7 @@ import msgspec
 from goqueue.cli.client import Session
 from goqueue.cli.options import Output, confirm, force_option, output_option, server_options
 from goqueue.cli.output import console, draw, printable, table
-from goqueue.client.admin_types import TransactionDescription, TransactionStats
+from goqueue.client.admin_replies import TransactionDescription, TransactionStats
 from goqueue.client.http import get, post
 from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
@@ -181,7 +181,7 @@ def describe_command(transaction: str, output: Output) -> int:
     """Show TRANSACTION, as `txn list` names it: whose it is, how it stands, where it writes."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin_types import TransactionDescription
+    from goqueue.client.admin_replies import TransactionDescription
     from goqueue.client.http import get
 
     body = ask(get("transactions", transaction))
@@ -218,7 +218,7 @@ def stats_command(output: Output) -> int:
     """Count the transactions of the server: those that are open, committed and aborted."""
     from goqueue.cli.client import ask
     from goqueue.cli.output import show
-    from goqueue.client.admin_types import TransactionStats
+    from goqueue.client.admin_replies import TransactionStats
     from goqueue.client.http import get
 
     show(ask(get("transactions", "stats")), output, TransactionStats, draw_stats)

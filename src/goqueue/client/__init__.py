@@ -1,6 +1,5 @@
 """The Python SDK: publish, consume and administer over HTTP, with and without await."""
 
-from goqueue.client.batch import ProducerConfig
 from goqueue.client.entry import connect, connect_sync
 from goqueue.client.errors import (
     AlreadyDelivered,
@@ -23,7 +22,6 @@ from goqueue.client.errors import (
     TransactionStateInvalid,
     TransactionTimedOut,
 )
-from goqueue.client.retries import Retries
 
 __all__ = [
     "AlreadyDelivered",
@@ -32,12 +30,10 @@ __all__ = [
     "MessageTooLarge",
     "NotAllowed",
     "NotFound",
-    "ProducerConfig",
     "ProducerFenced",
     "ProducerNotFound",
     "RateLimited",
     "ReceiptStale",
-    "Retries",
     "SequenceOutOfOrder",
     "ServerUnreachable",
     "TopicExists",

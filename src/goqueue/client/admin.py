@@ -22,7 +22,7 @@ from typing import Literal, TypedDict, Unpack
 
 import msgspec
 
-from goqueue.client.admin_types import (
+from goqueue.client.admin_replies import (
     DelayedMessage,
     DelayStats,
     GroupDescription,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, overload
 
 from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Node, Topics, Transactions
-from goqueue.client.admin_types import (
+from goqueue.client.admin_replies import (
     Health,
     NodeStats,
     PriorityStats,

@@ -49,7 +49,7 @@ from goqueue.client.values import (
 from goqueue.model import KEY_BYTES_MAX, Message, Priority, Refused
 from goqueue.records import HEADER_SIZE, murmur3
 
-__all__ = ["BrokerClock", "Due", "Partitioner", "Producer", "draft", "weigh"]
+__all__ = ["BrokerClock", "Due", "Partitioner", "Producer", "ProducerConfig", "draft", "weigh"]
 
 # Seconds from now, a span from now, or a time with a zone.
 Due = float | dt.timedelta | dt.datetime

@@ -1,6 +1,6 @@
 """Pipelines on Spark: from topics through SQL and Python into topics, files and tables."""
 
-from goqueue.pipelines.session import (
+from goqueue.pipelines.spark_session import (
     JavaMissing,
     find_java,
     local_master,

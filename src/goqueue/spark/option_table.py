@@ -6,8 +6,6 @@ an option asks for a name that is here.
 The reference of the options, made of their rows: `python -m goqueue.spark.option_table`.
 """
 
-import sys
-
 import msgspec
 
 __all__ = [
@@ -341,7 +339,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
 _INTRODUCTION = """\
 # Options of `format("goqueue")`
 
-Made from the rows in `src/goqueue/spark/options/table.py` by `make spark-options`; a test compares
+Made from the rows in `src/goqueue/spark/option_table.py` by `make spark-options`; a test compares
 the two. Names are read in any case. An option that is unknown, wrong, given for another use, or
 that contradicts another one is refused by one error that names it, before any job starts.
 """
@@ -361,7 +359,3 @@ def _line(option: Option) -> str:
     default = option.default or "none"
     meaning = option.meaning.replace("|", "\\|")
     return f"| `{option.name}` | {' '.join(option.uses)} | {default} | {meaning} |"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

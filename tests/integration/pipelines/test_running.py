@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from pyspark.sql import SparkSession
 
-from goqueue.pipelines import session
+from goqueue.pipelines import spark_session as session
 from goqueue.pipelines.errors import Fault, StepInvalid
 from goqueue.pipelines.plan import build
 from goqueue.pipelines.progress import BatchProgress, CheckpointBusy, Journal, Totals, read_status
@@ -32,8 +32,8 @@ from goqueue.pipelines.runner import (
     query_name,
     run_pipeline,
 )
-from goqueue.pipelines.session import NICENESS
 from goqueue.pipelines.sinks import Table, check_sink
+from goqueue.pipelines.spark_session import NICENESS
 from goqueue.pipelines.spec_files import parse_pipeline
 
 ROOT = Path(__file__).resolve().parents[3]

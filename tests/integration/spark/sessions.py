@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from goqueue.pipelines.session import make_home
+from goqueue.pipelines.spark_session import make_home
 
 __all__ = ["ROOT", "session"]
 

@@ -8,7 +8,7 @@ import pytest
 
 import goqueue
 from goqueue.client import NotFound
-from goqueue.client.admin_types import TransactionDescription, TransactionPartition
+from goqueue.client.admin_replies import TransactionDescription, TransactionPartition
 from goqueue.client.retries import Retries
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 

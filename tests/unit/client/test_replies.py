@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from goqueue.client import GoQueueError
-from goqueue.client.admin_types import GroupDescription, GroupLag, GroupOffsets, Readiness, Topic
+from goqueue.client.admin_replies import GroupDescription, GroupLag, GroupOffsets, Readiness, Topic
 from goqueue.client.membership import Subscription, split_name
 from goqueue.model import LogId
 

@@ -8,7 +8,7 @@ import pytest
 
 import goqueue
 from goqueue.client.admin import TopicSettings
-from goqueue.client.admin_types import TopicConfig
+from goqueue.client.admin_replies import TopicConfig
 from goqueue.client.connection import Connection
 from goqueue.gateways.http.topics import AlterTopicBody, CreateTopicBody
 from tests.unit.client.peer import Answer, Asked, json_answer, peer

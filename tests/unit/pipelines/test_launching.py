@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from goqueue.pipelines import JavaMissing, find_java, local_master, session_settings
-from goqueue.pipelines.session import fronted
 from goqueue.pipelines.shipping import executor_files, ship
+from goqueue.pipelines.spark_session import fronted
 
 
 def java(home: Path, version: str | None, modules: str = "java.base jdk.incubator.vector") -> Path:

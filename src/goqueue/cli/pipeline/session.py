@@ -18,7 +18,7 @@ import msgspec
 from goqueue.cli.client import Session
 from goqueue.cli.context import ClientSettings
 from goqueue.client import TopicNotFound
-from goqueue.client.admin_types import Topic
+from goqueue.client.admin_replies import Topic
 from goqueue.client.http import get
 from goqueue.pipelines import JavaMissing
 from goqueue.pipelines.errors import Fault, StepInvalid

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from goqueue.client.admin_types import (
+from goqueue.client.admin_replies import (
     DelayStats,
     GroupLag,
     GroupSummary,

@@ -14,7 +14,7 @@ from goqueue.cli.top.frame import draw_all
 from goqueue.cli.top.model import Board, LaneSum, Wants
 from goqueue.cli.top.source import Source
 from goqueue.cli.top.terminal import Palette
-from goqueue.client.admin_types import (
+from goqueue.client.admin_replies import (
     DelayStats,
     Readiness,
     ReliabilityStats,

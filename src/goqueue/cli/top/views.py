@@ -39,7 +39,7 @@ from goqueue.cli.top.render import (
     sparkline,
 )
 from goqueue.cli.top.state import Choice
-from goqueue.client.admin_types import TransactionDescription
+from goqueue.client.admin_replies import TransactionDescription
 from goqueue.model import MILLISECOND, SECOND, parse_duration
 
 __all__ = [

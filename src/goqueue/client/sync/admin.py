@@ -12,7 +12,7 @@ from goqueue.client.admin import (
     TopicSettings,
     Transactions,
 )
-from goqueue.client.admin_types import (
+from goqueue.client.admin_replies import (
     DelayedMessage,
     DelayStats,
     GroupDescription,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from goqueue.client.admin_types import (
+from goqueue.client.admin_replies import (
     Health,
     NodeStats,
     PriorityStats,

@@ -3,7 +3,7 @@
 import datetime as dt
 
 from goqueue.cli.top.model import Sample
-from goqueue.client.admin_types import (
+from goqueue.client.admin_replies import (
     DelayStats,
     GroupLag,
     GroupSummary,

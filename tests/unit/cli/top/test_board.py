@@ -18,7 +18,7 @@ from goqueue.cli.top.model import (
     Meter,
     TopicTrack,
 )
-from goqueue.client.admin_types import LaneStats
+from goqueue.client.admin_replies import LaneStats
 from tests.unit.cli.top.samples import NOON, group, lag_of, lanes, sample, topic
 
 
