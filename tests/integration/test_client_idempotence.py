@@ -8,8 +8,9 @@ from collections import Counter
 import pytest
 
 import goqueue
-from goqueue.client import GoQueueError, ProducerConfig
+from goqueue.client import GoQueueError
 from goqueue.client.connection import Connection
+from goqueue.client.producer import ProducerConfig
 from goqueue.client.retries import Retries
 from tests.integration.cutting_proxy import Proxy
 from tests.integration.sdk_scenes import SECONDS_MAX, Name, messages, play, play_cut

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from goqueue.pipelines import spark_session as session
+from goqueue.pipelines import session
 from goqueue.pipelines.shipping import ship
 
 __all__ = ["main"]

@@ -22,7 +22,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
-from goqueue.pipelines import spark_session as session
+from goqueue.pipelines import session
 from goqueue.pipelines.archive.compaction import compact
 from goqueue.pipelines.archive.manifest import Layout, read_manifest
 from goqueue.pipelines.archive.run import Archived, archive

@@ -20,7 +20,7 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from pyspark.sql import SparkSession
 
-from goqueue.pipelines import spark_session as session
+from goqueue.pipelines import session
 from goqueue.pipelines.errors import Fault, StepInvalid
 from goqueue.pipelines.plan import build
 from goqueue.pipelines.progress import BatchProgress, CheckpointBusy, Journal, Totals, read_status

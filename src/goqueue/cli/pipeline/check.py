@@ -14,7 +14,7 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import console, printable, table, write_document
 from goqueue.cli.pipeline.session import EXPECTED, Found, asked_of, ended, link_to, look_at_topics
 from goqueue.client import ServerUnreachable
-from goqueue.pipelines import spark_session as session
+from goqueue.pipelines import session
 from goqueue.pipelines.plan import Plan, build
 from goqueue.pipelines.runner import Wish, checkpoint_of, query_name
 from goqueue.pipelines.sinks import check_sink

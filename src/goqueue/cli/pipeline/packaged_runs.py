@@ -33,8 +33,7 @@ from goqueue.cli.output import cut, draw, encode, printable, sized, write_docume
 from goqueue.cli.pipeline.run import batch_document, batch_line, log_path
 from goqueue.cli.pipeline.session import link_to
 from goqueue.client import GoQueueError
-from goqueue.pipelines import JavaMissing
-from goqueue.pipelines import spark_session as session
+from goqueue.pipelines import JavaMissing, session
 from goqueue.pipelines.archive.compaction import Compacted, compact
 from goqueue.pipelines.archive.manifest import Layout
 from goqueue.pipelines.archive.run import Archived, archive

@@ -25,7 +25,7 @@ from goqueue.cli.errors import ServerRefusal, describe
 from goqueue.cli.options import Output
 from goqueue.cli.output import console, encode, printable, table
 from goqueue.cli.pipeline.session import EXPECTED, asked_of, ended, link_to, look_at_topics
-from goqueue.pipelines import spark_session as session
+from goqueue.pipelines import session
 from goqueue.pipelines.progress import BatchProgress, Journal, Totals, folder_of
 from goqueue.pipelines.runner import Wish, local_checkpoint, run_pipeline, stopped_by_signals
 from goqueue.pipelines.sinks import Table
