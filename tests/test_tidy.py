@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import pytest
 
-from tests.tidy import hygiene, purity, sets, shape, surface
+from tests.tidy import documents, hygiene, purity, sets, shape, surface
 from tests.tidy.sources import ROOT, Finding, Source, projects_sources, projects_texts
 
 Rule = Callable[[Source], Iterator[Finding]]
@@ -74,6 +74,18 @@ def test_classes_are_named_for_what_they_are() -> None:
 
 def test_files_are_named_for_what_they_hold() -> None:
     assert_holds(shape.finds_banned_file_names, EVERYWHERE)
+
+
+def test_no_class_or_module_is_named_by_a_retired_word() -> None:
+    assert_holds(documents.finds_retired_words, PACKAGE)
+
+
+def test_every_module_that_a_document_names_is_there() -> None:
+    texts = [(path, text) for path, text in projects_texts() if path.endswith(".md")]
+    assert len(texts) > 20
+    assert_nothing(
+        finding for path, text in texts for finding in documents.finds_missing_paths(path, text)
+    )
 
 
 # ---- the public surface --------------------------------------------------------------------

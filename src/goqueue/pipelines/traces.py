@@ -29,7 +29,7 @@ __all__ = [
     "BROKEN",
     "HopLatency",
     "Incomplete",
-    "Journey",
+    "MessageTrace",
     "TraceReport",
     "events",
     "report_on",
@@ -123,7 +123,7 @@ class HopLatency(msgspec.Struct, frozen=True, kw_only=True):
     max_ms: float
 
 
-class Journey(msgspec.Struct, frozen=True, kw_only=True):
+class MessageTrace(msgspec.Struct, frozen=True, kw_only=True):
     """One message on its way to one group; a hop that did not end has no time."""
 
     trace_id: str
@@ -154,7 +154,7 @@ class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
     journeys: int = 0
     completed: int = 0
     latencies: tuple[HopLatency, ...] = ()
-    slowest: tuple[Journey, ...] = ()
+    slowest: tuple[MessageTrace, ...] = ()
     incomplete: tuple[Incomplete, ...] = ()
 
 
@@ -241,13 +241,13 @@ def _latencies(ways: "DataFrame") -> tuple[HopLatency, ...]:
     )
 
 
-def _slowest(ways: "DataFrame", count: int) -> tuple[Journey, ...]:
+def _slowest(ways: "DataFrame", count: int) -> tuple[MessageTrace, ...]:
     from pyspark.sql import functions as f
 
     rows = ways.where("total IS NOT NULL").orderBy(f.desc("total"), "trace_id").limit(count)
     names = ("trace_id", "topic", "partition", "offset", "consumer_group")
     rows = rows.selectExpr(*names, *(f"{hop} / 1000D AS {hop}_ms" for hop in _HOPS))
-    return tuple(msgspec.convert(row.asDict(), Journey) for row in rows.collect())
+    return tuple(msgspec.convert(row.asDict(), MessageTrace) for row in rows.collect())
 
 
 def _incomplete(ways: "DataFrame") -> tuple[Incomplete, ...]:

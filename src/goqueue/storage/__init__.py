@@ -4,7 +4,6 @@ Synchronous and without clock, thread or `os`, so that the runtime and the simul
 code down to single file operations.
 """
 
-from goqueue.storage.desk import Syncing, sync_in_turn
 from goqueue.storage.filesystem import (
     Entry,
     EntryKind,
@@ -29,6 +28,7 @@ from goqueue.storage.layout import (
     segment_base,
     segment_name,
 )
+from goqueue.storage.open_log import Syncing, sync_in_turn
 from goqueue.storage.opening import Opened
 from goqueue.storage.recovery import Cut, RecoveryReport
 from goqueue.storage.recovery_point import read_point

@@ -53,10 +53,10 @@ from goqueue.model import (
     is_internal,
 )
 from goqueue.records import Corrupt
-from goqueue.storage.desk import Desk, Syncing, TimedSync, sync_in_turn
 from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.log_files import LogFiles
 from goqueue.storage.metering import IndexType, Meters, families_of
+from goqueue.storage.open_log import OpenLog, Syncing, TimedSync, sync_in_turn
 from goqueue.storage.opening import Opened, new_log, open_log
 from goqueue.storage.reserve import JournalReserve
 from goqueue.storage.segment import DamageFound, OpenActives, OpenSegments, Pools
@@ -110,8 +110,8 @@ class Storage:
         )
         self._trash = Trash(files)
         self._changes = TreeChanges(files, self._trash)
-        self._desks: dict[LogId, Desk] = {}
-        self._compacting: dict[LogId, Desk] = {}
+        self._open_logs: dict[LogId, OpenLog] = {}
+        self._compacting: dict[LogId, OpenLog] = {}
         self._ticks = ticks
         self._meters = Meters()
 
@@ -120,32 +120,34 @@ class Storage:
 
         Other threads may read, and one may carry out effects of other logs, at the same time.
         """
-        assert log not in self._desks
+        assert log not in self._open_logs
         opened = open_log(self._files, log, settings, self._pools)
         with self._guard:
             self._pools.sealed.absorb(opened.sealed)
-            self._desks[log] = self._desk_for(opened.files)
-            self._desks[log].meter.index_rebuilds += len(opened.report.rebuilt_indexes)
+            self._open_logs[log] = self._entry_for(opened.files)
+            self._open_logs[log].meter.index_rebuilds += len(opened.report.rebuilt_indexes)
         return opened
 
-    def _desk_for(self, files: LogFiles) -> Desk:
+    def _entry_for(self, files: LogFiles) -> OpenLog:
         files.guard = self._guard
-        return Desk(files, self._meters.begin(files.log.topic))
+        return OpenLog(files, self._meters.begin(files.log.topic))
 
     def close(self) -> None:
         """A clean stop of every log that has not failed; raises the first error after all."""
         errors: list[OSError] = []
-        for desk in self._desks.values():
-            self._end_compaction(desk)
+        for entry in self._open_logs.values():
+            self._end_compaction(entry)
             steps = (
-                [desk.files.release] if desk.is_failed else [desk.files.save, desk.files.release]
+                [entry.files.release]
+                if entry.is_failed
+                else [entry.files.save, entry.files.release]
             )
             for step in steps:
                 try:
                     step()
                 except OSError as error:
                     errors.append(error)
-        self._desks.clear()
+        self._open_logs.clear()
         self._reserve.close()
         if errors:
             raise errors[0]
@@ -163,7 +165,7 @@ class Storage:
     def carry_out(self, effects: Sequence[Effect]) -> list[DiskEvent]:
         """Do all of this, in order per log; syncs come last and once."""
         events: list[DiskEvent] = []
-        touched: dict[LogId, Desk] = {}
+        touched: dict[LogId, OpenLog] = {}
         for effect in effects:
             if effect.log in self._changes:
                 self._finish_changes(events)
@@ -171,139 +173,141 @@ class Storage:
                 touched.pop(effect.log, None)
                 self._remake(effect.log, effect.change, events)
                 continue
-            desk = self._desks.get(effect.log)
-            if desk is None:
+            entry = self._open_logs.get(effect.log)
+            if entry is None:
                 continue
-            touched[effect.log] = desk
+            touched[effect.log] = entry
             match effect:
                 case Write():
-                    self._write(desk, effect, events)
+                    self._write(entry, effect, events)
                 case Sync():
-                    desk.note(effect)
+                    entry.note(effect)
                 case Reshape():
-                    self._reshape(desk, effect, events)
+                    self._reshape(entry, effect, events)
         self._finish_changes(events)
         self._settle_all(touched.values(), events)
         return events
 
-    def _write(self, desk: Desk, write: Write, events: list[DiskEvent]) -> None:
-        if desk.is_failed or desk.is_full:
+    def _write(self, entry: OpenLog, write: Write, events: list[DiskEvent]) -> None:
+        if entry.is_failed or entry.is_full:
             return
-        if not desk.files.settings.may_use_reserve and not self._reserve.restore():
+        if not entry.files.settings.may_use_reserve and not self._reserve.restore():
             # What was given back is for journals alone.
-            self._fill(desk, events)
+            self._fill(entry, events)
             return
         try:
-            while not self._try_write(desk, write):
+            while not self._try_write(entry, write):
                 pass
         except OSError as error:
-            self._refused(desk, error, events)
+            self._refused(entry, error, events)
 
-    def _try_write(self, desk: Desk, write: Write) -> bool:
+    def _try_write(self, entry: OpenLog, write: Write) -> bool:
         """Write a batch; False if a journal found no space, and there is some now."""
         try:
-            desk.files.settle()
-            desk.files.write(write)
+            entry.files.settle()
+            entry.files.write(write)
         except OSError as error:
-            if self._relieve(desk, error, len(write.data)):
+            if self._relieve(entry, error, len(write.data)):
                 return False
             raise
-        desk.meter.bytes_written += len(write.data)
+        entry.meter.bytes_written += len(write.data)
         return True
 
-    def _relieve(self, desk: Desk, error: OSError, size: int) -> bool:
+    def _relieve(self, entry: OpenLog, error: OSError, size: int) -> bool:
         """Give a journal that lacks space some of what is kept for it; whether there was any."""
-        lacks_space = error.errno in _NO_SPACE and desk.files.settings.may_use_reserve
+        lacks_space = error.errno in _NO_SPACE and entry.files.settings.may_use_reserve
         return lacks_space and self._reserve.release(size)
 
-    def _refused(self, desk: Desk, error: OSError, events: list[DiskEvent]) -> None:
+    def _refused(self, entry: OpenLog, error: OSError, events: list[DiskEvent]) -> None:
         if error.errno not in _PASSING:
-            self._fail(desk, error, events)
+            self._fail(entry, error, events)
             return
         try:
-            desk.files.trim()
+            entry.files.trim()
         except OSError as worse:
-            self._fail(desk, worse, events)
+            self._fail(entry, worse, events)
         else:
-            self._fill(desk, events)
+            self._fill(entry, events)
 
-    def _fill(self, desk: Desk, events: list[DiskEvent]) -> None:
+    def _fill(self, entry: OpenLog, events: list[DiskEvent]) -> None:
         # What was written before is settled first, so that the log hears of both in order.
-        if not self._settle(desk, events):
+        if not self._settle(entry, events):
             return
-        desk.is_full = True
+        entry.is_full = True
         events.append(
-            Filled(log=desk.files.log, offset=desk.files.end, segment=desk.files.active_base)
+            Filled(log=entry.files.log, offset=entry.files.end, segment=entry.files.active_base)
         )
 
-    def _fail(self, desk: Desk, error: OSError, events: list[DiskEvent]) -> None:
-        desk.is_failed = True
-        desk.forget()
-        self._end_compaction(desk)
+    def _fail(self, entry: OpenLog, error: OSError, events: list[DiskEvent]) -> None:
+        entry.is_failed = True
+        entry.forget()
+        self._end_compaction(entry)
         with suppress(OSError):
             # At worst a descriptor that another log left cannot be closed.
-            desk.files.fail()
-        events.append(Failed(log=desk.files.log, reason=_describe(error)))
+            entry.files.fail()
+        events.append(Failed(log=entry.files.log, reason=_describe(error)))
 
-    def _settle(self, desk: Desk, events: list[DiskEvent]) -> bool:
+    def _settle(self, entry: OpenLog, events: list[DiskEvent]) -> bool:
         """Answer the syncs asked for so far; False if the log has failed."""
-        self._settle_all([desk], events)
-        return not desk.is_failed
+        self._settle_all([entry], events)
+        return not entry.is_failed
 
-    def _settle_all(self, desks: Iterable[Desk], events: list[DiskEvent]) -> None:
+    def _settle_all(self, entries: Iterable[OpenLog], events: list[DiskEvent]) -> None:
         """Answer what was asked of all of these, log by log, after one round of syncs."""
-        waiting = [desk for desk in desks if desk.sync_upto is not None and desk.files.is_dirty]
-        syncs = [TimedSync(desk.files.sync_active, self._ticks) for desk in waiting]
+        waiting = [
+            entry for entry in entries if entry.sync_upto is not None and entry.files.is_dirty
+        ]
+        syncs = [TimedSync(entry.files.sync_active, self._ticks) for entry in waiting]
         outcomes = self._syncing(syncs)
-        errors = {desk.files.log: error for desk, error in zip(waiting, outcomes, strict=True)}
-        for desk, sync, error in zip(waiting, syncs, outcomes, strict=True):
+        errors = {entry.files.log: error for entry, error in zip(waiting, outcomes, strict=True)}
+        for entry, sync, error in zip(waiting, syncs, outcomes, strict=True):
             if error is None:
-                desk.meter.fsync_latency.observe(sync.took_ns)
+                entry.meter.fsync_latency.observe(sync.took_ns)
             else:
-                desk.meter.fsync_errors += 1
-        for desk in desks:
-            self._answer(desk, errors.get(desk.files.log), events)
+                entry.meter.fsync_errors += 1
+        for entry in entries:
+            self._answer(entry, errors.get(entry.files.log), events)
 
-    def _answer(self, desk: Desk, error: OSError | None, events: list[DiskEvent]) -> None:
-        log, end = desk.files.log, desk.files.end
-        written_upto, sync_upto = desk.written_upto, desk.sync_upto
-        desk.forget()
+    def _answer(self, entry: OpenLog, error: OSError | None, events: list[DiskEvent]) -> None:
+        log, end = entry.files.log, entry.files.end
+        written_upto, sync_upto = entry.written_upto, entry.sync_upto
+        entry.forget()
         if written_upto is not None:
             events.append(Synced(log=log, upto=min(written_upto, end), is_durable=False))
         if error is not None:
-            self._fail(desk, error, events)
+            self._fail(entry, error, events)
         elif sync_upto is not None:
-            desk.files.note_synced()
+            entry.files.note_synced()
             events.append(Synced(log=log, upto=min(sync_upto, end)))
 
-    def _reshape(self, desk: Desk, effect: Reshape, events: list[DiskEvent]) -> None:
-        if desk.is_failed:
+    def _reshape(self, entry: OpenLog, effect: Reshape, events: list[DiskEvent]) -> None:
+        if entry.is_failed:
             return
         if isinstance(effect.change, Roll):
             # A segment is synced before it is sealed; what that proves is answered on the way.
-            desk.sync_upto = desk.files.end
+            entry.sync_upto = entry.files.end
         elif not isinstance(effect.change, SaveEpochs | Compact):
-            self._give_up_compaction(desk, events)
-        if not isinstance(effect.change, SaveEpochs | Compact) and not self._settle(desk, events):
+            self._give_up_compaction(entry, events)
+        if not isinstance(effect.change, SaveEpochs | Compact) and not self._settle(entry, events):
             return
         try:
-            if desk.changes_files(effect.change):
-                desk.files.settle()
-            truncated = desk.change(self._files, effect.change)
-            if desk.compaction is not None:
-                desk.compacting_since = self._ticks()
-                self._compacting[desk.files.log] = desk
+            if entry.changes_files(effect.change):
+                entry.files.settle()
+            truncated = entry.change(self._files, effect.change)
+            if entry.compaction is not None:
+                entry.compacting_since = self._ticks()
+                self._compacting[entry.files.log] = entry
             events.extend([] if truncated is None else [truncated])
         except OSError as error:
-            if self._relieve(desk, error, 0):
-                self._reshape(desk, effect, events)
+            if self._relieve(entry, error, 0):
+                self._reshape(entry, effect, events)
             elif isinstance(effect.change, Roll):
-                self._refused(desk, error, events)
+                self._refused(entry, error, events)
             else:
-                self._fail(desk, error, events)
+                self._fail(entry, error, events)
         except (Corrupt, DamageFound) as damage:
             # Where to cut cannot be found in a damaged segment, and half a change is none.
-            self._fail(desk, OSError(errno.EIO, f"{effect.change}: {damage}"), events)
+            self._fail(entry, OSError(errno.EIO, f"{effect.change}: {damage}"), events)
 
     # Logs that come and go
 
@@ -320,12 +324,12 @@ class Storage:
             events.append(Failed(log=log, reason=_describe(error)))
 
     def _make(self, log: LogId, settings: LogSettings) -> None:
-        assert log not in self._desks, "a log is made once"
+        assert log not in self._open_logs, "a log is made once"
         if self._changes.make(log):
             files = new_log(self._files, log, settings, self._pools)
             with self._guard:
-                self._desks[log] = self._desk_for(files)
-                self._desks[log].meter.segments_created += 1
+                self._open_logs[log] = self._entry_for(files)
+                self._open_logs[log].meter.segments_created += 1
             return
         # Somebody began to make this log and did not live to tell.
         if self.open(log, settings).state != LogState():
@@ -334,13 +338,13 @@ class Storage:
 
     def _release(self, log: LogId) -> None:
         """Let go of a log and all it holds, whatever state it is in."""
-        desk = self._desks.pop(log, None)
-        if desk is not None:
-            self._end_compaction(desk)
+        entry = self._open_logs.pop(log, None)
+        if entry is not None:
+            self._end_compaction(entry)
             with self._guard, suppress(OSError):
                 # Nothing of it is wanted any more, not even its errors.
                 self._meters.end(log.topic)
-                desk.files.release()
+                entry.files.release()
 
     def _finish_changes(self, events: list[DiskEvent]) -> None:
         for change in self._changes.finish():
@@ -362,7 +366,9 @@ class Storage:
     def sweep(self, topics: Collection[str]) -> tuple[Moved, ...]:
         """Move the logs of every topic but these out of the way; none of them may be open."""
         known = frozenset(topics)
-        assert all(log.topic in known for log in list(self._desks)), "a log that is open is claimed"
+        assert all(log.topic in known for log in list(self._open_logs)), (
+            "a log that is open is claimed"
+        )
         return move_unclaimed(self._files, known)
 
     # Snapshots
@@ -398,75 +404,75 @@ class Storage:
             self._trash.step()
         log = next(iter(self._compacting), None)
         if log is not None:
-            desk = self._compacting.pop(log)
-            self._compacting[log] = desk
-            assert desk.compaction is not None
-            self._step(desk, desk.compaction, events)
+            entry = self._compacting.pop(log)
+            self._compacting[log] = entry
+            assert entry.compaction is not None
+            self._step(entry, entry.compaction, events)
         return events
 
     def _step(
-        self, desk: Desk, compaction: Iterator[Compacted | None], events: list[DiskEvent]
+        self, entry: OpenLog, compaction: Iterator[Compacted | None], events: list[DiskEvent]
     ) -> None:
         if not self._reserve.restore():
             # What a rewritten segment takes before it gives something back is for journals now.
-            self._give_up_compaction(desk, events)
+            self._give_up_compaction(entry, events)
             return
         try:
             event = next(compaction)
         except StopIteration:
-            self._end_compaction(desk)
+            self._end_compaction(entry)
         except DamageFound as found:
-            self._give_up_compaction(desk, events)
+            self._give_up_compaction(entry, events)
             events.append(found.event)
         except OSError as error:
-            self._give_up_compaction(desk, events)
+            self._give_up_compaction(entry, events)
             if error.errno not in _PASSING:
-                self._fail(desk, error, events)
+                self._fail(entry, error, events)
         else:
             if event is not None:
                 events.append(event)
                 if event.is_last:
-                    desk.meter.compaction_latency.observe(self._ticks() - desk.compacting_since)
+                    entry.meter.compaction_latency.observe(self._ticks() - entry.compacting_since)
 
-    def _give_up_compaction(self, desk: Desk, events: list[DiskEvent]) -> None:
-        if desk.compaction is None:
+    def _give_up_compaction(self, entry: OpenLog, events: list[DiskEvent]) -> None:
+        if entry.compaction is None:
             return
-        self._end_compaction(desk)
-        events.append(Compacted(log=desk.files.log, is_last=True))
+        self._end_compaction(entry)
+        events.append(Compacted(log=entry.files.log, is_last=True))
 
-    def _end_compaction(self, desk: Desk) -> None:
-        if desk.compaction is not None:
-            desk.compaction.close()
-        desk.compaction = None
-        self._compacting.pop(desk.files.log, None)
+    def _end_compaction(self, entry: OpenLog) -> None:
+        if entry.compaction is not None:
+            entry.compaction.close()
+        entry.compaction = None
+        self._compacting.pop(entry.files.log, None)
 
     # Reading
 
     def read(self, wanted: Slice) -> memoryview:
         """The records of a slice; raises DamageFound, whose event belongs to the log."""
         with self._guard:
-            desk = self._desk(wanted.log)
+            entry = self._entry(wanted.log)
             began = self._ticks()
-            data = desk.files.read(wanted)
-            desk.meter.bytes_read += len(data)
-            desk.meter.look_up(IndexType.OFFSET, self._ticks() - began)
+            data = entry.files.read(wanted)
+            entry.meter.bytes_read += len(data)
+            entry.meter.look_up(IndexType.OFFSET, self._ticks() - began)
             return data
 
-    def _desk(self, log: LogId) -> Desk:
-        desk = self._desks.get(log)
-        if desk is None:
+    def _entry(self, log: LogId) -> OpenLog:
+        entry = self._open_logs.get(log)
+        if entry is None:
             # Deleted since the caller learned where its records are.
             raise Refused(Code.TOPIC_NOT_FOUND, topic=log.topic)
-        return desk
+        return entry
 
     def find(self, seeks: Sequence[Seek]) -> Offset | None:
         """The first offset that any of these finds, in order."""
         for seek in seeks:
             with self._guard:
-                desk = self._desk(seek.log)
+                entry = self._entry(seek.log)
                 began = self._ticks()
-                found = desk.files.find(seek)
-                desk.meter.look_up(IndexType.TIME, self._ticks() - began)
+                found = entry.files.find(seek)
+                entry.meter.look_up(IndexType.TIME, self._ticks() - began)
             if found is not None:
                 return found
         return None

@@ -31,7 +31,7 @@ class ReplayingRecords(msgspec.Struct, frozen=True):
     offset: Offset
 
 
-class _Recollection(msgspec.Struct):
+class _Replay(msgspec.Struct):
     """One partition on its way: which snapshots are missing, and where each subject goes on."""
 
     log: LogId
@@ -52,8 +52,8 @@ class PartitionReplay:
     def __init__(self, state: NodeState, remembering: ProducerSnapshots) -> None:
         self._state = state
         self._remembering = remembering
-        self._by_name: dict[str, _Recollection] = {}
-        self._by_log: dict[LogId, _Recollection] = {}
+        self._by_name: dict[str, _Replay] = {}
+        self._by_log: dict[LogId, _Replay] = {}
 
     def begin(self, partition: Partition) -> bool:
         """Look for snapshots; False if the log has nothing but messages."""
@@ -65,7 +65,7 @@ class PartitionReplay:
             names.append(delays_snapshot(topic.number, number))
         if topic.stated.has_producers:
             names.append(authors_snapshot(topic.number, number))
-        recollection = _Recollection(partition.log_id, dict.fromkeys(names))
+        recollection = _Replay(partition.log_id, dict.fromkeys(names))
         self._by_log[partition.log_id] = recollection
         for name in names:
             self._by_name[name] = recollection
@@ -111,7 +111,7 @@ class PartitionReplay:
         self._remembering.recalled(partition.log_id, Offset(stated.upto))
         return Offset(stated.upto)
 
-    def _read_on(self, recollection: _Recollection, offset: Offset) -> LogId | None:
+    def _read_on(self, recollection: _Replay, offset: Offset) -> LogId | None:
         """Read the next records; the log, if there are no more."""
         log = self._state.partitions[recollection.log].log
         wanted = log.read(log.readable_from(offset), _REPLAY_BYTES)

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "Endeavour",
+    "PipelineRun",
     "Request",
     "endeavour",
     "expectations",
@@ -98,7 +98,7 @@ class Unreached(click.ClickException):
 _ENDS = {Fault.WORK: WorkFailed, Fault.USAGE: Misused, Fault.SERVER: Unreached}
 
 
-class Endeavour:
+class PipelineRun:
     """One run of a packaged pipeline."""
 
     def __init__(self, name: str, master: str, wiring: Wiring) -> None:
@@ -120,7 +120,7 @@ class Endeavour:
 
 
 @contextlib.contextmanager
-def endeavour(name: str, master: str) -> Iterator[Endeavour]:
+def endeavour(name: str, master: str) -> Iterator[PipelineRun]:
     """Play a pipeline against the server of the command line; errors end the command."""
     from pyspark.errors import PySparkException
 
@@ -132,7 +132,7 @@ def endeavour(name: str, master: str) -> Iterator[Endeavour]:
         timeout_s=settings.timeout_s,
     )
     try:
-        yield Endeavour(name, master, wiring)
+        yield PipelineRun(name, master, wiring)
     except (OptionWrong, OptionInvalid, JavaMissing) as wrong:
         raise Misused(f"{name}: {wrong}") from wrong
     except (CheckpointBusy, DataLost, PipelineFailed) as failed:
@@ -186,7 +186,7 @@ def run_archive(request: Request, output: Output) -> int:
         return _archive(run, request, output)
 
 
-def _archive(run: Endeavour, request: Request, output: Output) -> int:
+def _archive(run: PipelineRun, request: Request, output: Output) -> int:
     options = ArchiveOptions(
         wiring=run.wiring,
         topics=request.topics,

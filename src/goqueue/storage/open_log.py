@@ -20,13 +20,13 @@ from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.log_files import LogFiles
 from goqueue.storage.metering import TopicMeter
 
-__all__ = ["Desk", "Syncing", "TimedSync", "sync_in_turn"]
+__all__ = ["OpenLog", "Syncing", "TimedSync", "sync_in_turn"]
 
 # Carries out syncs of different files, in any order or at once; what each of them raised.
 Syncing = Callable[[Sequence[Callable[[], None]]], Sequence[OSError | None]]
 
 
-class Desk:
+class OpenLog:
     """What storage knows of one log beyond its files."""
 
     __slots__ = (
