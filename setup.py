@@ -48,6 +48,7 @@ built = cythonize(  # type: ignore[no-untyped-call]  # Cython is annotated in pa
     language_level=3,
     # The C types are in the .pxd files; the annotations in the sources are for people.
     compiler_directives={"annotation_typing": False, "binding": True},
+    nthreads=os.cpu_count() or 1,
 )
 for extension in built:
     # cythonize() makes new Extension objects and forgets that these may fail to build.
@@ -79,4 +80,4 @@ def note_build() -> None:
 
 
 note_build()
-setup(ext_modules=built)
+setup(ext_modules=built, options={"build_ext": {"parallel": os.cpu_count() or 1}})
