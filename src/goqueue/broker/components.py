@@ -1,4 +1,6 @@
-"""The parts of a node, each made with those that it calls.
+"""The components of a node, and which of them takes which command.
+
+The parts of a node, each made with those that it calls.
 
 Calls go downward in the order of this list: no part calls one that is made after it. What one finds
 out and a later one has to do, the node hands on.

@@ -1,4 +1,6 @@
-"""What the journals of a node hold, beside the changes of groups. Past tense, no clock.
+"""The changes in the two journals, and runs of offsets folded.
+
+What the journals of a node hold, beside the changes of groups. Past tense, no clock.
 
 The shapes are stored: fields are only ever added, at the end, with a default. Positions name
 topics and groups by numbers that are never used twice, so nothing that was written for a deleted

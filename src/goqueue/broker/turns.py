@@ -1,4 +1,6 @@
-"""How much work one turn of the node has done, and how much it may still do.
+"""Bounded turns: the budget, alarms, and long commands in steps.
+
+How much work one turn of the node has done, and how much it may still do.
 
 A turn is one call of `Node.handle`. While it lasts nothing else is served, so work that grows with
 users' data is done in steps: a part takes as much of it as the budget allows, keeps the rest in a

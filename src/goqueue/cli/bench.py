@@ -1,8 +1,8 @@
-"""The topic that is measured on: made if it is not there, and kept for the next measurement.
+"""`goqueue bench`: measure publishing, reading and end-to-end latency of a server.
+
+The topic that is measured on: made if it is not there, and kept for the next measurement.
 
 The three measurements: publish, read, and both with the way between them.
-
-The commands of `goqueue bench`.
 """
 
 import asyncio

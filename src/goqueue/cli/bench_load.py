@@ -1,4 +1,6 @@
-"""What is measured: how large, how many at a time, how fast, for how long.
+"""The load of `goqueue bench`: plan, workers, latencies and the report.
+
+What is measured: how large, how many at a time, how fast, for how long.
 
 Durations counted in buckets: any number of them in little memory, percentiles within 1.6 %.
 

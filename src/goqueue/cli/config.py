@@ -1,9 +1,9 @@
-"""Settings as flags of a command: made from the table, collected as text, judged by nobody here.
+"""`goqueue config`: show and check the settings that a node started here would use.
+
+Settings as flags of a command: made from the table, collected as text, judged by nobody here.
 
 A value is left as it was typed, so that a wrong flag is reported together with a wrong variable
 and a wrong key of the file.
-
-The commands of `goqueue config`: what a node started here would be told, and whether it would.
 
 Starts nothing and changes nothing. Secrets are shown only as being there.
 """

@@ -1,4 +1,6 @@
-"""What `goqueue consume` was asked for, checked as a whole.
+"""`goqueue consume`: read a topic as a stream, or as a member of a group.
+
+What `goqueue consume` was asked for, checked as a whole.
 
 A topic read as a queue: as a member of a group that leases, prints and acknowledges.
 
@@ -6,8 +8,6 @@ Never leases more than it is going to print, because each lease counts as a deli
 acknowledged after it was printed, so none is lost between here and whoever reads what we print.
 
 A topic read as a stream: from a place on, by anyone, nothing leased and nothing committed.
-
-The command `goqueue consume`.
 """
 
 import asyncio

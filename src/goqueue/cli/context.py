@@ -1,4 +1,6 @@
-"""What may be said about a server: its address, a key, a time to wait. Each is checked alone.
+"""`goqueue context`: servers and keys kept by name, and which one a command uses.
+
+What may be said about a server: its address, a key, a time to wait. Each is checked alone.
 
 The text of a refusal says where the value stood and never repeats a key.
 
@@ -12,8 +14,6 @@ Invariant: every context in the file has been checked; a file with anything else
 Whom a command speaks to: by flag, else by environment, else by context, else by default.
 
 Pure: flags, environment and contexts are handed in. `load_client_settings` is the shell around it.
-
-The commands of `goqueue context`: arguments in, exit codes out; the file is kept elsewhere.
 
 Keys go in and are never shown again.
 """

@@ -1,6 +1,6 @@
-"""Delayed messages drawn for a person.
+"""`goqueue delayed`: list, show and cancel delayed messages.
 
-The commands of `goqueue delayed`: arguments in, one request, its answer out.
+Delayed messages drawn for a person.
 """
 
 import datetime as dt

@@ -1,6 +1,6 @@
-"""Dead letters read from the topic that keeps them.
+"""`goqueue dlq`: list, show and redrive dead letters.
 
-The commands of `goqueue dlq`. TOPIC is always the one that the letters came from.
+Dead letters read from the topic that keeps them.
 """
 
 import re

@@ -1,12 +1,12 @@
-"""Groups drawn for a person.
+"""`goqueue group`: list, describe, reset and delete consumer groups.
+
+Groups drawn for a person.
 
 Groups with how far they are behind, which is another question to the server for each of them.
 
 As JSON and YAML the answer is that of the API, unchanged; only a person is shown the lag as well.
 
 Where a group is to be moved, as the flags say it.
-
-The commands of `goqueue group`: arguments in, one request, its answer out.
 """
 
 import functools

@@ -1,4 +1,6 @@
-"""Where reading begins, as a person says it. Told the time; knows no server.
+"""Messages of a topic as the command line reads, follows and prints them.
+
+Where reading begins, as a person says it. Told the time; knows no server.
 
 One message of an answer: its JSON as it came, and what the command line reads of it.
 

@@ -1,4 +1,6 @@
-"""How an answer is asked for: `-o table|json|yaml`, before or after the sub-command.
+"""Options shared by commands: output format, names with completion, server, confirmation.
+
+How an answer is asked for: `-o table|json|yaml`, before or after the sub-command.
 
 Imports nothing but click, because every `--help` imports it.
 

@@ -1,4 +1,6 @@
-"""Answers as bytes and as tables: JSON, YAML, cells that cannot take over a terminal, progress.
+"""Prints answers: JSON, YAML, tables and progress, with control characters escaped.
+
+Answers as bytes and as tables: JSON, YAML, cells that cannot take over a terminal, progress.
 
 Everything that came out of a file is untrusted here: control characters are shown as escapes,
 and nothing is read as markup.

@@ -1,4 +1,6 @@
-"""A message before it is sent: read from a line or from flags.
+"""Messages read from lines and flags, before they are sent.
+
+A message before it is sent: read from a line or from flags.
 
 A line is a value, or with `--format json` a message as the API takes it. Pure: whatever is wrong
 with a line is raised as a `DraftInvalid`, and the next line has nothing to do with it.

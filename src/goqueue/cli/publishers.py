@@ -1,4 +1,6 @@
-"""What became of the lines: how many were sent, how many were not, and why the first were not.
+"""How `goqueue produce` sends: over the JSON route, or through the SDK's producer.
+
+What became of the lines: how many were sent, how many were not, and why the first were not.
 
 One message from the command line, and where it went.
 

@@ -1,4 +1,6 @@
-"""One node as the work of this process: started, watched, stopped.
+"""`goqueue serve` and `goqueue dev`: run a node until it is told to stop.
+
+One node as the work of this process: started, watched, stopped.
 
 The commands that run a node until they are told to stop.
 

@@ -1,15 +1,11 @@
-"""Settings of a topic as they are typed: `--set retention_hours=24`.
+"""`goqueue topic`: create, list, describe, change and delete topics.
+
+Settings of a topic as they are typed: `--set retention_hours=24`.
 
 The server ignores fields that it does not know, as an API must; a person who mistyped one wants to
 hear of it. So the names are checked here. What a value may be is left to the server.
 
 Topics drawn for a person.
-
-One topic: the answer is the topic; how its lanes fare is added for whoever reads a table.
-
-All topics: their names are the answer, their sizes are a kindness to whoever reads a table.
-
-The commands of `goqueue topic`: arguments in, one request, its answer out.
 """
 
 from collections.abc import Sequence

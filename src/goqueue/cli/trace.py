@@ -1,4 +1,6 @@
-"""One journey as lines of text: what happened after how long, as a tree.
+"""`goqueue trace`: follow one message, list and search traces.
+
+One journey as lines of text: what happened after how long, as a tree.
 
 A span hangs below the one that it followed from; one whose parent is not kept hangs at the root.
 What a line has in common with the line above it in the tree is not said again. Everything that
@@ -9,8 +11,6 @@ Journeys drawn for a person: many as a table, one as a timeline.
 The journey of the message at one place.
 
 What `goqueue trace search` was asked for, as a request.
-
-The commands of `goqueue trace`: arguments in, a request, its answer out.
 """
 
 import datetime as dt

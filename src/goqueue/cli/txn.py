@@ -1,8 +1,8 @@
-"""Transactions drawn for a person.
+"""`goqueue txn`: list, describe and abort transactions.
+
+Transactions drawn for a person.
 
 Ending a transaction in the name of its producer, whom the transaction itself names.
-
-The commands of `goqueue txn`: arguments in, a request, its answer out.
 """
 
 import datetime as dt

@@ -1,4 +1,6 @@
-"""Which build runs here, and which one answers; a server that does not is no failure.
+"""`goqueue version` and `goqueue completion`.
+
+Which build runs here, and which one answers; a server that does not is no failure.
 
 The commands that tell about the program itself.
 """

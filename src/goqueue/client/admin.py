@@ -1,4 +1,6 @@
-"""Names of keyword arguments that a TypedDict declares, checked when a program runs.
+"""Administration: topics, groups, dead letters, delayed messages, transactions, node.
+
+Names of keyword arguments that a TypedDict declares, checked when a program runs.
 
 Type checkers know them; Python itself takes any name there, and a typo would become a default.
 

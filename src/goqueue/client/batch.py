@@ -1,4 +1,6 @@
-"""How a producer gathers messages.
+"""A batch of a producer: settings, producer id, sequence numbers, receipts.
+
+How a producer gathers messages.
 
 Who a producer is to the broker: an id that was never given before, and an epoch.
 

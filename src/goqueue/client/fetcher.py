@@ -1,4 +1,6 @@
-"""Stored records of one partition as messages.
+"""Fetches stored records of partitions and decodes them in chunks.
+
+Stored records of one partition as messages.
 
 Owns what a reader of raw records has to drop: records below the wanted offset, control records,
 delayed ones, those of aborted transactions. Every sum is checked on the way.

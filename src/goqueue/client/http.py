@@ -1,4 +1,6 @@
-"""Where the server is, and how its routes are spelled.
+"""HTTP/1.1 client: addresses, connections, a pool, requests and answers.
+
+Where the server is, and how its routes are spelled.
 
 How a connection behaves: where, as whom, how long, how many.
 

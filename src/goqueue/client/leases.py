@@ -1,4 +1,6 @@
-"""Acknowledgements and the like, on their way to the broker.
+"""Leased messages: acks in batches, renewal, and what is given back.
+
+Acknowledgements and the like, on their way to the broker.
 
 Acknowledgements are gathered: the first one leaves at once, those that come while it is under way
 leave together in the next request. So one at a time is answered quickly, and many at a time cost

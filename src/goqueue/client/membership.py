@@ -1,4 +1,6 @@
-"""What a consumer asks for.
+"""A member of a consumer group: subscription, join, heartbeat, leave.
+
+What a consumer asks for.
 
 One member of one group: joins, says that it lives, leaves.
 

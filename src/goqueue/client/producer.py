@@ -1,4 +1,6 @@
-"""When a message is to be delivered, in the time of the broker.
+"""The producer: partitions, delays, and one sender per partition.
+
+When a message is to be delivered, in the time of the broker.
 
 A delay counts by the clock of the broker, which is asked for the time now and then: between two
 questions a clock that nobody sets counts on. The answer is taken for the time at which the question

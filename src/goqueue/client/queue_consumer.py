@@ -1,4 +1,6 @@
-"""How many messages to lease ahead of their turn.
+"""Consumes a topic as a queue: polls ahead by the pace of the handler.
+
+How many messages to lease ahead of their turn.
 
 Pure: told the time. A lease runs while its message waits, so no more is leased ahead than can be
 handled within a third of a lease at the measured pace. Starts at one, and at most doubles with

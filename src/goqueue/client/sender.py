@@ -1,4 +1,6 @@
-"""How much a producer may hold that was not answered yet.
+"""Sends the batches of one partition in order, with back-pressure.
+
+How much a producer may hold that was not answered yet.
 
 Invariant: never more than the bound, except for a single message that alone is larger.
 

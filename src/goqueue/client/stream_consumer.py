@@ -1,4 +1,6 @@
-"""Where a reader begins: at a committed offset, at an end of the log, or at a time.
+"""Consumes a topic as a stream: positions, commits, rebalances.
+
+Where a reader begins: at a committed offset, at an end of the log, or at a time.
 
 How far a group's member has come in each of its partitions, and what of it was committed.
 

@@ -1,4 +1,6 @@
-"""The background tasks of one connection, owned by one group.
+"""Background tasks of a connection, and an initialiser that runs once.
+
+The background tasks of one connection, owned by one group.
 
 A task group cannot stand around the caller's own block: it would wrap the caller's exceptions in
 a group of exceptions. So one task owns the group, and lives from `open` to `close`.

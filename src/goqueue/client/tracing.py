@@ -1,4 +1,6 @@
-"""OpenTelemetry, if the program has it: imported by nobody here who would be the first.
+"""OpenTelemetry propagation without a dependency on it.
+
+OpenTelemetry, if the program has it: imported by nobody here who would be the first.
 
 A span can only be current, and a tracer provider only be set, in a program that has imported
 `opentelemetry.trace` itself. So whoever does not trace pays for one look into a table, and neither

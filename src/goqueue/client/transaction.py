@@ -1,4 +1,6 @@
-"""The commit of a transaction, asked for until its outcome is known.
+"""A transaction: publishes, offsets and acks that take effect together.
+
+The commit of a transaction, asked for until its outcome is known.
 
 The same call answers the same again, so it is repeated as long as no answer comes. Where no answer
 comes in time, or one that does not tell what an earlier attempt did, that is said.

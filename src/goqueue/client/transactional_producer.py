@@ -1,4 +1,6 @@
-"""One epoch of a transactional id: who holds it, and the producer that numbers its batches.
+"""A transactional id and its epoch: who may write, and in which transaction.
+
+One epoch of a transactional id: who holds it, and the producer that numbers its batches.
 
 The numbers of a partition run on from transaction to transaction. They end with the epoch, and the
 epoch ends when a batch is left whose outcome is unknown: the broker could not tell such a batch,

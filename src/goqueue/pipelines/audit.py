@@ -1,4 +1,6 @@
-"""Two topics beside each other: is one an exact copy of the other, each row once, keys in order?
+"""Audits a topic for loss, duplicates and order, by SQL and row by row.
+
+Two topics beside each other: is one an exact copy of the other, each row once, keys in order?
 
 What an audit finds, and an audit without Spark: rows are counted off one by one.
 

@@ -1,4 +1,6 @@
-"""Errors of Spark as one sentence: what its message says, without plans and stack traces.
+"""Errors of pipelines as one sentence each.
+
+Errors of Spark as one sentence: what its message says, without plans and stack traces.
 
 Spark wraps what goes wrong in Python and in tasks several times, as text. What is looked for, in
 this order: a violated expectation, an exception of this package, the condition that Spark names.

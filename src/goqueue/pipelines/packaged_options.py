@@ -1,4 +1,6 @@
-"""What an archive is asked to do, checked before anything is begun.
+"""Options of the packaged pipelines, checked before anything starts.
+
+What an archive is asked to do, checked before anything is begun.
 
 What an audit looks at, checked before anything is begun.
 

@@ -1,4 +1,6 @@
-"""Steps in Python: a function by its name, found beside the pipeline file or where it is installed.
+"""Builds the Spark plan of a pipeline: functions, expectations, steps.
+
+Steps in Python: a function by its name, found beside the pipeline file or where it is installed.
 
 Functions from the folder of the file are pickled by value, so that executors need not find it.
 

@@ -1,4 +1,6 @@
-"""What one micro-batch did, made of what Spark reports about it.
+"""Progress of a pipeline: batches, the journal beside the checkpoint, status.
+
+What one micro-batch did, made of what Spark reports about it.
 
 Pure. Owns the names under which a plan counts, because what is counted under them is read here:
 `goqueue.out` for the rows of the result and the aggregates of `observe`, `goqueue.in:<view>` and

@@ -1,4 +1,6 @@
-"""Which letters were put back: told from their copies, for the report.
+"""Reports dead letters and redrives those that are selected.
+
+Which letters were put back: told from their copies, for the report.
 
 The broker remembers what it redrives and moves no letter twice, but tells nobody. Every copy says
 in a header which letter it is of; so the topics that letters went to, read from the time of the

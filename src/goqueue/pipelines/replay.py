@@ -1,4 +1,6 @@
-"""What a replay sends, in which portions, and how far it has come.
+"""Replays a topic or its archive into another topic, exactly once.
+
+What a replay sends, in which portions, and how far it has come.
 
 Pure but for the two files of a checkpoint. The plan is made once and kept, so that a replay that
 goes on sends what the one that stopped would have sent, in the same chunks by the same keys.

@@ -1,4 +1,6 @@
-"""What Spark tells while a query runs, taken into a journal.
+"""Runs a pipeline as one Spark query, and stops it after a batch.
+
+What Spark tells while a query runs, taken into a journal.
 
 Imports Spark at once: to be imported by who has a session.
 

@@ -1,4 +1,6 @@
-"""A source as a DataFrame: topics, decoded as told, with its watermark, and its dead letters.
+"""Sources and sinks of a pipeline.
+
+A source as a DataFrame: topics, decoded as told, with its watermark, and its dead letters.
 
 What is written, and where: rows for a topic, files, or a table on the screen.
 """

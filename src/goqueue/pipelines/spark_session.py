@@ -1,4 +1,6 @@
-"""A home of Spark that starts faster than the installed one, for sessions on this machine.
+"""The Spark session of a pipeline: Java, home directory, settings.
+
+A home of Spark that starts faster than the installed one, for sessions on this machine.
 
 A folder of links to what is installed, without the zipped copy of pyspark: every Python worker
 would compile that anew, although the same modules lie compiled beside it. It is also where a local

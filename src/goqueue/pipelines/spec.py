@@ -1,4 +1,6 @@
-"""Values of YAML as the texts that Spark takes for options and settings.
+"""The pipeline file as values, and the checks beyond their types.
+
+Values of YAML as the texts that Spark takes for options and settings.
 
 A pipeline as its file tells it: where rows come from, what becomes of them, where they go.
 

@@ -1,4 +1,6 @@
-"""Where things stand in a YAML file, so that a problem can name its line.
+"""Reads pipeline files; a problem names its file, line and field.
+
+Where things stand in a YAML file, so that a problem can name its line.
 
 Reads the same text that becomes the pipeline, as nodes. Refuses what YAML lets pass and nobody
 means: the same key twice.

@@ -1,4 +1,6 @@
-"""Span files as events: the only place that knows how a line looks.
+"""Latencies and slow or unfinished traces from span files.
+
+Span files as events: the only place that knows how a line looks.
 
 Lines are those of docs/reference/span-files.md: one span each, with the events that happened in it.
 Compressed files are read like others, and files that are not finished (their names begin with a

@@ -1,4 +1,6 @@
-"""What the broker is told and answers, as values; and how its answers are read.
+"""The broker as Spark's driver and tasks call it.
+
+What the broker is told and answers, as values; and how its answers are read.
 
 The way to a broker: which of its servers, with which key, trusting whom.
 

@@ -1,4 +1,6 @@
-"""The columns of reads and writes: their names and types, as Spark and as Arrow know them.
+"""Record batches for Spark: columns, headers, filters.
+
+The columns of reads and writes: their names and types, as Spark and as Arrow know them.
 
 Headers of many rows at once: found by name, matched, and read as facts about dead letters.
 

@@ -1,4 +1,6 @@
-"""Schemas of values as text: DDL, or Spark's own JSON.
+"""Decodes values as JSON by a schema; what does not fit becomes a dead letter.
+
+Schemas of values as text: DDL, or Spark's own JSON.
 
 Reads DDL by itself: the processes in which Spark asks a source for its schema have no JVM to ask.
 Never takes a type that JSON has no certain way to write.

@@ -1,4 +1,6 @@
-"""Rows that no topic takes, as dead letters: what can be kept of them, and why they were refused.
+"""Record batches of Spark as records, and rows that no topic takes.
+
+Rows that no topic takes, as dead letters: what can be kept of them, and why they were refused.
 
 A letter fits the dead-letter topic whatever the row was: a value is cut, a key or headers that no
 record can have are left out, and headers say so. It names no partition and no offset, because the

@@ -1,4 +1,6 @@
-"""The options of `format("goqueue")`, one row each: the only place that names them all.
+"""The options of `format("goqueue")`, one row each, and their reference page.
+
+The options of `format("goqueue")`, one row each: the only place that names them all.
 
 What is known, what is out of place and the reference in docs/ follow from these rows; whoever reads
 an option asks for a name that is here.

@@ -1,4 +1,6 @@
-"""The options as Spark hands them over, asked for by name.
+"""Options as Spark hands them over: filters, servers, positions.
+
+The options as Spark hands them over, asked for by name.
 
 Owns the words about what is wrong with a single option. An option that nobody knows is wrong, too,
 because a misspelt one would do nothing without a word; so is one that is for another use.

@@ -1,4 +1,6 @@
-"""The columns of a read: which, in which order, and what `value` is made of.
+"""Options of a read.
+
+The columns of a read: which, in which order, and what `value` is made of.
 
 Owns the names of columns. What is contradictory is refused here: a column that is asked for and
 left out, or a way of decoding for a value that is not read.

@@ -1,4 +1,6 @@
-"""Records that were to be read and are gone: an error, or a warning where that is wanted.
+"""Topics read by Spark: a bounded table, or a stream.
+
+Records that were to be read and are gone: an error, or a warning where that is wanted.
 
 The range of one task, fetched in portions: the next one while Spark takes the rows of this one.
 

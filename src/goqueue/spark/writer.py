@@ -1,4 +1,6 @@
-"""Rows on their way: pressed into batches by partition, gathered, and sent while more come.
+"""Topics written by Spark, exactly once.
+
+Rows on their way: pressed into batches by partition, gathered, and sent while more come.
 
 Owns the numbering of batches, so that a request may be repeated.
 

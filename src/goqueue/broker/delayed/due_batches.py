@@ -1,4 +1,6 @@
-"""Delayed messages that are due together, on their way from the log to its end.
+"""Delayed messages that are being appended again, pending appends and cancellations.
+
+Delayed messages that are due together, on their way from the log to its end.
 
 What was appended for delayed messages and is not committed yet.
 

@@ -1,4 +1,6 @@
-"""Dead letters as records: what their headers say, and how a copy for another log is made.
+"""Dead letters: their headers, causes, and the ends of their moves.
+
+Dead letters as records: what their headers say, and how a copy for another log is made.
 
 A dead letter is known by the headers that name its origin, a redriven message by the one that names
 the letter.

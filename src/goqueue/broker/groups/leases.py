@@ -1,4 +1,6 @@
-"""Where leased messages stand in the log, and how their bytes get into the answer.
+"""Leases: what a poll is handed of each partition, counted in the journal.
+
+Where leased messages stand in the log, and how their bytes get into the answer.
 
 Messages of several lanes alternate in the log: a read for each would be one for nearly each
 message. So messages that are near each other are read together with what is between them, and

@@ -1,4 +1,6 @@
-"""Commands about groups: join, stay, leave, be forgotten.
+"""Members of consumer groups: join, heartbeat, leave, rebalance, retention of empty groups.
+
+Commands about groups: join, stay, leave, be forgotten.
 
 Every change of membership is journaled before anybody hears of it. Members that fall silent are
 taken out like those that leave; what they held is free at once.

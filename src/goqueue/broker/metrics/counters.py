@@ -1,4 +1,6 @@
-"""What is counted of a topic, of a group, and of a group in a topic.
+"""What the node counts: by node, topic, group, and group and topic.
+
+What is counted of a topic, of a group, and of a group in a topic.
 
 Plain numbers that only grow, for whoever acts to add to; nothing is decided by them, and nothing of
 them survives the process.

@@ -1,4 +1,6 @@
-"""Families about what an operator must know first: ready or not, logs that failed, what lies.
+"""Metrics of the node: health, logs, and all families together.
+
+Families about what an operator must know first: ready or not, logs that failed, what lies.
 
 Families about logs as the node knows them: offsets, segments, size, what compaction left.
 

@@ -1,4 +1,6 @@
-"""Who waits for transactions to end, and what they are told then.
+"""The transaction coordinator: begin, prepare, commit, abort, group commits, timeouts.
+
+Who waits for transactions to end, and what they are told then.
 
 Commands about producers and transactions, and what follows from time passing.
 

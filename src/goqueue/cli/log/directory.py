@@ -1,4 +1,6 @@
-"""What a path given on the command line holds: which logs, which files of each.
+"""The log files that a path holds, and a walk over the records of a segment.
+
+What a path given on the command line holds: which logs, which files of each.
 
 Looks and judges nothing. A path may be a data directory, the directory of one partition in it,
 or a copy of such a directory that lies anywhere.

@@ -1,4 +1,6 @@
-"""What a log holds, told from names, indexes and the ends of files: quick, whatever its size.
+"""`goqueue log stats`: what a log holds, read from names, indexes and the ends of files.
+
+What a log holds, told from names, indexes and the ends of files: quick, whatever its size.
 
 Counts offsets, not records: compaction leaves fewer records than offsets. Checks no more than it
 reads; `verify` checks everything.

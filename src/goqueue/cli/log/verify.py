@@ -1,4 +1,6 @@
-"""Whether the index of a segment says what the records say.
+"""`goqueue log verify`: check the files of a log by the rules of recovery.
+
+Whether the index of a segment says what the records say.
 
 Takes the records as they are walked, and the entries of both index files. An index is a cache:
 to lack entries costs time, to lie about them makes a reader look in the wrong place.

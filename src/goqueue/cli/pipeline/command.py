@@ -1,4 +1,4 @@
-"""The commands of `goqueue pipeline`: arguments in, a run of Spark or a look at files out.
+"""`goqueue pipeline`: run, check, status and list.
 
 Nothing here imports Spark before it is needed: `--help` is as fast as that of any command.
 

@@ -1,4 +1,6 @@
-"""Whether what pipelines need is installed: they are an extra.
+"""Options of `goqueue pipeline`, and the check that its extra is installed.
+
+Whether what pipelines need is installed: they are an extra.
 
 Options that every pipeline has, before or after its name.
 

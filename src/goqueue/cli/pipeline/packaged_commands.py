@@ -1,4 +1,6 @@
-"""`goqueue pipeline run archive`: topics into a folder of Parquet.
+"""`goqueue pipeline run archive | replay | redrive | traces | audit`: options and checks.
+
+`goqueue pipeline run archive`: topics into a folder of Parquet.
 
 `goqueue pipeline run replay`: rows of a topic, or of its archive, to another topic.
 

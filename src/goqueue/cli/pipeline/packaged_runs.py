@@ -1,4 +1,6 @@
-"""What the packaged pipelines share on the command line: the server, a session, and their end.
+"""Runs the packaged pipelines and prints their progress and results.
+
+What the packaged pipelines share on the command line: the server, a session, and their end.
 
 Whatever can be expected to go wrong leaves here as one sentence with its exit code: 1 the work
 failed, 2 it was asked for in a wrong way, 3 no server was reached.

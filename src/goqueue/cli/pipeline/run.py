@@ -1,4 +1,6 @@
-"""A pipeline while it runs: a live table on a terminal, else a line per batch, or JSON.
+"""Runs a pipeline and shows its progress.
+
+A pipeline while it runs: a live table on a terminal, else a line per batch, or JSON.
 
 Batches come from threads of Spark; one lock keeps their words apart.
 

@@ -1,4 +1,6 @@
-"""The ends of a pipeline's command: what went wrong as one line and an exit code.
+"""The server and the Spark session of a pipeline command, and its exit codes.
+
+The ends of a pipeline's command: what went wrong as one line and an exit code.
 
 The broker of a pipeline: how Spark reaches it, and what it says about topics.
 

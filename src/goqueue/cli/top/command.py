@@ -1,6 +1,6 @@
-"""One run of `goqueue top`: from the flags to a picture, live or once.
+"""`goqueue top`: options, and one run of it.
 
-The command `goqueue top`.
+One run of `goqueue top`: from the flags to a picture, live or once.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""What is asked in one round, and what came back: values between the asking and the board.
+"""What `goqueue top` knows of a node: samples, rates, topics, groups.
+
+What is asked in one round, and what came back: values between the asking and the board.
 
 How fast something goes, from the last two times that it was looked at, and how that went on.
 

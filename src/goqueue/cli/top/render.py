@@ -1,4 +1,6 @@
-"""Numbers as people read them in a narrow column.
+"""Numbers, histories, styled lines and tables for a terminal of any width.
+
+Numbers as people read them in a narrow column.
 
 A history as a line of little bars.
 

@@ -1,4 +1,6 @@
-"""Styles as what a terminal understands, or as nothing at all.
+"""A terminal as a screen and a keyboard.
+
+Styles as what a terminal understands, or as nothing at all.
 
 What a terminal sends, as keys: characters, and names for the others.
 

@@ -1,4 +1,6 @@
-"""What a view hands to the frame, and what all views do alike: filter, order, draw one table.
+"""The views of `goqueue top`: topics, groups, dead letters, waiting messages, the node.
+
+What a view hands to the frame, and what all views do alike: filter, order, draw one table.
 
 The topics: how fast messages come and go, how many and how much is kept.
 

@@ -1,4 +1,6 @@
-"""Bodies of the routes that settle messages and deal with dead letters.
+"""Ack, nack, reject, extend, release, dead letters and redrive over HTTP.
+
+Bodies of the routes that settle messages and deal with dead letters.
 
 The routes that settle messages: ack, nack, reject, release, extend; and of dead letters.
 """

@@ -1,4 +1,6 @@
-"""The id under which a request is found in the log: the caller's, or one of ours.
+"""The HTTP API as an application: finds the route of a request and runs it.
+
+The id under which a request is found in the log: the caller's, or one of ours.
 
 The HTTP API as the transport sees it: every request gets an answer in the contract's words.
 

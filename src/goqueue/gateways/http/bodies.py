@@ -1,4 +1,6 @@
-"""Answers as JSON bytes; one encoder for all of them.
+"""Fields of JSON bodies, and how bodies are decoded.
+
+Answers as JSON bytes; one encoder for all of them.
 
 Single values as JSON writes them: durations, times, names and numbers, with their schemas.
 

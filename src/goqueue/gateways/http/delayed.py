@@ -1,4 +1,6 @@
-"""Bodies of the routes about delayed messages.
+"""Delayed messages over HTTP: bodies, handlers and routes.
+
+Bodies of the routes about delayed messages.
 
 Delayed messages: which wait, what became of one, and how to cancel it.
 """

@@ -1,4 +1,6 @@
-"""Bodies of the group routes: membership, and what groups look like.
+"""Consumer groups over HTTP: join, heartbeat, leave, poll, describe.
+
+Bodies of the group routes: membership, and what groups look like.
 
 The group routes: join, stay, leave, poll; list, describe and delete groups.
 """

@@ -1,4 +1,6 @@
-"""Bodies of the service routes: probes, version, totals.
+"""Health, readiness, version, metrics, OpenAPI and the node over HTTP.
+
+Bodies of the service routes: probes, version, totals.
 
 The service routes: probes, version, totals, metrics, and the document of the API itself.
 """

@@ -1,4 +1,6 @@
-"""Timestamps as text, many at a time: records of one batch share a moment, others a second.
+"""Encodes stored records as JSON messages of reads and polls.
+
+Timestamps as text, many at a time: records of one batch share a moment, others a second.
 
 What of the records that were read belongs to aborted transactions.
 

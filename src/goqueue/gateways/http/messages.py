@@ -1,4 +1,6 @@
-"""Bodies of the publish and read routes: a message going in, its result, a message coming out.
+"""Messages in JSON bodies: fields, producers, trace ids.
+
+Bodies of the publish and read routes: a message going in, its result, a message coming out.
 
 Bodies of producers: to become one, to stay one, and what one publishes.
 

@@ -1,4 +1,6 @@
-"""Bodies of the offset routes: where a group goes on, and how far it is behind.
+"""Committed offsets and lag of groups over HTTP.
+
+Bodies of the offset routes: where a group goes on, and how far it is behind.
 
 The offset routes: commit, read and reset positions, and tell how far a group is behind.
 """

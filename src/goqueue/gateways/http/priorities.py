@@ -1,4 +1,6 @@
-"""Statistics of the lanes. Sums are by the name of the priority, all five of them always.
+"""Statistics of priorities over HTTP.
+
+Statistics of the lanes. Sums are by the name of the priority, all five of them always.
 
 Priorities: how the lanes of each group fare.
 """

@@ -1,4 +1,6 @@
-"""Why producers and their transactions are turned down, by what the routes have in common.
+"""Idempotent producers over HTTP.
+
+Why producers and their transactions are turned down, by what the routes have in common.
 
 Producers: to become one, to stay one, and to publish as one.
 

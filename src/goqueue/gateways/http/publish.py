@@ -1,4 +1,6 @@
-"""What became of each message of a publish request, in request order.
+"""Publishing over HTTP: JSON batches and stored records.
+
+What became of each message of a publish request, in request order.
 
 Where no message was stored, the answer is a failure: that of the first message.
 

@@ -1,4 +1,6 @@
-"""What the routes that read messages have in common: how long they wait, and what they show.
+"""Reading a partition over HTTP: JSON messages and stored records.
+
+What the routes that read messages have in common: how long they wait, and what they show.
 
 The routes that read a partition by offset: as JSON messages, and as stored bytes.
 """

@@ -1,4 +1,6 @@
-"""Bodies of the topic routes: settings as callers write them, topics as they read them.
+"""Topics over HTTP: bodies, handlers and routes.
+
+Bodies of the topic routes: settings as callers write them, topics as they read them.
 
 The topic routes: make, list, describe, change and delete topics.
 """

@@ -1,4 +1,6 @@
-"""Traces, their events, and counts of them.
+"""Traces over HTTP: list, get, search, statistics.
+
+Traces, their events, and counts of them.
 
 Message journeys: the last ones, one by its id, those that are like this, and counts.
 """

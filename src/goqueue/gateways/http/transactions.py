@@ -1,4 +1,6 @@
-"""Bodies of a transaction's life: begun, prepared, and ended alone or with others.
+"""Transactions over HTTP: begin to end, group commits, listing.
+
+Bodies of a transaction's life: begun, prepared, and ended alone or with others.
 
 `producer_id`, `epoch` and `transactional_id` together say whose transaction is meant: a producer
 has one at a time.

@@ -1,4 +1,6 @@
-"""Which ranges of topics share a task, and so a file.
+"""Writes the Parquet files of an archive.
+
+Which ranges of topics share a task, and so a file.
 
 Pure. A topic of many partitions has few new rows in each of them, most of the time; a file for each
 with every batch would soon be a swamp of small ones.

@@ -1,4 +1,6 @@
-"""Where things are in the folder of an archive.
+"""The folder layout and the manifest of an archive.
+
+Where things are in the folder of an archive.
 
     topic=orders/date=2026-11-15/part-<query>-<batch>-<number>.parquet  what readers see
     _manifest/<query>/<batch>.json, _manifest/snapshot.json             what the archive consists of

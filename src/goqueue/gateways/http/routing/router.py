@@ -1,4 +1,6 @@
-"""One route: everything that routing, reading, answering and the document need to know about it.
+"""Routes, and how the path of a request finds one.
+
+One route: everything that routing, reading, answering and the document need to know about it.
 
 Never runs by itself; the table of routes is the only list there is.
 

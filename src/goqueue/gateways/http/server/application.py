@@ -1,4 +1,6 @@
-"""What one peer may take of the server: bytes, lines, connections and time.
+"""What the server and an application tell each other, and the limits of connections.
+
+What one peer may take of the server: bytes, lines, connections and time.
 
 Every number has a default that is the contract's; tests hand in smaller ones.
 

@@ -1,4 +1,6 @@
-"""One timer for several deadlines that move often and are met rarely.
+"""One HTTP/1.1 connection: requests in order, deadlines, bounded memory.
+
+One timer for several deadlines that move often and are met rarely.
 
 Moving a deadline later costs nothing: the timer in the loop stays where it is, finds when it goes
 off that it is early, and is set again. Only an earlier deadline replaces it.

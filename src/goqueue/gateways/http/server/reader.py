@@ -1,4 +1,6 @@
-"""The head of a request: gathered line by line, then judged as a whole.
+"""Parses HTTP/1.1 requests from bytes, within limits.
+
+The head of a request: gathered line by line, then judged as a whole.
 
 Never touches a socket. The parser has already refused what breaks the grammar; here falls what is
 grammatical and still ambiguous, unsupported or too much. Invariant: a head that passes says in

@@ -1,4 +1,6 @@
-"""Responses as bytes on the wire: the head in one piece, bodies without a copy when large.
+"""HTTP/1.1 responses as bytes, and those that the server sends by itself.
+
+Responses as bytes on the wire: the head in one piece, bodies without a copy when large.
 
 Invariant: what is made here is exactly one message; a header that could end it early is an error.
 
