@@ -105,7 +105,7 @@ def forgets_half_a_write_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_the_newest_value(patch: pytest.MonkeyPatch) -> None:
-    name = "goqueue.log.removal.compaction.NewestOffsets._survives"
+    name = "goqueue.log.compaction.NewestOffsets._survives"
     survives = _attribute(name)
 
     def absent_minded(

@@ -11,7 +11,7 @@ import pytest
 
 from goqueue.broker.delayed.delays import DelayedMessages
 from goqueue.broker.publish import Publisher
-from goqueue.delivery import Census, Delays, DeliveryQueue, Lanes, Wheel
+from goqueue.delivery import Delays, DeliveryQueue, Lanes, PriorityIndex, Wheel
 from goqueue.model import SECOND
 
 __all__ = ["PLANTED_IN_DELAYS", "PLANTED_IN_LANES", "Plant"]
@@ -136,22 +136,22 @@ def keeps_delays_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
 
 
 def skips_a_block_of_the_census(patch: pytest.MonkeyPatch) -> None:
-    find = Census.next
+    find = PriorityIndex.next
 
     def hasty(census: Any, lane: int, offset: int) -> Any:
         found = find(census, lane, offset)
         return found if found == offset else min(found + 4, max(found, census.upto))
 
-    patch.setattr(Census, "next", hasty)
+    patch.setattr(PriorityIndex, "next", hasty)
 
 
 def counts_a_message_in_another_lane(patch: pytest.MonkeyPatch) -> None:
-    count = Census.count
+    count = PriorityIndex.count
 
     def careless(census: Any, offsets: Any, lanes: bytes, upto: int) -> None:
         count(census, offsets, bytes((lane + 1) % 5 for lane in lanes), upto)
 
-    patch.setattr(Census, "count", careless)
+    patch.setattr(PriorityIndex, "count", careless)
 
 
 def moves_the_cursor_of_every_lane(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ __all__ = ["PLANTED_IN_LIMITS", "Plant", "with_habits"]
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 _UNBOUNDED = 1 << 30
-_AUTHORS = "goqueue.log.authors.authors.Authors"
+_AUTHORS = "goqueue.log.producer_state.ProducerState"
 _SETTLING = "goqueue.broker.groups.acks.Settlements"
 _JOURNAL = "goqueue.broker.journal.Journal"
 _LANE = "goqueue.broker.groups.dead_letter_mover._Lane"

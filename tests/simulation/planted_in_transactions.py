@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from goqueue.log import Log
-from goqueue.log.authors import Authors, Ending, Repeat, Spans, Writer
+from goqueue.log.producer_state import Ending, ProducerState, Repeat, Spans, Writer
 from goqueue.model import Code, Refused
 from goqueue.model.requests import CommitGroup
 from goqueue.transactions import Outcome, Transactions
@@ -261,7 +261,7 @@ def passes_transactions_that_a_restart_found_open(patch: pytest.MonkeyPatch) -> 
 
 
 def shows_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Authors, "unstable_from", property(lambda _: None))
+    patch.setattr(ProducerState, "unstable_from", property(lambda _: None))
 
 
 def delivers_what_was_aborted(patch: pytest.MonkeyPatch) -> None:

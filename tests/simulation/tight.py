@@ -5,7 +5,7 @@ import pytest
 __all__ = ["tighten"]
 
 _LIMITS = {
-    "goqueue.delivery.census.BLOCK": 4,
+    "goqueue.delivery.priority_index.BLOCK": 4,
     "goqueue.delivery.queue._READY_MAX": 7,
     "goqueue.delivery.queue._READY_MIN": 3,
     "goqueue.broker.groups.priority_indexer._SCOUT_BYTES": 300,

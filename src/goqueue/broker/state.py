@@ -17,7 +17,7 @@ from goqueue.broker.partitions import Partition, Partitions
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.trace_recorder import TraceRecorder
 from goqueue.broker.turns import Alarms, ForLog, Stepwise, TurnBudget
-from goqueue.delivery import LANES, Census, Delays, DeliveryQueue, Position, Receipts
+from goqueue.delivery import LANES, Delays, DeliveryQueue, Position, PriorityIndex, Receipts
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Ending, Marker
 from goqueue.model import (
@@ -126,7 +126,7 @@ class NodeState:
         # Of partitions that ever had a delayed message.
         self.delays: dict[LogId, Delays] = {}
         # Of partitions of topics that use several lanes, and that somebody polls.
-        self.censuses: dict[LogId, Census] = {}
+        self.censuses: dict[LogId, PriorityIndex] = {}
         self.next_move = 1
         self.absence = Absence(since=Instant(0), until=Instant(0))
         # What was asked of the disk, and for what.

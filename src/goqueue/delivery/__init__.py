@@ -1,22 +1,19 @@
 """One group on one partition: what is settled, what is in flight, what comes back when."""
 
-from goqueue.delivery.census import Census
 from goqueue.delivery.delays import Delayed, Delays, DelaysStated
 from goqueue.delivery.key_order import Known
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
 from goqueue.delivery.leases import Held
-from goqueue.delivery.progress import (
+from goqueue.delivery.position import (
     REASON_BYTES_MAX,
-    Pins,
     Position,
     PositionStated,
-    Range,
-    Ranges,
-    Stretch,
+    TransactionHolds,
     cut_reason,
-    runs,
 )
+from goqueue.delivery.priority_index import PriorityIndex
 from goqueue.delivery.queue import RESTING_MAX, DeliveryQueue, rest_ns
+from goqueue.delivery.ranges import Range, Ranges, Stretch, runs
 from goqueue.delivery.receipts import Receipt, Receipts
 from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
@@ -25,7 +22,6 @@ __all__ = [
     "REASON_BYTES_MAX",
     "RESTING_MAX",
     "WHEEL_REACH_NS",
-    "Census",
     "Delayed",
     "Delays",
     "DelaysStated",
@@ -34,15 +30,16 @@ __all__ = [
     "Known",
     "LaneFacts",
     "Lanes",
-    "Pins",
     "Position",
     "PositionStated",
+    "PriorityIndex",
     "Range",
     "Ranges",
     "Receipt",
     "Receipts",
     "Stretch",
     "Timer",
+    "TransactionHolds",
     "Wheel",
     "cut_reason",
     "rest_ns",

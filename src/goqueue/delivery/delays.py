@@ -20,7 +20,7 @@ from operator import lt
 
 import msgspec
 
-from goqueue.delivery.progress import Ranges
+from goqueue.delivery.ranges import Ranges
 from goqueue.delivery.wheel import Wheel
 from goqueue.model import Offset, Priority, Timestamp
 from goqueue.model.requests import DelayState

@@ -12,11 +12,12 @@ of its key.
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
-from goqueue.delivery.census import Census
 from goqueue.delivery.key_order import KeyOrder, Known
 from goqueue.delivery.lanes import LANES, Lanes
 from goqueue.delivery.leases import Held, Leases
-from goqueue.delivery.progress import Position, Ranges
+from goqueue.delivery.position import Position
+from goqueue.delivery.priority_index import PriorityIndex
+from goqueue.delivery.ranges import Ranges
 from goqueue.model import SECOND, Instant, Offset
 from goqueue.model.requests import LaneSettings
 
@@ -128,7 +129,7 @@ class DeliveryQueue:
 
     # Learning
 
-    def wanted(self, end: int, census: Census | None = None) -> Offset | None:
+    def wanted(self, end: int, census: PriorityIndex | None = None) -> Offset | None:
         """Where to survey next, if something below `end` should be: for the first lane that lacks.
 
         A census tells which offsets hold nothing of a lane.
@@ -148,7 +149,7 @@ class DeliveryQueue:
                 return Offset(cursor)
         return None
 
-    def _skip(self, census: Census) -> None:
+    def _skip(self, census: PriorityIndex) -> None:
         """Let each lane pass over what holds nothing of it."""
         before = min(self._cursors)
         self._cursors = [int(census.next(lane, at)) for lane, at in enumerate(self._cursors)]

@@ -1,15 +1,7 @@
 """One partition's log as metadata: offsets, segments, indexes, epochs, retention, compaction."""
 
-from goqueue.log.authors import (
-    BATCH_HEADER,
-    Authors,
-    AuthorsStated,
-    BatchMark,
-    Ending,
-    Interruption,
-    Spans,
-    statements_in,
-)
+from goqueue.log.batch_mark import BATCH_HEADER, BatchMark
+from goqueue.log.compaction import KeptRange, Leftover, NewestOffsets, plan_compaction
 from goqueue.log.control import (
     ControlKind,
     Marker,
@@ -23,6 +15,8 @@ from goqueue.log.control import (
 from goqueue.log.epochs import Epochs
 from goqueue.log.index import ENTRY_SIZE, IndexEntry, SparseIndex
 from goqueue.log.log import Appended, Log
+from goqueue.log.producer_replay import Interruption, statements_in
+from goqueue.log.producer_state import AuthorsStated, Ending, ProducerState, Spans
 from goqueue.log.recovery import (
     Assembly,
     Checked,
@@ -35,7 +29,6 @@ from goqueue.log.recovery import (
     tail_to_scan,
     unfinished_batch,
 )
-from goqueue.log.removal import KeptRange, Leftover, NewestOffsets, plan_compaction
 from goqueue.log.segments import DamagedRange, Segments
 from goqueue.log.watermarks import Watermarks
 
@@ -44,7 +37,6 @@ __all__ = [
     "ENTRY_SIZE",
     "Appended",
     "Assembly",
-    "Authors",
     "AuthorsStated",
     "BatchMark",
     "Checked",
@@ -60,6 +52,7 @@ __all__ = [
     "LogState",
     "Marker",
     "NewestOffsets",
+    "ProducerState",
     "RecoveryPoint",
     "Segments",
     "Spans",

@@ -17,12 +17,14 @@ in this module.
 
 import msgspec
 
-from goqueue.log.authors import Authors, AuthorsStated, BatchMark, Ending, label, replay
+from goqueue.log.batch_mark import BatchMark, label
 from goqueue.log.condition import Condition
 from goqueue.log.control import Marker, epoch_start, marker_of
 from goqueue.log.epochs import Epochs
+from goqueue.log.producer_replay import replay
+from goqueue.log.producer_state import AuthorsStated, Ending, ProducerState
 from goqueue.log.recovery import LogState
-from goqueue.log.removal import Cleaning, is_outlived, retained_from
+from goqueue.log.retention import Cleaning, is_outlived, retained_from
 from goqueue.log.segments import DamagedRange, Segments
 from goqueue.log.watermarks import Watermarks
 from goqueue.model import (
@@ -103,7 +105,7 @@ class Log:
         self._flush_at: Instant | None = None
         self._cleaning = Cleaning(min(state.cleaned_upto, state.end))
         self._condition = Condition()
-        self._authors = Authors()
+        self._authors = ProducerState()
         self._ended: list[Ending] = []
 
     @property
@@ -173,7 +175,7 @@ class Log:
         return self._epochs
 
     @property
-    def authors(self) -> Authors:
+    def authors(self) -> ProducerState:
         """What the log says of producers and transactions."""
         return self._authors
 

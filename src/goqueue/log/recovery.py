@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.log.authors import last_mark_in
+from goqueue.log.batch_mark import last_mark_in
 from goqueue.log.segments import DamagedRange
 from goqueue.model import Offset, SegmentFacts, Timestamp
 from goqueue.records import Columns

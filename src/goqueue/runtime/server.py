@@ -27,8 +27,8 @@ from goqueue.model import HOUR, Timestamp
 from goqueue.runtime.build_note import read_build_note
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
-from goqueue.runtime.exporting import Exporting
-from goqueue.runtime.metering import (
+from goqueue.runtime.exporters.exporters import Exporting
+from goqueue.runtime.metrics import (
     LoopLag,
     Scraping,
     process_families,

@@ -33,9 +33,9 @@ from goqueue.records import Corrupt
 from goqueue.storage.cleaned_file import forget_cleaned, save_cleaned
 from goqueue.storage.epochs_file import History, save_epochs
 from goqueue.storage.filesystem import FileSystem
+from goqueue.storage.first_write_barrier import Footing
 from goqueue.storage.layout import NameKind, log_directory, segment_name
-from goqueue.storage.metering import UNCOUNTED
-from goqueue.storage.recovery import Footing
+from goqueue.storage.metrics import UNCOUNTED
 from goqueue.storage.recovery_point import RecoveryPointFile
 from goqueue.storage.segment import (
     DamageFound,

@@ -18,7 +18,7 @@ from goqueue.model import (
 from goqueue.storage.compaction import compact
 from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.log_files import LogFiles
-from goqueue.storage.metering import TopicMeter
+from goqueue.storage.metrics import TopicMeter
 
 __all__ = ["OpenLog", "Syncing", "TimedSync", "sync_in_turn"]
 

@@ -41,6 +41,7 @@ from goqueue.storage.filesystem import (
     ensure_directory,
     remove_if_there,
 )
+from goqueue.storage.first_write_barrier import Footing, Ground
 from goqueue.storage.layout import (
     CLEANED_FILE,
     EPOCHS_FILE,
@@ -53,7 +54,7 @@ from goqueue.storage.layout import (
     segment_name,
 )
 from goqueue.storage.log_files import LogFiles
-from goqueue.storage.recovery import Cut, Footing, Ground, RecoveryReport, keep_cut
+from goqueue.storage.recovery import Cut, RecoveryReport, keep_cut
 from goqueue.storage.recovery_point import POINT_BYTES, RecoveryPointFile, read_point
 from goqueue.storage.segment import (
     OpenSegments,

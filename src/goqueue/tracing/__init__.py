@@ -1,8 +1,7 @@
 """Message journeys: what happened to which message, kept for those who ask. Pure and bounded."""
 
 from goqueue.tracing.note import Kind, Note, Place, place_of
-from goqueue.tracing.span import NO_OFFSET, TRACE_BYTES, UNWRITTEN, Span, spans_of
-from goqueue.tracing.trace import Trace
+from goqueue.tracing.span import NO_OFFSET, TRACE_BYTES, UNWRITTEN, Span, Trace, spans_of
 from goqueue.tracing.tracer import SPANS_MAX, Search, Tracer
 
 __all__ = [

@@ -3,17 +3,30 @@
 Every id follows from where a message stands, so the parent of a span is known without having seen
 it: a position hangs below the context that it was given, a delivery below its position, and what
 became of the delivery below that.
+
+A trace: the spans that share an id, in order of time, and what became of the message.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from goqueue.model.requests import TraceStatus
 from goqueue.records.tracing import make_contexts, mix
 from goqueue.tracing.note import Kind, Note
 
-__all__ = ["EVENTS", "NO_OFFSET", "TRACE_BYTES", "UNWRITTEN", "Span", "due_of", "spans_of"]
+__all__ = [
+    "EVENTS",
+    "NO_OFFSET",
+    "TRACE_BYTES",
+    "UNWRITTEN",
+    "Span",
+    "Trace",
+    "due_of",
+    "spans_of",
+    "trace_of",
+]
 
 TRACE_BYTES = 16
 NO_OFFSET = -1
@@ -143,3 +156,31 @@ def due_of(note: Note, offset: int) -> int | None:
     if place == len(waiting) or waiting.offsets[place] != offset:
         return None
     return waiting.dues[place]
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """What is kept of one trace, oldest span first; there is at least one."""
+
+    spans: list[Span]
+    status: TraceStatus
+
+    @property
+    def first(self) -> Span:
+        return self.spans[0]
+
+    @property
+    def end(self) -> int:
+        return max(span.end for span in self.spans)
+
+    @property
+    def event_count(self) -> int:
+        return sum(span.event_count for span in self.spans)
+
+
+def trace_of(spans: Sequence[Span], status: TraceStatus) -> Trace:
+    """The trace of spans that share an id."""
+    return Trace(sorted(spans, key=_order), status)
+
+
+def _order(span: Span) -> tuple[int, int]:
+    return span.start, span.end

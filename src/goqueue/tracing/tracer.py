@@ -1,4 +1,8 @@
-"""The tracer: takes notes, keeps the last of them, and answers what became of a message.
+"""The last notes, as many as hold so many spans.
+
+Invariant: what is kept are the newest spans, at most `capacity` of them, however they are bundled.
+
+The tracer: takes notes, keeps the last of them, and answers what became of a message.
 
 Whether a trace is followed follows from its id alone, so every hop and every node decides alike.
 Notes are handed on to exporters only if somebody wants them.
@@ -7,6 +11,7 @@ Cost: one object per note; a pass over its contexts only if some traces are not 
 messages carry contexts of their own.
 """
 
+from collections import deque
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
@@ -14,13 +19,51 @@ import msgspec
 
 from goqueue.model.requests import TraceStatus, TracingStatistics
 from goqueue.records.tracing import CONTEXT_BYTES, GIVEN_BYTES, choose
-from goqueue.tracing.fate import Fate, Step
 from goqueue.tracing.note import Kind, Note
-from goqueue.tracing.ring import Ring
-from goqueue.tracing.span import TRACE_BYTES, due_of, spans_of
-from goqueue.tracing.trace import Trace, trace_of
+from goqueue.tracing.span import TRACE_BYTES, Trace, due_of, spans_of, trace_of
+from goqueue.tracing.trace_status import Fate, Step
 
-__all__ = ["SPANS_MAX", "Search", "Tracer"]
+__all__ = ["SPANS_MAX", "Ring", "Search", "Tracer"]
+
+
+class Ring:
+    """Notes in the order in which they were made; of the oldest perhaps only its last messages."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._notes: deque[Note] = deque()
+        self._count = 0
+        # How many messages of the oldest note are gone already.
+        self._gone = 0
+
+    def __len__(self) -> int:
+        """How many spans are kept."""
+        return self._count
+
+    def add(self, note: Note) -> None:
+        self._notes.append(note)
+        self._count += len(note)
+        while self._count > self.capacity:
+            left = len(self._notes[0]) - self._gone
+            excess = self._count - self.capacity
+            if excess < left:
+                self._gone += excess
+                self._count -= excess
+            else:
+                self._notes.popleft()
+                self._gone = 0
+                self._count -= left
+
+    def __iter__(self) -> Iterator[tuple[Note, range]]:
+        """Each note with the indexes of it that are kept, oldest first.
+
+        Those that are kept when it begins: what is added since is not looked at.
+        """
+        notes, gone = tuple(self._notes), self._gone
+        for note in notes:
+            yield note, range(gone, len(note))
+            gone = 0
+
 
 SPANS_MAX = 10_000
 _ALL = 1 << 64

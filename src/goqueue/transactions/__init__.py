@@ -1,6 +1,5 @@
 """Producer ids, fencing, and the decision about every transaction."""
 
-from goqueue.transactions.admission import Admission
 from goqueue.transactions.changes import (
     Begun,
     Decided,
@@ -12,7 +11,13 @@ from goqueue.transactions.changes import (
     TransactionChange,
 )
 from goqueue.transactions.producers import Producer, Producers
-from goqueue.transactions.transaction import Outcome, Transaction, ended_state, transaction_id
+from goqueue.transactions.transaction import (
+    Admission,
+    Outcome,
+    Transaction,
+    ended_state,
+    transaction_id,
+)
 from goqueue.transactions.transactions import SILENCE_NS, Transactions
 
 __all__ = [

@@ -1,12 +1,17 @@
-"""One transaction, from its begin until every marker of it is durable."""
+"""One transaction, from its begin until every marker of it is durable.
+
+Leave to publish: who writes, and as part of which transaction.
+"""
 
 import enum
+
+import msgspec
 
 from goqueue.model import Instant, Timestamp
 from goqueue.model.requests import TransactionState
 from goqueue.transactions.changes import ProgressAdded
 
-__all__ = ["Outcome", "Transaction", "ended_state", "transaction_id"]
+__all__ = ["Admission", "Outcome", "Transaction", "ended_state", "transaction_id"]
 
 
 class Outcome(enum.StrEnum):
@@ -106,3 +111,17 @@ def ended_state(outcome: Outcome) -> TransactionState:
     if outcome.is_commit:
         return TransactionState.COMPLETED_COMMIT
     return TransactionState.COMPLETED_ABORT
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """A producer that may publish now."""
+
+    producer: int
+    epoch: int
+    sequence: int | None
+    transaction: Transaction | None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the batch must say in the log who wrote it."""
+        return self.sequence is not None or self.transaction is not None

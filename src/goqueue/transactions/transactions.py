@@ -14,7 +14,6 @@ from itertools import islice
 
 from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, Timestamp
 from goqueue.model.requests import Author, TransactionState
-from goqueue.transactions.admission import Admission
 from goqueue.transactions.changes import (
     Begun,
     Decided,
@@ -26,7 +25,13 @@ from goqueue.transactions.changes import (
     TransactionChange,
 )
 from goqueue.transactions.producers import Producer, Producers
-from goqueue.transactions.transaction import Outcome, Transaction, ended_state, transaction_id
+from goqueue.transactions.transaction import (
+    Admission,
+    Outcome,
+    Transaction,
+    ended_state,
+    transaction_id,
+)
 
 __all__ = ["SILENCE_NS", "Transactions"]
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from goqueue.model import parse_time
-from goqueue.runtime.exporting import SpanLine
+from goqueue.runtime.exporters.span_lines import SpanLine
 from tests.integration.http_api import Api, Json
 from tests.integration.server_process import ServerProcess, serving
 from tests.integration.tracing.collectors import Receiver, receiving

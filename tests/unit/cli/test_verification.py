@@ -12,7 +12,7 @@ import pytest
 from goqueue.cli.log.directory import look_at
 from goqueue.cli.log.verify import Kind, verify
 from goqueue.log import BatchMark
-from goqueue.log.authors import label
+from goqueue.log.batch_mark import label
 from goqueue.model import Message, Record
 from goqueue.records import build, encode, stamp, walk
 from goqueue.runtime import LocalLog, OsFile, OsFileSystem

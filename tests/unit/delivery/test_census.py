@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.delivery import LANES, Census
-from goqueue.delivery.census import BLOCK
+from goqueue.delivery import LANES, PriorityIndex
+from goqueue.delivery.priority_index import BLOCK
 
 
-def counted(start: int, messages: dict[int, int], upto: int) -> Census:
+def counted(start: int, messages: dict[int, int], upto: int) -> PriorityIndex:
     """A census of these messages, lane by offset."""
-    census = Census(start)
+    census = PriorityIndex(start)
     offsets = sorted(messages)
     census.count(offsets, bytes(messages[offset] for offset in offsets), upto)
     return census
@@ -54,7 +54,7 @@ def test_blocks_without_any_message_are_vacant() -> None:
 
 
 def test_a_census_of_nothing_is_vacant_as_far_as_it_goes() -> None:
-    census = Census(10)
+    census = PriorityIndex(10)
     census.count((), b"", BLOCK + 10)
 
     assert list(census.vacant(0, 9 * BLOCK)) == [(10, BLOCK), (BLOCK, BLOCK + 10)]
@@ -91,7 +91,7 @@ def test_a_log_that_begins_beyond_all_that_was_counted_can_go_on() -> None:
 def test_no_message_lies_where_a_lane_skips(
     start: int, pieces: list[list[tuple[int, int]]], dropped: int
 ) -> None:
-    census = Census(start)
+    census = PriorityIndex(start)
     messages: dict[int, int] = {}
     end = start
     for piece in pieces:

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from goqueue.delivery import LANES, Census, DeliveryQueue, Held, Position
-from goqueue.delivery.census import BLOCK
+from goqueue.delivery import LANES, DeliveryQueue, Held, Position, PriorityIndex
 from goqueue.delivery.key_order import Known
+from goqueue.delivery.priority_index import BLOCK
 from goqueue.model import Instant
 
 NO_LIMIT = 1 << 40
@@ -38,13 +38,13 @@ class LanedQueueMachine(RuleBasedStateMachine):
         self.holders: dict[int, Held] = {}
         self.gone: dict[int, None] = {}
         self.surveys: list[Survey] = []
-        self.census: Census | None = None
+        self.census: PriorityIndex | None = None
 
     @initialize(keeps_key_order=st.booleans(), has_census=st.booleans())
     def begin(self, keeps_key_order: bool, has_census: bool) -> None:
         self.position = Position(0)
         self.queue = DeliveryQueue(self.position, keeps_key_order=keeps_key_order)
-        self.census = Census(0) if has_census else None
+        self.census = PriorityIndex(0) if has_census else None
 
     # The log
 
@@ -90,7 +90,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
         if self.census is not None and survey.first <= self.census.upto < survey.upto:
             self.count(self.census, survey)
 
-    def count(self, census: Census, survey: Survey) -> None:
+    def count(self, census: PriorityIndex, survey: Survey) -> None:
         lanes = bytes(known[2] for known in survey.known)
         census.count([known[0] for known in survey.known], lanes, survey.upto)
 
@@ -105,7 +105,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def begin_another_census(self, data: st.DataObject) -> None:
         """The topic got a second lane, or another group stands further back."""
-        self.census = Census(data.draw(st.integers(0, int(self.queue.cursor))))
+        self.census = PriorityIndex(data.draw(st.integers(0, int(self.queue.cursor))))
 
     # Leases
 
@@ -201,7 +201,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
             if state in ("held", "resting"):
                 self.states[offset] = "waiting"
         if self.census is not None and self.queue.cursor < self.census.start:
-            self.census = Census(self.queue.cursor)
+            self.census = PriorityIndex(self.queue.cursor)
 
     # What always holds
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from goqueue.delivery import DeliveryQueue, Position
 from goqueue.delivery.key_order import Known
-from goqueue.delivery.progress import Pins
+from goqueue.delivery.position import TransactionHolds
 from goqueue.model import Instant
 from goqueue.model.requests import LaneSettings
 
@@ -26,7 +26,7 @@ def handed(queue: DeliveryQueue, member: str = "m", deadline: int = 100) -> list
     return [int(held.offset) for held in leased]
 
 
-# Pins
+# TransactionHolds
 
 
 @given(
@@ -42,7 +42,7 @@ def handed(queue: DeliveryQueue, member: str = "m", deadline: int = 100) -> list
 def test_pins_hold_what_was_added_until_their_holder_is_removed(
     steps: list[tuple[tuple[int, int], bool, list[tuple[int, int]]]],
 ) -> None:
-    pins = Pins()
+    pins = TransactionHolds()
     held: dict[tuple[int, int], set[int]] = {}
     for holder, is_removed, ranges in steps:
         if is_removed:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.parser import text_string_to_metric_families
 
 from goqueue.metrics import Family, Kind, Sample
-from goqueue.runtime.metering import LoopLag, Scraping, process_families
+from goqueue.runtime.metrics import LoopLag, Scraping, process_families
 
 
 def be_busy() -> None:

@@ -37,7 +37,7 @@ def test_a_snapshot_that_cannot_be_read_is_none(operation: str) -> None:
 def test_a_snapshot_that_is_too_large_is_neither_saved_nor_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("goqueue.storage.tree.snapshots._BYTES_MAX", 10)
+    monkeypatch.setattr("goqueue.storage.snapshots._BYTES_MAX", 10)
     files = MemoryFiles({PATH: b"x" * 11})
     storage = Storage(files)
     assert storage.load("groups") is None

@@ -12,7 +12,7 @@ import msgspec
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForCensus, Steps
-from goqueue.delivery import LANES, Census, DeliveryQueue, Known
+from goqueue.delivery import LANES, DeliveryQueue, Known, PriorityIndex
 from goqueue.groups import Group
 from goqueue.log import Spans
 from goqueue.model import LogId, Now, Offset, RequestId, Slice
@@ -43,7 +43,9 @@ class PriorityIndexer:
         # may be deleted and made again meanwhile.
         self._scouting: dict[LogId, Slice] = {}
 
-    def census(self, group: Group, partition: Partition, queue: DeliveryQueue) -> Census | None:
+    def census(
+        self, group: Group, partition: Partition, queue: DeliveryQueue
+    ) -> PriorityIndex | None:
         """What may be skipped; None where lanes do not part: one lane, or keys in order."""
         log = partition.log_id
         topic = self._state.catalog.get(log.topic)
@@ -54,7 +56,7 @@ class PriorityIndexer:
         census = self._state.censuses.get(log)
         begin = max(queue.cursor, partition.log.start)
         if census is None or begin < census.start:
-            census = self._state.censuses[log] = Census(begin)
+            census = self._state.censuses[log] = PriorityIndex(begin)
         census.drop_below(partition.log.start)
         return census
 
@@ -139,7 +141,7 @@ class PriorityIndexer:
         self._state.outbox.answer(request, reply)
 
 
-def _count(census: Census, columns: Columns, aborted: Spans) -> None:
+def _count(census: PriorityIndex, columns: Columns, aborted: Spans) -> None:
     """Count the messages among stored records."""
     offsets, lanes = list(columns.offsets), columns.priorities.tobytes()
     following = offsets[-1] + 1
@@ -154,7 +156,7 @@ def _count(census: Census, columns: Columns, aborted: Spans) -> None:
     census.count(offsets, lanes, following)
 
 
-def _uncounted(census: Census, partition: Partition) -> Slice | None:
+def _uncounted(census: PriorityIndex, partition: Partition) -> Slice | None:
     """The next piece to be counted; what is damaged holds nothing that can be delivered."""
     offset = partition.log.readable_from(census.upto)
     census.count((), b"", offset)

@@ -3,17 +3,16 @@
 from collections.abc import Callable
 
 from goqueue.model.requests import Mode
-from goqueue.sim.node.clients import Delayers, Masses, Members, Movers, Publishers, Settlers
-from goqueue.sim.node.clients.transacting import (
-    Committers,
-    Copiers,
-    Followers,
-    Holders,
-    Progressors,
-    Retriers,
-    Transactors,
-    copied_groups,
-)
+from goqueue.sim.clients.copiers import Copiers, Followers, copied_groups
+from goqueue.sim.clients.delayers import Delayers
+from goqueue.sim.clients.holders import Holders
+from goqueue.sim.clients.members import Members
+from goqueue.sim.clients.movers import Masses, Movers
+from goqueue.sim.clients.progressors import Committers, Progressors
+from goqueue.sim.clients.publishers import Publishers
+from goqueue.sim.clients.retriers import Retriers
+from goqueue.sim.clients.settlers import Settlers
+from goqueue.sim.clients.transactors import Transactors
 from goqueue.sim.node.world import World
 
 __all__ = ["Crowd"]

@@ -19,12 +19,14 @@ from goqueue.model.requests import (
     Start,
     TransactionList,
 )
+from goqueue.sim.clients.publishers import Reading, is_aborted
 from goqueue.sim.history import Died, judge
-from goqueue.sim.node.clients import Reading, is_aborted
 from goqueue.sim.node.crowd import Crowd
-from goqueue.sim.node.truth import Death, GroupTruth, MemberTruth, TopicTruth, is_hidden, log_name
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
+from goqueue.sim.truth.dead_letters import Death
+from goqueue.sim.truth.groups import GroupTruth, MemberTruth
+from goqueue.sim.truth.ledger import TopicTruth, is_hidden, log_name
 
 __all__ = ["Ending"]
 

@@ -20,11 +20,11 @@ from goqueue.sim.node.crowd import Crowd
 from goqueue.sim.node.ending import Ending
 from goqueue.sim.node.stock import Stock
 from goqueue.sim.node.swarm import NodeSwarm
-from goqueue.sim.node.truth import GroupTruth
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
 from goqueue.sim.sabotage import Sabotage
 from goqueue.sim.trace import Trace
+from goqueue.sim.truth.groups import GroupTruth
 from goqueue.storage import SNAPSHOTS
 
 __all__ = ["NodeRun"]

@@ -17,8 +17,10 @@ from goqueue.sim.history import Gone, History, Lost
 from goqueue.sim.node.callers import Callers
 from goqueue.sim.node.process import Process
 from goqueue.sim.node.swarm import NodeSwarm
-from goqueue.sim.node.truth import GroupTruth, Ledger, Letters, MemberTruth, TopicTruth, log_name
 from goqueue.sim.trace import Trace
+from goqueue.sim.truth.dead_letters import Letters
+from goqueue.sim.truth.groups import GroupTruth, MemberTruth
+from goqueue.sim.truth.ledger import Ledger, TopicTruth, log_name
 
 __all__ = ["Asker", "World"]
 

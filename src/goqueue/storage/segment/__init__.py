@@ -1,12 +1,9 @@
 """One segment on disk: its records, its index, reading from it, and how many are open."""
 
 from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, RecordSearch, chunks
-from goqueue.storage.segment.holes import Hole
+from goqueue.storage.segment.holes import DamageFound, Hole, remove_set_aside, set_aside
 from goqueue.storage.segment.index_files import IndexFiles, remove_index
-from goqueue.storage.segment.open_actives import OpenActives
-from goqueue.storage.segment.open_segments import OpenSegments
-from goqueue.storage.segment.pools import Pools
-from goqueue.storage.segment.quarantine import DamageFound, remove_set_aside, set_aside
+from goqueue.storage.segment.open_segments import OpenActives, OpenSegments, Pools
 from goqueue.storage.segment.segment_file import SegmentFile
 
 __all__ = [

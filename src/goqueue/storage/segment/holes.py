@@ -1,4 +1,6 @@
-"""Damage within a segment: the records around it, and what is kept of where it is.
+"""Damage: how it is told, where a damaged segment goes, and when it is removed after all.
+
+Damage within a segment: the records around it, and what is kept of where it is.
 
 Records before and behind the damage are as good as ever. So a segment is walked as chunks of
 checked records with holes between them, and the holes are kept in a small file beside the index. It
@@ -11,12 +13,52 @@ from contextlib import suppress
 
 import msgspec
 
-from goqueue.model import Offset
+from goqueue.model import Damaged, Offset
 from goqueue.records import HEADER_SIZE, Corrupt, crc32c
 from goqueue.storage.filesystem import File, FileSystem, remove_if_there
+from goqueue.storage.layout import (
+    NameKind,
+    classify,
+    quarantine_name,
+    segment_base,
+    segment_name,
+)
 from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, RecordSearch, chunks
 
-__all__ = ["Hole", "load_holes", "save_holes", "stretches", "walk_around"]
+__all__ = [
+    "DamageFound",
+    "Hole",
+    "load_holes",
+    "remove_set_aside",
+    "save_holes",
+    "set_aside",
+    "stretches",
+    "walk_around",
+]
+
+
+class DamageFound(Exception):
+    """A read met bytes that no longer add up; `event` goes to the log."""
+
+    def __init__(self, event: Damaged) -> None:
+        super().__init__(event)
+        self.event = event
+
+
+def set_aside(files: FileSystem, directory: str, base: Offset) -> None:
+    """Give a damaged segment a name under which it is neither served nor lost."""
+    name = quarantine_name(base, [entry.name for entry in files.entries(directory)])
+    files.rename(f"{directory}/{segment_name(base)}", f"{directory}/{name}")
+
+
+def remove_set_aside(files: FileSystem, directory: str, offset: Offset) -> None:
+    """Remove, durably, what was set aside of a log that is truncated to `offset`."""
+    for entry in files.entries(directory):
+        is_set_aside = classify(entry.name) is NameKind.QUARANTINED
+        if is_set_aside and segment_base(entry.name) >= offset:
+            files.remove(f"{directory}/{entry.name}")
+    files.sync_directory(directory)
+
 
 _SECTOR = 4096
 # A disk that cannot read may take seconds for each sector that it fails to read.

@@ -6,7 +6,8 @@ Beside it a log whose disk the test plays, with the bytes that the disk would ho
 import msgspec
 
 from goqueue.log import Appended, BatchMark, Log, LogState, Marker
-from goqueue.log.authors import Authors, Repeat, replay
+from goqueue.log.producer_replay import replay
+from goqueue.log.producer_state import ProducerState, Repeat
 from goqueue.model import (
     Code,
     Filled,
@@ -134,7 +135,7 @@ def _size(mark: BatchMark) -> tuple[int, int]:
     return mark.count, mark.transaction
 
 
-def asked(authors: Authors, mark: BatchMark) -> Repeat | tuple[Code, object] | None:
+def asked(authors: ProducerState, mark: BatchMark) -> Repeat | tuple[Code, object] | None:
     """What a log says to a batch, in the words of the plain fold."""
     try:
         return authors.check(mark)
@@ -144,7 +145,7 @@ def asked(authors: Authors, mark: BatchMark) -> Repeat | tuple[Code, object] | N
 
 
 def spelled(spans: object) -> set[int]:
-    assert isinstance(spans, type(Authors().hidden))
+    assert isinstance(spans, type(ProducerState().hidden))
     return {offset for first, following in spans for offset in range(first, following)}
 
 
@@ -202,9 +203,9 @@ class PlayedLog:
     def plain(self) -> PlainFold:
         return PlainFold(self.entries, self.committed)
 
-    def replayed(self, start: int = 0, onto: Authors | None = None) -> Authors:
+    def replayed(self, start: int = 0, onto: ProducerState | None = None) -> ProducerState:
         """What a start would make of the log, if all of it were committed."""
-        authors = Authors() if onto is None else onto
+        authors = ProducerState() if onto is None else onto
         data = b"".join(entry.data for entry in self.entries)
         if data:
             replay(authors, data, walk(data), Offset(start))

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.log import BatchMark, Marker
-from goqueue.log.authors import Authors, Repeat
+from goqueue.log.producer_state import ProducerState, Repeat
 from goqueue.model import Refused
 from tests.unit.log.authors.plain_fold import Known, PlainFold, PlayedLog, asked, spelled
 
@@ -161,7 +161,7 @@ class History:
         assert log.watermarks.stable >= self.stable or self.was_taken_back
         self.stable = int(log.watermarks.stable)
 
-    def check_same(self, authors: Authors, plain: PlainFold, which: str) -> None:
+    def check_same(self, authors: ProducerState, plain: PlainFold, which: str) -> None:
         assert sorted(authors.open) == plain.open(), which
         for mark in self.probes():
             if mark.epoch < plain.known.get(mark.producer, Known()).epoch:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goqueue.log.authors import Authors, AuthorsStated, BatchMark, Repeat
+from goqueue.log.batch_mark import BatchMark
+from goqueue.log.producer_state import AuthorsStated, ProducerState, Repeat
 from goqueue.model import HOUR, SECOND, Code, Offset, Refused
 from tests.unit.log.authors.plain_fold import PlainFold, PlayedLog, spelled
 from tests.unit.log.authors.test_any_history import STEPS, History
@@ -33,15 +34,15 @@ def mark(
     )
 
 
-def refusal(authors: Authors, wanted: BatchMark) -> Refused:
+def refusal(authors: ProducerState, wanted: BatchMark) -> Refused:
     with pytest.raises(Refused) as refused:
         authors.check(wanted)
     return refused.value
 
 
-def written(*batches: BatchMark) -> Authors:
+def written(*batches: BatchMark) -> ProducerState:
     """These batches, one behind the other, all committed."""
-    authors = Authors()
+    authors = ProducerState()
     offset = 0
     for each in batches:
         assert authors.check(each) is None
@@ -51,13 +52,13 @@ def written(*batches: BatchMark) -> Authors:
     return authors
 
 
-def held_at(authors: Authors) -> int | None:
+def held_at(authors: ProducerState) -> int | None:
     return authors.unstable_from
 
 
-def crowded(at: Callable[[int], int]) -> Authors:
+def crowded(at: Callable[[int], int]) -> ProducerState:
     """As many producers as there may be."""
-    authors = Authors()
+    authors = ProducerState()
     for producer in range(1, WRITERS_MAX + 1):
         authors.append(mark(producer, 0, at=at(producer)), producer)
     authors.commit(WRITERS_MAX + 1)
@@ -153,7 +154,7 @@ def test_a_clock_that_is_put_forward_by_weeks_forgets_nobody() -> None:
     assert authors.check(mark(sequence=0, count=3, at=later)) is not None
     authors.append(mark(2, sequence=0, at=later), 3)
     assert authors.check(mark(sequence=0, count=3, at=later + 1)) is not None
-    again = Authors()
+    again = ProducerState()
     again.restore(stated(authors, 4))
 
     assert again.check(mark(sequence=0, count=3, at=later + 1)) is not None
@@ -202,7 +203,7 @@ def test_a_producer_is_not_forgotten_between_its_marker_and_the_commit_of_it(
 
 
 def test_the_cap_forgets_nobody_whose_marker_is_on_its_way() -> None:
-    authors = Authors()
+    authors = ProducerState()
     authors.append(mark(1, transaction=1), 0)
     for producer in range(2, WRITERS_MAX + 1):
         authors.append(mark(producer, 0), producer)
@@ -254,7 +255,7 @@ def test_a_wall_clock_that_jumps_back_makes_nobody_forgotten() -> None:
 # Statements
 
 
-def stated(authors: Authors, upto: int) -> AuthorsStated:
+def stated(authors: ProducerState, upto: int) -> AuthorsStated:
     """What a snapshot would hold, over its way to the disk and back."""
     data = msgspec.json.encode(authors.stated(3, upto))
     return msgspec.json.decode(data, type=AuthorsStated)
@@ -266,14 +267,14 @@ def test_a_statement_and_the_records_behind_it_say_what_all_records_say(
     steps: list[tuple[str, int, int, int]], cut: int
 ) -> None:
     history = History()
-    statement = stated(Authors(), 0)
+    statement = stated(ProducerState(), 0)
     for number, step in enumerate(steps):
         history.step(*step)
         end = int(history.played.log.end)
         if number <= cut and end == history.played.committed:
             statement = stated(history.played.log.authors, end)
 
-    restored = Authors()
+    restored = ProducerState()
     assert restored.restore(statement)
     found = history.played.replayed(statement.upto, onto=restored)
     whole = history.played.replayed()
@@ -290,7 +291,7 @@ def test_a_statement_made_before_a_marker_is_committed_says_that_it_is() -> None
     authors = written(mark(transaction=1, count=2))
     authors.end(1, 0, 1, 2, is_commit=False)
 
-    restored = Authors()
+    restored = ProducerState()
     assert restored.restore(stated(authors, 3))
 
     assert held_at(restored) is None
@@ -312,7 +313,7 @@ def test_a_statement_that_makes_no_sense_changes_nothing(damage: dict[str, objec
     authors.commit(3)
     broken = msgspec.structs.replace(stated(authors, 3), **damage)
 
-    restored = Authors()
+    restored = ProducerState()
     assert not restored.restore(broken)
 
     assert len(restored) == 0
@@ -324,7 +325,7 @@ def test_a_statement_of_an_open_transaction_that_wrote_nothing_is_not_believed()
     statement = stated(authors, 2)
     broken = [msgspec.structs.replace(each, ranges=[]) for each in statement.writers]
 
-    restored = Authors()
+    restored = ProducerState()
     assert not restored.restore(msgspec.structs.replace(statement, writers=broken))
 
     assert held_at(restored) is None

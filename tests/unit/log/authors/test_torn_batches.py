@@ -4,7 +4,9 @@ import msgspec
 import pytest
 
 from goqueue.log import Log, LogState, Marker, cancellation
-from goqueue.log.authors import Authors, BatchMark, replay
+from goqueue.log.batch_mark import BatchMark
+from goqueue.log.producer_replay import replay
+from goqueue.log.producer_state import ProducerState
 from goqueue.model import (
     Code,
     Failed,
@@ -130,7 +132,7 @@ def test_a_retry_of_what_failed_on_its_way_is_told_so_and_not_made_to_wait() -> 
 
 
 def test_a_statement_from_before_torn_batches_were_known_is_not_believed() -> None:
-    authors = Authors()
+    authors = ProducerState()
     data = torn_then()
     replay(authors, data, walk(data), Offset(0))
     stated = authors.stated(1, 3)
@@ -138,5 +140,5 @@ def test_a_statement_from_before_torn_batches_were_known_is_not_believed() -> No
         msgspec.json.encode(msgspec.structs.replace(stated, version=0)), type=type(stated)
     )
 
-    assert not Authors().restore(old)
-    assert Authors().restore(stated)
+    assert not ProducerState().restore(old)
+    assert ProducerState().restore(stated)

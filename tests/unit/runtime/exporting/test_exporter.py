@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from goqueue.runtime.exporting import Exporter, NotShipped
-from goqueue.runtime.exporting.complaints import Complaints
+from goqueue.runtime.exporters.exporter import Complaints, Exporter, NotShipped
 from goqueue.tracing import Span
 from tests.unit.runtime.exporting.made_notes import note
 
@@ -104,7 +103,7 @@ def test_what_cannot_be_shipped_is_counted_and_later_spans_go_on(
 def test_an_end_does_not_wait_for_a_place_that_never_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("goqueue.runtime.exporting.exporter._FLUSH_S", 0.05)
+    monkeypatch.setattr("goqueue.runtime.exporters.exporter._FLUSH_S", 0.05)
     sink = Slow()
     sink.failures = [NotShipped("given up")]
     exporter = Exporter(sink, 1000)

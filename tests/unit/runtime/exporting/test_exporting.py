@@ -12,7 +12,7 @@ from goqueue.model import Message
 from goqueue.model.requests import CreateTopic, Publish
 from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
-from goqueue.runtime.exporting import Exporting
+from goqueue.runtime.exporters.exporters import Exporting
 from goqueue.runtime.settings import TracingSettings
 from goqueue.tracing import Note
 from tests.unit.runtime.exporting.made_notes import note

@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, StatusCode
 
-from goqueue.runtime.exporting.otlp import CollectorSink, open_collector, traces_url
+from goqueue.runtime.exporters.otlp import CollectorSink, open_collector, traces_url
 from goqueue.tracing import Kind, Span
 from tests.unit.runtime.exporting.made_notes import GIVEN, note, spans
 

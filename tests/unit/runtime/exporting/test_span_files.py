@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from goqueue.runtime.exporting import FileSink, NotShipped
+from goqueue.runtime.exporters.exporter import NotShipped
+from goqueue.runtime.exporters.span_files import FileSink
 
 LINE = b'{"n":"%06d","fill":"' + b"x" * 80 + b'"}\n'
 

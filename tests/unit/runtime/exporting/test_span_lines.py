@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from goqueue.records import Waiting
-from goqueue.runtime.exporting import SpanLine, encode_line
-from goqueue.runtime.exporting.words import WORDS
+from goqueue.runtime.exporters.span_lines import WORDS, SpanLine, encode_line
 from goqueue.tracing import Kind
 from tests.unit.runtime.exporting.made_notes import GIVEN, note, spans
 

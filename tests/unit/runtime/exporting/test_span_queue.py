@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.runtime.exporting.queue import SpanQueue
+from goqueue.runtime.exporters.exporter import SpanQueue
 from tests.unit.runtime.exporting.made_notes import note
 
 

@@ -1,0 +1,563 @@
+"""Offset ranges in two sorted columns: 16 bytes each, found by bisection, cut at the front.
+
+Ranges come in any order and never overlap: each offset was given to one batch.
+
+One producer as one partition knows it: its last batches, its open transaction, what has ended.
+
+Knows sequences and numbers, no offsets of others. Invariant: batches are in the order of their
+sequences and offsets, at most five; what is taken back from the log is forgotten here.
+
+The producers of one partition: a fold over the log's own records, told by offset.
+
+Owns what is needed to know a retry, to fence a zombie, to hold readers at the last stable offset
+and to drop what was aborted. Follows from the log alone: a replay of the same records ends in the
+same state, because expiry and the cap count in the time that the marks carry. That time passes with
+what is appended: a clock that is put forward by weeks forgets nobody.
+
+Invariants
+- A transaction that has begun here holds the last stable offset at its first record until its
+  marker is committed; what it wrote is aborted or not by that marker alone.
+- One marker per transaction: a second one has nothing to end.
+- What is said of a batch reaches no further than its records: where another record stands, or the
+  log ends, before all of a batch was seen, the batch was torn and is not known as a whole one.
+
+Cost per batch: one look-up; per marker one, and one entry per aborted range.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+import msgspec
+
+from goqueue.log.batch_mark import BatchMark
+from goqueue.model import HOUR, SECOND, Code, Offset, Refused
+
+__all__ = [
+    "WINDOW",
+    "AuthorsStated",
+    "Ending",
+    "ProducerState",
+    "Repeat",
+    "Spans",
+    "Writer",
+    "WriterStated",
+]
+
+
+class Spans:
+    """A set of offsets, kept as ranges [first, following)."""
+
+    __slots__ = ("_firsts", "_followings")
+
+    def __init__(self) -> None:
+        self._firsts = array("q")
+        self._followings = array("q")
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __contains__(self, offset: int) -> bool:
+        index = bisect_right(self._firsts, offset) - 1
+        return index >= 0 and offset < self._followings[index]
+
+    def add(self, first: int, following: int) -> None:
+        """One more range; neighbours become one."""
+        index = bisect_left(self._firsts, first)
+        if index and self._followings[index - 1] == first:
+            self._followings[index - 1] = following
+            index -= 1
+        else:
+            self._firsts.insert(index, first)
+            self._followings.insert(index, following)
+        after = index + 1
+        if after < len(self._firsts) and self._firsts[after] == following:
+            self._followings[index] = self._followings[after]
+            del self._firsts[after], self._followings[after]
+
+    def within(self, first: int, end: int) -> tuple[tuple[int, int], ...]:
+        """The parts of ranges that lie in [first, end)."""
+        if not self._firsts:
+            return ()
+        begin = max(0, bisect_right(self._firsts, first) - 1)
+        upto = bisect_left(self._firsts, end)
+        return tuple(
+            (max(self._firsts[index], first), min(self._followings[index], end))
+            for index in range(begin, upto)
+            if self._followings[index] > first
+        )
+
+    def count_within(self, first: int, end: int) -> int:
+        return sum(following - begin for begin, following in self.within(first, end))
+
+    def skip(self, offset: Offset) -> Offset:
+        """The first offset from this one on that is in no range."""
+        index = bisect_right(self._firsts, offset) - 1
+        if index >= 0 and offset < self._followings[index]:
+            # Neighbours are one range, so the next offset is in none.
+            return Offset(self._followings[index])
+        return offset
+
+    def drop_below(self, start: int) -> None:
+        count = bisect_right(self._followings, start)
+        del self._firsts[:count], self._followings[:count]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._firsts, self._followings, strict=True)
+
+    # Snapshots
+
+    def copy(self) -> "Spans":
+        copied = Spans()
+        copied._firsts, copied._followings = self._firsts[:], self._followings[:]
+        return copied
+
+    def columns(self) -> tuple[bytes, bytes]:
+        return self._firsts.tobytes(), self._followings.tobytes()
+
+    def restore(self, firsts: bytes, followings: bytes) -> bool:
+        """Become what columns say; False if they make no sense."""
+        size = self._firsts.itemsize
+        if len(firsts) != len(followings) or len(firsts) % size:
+            return False
+        columns = array("q", firsts), array("q", followings)
+        previous = -1
+        for first, following in zip(*columns, strict=True):
+            if not previous < first < following:
+                return False
+            previous = following
+        self._firsts, self._followings = columns
+        return True
+
+
+WINDOW = 5
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    """A batch that is in the log already: where it stands."""
+
+    first: Offset
+    next: Offset
+
+
+class WriterStated(msgspec.Struct, frozen=True, array_like=True):
+    """A writer in full."""
+
+    producer: int
+    epoch: int
+    next_sequence: int
+    at: int
+    ended: int
+    transaction: int
+    ranges: list[tuple[int, int]]
+    batches: list[tuple[int, int, int, int]]
+
+
+class Writer:
+    """What is remembered of a producer."""
+
+    __slots__ = ("at", "batches", "ended", "epoch", "next_sequence", "ranges", "transaction")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.at = 0
+        # Sequence, count, first offset and transaction of each: the last five, and all that are not
+        # committed, with the five before them.
+        self.batches: list[tuple[int, int, int, int]] = []
+        # The open transaction and what it wrote; the highest that has ended.
+        self.transaction = 0
+        self.ranges: list[tuple[int, int]] = []
+        self.ended = 0
+
+    def check(self, mark: BatchMark) -> Repeat | None:
+        """Refuse what must not be appended; a repeat is told where it stands."""
+        if mark.epoch < self.epoch:
+            raise Refused(Code.PRODUCER_FENCED, epoch=mark.epoch, current=self.epoch)
+        if mark.transaction:
+            self._check_transaction(mark.transaction)
+        if mark.sequence < 0:
+            return None
+        expected = self.next_sequence if mark.epoch == self.epoch else 0
+        if mark.sequence == expected:
+            return None
+        if mark.epoch == self.epoch:
+            # A retry comes within its own transaction: who counts anew after an abort means others.
+            sought = (mark.sequence, mark.count, mark.transaction)
+            for sequence, count, first, transaction in self.batches[-WINDOW:]:
+                if (sequence, count, transaction) == sought:
+                    return Repeat(Offset(first), Offset(first + count))
+        raise Refused(Code.SEQUENCE_OUT_OF_ORDER, sequence=mark.sequence, expected=expected)
+
+    def _check_transaction(self, number: int) -> None:
+        """A late message of a transaction that has ended must not join the next one."""
+        if number <= self.ended or (self.transaction and number != self.transaction):
+            open_now = self.transaction or None
+            raise Refused(Code.TRANSACTION_STATE_INVALID, ended=self.ended, open=open_now)
+
+    def append(self, mark: BatchMark, first: int, committed: int) -> None:
+        """The batch stands at `first` now; what is below `committed` is never taken back."""
+        if mark.epoch > self.epoch:
+            self.raise_epoch(mark.epoch)
+        self.at = max(self.at, mark.at)
+        if mark.sequence >= 0:
+            self.next_sequence = mark.sequence + mark.count
+            self.batches.append((mark.sequence, mark.count, first, mark.transaction))
+            if len(self.batches) > WINDOW:
+                kept = sum(each[2] < committed for each in self.batches)
+                del self.batches[: max(0, kept - WINDOW)]
+        if mark.transaction:
+            self.transaction = mark.transaction
+            following = first + mark.count
+            if self.ranges and self.ranges[-1][1] == first:
+                self.ranges[-1] = (self.ranges[-1][0], following)
+            else:
+                self.ranges.append((first, following))
+
+    def raise_epoch(self, epoch: int) -> None:
+        """Sequences begin anew with each epoch."""
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.batches.clear()
+
+    def take_back(self, offset: int) -> None:
+        """Nothing of this producer from `offset` on is in the log.
+
+        A batch of which a part is left was never acknowledged: its retry is appended anew.
+        """
+        while self.batches and self.batches[-1][2] + self.batches[-1][1] > offset:
+            self.next_sequence = self.batches.pop()[0]
+        if self.ranges and self.ranges[-1][1] > offset:
+            kept = [(first, min(end, offset)) for first, end in self.ranges if first < offset]
+            self.ranges = kept
+            if not kept:
+                self.transaction = 0
+
+    @property
+    def open_from(self) -> Offset | None:
+        """Where its open transaction begins."""
+        return Offset(self.ranges[0][0]) if self.transaction else None
+
+    def stated(self, producer: int) -> WriterStated:
+        return WriterStated(
+            producer,
+            self.epoch,
+            self.next_sequence,
+            self.at,
+            self.ended,
+            self.transaction,
+            list(self.ranges),
+            self.batches[-WINDOW:],
+        )
+
+    @classmethod
+    def restored(cls, stated: WriterStated) -> "Writer":
+        writer = cls(stated.epoch)
+        writer.next_sequence = stated.next_sequence
+        writer.at = stated.at
+        writer.ended = stated.ended
+        writer.transaction = stated.transaction
+        writer.ranges = list(stated.ranges)
+        writer.batches = list(stated.batches)
+        return writer
+
+
+_MEMORY_NS = 24 * HOUR
+# From one batch to the next no more time passes than this, whatever the clock says.
+_STEP_NS = HOUR
+_WRITERS_MAX = 10_000
+# A retry comes within seconds: who was silent for longer than this may be forgotten for another.
+_IDLE_NS_MIN = 60 * SECOND
+# Statements before version 1 may say that a torn batch reaches over the records of others.
+_STATED_VERSION = 1
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """A marker that was appended: it takes effect when it is committed."""
+
+    marker: Offset
+    producer: int
+    transaction: int
+    is_commit: bool
+    ranges: tuple[tuple[int, int], ...]
+    # What the producer had ended before; a marker that is taken back ends nothing.
+    ended_before: int
+
+    def hide(self, hidden: Spans, aborted: Spans) -> None:
+        """Note what is no message because of this."""
+        hidden.add(self.marker, self.marker + 1)
+        if not self.is_commit:
+            for first, following in self.ranges:
+                aborted.add(first, following)
+                hidden.add(first, following)
+
+
+class AuthorsStated(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the log says about producers below an offset."""
+
+    topic: int
+    upto: int
+    writers: list[WriterStated]
+    hidden: tuple[bytes, bytes]
+    aborted: tuple[bytes, bytes]
+    version: int = 0
+    # How much time has passed for the log, and the newest mark; 0: as the writers say.
+    clock: int = 0
+    newest: int = 0
+
+
+class ProducerState:
+    """Producers by their ids, the one that was silent longest first."""
+
+    # Every partition has one, and most have no producers: an empty one must be small.
+    __slots__ = (
+        "_aborted",
+        "_clock",
+        "_committed",
+        "_endings",
+        "_hidden",
+        "_last",
+        "_newest",
+        "_open",
+        "_order",
+        "_writers",
+        "changes",
+    )
+
+    def __init__(self) -> None:
+        self._writers: dict[int, Writer] = {}
+        self._endings: list[Ending] = []
+        # First offset of each open transaction by producer, and the same in order; what was closed
+        # since stays in the heap until it surfaces.
+        self._open: dict[int, Offset] = {}
+        self._order: list[tuple[Offset, int]] = []
+        self._aborted = Spans()
+        # What is no message: aborted records, and all markers.
+        self._hidden = Spans()
+        self._committed = 0
+        # The producer of the batch that was appended last, and the offset after it.
+        self._last: tuple[int, int] | None = None
+        self.changes = 0
+        self._clock = 0
+        self._newest = 0
+
+    def __len__(self) -> int:
+        return len(self._writers)
+
+    # Appending
+
+    def check(self, mark: BatchMark) -> Repeat | None:
+        """Whether a batch may be appended; a repeat is told where it stands."""
+        writer = self._writers.get(mark.producer)
+        if writer is None or self._is_forgotten(mark.producer, writer, mark.at):
+            if mark.sequence > 0:
+                raise Refused(Code.SEQUENCE_OUT_OF_ORDER, sequence=mark.sequence, expected=0)
+            if writer is None and mark.producer > 0:
+                self._check_room(mark.at)
+            return None
+        return writer.check(mark)
+
+    def _is_forgotten(self, producer: int, writer: Writer, at: int) -> bool:
+        return producer not in self._open and self._time(at) - writer.at > _MEMORY_NS
+
+    def _time(self, at: int) -> int:
+        """How much time has passed for the log when it is `at` on the wall."""
+        return self._clock + min(max(0, at - self._newest), _STEP_NS)
+
+    @property
+    def heard(self) -> Iterator[tuple[int, int]]:
+        """Each producer that is remembered, and when it wrote last, in wall time or later."""
+        for producer, writer in self._writers.items():
+            yield producer, self._newest - (self._clock - writer.at)
+
+    def _check_room(self, at: int) -> None:
+        if len(self._writers) < _WRITERS_MAX or self._most_idle(at) is not None:
+            return
+        raise Refused(Code.QUOTA_EXCEEDED, quota="producers", limit=_WRITERS_MAX)
+
+    def _most_idle(self, at: int) -> int | None:
+        """Who was silent longest and may be forgotten."""
+        for producer, writer in self._writers.items():
+            if producer not in self._open:
+                return producer if self._time(at) - writer.at > _IDLE_NS_MIN else None
+        return None
+
+    def append(self, mark: BatchMark, first: int) -> None:
+        """The batch stands at `first` now; it is not committed yet."""
+        self.interrupt(first)
+        self.changes += 1
+        writer = self._writers.pop(mark.producer, None)
+        if writer is None or self._is_forgotten(mark.producer, writer, mark.at):
+            self._forget_some(mark.at)
+            writer = Writer(mark.epoch)
+        self._writers[mark.producer] = writer
+        writer.append(mark, first, self._committed)
+        self._clock = writer.at = self._time(mark.at)
+        self._newest = max(self._newest, mark.at)
+        if writer.transaction and mark.producer not in self._open:
+            self._hold(mark.producer, Offset(first))
+
+        self._last = (mark.producer, first + mark.count)
+
+    def interrupt(self, offset: int) -> None:
+        """What stands at `offset`, or the end of the log, is not of the batch before it."""
+        if self._last is None or self._last[1] <= offset:
+            return
+        producer, self._last = self._last[0], None
+        writer = self._writers.get(producer)
+        if writer is not None:
+            writer.take_back(offset)
+
+    def _hold(self, producer: int, first: Offset) -> None:
+        self._open[producer] = first
+        heappush(self._order, (first, producer))
+
+    def _forget_some(self, at: int) -> None:
+        if len(self._writers) >= _WRITERS_MAX:
+            idle = self._most_idle(at)
+            if idle is not None:
+                del self._writers[idle]
+        while self._writers:
+            producer, writer = next(iter(self._writers.items()))
+            if not self._is_forgotten(producer, writer, at):
+                return
+            del self._writers[producer]
+
+    # Transactions
+
+    def is_open(self, producer: int, transaction: int) -> bool:
+        """Whether a transaction has written here and has no marker yet."""
+        writer = self._writers.get(producer)
+        return writer is not None and writer.transaction == transaction != 0
+
+    @property
+    def open(self) -> Iterator[tuple[int, int]]:
+        """Producer and number of every transaction that has no marker here."""
+        for producer in self._open:
+            transaction = self._writers[producer].transaction
+            if transaction:
+                yield producer, transaction
+
+    def end(
+        self, producer: int, epoch: int, transaction: int, marker: int, *, is_commit: bool
+    ) -> None:
+        """The marker of a transaction stands at `marker` now."""
+        self.interrupt(marker)
+        self.changes += 1
+        writer = self._writers.get(producer)
+        ranges: tuple[tuple[int, int], ...] = ()
+        ended_before = 0 if writer is None else writer.ended
+        if writer is not None and writer.transaction == transaction:
+            ranges = tuple(writer.ranges)
+            writer.ranges = []
+            writer.transaction = 0
+            writer.ended = transaction
+            if epoch > writer.epoch:
+                writer.raise_epoch(epoch)
+        self._endings.append(
+            Ending(Offset(marker), producer, transaction, is_commit, ranges, ended_before)
+        )
+
+    def commit(self, upto: int) -> list[Ending]:
+        """Everything below `upto` is committed: these transactions have ended for every reader."""
+        self._committed = max(self._committed, upto)
+        if not self._endings:
+            return []
+        ended = [each for each in self._endings if each.marker < upto]
+        self._endings = self._endings[len(ended) :]
+        for ending in ended:
+            ending.hide(self._hidden, self._aborted)
+            if ending.ranges:
+                self._close(ending)
+        return ended
+
+    def _close(self, ending: Ending) -> None:
+        self._open.pop(ending.producer, None)
+        following = self._writers[ending.producer].open_from
+        if ending.producer < 0 and following is None:
+            # The broker's own, with one transaction each: it never comes back.
+            del self._writers[ending.producer]
+        if following is not None:
+            self._hold(ending.producer, following)
+
+    def take_back(self, offset: int) -> None:
+        """Nothing from `offset` on is in the log: batches and markers there never were."""
+        self._last = None
+        while self._endings and self._endings[-1].marker >= offset:
+            ending = self._endings.pop()
+            writer = self._writers.get(ending.producer)
+            if writer is not None and ending.ranges:
+                writer.transaction = ending.transaction
+                writer.ranges = list(ending.ranges)
+                writer.ended = ending.ended_before
+        for producer, writer in self._writers.items():
+            writer.take_back(offset)
+            if writer.transaction == 0 and not self._is_ending(producer):
+                self._open.pop(producer, None)
+
+    def _is_ending(self, producer: int) -> bool:
+        return any(ending.producer == producer and ending.ranges for ending in self._endings)
+
+    # Asking
+
+    @property
+    def unstable_from(self) -> Offset | None:
+        """The first record of the oldest transaction that is open."""
+        order = self._order
+        while order and self._open.get(order[0][1]) != order[0][0]:
+            heappop(order)
+        return order[0][0] if order else None
+
+    @property
+    def aborted(self) -> Spans:
+        """Records that readers of committed messages must not see."""
+        return self._aborted
+
+    @property
+    def hidden(self) -> Spans:
+        """Offsets that are no messages because of transactions: aborted records and markers."""
+        return self._hidden
+
+    def drop_below(self, start: int) -> None:
+        """The log begins later now."""
+        self._aborted.drop_below(start)
+        self._hidden.drop_below(start)
+
+    # Snapshots
+
+    def stated(self, topic: int, upto: int) -> AuthorsStated:
+        """All of it; `upto` is the end of the log, and the statement holds once that is durable."""
+        self.changes = 0
+        hidden, aborted = self._hidden.copy(), self._aborted.copy()
+        for ending in self._endings:
+            ending.hide(hidden, aborted)
+        return AuthorsStated(
+            topic=topic,
+            upto=upto,
+            writers=[writer.stated(producer) for producer, writer in self._writers.items()],
+            hidden=hidden.columns(),
+            aborted=aborted.columns(),
+            version=_STATED_VERSION,
+            clock=self._clock,
+            newest=self._newest,
+        )
+
+    def restore(self, stated: AuthorsStated) -> bool:
+        """Become what was stated; False: that makes no sense, and nothing is changed."""
+        if stated.version < _STATED_VERSION:
+            return False
+        hidden, aborted = Spans(), Spans()
+        if not (hidden.restore(*stated.hidden) and aborted.restore(*stated.aborted)):
+            return False
+        if any(each.transaction and not each.ranges for each in stated.writers):
+            return False
+        self._hidden, self._aborted = hidden, aborted
+        self._committed = stated.upto
+        latest = max((each.at for each in stated.writers), default=0)
+        self._clock, self._newest = stated.clock or latest, stated.newest or latest
+        for each in stated.writers:
+            writer = self._writers[each.producer] = Writer.restored(each)
+            if writer.open_from is not None:
+                self._hold(each.producer, writer.open_from)
+        return True

@@ -1,0 +1,1 @@
+"""Exports spans: files, standard output, OTLP over HTTP and gRPC."""

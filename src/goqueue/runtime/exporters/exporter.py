@@ -1,0 +1,274 @@
+"""What waits for one exporter: notes, counted in spans.
+
+One thread puts, another takes, and neither ever waits for the other: each writes a count of its own
+and reads that of the other one.
+
+Invariant: at most `capacity` spans wait. Of a note that does not fit, the first messages are kept.
+
+Complaints about what goes wrong over and over: each cause is told once a minute.
+
+One exporter: a queue of notes, and a thread that makes spans of them and ships them.
+
+The node only ever puts notes on the queue, which takes no lock and wakes nobody; whatever happens
+to them later happens in the thread. What cannot be shipped is dropped and counted.
+
+There is one interpreter for the thread and the event loop. So the thread works in short slices and
+rests after each for three times as long: under load the node has three quarters of the time, and
+what an exporter does not get done within its quarter is dropped like anything else.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from goqueue.tracing import Note, Span, spans_of
+
+__all__ = ["Complaints", "Exporter", "ExporterUnusable", "NotShipped", "Sink", "SpanQueue"]
+
+
+class SpanQueue:
+    """Notes on their way to one exporter, oldest first."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._notes: deque[tuple[Note, range]] = deque()
+        self._put = 0
+        self._taken = 0
+
+    def __len__(self) -> int:
+        """How many spans wait."""
+        return self._put - self._taken
+
+    def put(self, note: Note) -> int:
+        """Add a note as far as there is room; how many spans found none."""
+        count = len(note)
+        fitting = min(count, self._capacity - len(self))
+        if fitting > 0:
+            # Counted first: whoever takes must never have taken more than was put.
+            self._put += fitting
+            self._notes.append((note, range(fitting)))
+        return count - max(fitting, 0)
+
+    def take(self, limit: int) -> list[tuple[Note, range]]:
+        """The oldest notes with the messages of each that are meant, at most `limit` in all."""
+        taken: list[tuple[Note, range]] = []
+        while limit and self._notes:
+            note, indexes = self._notes.popleft()
+            if len(indexes) > limit:
+                self._notes.appendleft((note, indexes[limit:]))
+                indexes = indexes[:limit]
+            limit -= len(indexes)
+            self._taken += len(indexes)
+            taken.append((note, indexes))
+        return taken
+
+
+_logger = logging.getLogger(__name__)
+
+_EVERY_NS = 60_000_000_000
+
+
+class Complaints:
+    """Tells of failures in the log. Causes are from a fixed list, so that few are remembered."""
+
+    def __init__(
+        self,
+        tell: Callable[[str], None] = _logger.warning,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._told: dict[str, int] = {}
+        self._kept: dict[str, int] = {}
+
+    def add(self, cause: str, words: str) -> None:
+        """Tell this, unless the same cause was told of within the last minute."""
+        now = self._clock()
+        told = self._told.get(cause)
+        if told is not None and now - told < _EVERY_NS:
+            self._kept[cause] = self._kept.get(cause, 0) + 1
+            return
+        self._told[cause] = now
+        kept = self._kept.pop(cause, 0)
+        self._tell(f"{words} (and {kept} times more since it was last told)" if kept else words)
+
+
+T = TypeVar("T")
+
+_PAUSE_S = 0.2
+_SLICE = 16
+# For how long it rests, in times of what it worked.
+_REST = 3
+_FLUSH_S = 3.0
+_ABORT_S = 1.0
+
+
+class ExporterUnusable(Exception):
+    """Why an exporter that is asked for cannot be; the message is for a person."""
+
+
+class NotShipped(Exception):
+    """Spans did not get to where they should; the message is for a person."""
+
+    def __init__(self, words: str, *, cause: str = "") -> None:
+        super().__init__(words)
+        self.cause = cause or words
+
+
+class Sink(Protocol[T]):
+    """Where spans go. Every call comes from the thread of its exporter, but for `abort`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def batch_spans(self) -> int:
+        """How many spans are shipped at once at most."""
+        ...
+
+    def encode(self, span: Span) -> T:
+        """A span in the form in which it is shipped."""
+        ...
+
+    def ship(self, encoded: Sequence[T]) -> None:
+        """Ship spans; raises NotShipped if some of them did not get there."""
+        ...
+
+    def tidy(self) -> bool:
+        """Do a small piece of what need not be done at once; whether there is more of it."""
+        ...
+
+    def abort(self) -> None:
+        """Give up what `ship` waits for, as far as it can be; from another thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Exporter(Generic[T]):
+    """Ships spans to one sink, in a thread of its own."""
+
+    def __init__(self, sink: Sink[T], queue_spans: int) -> None:
+        self._sink = sink
+        self._queue = SpanQueue(queue_spans)
+        self._wake_at = queue_spans // 2
+        self._complaints = Complaints()
+        self._wake = threading.Event()
+        self._deadline: float | None = None
+        # Each is written by one thread alone: whoever puts, and the exporter's own.
+        self._overflowed = 0
+        self._lost = 0
+        self._exported = 0
+        self._abandoned = 0
+        self._thread = threading.Thread(
+            target=self._run, name=f"goqueue-export-{sink.name}", daemon=True
+        )
+
+    @property
+    def name(self) -> str:
+        return self._sink.name
+
+    @property
+    def exported(self) -> int:
+        """Spans that got to where they should."""
+        return self._exported
+
+    @property
+    def dropped(self) -> int:
+        """Spans that did not and will not: there was no room, or they could not be shipped."""
+        return self._overflowed + self._lost + self._abandoned
+
+    @property
+    def waiting(self) -> int:
+        """Spans that wait to be shipped."""
+        return len(self._queue)
+
+    def put(self, notes: Sequence[Note]) -> None:
+        """Take notes as far as there is room; never waits."""
+        queue = self._queue
+        for note in notes:
+            self._overflowed += queue.put(note)
+        if len(queue) > self._wake_at:
+            self._wake.set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ship what waits, for a few seconds at most; the rest is dropped."""
+        self._deadline = time.monotonic() + _FLUSH_S
+        self._wake.set()
+        self._thread.join(_FLUSH_S)
+        if self._thread.is_alive():
+            self._sink.abort()
+            self._thread.join(_ABORT_S)
+        self._abandoned = self.waiting
+        if self._abandoned:
+            _logger.warning("%s: %d spans were not exported", self.name, self._abandoned)
+
+    # The thread
+
+    def _run(self) -> None:
+        while self._deadline is None:
+            self._wake.wait(_PAUSE_S)
+            self._wake.clear()
+            self._drain()
+        self._drain()
+        self._sink.close()
+
+    def _drain(self) -> None:
+        """Ship all that waits; what need not be done at once comes between."""
+        has_more = True
+        while has_more and not self._is_late():
+            batch = self._queue.take(self._sink.batch_spans)
+            if batch:
+                self._ship(batch)
+            # Also if more waits: a piece for each batch keeps up with what is written.
+            is_untidy = self._tidy()
+            has_more = bool(batch) or (is_untidy and self._deadline is None)
+
+    def _tidy(self) -> bool:
+        try:
+            return self._sink.tidy()
+        except NotShipped as failure:
+            self._complaints.add(failure.cause, f"{self.name}: {failure}")
+            return False
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+    def _ship(self, batch: list[tuple[Note, range]]) -> None:
+        count = sum(len(indexes) for _, indexes in batch)
+        try:
+            encoded = self._encoded(batch)
+            began = time.thread_time()
+            self._sink.ship(encoded)
+            self._rest(began)
+        except NotShipped as failure:
+            self._lost += count
+            words = f"{self.name}: spans are dropped: {failure}"
+            self._complaints.add(failure.cause, words)
+        except Exception as bug:  # noqa: BLE001 - no bug in here may keep later spans from leaving
+            self._lost += count
+            words = f"{self.name}: spans are dropped because of a bug: {bug!r}"
+            self._complaints.add(type(bug).__name__, words)
+        else:
+            self._exported += count
+
+    def _encoded(self, batch: list[tuple[Note, range]]) -> list[T]:
+        encode = self._sink.encode
+        encoded: list[T] = []
+        for note, indexes in batch:
+            for at in range(0, len(indexes), _SLICE):
+                began = time.thread_time()
+                encoded += map(encode, spans_of(note, indexes[at : at + _SLICE]))
+                self._rest(began)
+        return encoded
+
+    def _rest(self, began: float) -> None:
+        """Leave the interpreter to others; at the end there is no more time for that."""
+        if self._deadline is None:
+            time.sleep(max(0.0, time.thread_time() - began) * _REST)

@@ -1,0 +1,94 @@
+"""All exporters of a node, made from its settings."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from goqueue.metrics import Family, Kind, Sample
+from goqueue.runtime.exporters.exporter import Exporter, Sink
+from goqueue.runtime.exporters.span_files import FileSink
+from goqueue.runtime.exporters.span_lines import StreamSink
+from goqueue.runtime.settings import TracingSettings
+from goqueue.tracing import Note
+
+__all__ = ["Exporting"]
+
+_SWITCH_S = 0.000_5
+_LABELS = ("exporter",)
+_FAMILIES: tuple[tuple[str, Kind, str, Callable[[Exporter[Any]], int]], ...] = (
+    (
+        "goqueue_tracing_spans_exported_total",
+        Kind.COUNTER,
+        "Spans that an exporter has handed over.",
+        lambda exporter: exporter.exported,
+    ),
+    (
+        "goqueue_tracing_spans_dropped_total",
+        Kind.COUNTER,
+        "Spans that were lost: the queue was full, or they could not be handed over.",
+        lambda exporter: exporter.dropped,
+    ),
+    (
+        "goqueue_tracing_spans_queued",
+        Kind.GAUGE,
+        "Spans that wait for an exporter.",
+        lambda exporter: exporter.waiting,
+    ),
+)
+
+
+class Exporting:
+    """Hands what a node notes to every exporter that is configured; raises ExporterUnusable.
+
+    `put` is called on the event loop and never waits.
+    """
+
+    def __init__(self, settings: TracingSettings, node_id: str) -> None:
+        self._exporters: list[Exporter[Any]] = [
+            Exporter(_sink(name, settings, node_id), settings.queue_spans)
+            for name in settings.exporters
+        ]
+
+    def __bool__(self) -> bool:
+        """Whether there is any exporter."""
+        return bool(self._exporters)
+
+    def start(self) -> None:
+        if self._exporters:
+            # How long the event loop waits for a thread that computes, each time it comes back from
+            # the operating system. At the default of 5 ms an exporter would slow it down manyfold.
+            sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_S))
+        for exporter in self._exporters:
+            exporter.start()
+
+    def put(self, notes: Sequence[Note]) -> None:
+        for exporter in self._exporters:
+            exporter.put(notes)
+
+    def close(self) -> None:
+        """Ship what waits, all exporters at once, for a few seconds at most."""
+        if self._exporters:
+            with ThreadPoolExecutor(len(self._exporters)) as closing:
+                list(closing.map(lambda exporter: exporter.close(), self._exporters))
+
+    def metrics(self) -> Iterator[Family]:
+        """What was exported and what was not; nothing if there is no exporter."""
+        if not self._exporters:
+            return
+        for name, kind, meaning, count in _FAMILIES:
+            samples: list[Sample] = [((each.name,), count(each)) for each in self._exporters]
+            yield Family(name=name, kind=kind, meaning=meaning, labels=_LABELS, samples=samples)
+
+
+def _sink(name: str, settings: TracingSettings, node_id: str) -> Sink[Any]:
+    match name:
+        case "file":
+            return FileSink(settings.file, settings.file_bytes, settings.file_count, node_id)
+        case "stdout":
+            return StreamSink(sys.stdout.fileno(), node_id)
+        case _:
+            # OpenTelemetry takes a while to import, and need not be installed.
+            from goqueue.runtime.exporters.otlp import open_collector
+
+            return open_collector(settings.otlp_protocol, settings.otlp_endpoint, node_id)

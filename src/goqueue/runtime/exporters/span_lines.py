@@ -1,0 +1,164 @@
+"""What each kind of span is called: in files, and by OpenTelemetry's messaging conventions.
+
+The names are read by others and never change once released.
+
+A span as a line of JSON: the form of span files and of standard output.
+
+The form is documented in docs/reference/span-files.md. Fields are added to it, none is taken away
+or given another meaning.
+
+Spans as lines on standard output.
+"""
+
+import enum
+import functools
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from goqueue.model import format_time
+from goqueue.runtime.exporters.exporter import NotShipped
+from goqueue.tracing import Kind, Span
+
+__all__ = ["WORDS", "Role", "SpanEvent", "SpanLine", "StreamSink", "Words", "encode_line"]
+
+
+class Role(enum.StrEnum):
+    """Whose part of a journey a span is."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    INTERNAL = "internal"
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The words of one kind of span; `operation_type` is empty where the conventions have none.
+
+    `failure` is what the conventions call `error.type`, empty where nothing has failed. A refusal
+    brings the code of its own.
+    """
+
+    name: str
+    role: Role = Role.INTERNAL
+    operation: str = ""
+    operation_type: str = ""
+    failure: str = ""
+
+
+WORDS: dict[Kind, Words] = {
+    Kind.PUBLISH: Words("publish", Role.PRODUCER, "send", "send"),
+    Kind.REFUSE: Words("refuse", Role.PRODUCER, "send", "send", "refused"),
+    Kind.FETCH: Words("consume", Role.CONSUMER, "receive", "receive"),
+    Kind.ACK: Words("ack", Role.INTERNAL, "ack", "settle"),
+    Kind.NACK: Words("nack", Role.INTERNAL, "nack", "settle", "nacked"),
+    Kind.REJECT: Words("reject", Role.INTERNAL, "reject", "settle", "rejected"),
+    Kind.RELEASE: Words("release", Role.INTERNAL, "release", "settle"),
+    Kind.EXTEND: Words("extend", operation="extend"),
+    Kind.EXPIRE: Words("expire", operation="expire", failure="visibility_expired"),
+    Kind.FIRE: Words("fire", operation="fire"),
+    Kind.CANCEL: Words("cancel", operation="cancel"),
+    Kind.LETTER: Words("dead_letter", operation="dead_letter", failure="dead_letter"),
+    Kind.REDRIVE: Words("redrive", operation="redrive"),
+    Kind.ABORT: Words("abort", operation="abort", failure="transaction_aborted"),
+    Kind.REBALANCE: Words("rebalance", operation="rebalance"),
+    Kind.REPLICATE: Words("replicate", operation="replicate"),
+}
+
+# The spans of a note share their times, and notes of one moment come together.
+_format_time = functools.lru_cache(maxsize=256)(format_time)
+_encode = msgspec.json.Encoder().encode
+
+
+class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened at one moment of a span, named as the API names it."""
+
+    timestamp: str
+    event_type: str
+
+
+class SpanLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One span. What does not apply is left out."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str = ""
+    name: str
+    kind: str
+    topic: str
+    partition: int
+    offset: int
+    start_time: str
+    end_time: str
+    events: list[SpanEvent]
+    node_id: str
+    consumer_group: str = ""
+    consumer_id: str = ""
+    delivery_count: int = 0
+    deliver_at: str = ""
+    dlq_topic: str = ""
+    error: str = ""
+
+
+def encode_line(span: Span, node_id: str) -> bytes:
+    """The line of a span, with its end."""
+    words = WORDS[span.kind]
+    line = SpanLine(
+        trace_id=span.trace.hex(),
+        span_id=f"{span.span_id:016x}",
+        parent_span_id=f"{span.parent:016x}" if span.parent else "",
+        name=words.name,
+        kind=words.role,
+        topic=span.topic,
+        partition=span.partition,
+        offset=span.offset,
+        start_time=_format_time(span.start),
+        end_time=_format_time(span.end),
+        events=[
+            SpanEvent(timestamp=_format_time(at), event_type=name) for at, name in span.events()
+        ],
+        node_id=node_id,
+        consumer_group=span.group,
+        consumer_id=span.member,
+        delivery_count=span.attempt,
+        deliver_at="" if span.due is None else _format_time(span.due),
+        dlq_topic=span.topic if span.kind is Kind.LETTER else "",
+        error=span.detail,
+    )
+    return _encode(line) + b"\n"
+
+
+_BATCH_SPANS = 512
+
+
+class StreamSink:
+    """Writes lines to a descriptor that is somebody else's; a reader that is slow is waited for."""
+
+    name = "stdout"
+    batch_spans = _BATCH_SPANS
+
+    def __init__(self, descriptor: int, node_id: str) -> None:
+        self._descriptor = descriptor
+        self._node_id = node_id
+
+    def encode(self, span: Span) -> bytes:
+        return encode_line(span, self._node_id)
+
+    def ship(self, encoded: Sequence[bytes]) -> None:
+        left = memoryview(b"".join(encoded))
+        try:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
+        except OSError as error:
+            words = f"standard output cannot be written to: {error.strerror}"
+            raise NotShipped(words) from error
+
+    @staticmethod
+    def tidy() -> bool:
+        return False
+
+    def abort(self) -> None:
+        """Whoever waits for a reader waits for it alone."""
+
+    def close(self) -> None:
+        """The stream is not ours to close."""

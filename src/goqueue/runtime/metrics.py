@@ -1,0 +1,196 @@
+"""How late the event loop runs: a timer that looks at the clock when it is called.
+
+Whatever holds the loop up holds this up, too. Costs a wake-up four times a second.
+
+The process and its Python, under the names that Prometheus clients give them.
+
+What the operating system does not tell is left out: memory and descriptors are read from /proc.
+
+What the shell around a node counts: connections, the disk and its thread, the event loop.
+
+The one collector: asks the node, the storage and the process, and shows what they say.
+
+Runs on the event loop, in slices: others run in between, and what they change is seen or not. One
+scrape at a time, so that no number of scrapers takes more of the loop than one.
+"""
+
+import asyncio
+import gc
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from goqueue.gateways.http import HttpServer
+from goqueue.metrics import Family, Histogram, Kind, Sample, expose
+from goqueue.runtime.disk import Disk
+from goqueue.runtime.os_files import OsFileSystem
+
+__all__ = ["LoopLag", "Scraping", "process_families", "shell_families", "volume_families"]
+
+_EVERY_S = 0.25
+_EVERY_NS = 250_000_000
+
+
+class LoopLag:
+    """Observes by how much each call of a timer is late."""
+
+    def __init__(self) -> None:
+        self.histogram = Histogram()
+        self._loop = asyncio.get_running_loop()
+        self._due_ns = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._due_ns = time.monotonic_ns() + _EVERY_NS
+        self._timer = self._loop.call_later(_EVERY_S, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self.histogram.observe(max(0, time.monotonic_ns() - self._due_ns))
+        self.start()
+
+
+_PROC = Path("/proc/self")
+_GENERATION = ("generation",)
+_COLLECTIONS = (
+    ("python_gc_collections_total", "collections", "Runs of the garbage collector."),
+    ("python_gc_objects_collected_total", "collected", "Objects that it collected."),
+    ("python_gc_objects_uncollectable_total", "uncollectable", "Objects that it could not."),
+)
+_INFO = ("implementation", "major", "minor", "patchlevel", "version")
+
+
+def process_families() -> Iterator[Family]:
+    yield _single(
+        Kind.COUNTER, "process_cpu_seconds_total", "Time on processors.", time.process_time()
+    )
+    yield from _memory()
+    yield from _descriptors()
+    collected = gc.get_stats()
+    for name, field, meaning in _COLLECTIONS:
+        samples: list[Sample] = [
+            ((str(generation),), stats[field]) for generation, stats in enumerate(collected)
+        ]
+        yield Family(
+            name=name, kind=Kind.COUNTER, meaning=meaning, labels=_GENERATION, samples=samples
+        )
+    version = (platform.python_implementation(), *platform.python_version_tuple())
+    yield Family(
+        name="python_info",
+        kind=Kind.GAUGE,
+        meaning="The Python that runs this.",
+        labels=_INFO,
+        samples=[((*version, platform.python_version()), 1)],
+    )
+
+
+def _single(kind: Kind, name: str, meaning: str, quantity: float) -> Family:
+    return Family(name=name, kind=kind, meaning=meaning, samples=[((), quantity)])
+
+
+def _memory() -> Iterator[Family]:
+    with suppress(OSError):
+        # Behind the name, which may hold anything: the third field is the first.
+        fields = (_PROC / "stat").read_text().rpartition(")")[2].split()
+        boot = next(
+            int(line.split()[1])
+            for line in Path("/proc/stat").read_text().splitlines()
+            if line.startswith("btime ")
+        )
+        ticks = os.sysconf("SC_CLK_TCK")
+        pages = int(fields[21]) * resource.getpagesize()
+        yield _single(
+            Kind.GAUGE, "process_virtual_memory_bytes", "Virtual memory.", int(fields[20])
+        )
+        yield _single(Kind.GAUGE, "process_resident_memory_bytes", "Resident memory.", pages)
+        yield _single(
+            Kind.GAUGE,
+            "process_start_time_seconds",
+            "When the process started, since the epoch.",
+            boot + int(fields[19]) / ticks,
+        )
+
+
+def _descriptors() -> Iterator[Family]:
+    with suppress(OSError):
+        opened = len(os.listdir(_PROC / "fd"))
+        yield _single(Kind.GAUGE, "process_open_fds", "Open descriptors.", opened)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    yield _single(Kind.GAUGE, "process_max_fds", "Descriptors that may be open.", limit)
+
+
+def shell_families(http: HttpServer | None, disk: Disk, lag: LoopLag) -> Iterator[Family]:
+    if http is not None:
+        yield from _http_families(http)
+    yield _family(
+        Kind.GAUGE,
+        "goqueue_runtime_disk_queue_length",
+        "Effects handed to the disk thread and not done yet.",
+        disk.queue_length,
+    )
+    yield Family(
+        name="goqueue_runtime_event_loop_lag_seconds",
+        kind=Kind.HISTOGRAM,
+        meaning="How late timers of the event loop are.",
+        samples=[((), lag.histogram)],
+    )
+
+
+def volume_families(files: OsFileSystem) -> Iterator[Family]:
+    """The file system that the data lies on; what it does not tell is left out."""
+    with suppress(OSError):
+        for name, meaning, quantity in (
+            ("free", "Bytes that are free where the data lies.", files.free_bytes()),
+            ("size", "Bytes of the file system where the data lies.", files.size_bytes()),
+        ):
+            yield _family(Kind.GAUGE, f"goqueue_storage_volume_{name}_bytes", meaning, quantity)
+
+
+def _http_families(http: HttpServer) -> Iterator[Family]:
+    for kind, name, meaning, quantity in (
+        (Kind.GAUGE, "broker_active_connections", "Open connections.", http.connections_active),
+        (Kind.COUNTER, "http_requests_total", "Requests over HTTP.", http.requests_total),
+        (Kind.COUNTER, "http_received_bytes_total", "Bytes taken from sockets.", http.bytes_in),
+        (Kind.COUNTER, "http_sent_bytes_total", "Bytes given to sockets.", http.bytes_out),
+    ):
+        yield _family(kind, f"goqueue_{name}", meaning, quantity)
+
+
+def _family(kind: Kind, name: str, meaning: str, quantity: int) -> Family:
+    return Family(name=name, kind=kind, meaning=meaning, samples=[((), quantity)])
+
+
+Source = Callable[[], Iterable[Family]]
+
+# How long others wait at most for a slice to end is this and one slice more.
+_SLICE_NS = 4_000_000
+
+
+class Scraping:
+    """Makes the text of all metrics."""
+
+    def __init__(self, sources: Iterable[Source]) -> None:
+        self._sources = tuple(sources)
+        self._turn = asyncio.Lock()
+
+    async def scrape(self) -> tuple[bytes, ...]:
+        """The text in pieces, in the order in which they belong together."""
+        async with self._turn:
+            pieces: list[bytes] = []
+            until = time.monotonic_ns() + _SLICE_NS
+            for source in self._sources:
+                for piece in expose(source()):
+                    if piece:
+                        pieces.append(piece)
+                    if time.monotonic_ns() >= until:
+                        await asyncio.sleep(0)
+                        until = time.monotonic_ns() + _SLICE_NS
+            return tuple(pieces)

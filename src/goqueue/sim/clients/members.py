@@ -1,0 +1,338 @@
+"""Those who belong to groups: they join, stay, poll, commit, leave, and put positions elsewhere."""
+
+from goqueue.model import SECOND, Code, Instant, Refused
+from goqueue.model.requests import (
+    Assignor,
+    Beat,
+    DeleteGroup,
+    Done,
+    Heartbeat,
+    Join,
+    Joined,
+    Leased,
+    Leave,
+    Mode,
+    Parcel,
+    Poll,
+    Reply,
+    Start,
+)
+from goqueue.sim.clients.publishers import messages_in
+from goqueue.sim.history import Delivered
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+from goqueue.sim.truth.dead_letters import Origin
+from goqueue.sim.truth.deliveries import Delivery, Handed
+from goqueue.sim.truth.groups import GroupTruth, MemberTruth
+from goqueue.sim.truth.ledger import TopicTruth, is_copy, log_name
+
+__all__ = ["Members"]
+
+_SESSIONS_NS = (3 * SECOND, 10 * SECOND, 30 * SECOND)
+_OUT = frozenset({Code.MEMBER_NOT_FOUND, Code.GROUP_NOT_FOUND})
+
+
+class Members:
+    """The members of every group."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random
+        self._tokens = 0
+
+    # Choosing
+
+    def choose_group(self, *, is_free: bool = False) -> GroupTruth | None:
+        """Any group; a free one may also be moved by others than transactions."""
+        found = [
+            group
+            for group in self._world.groups.values()
+            if not group.is_leaving and not (is_free and group.is_copied)
+        ]
+        return self._random.choice(found) if found else None
+
+    def choose(self, *, is_free: bool = False) -> tuple[GroupTruth, MemberTruth] | None:
+        group = self.choose_group(is_free=is_free)
+        if group is None or not group.members:
+            return None
+        return group, self._random.choice(list(group.members.values()))
+
+    def topics(self) -> list[TopicTruth]:
+        topics = self._world.ledger.topics.values()
+        return [each for each in topics if not each.is_leaving and not each.holds_letters]
+
+    # Joining
+
+    def join_any(self) -> None:
+        group, topics = self.choose_group(), self.topics()
+        if group is None or not topics or len(group.members) >= 3:
+            return
+        if group.is_copied:
+            topics = [topic for topic in topics if not topic.is_kept]
+            if not topics:
+                return
+        random = self._random
+        chosen = random.sample(topics, random.randint(1, len(topics)))
+        member = None
+        if group.members and random.random() < 0.2:
+            member = random.choice(list(group.members.values()))
+        mode: Mode | None = group.mode
+        if self._world.swarm.mode_changes and random.random() < 0.3 and not group.is_copied:
+            mode = random.choice(list(Mode))
+        self.join(group, tuple(topic.name for topic in chosen), member=member, mode=mode)
+
+    def join(
+        self,
+        group: GroupTruth,
+        topics: tuple[str, ...],
+        *,
+        member: MemberTruth | None = None,
+        mode: Mode | None = None,
+        session_ns: int | None = None,
+    ) -> None:
+        world, at_least = self._world, group.generation
+        session_ns = session_ns or self._random.choice(_SESSIONS_NS)
+        is_first = not group.is_known and mode is not None and self._random.random() < 0.3
+        assignor = self._random.choice(list(Assignor)) if is_first else None
+        self._tokens += 1
+        command = Join(
+            group=group.name,
+            client_id="client",
+            topics=topics,
+            token=f"{self._tokens:x}",
+            mode=mode,
+            assignor=assignor,
+            session_ns=session_ns,
+            start=group.start,
+            member_id=None if member is None else member.member_id,
+        )
+        asked_at = world.now.instant
+        if member is not None:
+            member.spoke_at = max(asked_at, self._world.excused_until)
+            member.session_ns = max(member.session_ns, session_ns)
+            member.is_unsure = True
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Joined):
+                self._joined(group, reply, command, asked_at)
+                group.told_generation(reply.generation, at_least)
+                group.told_share(reply.member_id, reply.generation, reply.assigned)
+
+        for name in topics:
+            group.topics[name] = None
+        world.ask(command, done)
+
+    def _joined(self, group: GroupTruth, reply: Joined, command: Join, asked_at: Instant) -> None:
+        group.is_known = True
+        if reply.mode is not group.mode:
+            group.mode = reply.mode
+            group.begin_reset()
+            group.end_reset()
+        member = group.members.get(reply.member_id)
+        if member is None and command.member_id is not None:
+            # It left in the meantime.
+            return
+        if member is None:
+            member = MemberTruth(reply.member_id, command.session_ns, command.topics)
+            member.spoke_at = max(asked_at, self._world.excused_until)
+            group.members[reply.member_id] = member
+        member.topics, member.session_ns = command.topics, command.session_ns
+        member.generation, member.assigned = reply.generation, reply.assigned
+        member.heard_at = max(member.heard_at, asked_at)
+        member.is_unsure = False
+
+    # Staying
+
+    def heartbeat(self) -> None:
+        found = self.choose()
+        if found is None:
+            return
+        self.beat(*found)
+
+    def beat(self, group: GroupTruth, member: MemberTruth) -> None:
+        at_least, asked_at = group.generation, self.speak(member)
+        command = Heartbeat(
+            group=group.name, member_id=member.member_id, generation=member.generation
+        )
+
+        def done(reply: Reply | Refused | None) -> None:
+            self.heard(group, member, reply, asked_at)
+            if isinstance(reply, Beat):
+                group.told_generation(reply.generation, at_least)
+                group.told_share(member.member_id, reply.generation, reply.assigned)
+                if reply.generation >= member.generation:
+                    member.generation, member.assigned = reply.generation, reply.assigned
+
+        self._world.ask(command, done)
+
+    def speak(self, member: MemberTruth) -> Instant:
+        member.spoke_at = self._world.now.instant
+        return member.spoke_at
+
+    def heard(
+        self,
+        group: GroupTruth,
+        member: MemberTruth,
+        reply: Reply | Refused | None,
+        asked_at: Instant,
+    ) -> None:
+        """A member said something: it is a member still, or was told that it is not."""
+        if isinstance(reply, Refused) and reply.code in _OUT:
+            if asked_at < member.sure_until and not group.is_leaving and not group.is_gone:
+                raise Violation("member-taken-out-early", f"{group.name} {member.member_id}")
+            group.retire(member)
+        elif reply is not None and not isinstance(reply, Refused):
+            member.heard_at = max(member.heard_at, asked_at)
+
+    def leave(self) -> None:
+        found = self.choose()
+        if found is not None:
+            self.leave_as(*found)
+
+    def leave_as(self, group: GroupTruth, member: MemberTruth) -> None:
+        """One member leaves."""
+        member.is_unsure = True
+        self.speak(member)
+        group.retire(member)
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Done):
+                member.has_left = True
+            elif isinstance(reply, Refused) and reply.code not in _OUT:
+                group.members[member.member_id] = member
+
+        self._world.ask(Leave(group=group.name, member_id=member.member_id), done)
+
+    # Polling
+
+    def poll_any(self) -> None:
+        found = self.choose()
+        # Whoever copies a stream reads it.
+        if found is not None and not found[0].is_stream:
+            wait_ns = self._random.choice([0, 0, SECOND, 3 * SECOND])
+            self.poll(*found, wait_ns, self._random.choice([1, 2, 5, 100]))
+
+    def poll(self, group: GroupTruth, member: MemberTruth, wait_ns: int, count: int) -> None:
+        world, random = self._world, self._random
+        visibility_ns = random.choice([None, None, SECOND, 4 * SECOND])
+        command = Poll(
+            group=group.name,
+            member_id=member.member_id,
+            generation=member.generation if random.random() < 0.3 else None,
+            wait_ns=wait_ns,
+            messages_max=count,
+            visibility_ns=visibility_ns,
+            bytes_max=1 << 22 if count == 1000 else random.choice([1, 300, 1 << 20]),
+        )
+        asked_at, epoch, life = self.speak(member), group.epoch, world.life
+        topics = dict(world.ledger.topics)
+        member.polls += 1
+
+        def done(reply: Reply | Refused | None) -> None:
+            member.polls -= 1
+            self.speak(member)
+            self.heard(group, member, reply, asked_at)
+            if not isinstance(reply, Leased):
+                group.lost.count += 1
+                return
+            is_clear = epoch is not None and epoch == group.epoch and life == world.life
+            group.lost.count += not is_clear
+            # What was counted of a topic that is being deleted is not handed out any more.
+            group.lost.count += any(topic.is_leaving for topic in topics.values())
+            for parcel in reply.parcels:
+                topic = topics.get(parcel.log.topic)
+                if topic is None or world.ledger.topics.get(parcel.log.topic) is not topic:
+                    group.lost.count += 1
+                    continue
+                handed = self._handed(group, topic, parcel)
+                if is_clear:
+                    for each in handed:
+                        self._deliver(group, member, each, asked_at, visibility_ns)
+
+        world.ask(command, done, wait_ns)
+
+    def _handed(self, group: GroupTruth, topic: TopicTruth, parcel: Parcel) -> list[Handed]:
+        """The messages of a parcel, each checked against what was published."""
+        records = {record.offset: record for record in messages_in(parcel.data)}
+        found: list[Handed] = []
+        columns = zip(parcel.offsets, parcel.attempts, parcel.receipts, strict=True)
+        for offset, attempt, receipt in columns:
+            record = records.get(offset)
+            if record is None:
+                raise Violation("leased-without-bytes", f"{parcel.log}:{offset}")
+            message = self._world.ledger.check_record(topic, parcel.log.partition, record)
+            if message.delay is None and not is_copy(record):
+                delivered = Delivered(
+                    group=group.name,
+                    log=log_name(topic, parcel.log.partition),
+                    offset=offset,
+                    value=message.serial,
+                )
+                self._world.history.note(delivered)
+            handed = Handed(
+                topic=topic,
+                partition=parcel.log.partition,
+                offset=offset,
+                attempt=attempt,
+                receipt=receipt,
+                serial=message.serial,
+                key=message.key,
+            )
+            found.append(handed)
+        return found
+
+    def _deliver(
+        self,
+        group: GroupTruth,
+        member: MemberTruth,
+        handed: Handed,
+        asked_at: Instant,
+        visibility_ns: int | None,
+    ) -> None:
+        world, topic = self._world, handed.topic
+        delivery = Delivery(handed, member.member_id, world.life)
+        shortest = visibility_ns or min(topic.visibilities_ns)
+        longest = visibility_ns or max(topic.visibilities_ns)
+        delivery.sure_until = Instant(asked_at + shortest)
+        delivery.over_at = Instant(world.now.instant + longest)
+        queue = group.queue(topic, handed.partition)
+        if handed.offset < queue.maybe_floor or topic.retires:
+            # A commit that is on its way, or retention, may have ended the lease already.
+            delivery.sure_until = Instant(0)
+        before = queue.latest.get(handed.offset)
+        holder = None if before is None else group.members.get(before.member_id)
+        sure_live = Instant(0) if holder is None else holder.sure_until
+        queue.deliver(delivery, world.now.instant, sure_live)
+        is_ordered = group.mode is Mode.KEY_ORDERED and not topic.retires
+        if is_ordered and group.start is Start.EARLIEST and handed.key:
+            earlier = world.ledger.before(topic, handed.partition, handed.offset, handed.key)
+            queue.check_order(delivery, earlier)
+        member.deliveries.append(delivery)
+
+    # Ending
+
+    def delete_group(self) -> None:
+        group = self.choose_group(is_free=True)
+        if group is None or not group.is_known:
+            return
+        world = self._world
+        group.is_leaving = True
+        world.groups_in_doubt[group.name] = group
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Done):
+                self.group_gone(group)
+            elif reply is not None:
+                group.is_leaving = False
+                del world.groups_in_doubt[group.name]
+
+        world.ask(DeleteGroup(group=group.name), done)
+
+    def group_gone(self, group: GroupTruth) -> None:
+        """A group was deleted; whoever joins it now forms another."""
+        group.is_gone = True
+        for queue in group.queues:
+            origin = Origin(queue.topic.name, queue.partition, group.name)
+            self._world.letters.may_die_again(origin)
+        del self._world.groups_in_doubt[group.name]
+        self._world.groups[group.name] = GroupTruth(group.name, group.mode, Start.EARLIEST)

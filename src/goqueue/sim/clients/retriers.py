@@ -1,0 +1,125 @@
+"""Producers without transactions that number what they send, and send it again."""
+
+from goqueue.model import Code, Refused
+from goqueue.model.requests import Author, HeartbeatProducer, InitProducer, ProducerGranted, Reply
+from goqueue.sim.clients.holders import Holders, Lane
+from goqueue.sim.clients.publishers import Publishers
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+from goqueue.sim.truth.ledger import MessageTruth
+
+__all__ = ["Retriers"]
+
+_PRODUCERS_MAX = 3
+_IN_FLIGHT_MAX = 4
+_GIVE_UP = frozenset({Code.SEQUENCE_OUT_OF_ORDER, Code.PRODUCER_NOT_FOUND})
+
+
+class _Producer:
+    """One producer and what it sent, by topic and partition."""
+
+    def __init__(self, author: Author) -> None:
+        self.author = author
+        self.process = f"{author.producer_id}/{author.epoch}"
+        self.lanes: list[Lane] = []
+
+
+class Retriers:
+    """Sends with sequences, and retries."""
+
+    def __init__(self, world: World, publishers: Publishers, holders: Holders) -> None:
+        self._world = world
+        self._random = world.random
+        self._publishers = publishers
+        self._holders = holders
+        self._producers: list[_Producer] = []
+
+    def step(self) -> None:
+        """One of them does something."""
+        random = self._random
+        if len(self._producers) < _PRODUCERS_MAX and random.random() < 0.2:
+            self._init()
+            return
+        if not self._producers:
+            return
+        producer = random.choice(self._producers)
+        lane = self._lane(producer)
+        chance = random.random()
+        if chance < 0.04:
+            self._producers.remove(producer)
+        elif chance < 0.08:
+            self._heartbeat(producer)
+        elif lane is not None and chance < 0.14:
+            lane.send_with_gap(self._messages(lane))
+        elif lane is not None and chance < 0.4 and lane.batches:
+            self._repeat(producer, lane)
+        elif lane is not None:
+            self._send(producer, lane)
+
+    def _init(self) -> None:
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, ProducerGranted):
+                self._holders.note_producer(reply.producer_id, "")
+                if reply.epoch:
+                    raise Violation("new-producer-is-old", f"{reply}")
+                author = Author(producer_id=reply.producer_id, epoch=reply.epoch)
+                self._producers.append(_Producer(author))
+
+        self._world.ask(InitProducer(), done)
+
+    def _heartbeat(self, producer: _Producer) -> None:
+        author = producer.author
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Refused) and reply.code is not Code.BROKER_UNAVAILABLE:
+                raise Violation("producer-forgotten", f"{author}: {reply}")
+
+        self._world.ask(HeartbeatProducer(producer_id=author.producer_id, epoch=author.epoch), done)
+
+    def _lane(self, producer: _Producer) -> Lane | None:
+        """One that it has, or another."""
+        random = self._random
+        usable = [lane for lane in producer.lanes if lane.is_usable]
+        if usable and random.random() < 0.8:
+            return random.choice(usable)
+        topic = self._publishers.choose_topic()
+        if topic is None:
+            return None
+        partition = random.randrange(topic.partitions)
+        for lane in producer.lanes:
+            if lane.topic is topic and lane.partition == partition:
+                return lane if lane.is_usable else None
+        lane = Lane(self._world, producer.process, producer.author, topic, partition)
+        producer.lanes.append(lane)
+        return lane
+
+    def _messages(self, lane: Lane) -> list[MessageTruth]:
+        return [
+            self._publishers.message(lane.topic) for _ in range(self._random.choice([1, 1, 2, 3]))
+        ]
+
+    def _send(self, producer: _Producer, lane: Lane) -> None:
+        missing = lane.missing
+        if missing is not None:
+            lane.send_again(missing, lambda reply: self._answered(producer, lane, reply))
+        elif lane.pending < _IN_FLIGHT_MAX:
+            messages = self._messages(lane)
+            lane.send(messages, lambda reply: self._answered(producer, lane, reply), None)
+
+    def _repeat(self, producer: _Producer, lane: Lane) -> None:
+        """Something that was sent before: mostly of late, at times long ago, in any order."""
+        random = self._random
+        recent = lane.batches[-5:] if random.random() < 0.8 else lane.batches
+        batch = random.choice(recent)
+        if batch.is_taken or batch.pending:
+            lane.send_again(batch, lambda _: None)
+        else:
+            self._send(producer, lane)
+
+    def _answered(self, producer: _Producer, lane: Lane, reply: Reply | Refused | None) -> None:
+        """Whoever was told that it is out of order, and did not mean to be, begins anew."""
+        if not isinstance(reply, Refused) or reply.code not in _GIVE_UP:
+            return
+        is_behind = any(not batch.is_taken for batch in lane.batches[:-1])
+        if not is_behind and producer in self._producers:
+            lane.is_broken = True

@@ -1,0 +1,1 @@
+"""What the simulated clients were told, and so what must hold."""

@@ -1,0 +1,128 @@
+"""What members of a group were told: generations, owners, places, and who is still a member."""
+
+from goqueue.model import Instant, LogId
+from goqueue.model.requests import Mode, Start
+from goqueue.sim.oracle import Violation
+from goqueue.sim.truth.deliveries import Delivery, LostPolls, QueueTruth
+from goqueue.sim.truth.ledger import TopicTruth
+
+__all__ = ["GroupTruth", "MemberTruth"]
+
+
+class MemberTruth:
+    """One member, as it knows itself."""
+
+    def __init__(self, member_id: str, session_ns: int, topics: tuple[str, ...]) -> None:
+        self.member_id = member_id
+        self.session_ns = session_ns
+        self.topics = topics
+        self.generation = 0
+        self.assigned: tuple[LogId, ...] = ()
+        # When the node last heard of it, at least and at most.
+        self.heard_at = Instant(0)
+        self.spoke_at = Instant(0)
+        self.polls = 0
+        self.has_left = False
+        self.is_unsure = False
+        # Somebody copies for it, and it is not known how that ended.
+        self.is_busy = False
+        self.deliveries: list[Delivery] = []
+
+    @property
+    def sure_until(self) -> Instant:
+        """Until then nobody takes it for silent."""
+        unsure = self.has_left or self.is_unsure
+        return Instant(0) if unsure else Instant(self.heard_at + self.session_ns)
+
+    def is_surely_out(self, now: Instant) -> bool:
+        """Whether it is no member any more, once the node was woken for it."""
+        # As long as a poll waits its member is heard of.
+        is_silent = not self.polls and self.spoke_at + self.session_ns < now
+        return self.has_left or is_silent
+
+
+class GroupTruth:
+    """One group, from its forming to its end."""
+
+    def __init__(self, name: str, mode: Mode, start: Start) -> None:
+        self.name = name
+        self.mode = mode
+        self.start = start
+        self.is_known = False
+        self.is_leaving = False
+        self.is_gone = False
+        # Only transactions settle for it, each together with copies; a stream is read, not polled.
+        self.is_copied = False
+        self.is_stream = False
+        self.members: dict[str, MemberTruth] = {}
+        self.past: list[MemberTruth] = []
+        self.topics: dict[str, None] = {}
+        self.lost = LostPolls()
+        self.generation = 0
+        self._owners: dict[tuple[int, LogId], str] = {}
+        self._shares: dict[tuple[int, str], tuple[LogId, ...]] = {}
+        self._queues: dict[tuple[int, int], QueueTruth] = {}
+        self._epoch = 0
+        self._resets_pending = 0
+
+    # Resets
+
+    @property
+    def epoch(self) -> int | None:
+        """What was asked before and after a reset must not be compared; None while one runs."""
+        return None if self._resets_pending else self._epoch
+
+    def begin_reset(self) -> None:
+        self._resets_pending += 1
+        self._epoch += 1
+
+    def end_reset(self) -> None:
+        self._resets_pending -= 1
+        self._epoch += 1
+
+    def queue(self, topic: TopicTruth, partition: int) -> QueueTruth:
+        key = (topic.number, partition)
+        if key not in self._queues:
+            self._queues[key] = QueueTruth(topic, partition, self.lost)
+        return self._queues[key]
+
+    @property
+    def queues(self) -> list[QueueTruth]:
+        return list(self._queues.values())
+
+    def excuse(self, now: Instant) -> None:
+        """The node was away: what ended meanwhile may last a little longer."""
+        for member in (*self.members.values(), *self.past):
+            member.spoke_at = max(member.spoke_at, now)
+        for queue in self.queues:
+            queue.excuse(now)
+
+    # What members are told
+
+    def told_generation(self, generation: int, at_least: int) -> None:
+        """A generation was named; `at_least` was known when the question was asked."""
+        if generation < at_least:
+            raise Violation("generation-fell", f"{self.name}: {generation} after {at_least}")
+        self.generation = max(self.generation, generation)
+
+    def told_share(self, member_id: str, generation: int, logs: tuple[LogId, ...]) -> None:
+        """What a member owns in a generation."""
+        known = self._shares.setdefault((generation, member_id), logs)
+        if known != logs:
+            raise Violation(
+                "share-changed-within-generation",
+                f"{self.name} {member_id} in {generation}: {known} then {logs}",
+            )
+        if self.mode is not Mode.PARTITIONED:
+            return
+        for log in logs:
+            owner = self._owners.setdefault((generation, log), member_id)
+            if owner != member_id:
+                raise Violation(
+                    "two-owners", f"{self.name} {log} in {generation}: {owner} and {member_id}"
+                )
+
+    def retire(self, member: MemberTruth) -> None:
+        """Nobody acts for this member any more."""
+        if self.members.pop(member.member_id, None) is not None:
+            self.past.append(member)
