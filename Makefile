@@ -173,7 +173,7 @@ fuzz: setup ## feed mutated bytes to the record decoder for SECONDS=60
 
 # ---- upkeep --------------------------------------------------------------------------------
 
-surface: setup ## accept the present public names of every package (tests/public_surface.json)
+surface: setup ## accept the present names that users import (tests/public_surface.json)
 	@$(venv) -m tests.tidy.surface
 
 spark-options: setup ## write docs/reference/spark-options.md from the rows of the options

@@ -14,7 +14,7 @@ Rule = Callable[[Source], Iterator[Finding]]
 EVERYWHERE = projects_sources()
 PACKAGE = tuple(source for source in EVERYWHERE if source.is_package)
 CORE = tuple(source for source in EVERYWHERE if source.is_core)
-PACKAGES = frozenset(surface.public_surface(EVERYWHERE))
+PACKAGES = surface.package_names(EVERYWHERE)
 
 
 def assert_nothing(findings: Iterable[Finding]) -> None:
