@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import pytest
 
-from tests.tidy import documents, hygiene, purity, sets, shape, surface
+from tests.tidy import documents, hygiene, layout, purity, sets, shape, surface
 from tests.tidy.sources import ROOT, Finding, Source, projects_sources, projects_texts
 
 Rule = Callable[[Source], Iterator[Finding]]
@@ -76,6 +76,22 @@ def test_files_are_named_for_what_they_hold() -> None:
     assert_holds(shape.finds_banned_file_names, EVERYWHERE)
 
 
+def test_modules_are_at_most_two_folders_deep() -> None:
+    assert_holds(layout.finds_deep_modules, PACKAGE)
+
+
+def test_a_folder_below_a_room_has_at_least_four_modules() -> None:
+    assert_nothing(layout.finds_small_folders(source.path for source in PACKAGE))
+    few = [f"src/goqueue/log/cleaner/m{number}.py" for number in range(layout.MODULES_MIN - 1)]
+    assert [each.path for each in layout.finds_small_folders(few)] == ["log/cleaner"]
+
+
+def test_a_file_name_occurs_once_in_a_room() -> None:
+    assert_nothing(layout.finds_namesakes(source.path for source in PACKAGE))
+    twice = ["src/goqueue/log/index.py", "src/goqueue/log/cleaner/index.py"]
+    assert [each.path for each in layout.finds_namesakes(twice)] == ["log/index.py"]
+
+
 def test_no_class_or_module_is_named_by_a_retired_word() -> None:
     assert_holds(documents.finds_retired_words, PACKAGE)
 
@@ -86,6 +102,7 @@ def test_every_module_that_a_document_names_is_there() -> None:
     assert_nothing(
         finding for path, text in texts for finding in documents.finds_missing_paths(path, text)
     )
+    assert list(documents.finds_missing_paths("a.md", "see `log/never_written.py`"))
 
 
 # ---- the public surface --------------------------------------------------------------------
@@ -202,6 +219,8 @@ BROKEN: list[tuple[Rule, Source]] = [
     (purity.finds_float_times, Source(IN_CORE, "x = Instant(0.5)")),
     (shape.finds_long_functions, Source(IN_CORE, "def f():\n" + "    x = 1\n" * 60)),
     (shape.finds_long_files, Source(IN_CORE, "x = 1\n" * 601)),
+    (layout.finds_deep_modules, Source("src/goqueue/log/a/b/c.py", "")),
+    (documents.finds_retired_words, Source(IN_CORE, "class FrontDesk: ...")),
     (shape.finds_banned_class_names, Source(IN_CORE, "class SegmentManager: ...")),
     (shape.finds_banned_class_names, Source(IN_CORE, "class BrokerUtils: ...")),
     (shape.finds_banned_file_names, Source("bench/log/utils.py", "")),
@@ -281,8 +300,10 @@ def test_a_path_of_one_machine_is_found(folder: str) -> None:
 
 
 def test_every_rule_is_shown_to_fail() -> None:
-    modules = (purity, sets, shape, surface, hygiene)
+    modules = (purity, sets, shape, surface, hygiene, layout, documents)
     rules = [name for module in modules for name in module.__all__ if name.startswith("finds_")]
     shown = [named(case) for case in BROKEN]
-    shown += ["finds_machine_paths"]
+    # These take more than one source, and are shown to fail above or below.
+    shown += ["finds_machine_paths", "finds_missing_paths", "finds_namesakes"]
+    shown += ["finds_small_folders"]
     assert sorted(rules) == sorted(dict.fromkeys(shown))

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from goqueue.cli.options import Output, output_option, server_options
-from goqueue.cli.pipeline.options import require_spark, run_options
 from goqueue.cli.pipeline.packaged_commands import (
     archive_command,
     audit_command,
@@ -18,6 +17,7 @@ from goqueue.cli.pipeline.packaged_commands import (
     replay_command,
     traces_command,
 )
+from goqueue.cli.pipeline.run_options import require_spark, run_options
 from goqueue.model import nearest_name
 
 __all__ = ["PACKAGED", "pipeline"]

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from goqueue.cli.options import Output, complete_topics, output_option, server_options
-from goqueue.cli.pipeline.options import run_options
+from goqueue.cli.pipeline.run_options import run_options
 
 __all__ = [
     "archive_command",

@@ -1,6 +1,6 @@
 """The whole node under a disk that fails, with clients that do what clients do."""
 
-from goqueue.sim.node.run import NodeRun
+from goqueue.sim.node.node_run import NodeRun
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.turns import check_turn
 from goqueue.sim.node.world import World
