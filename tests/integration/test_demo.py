@@ -10,39 +10,23 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module", params=["broker_demo", "log_demo"])
-def demo(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> "tuple[subprocess.CompletedProcess[str], Path]":
-    """A demonstration that has ended, and the folder for temporary files that it had."""
-    temporary = tmp_path_factory.mktemp("temporary")
+@pytest.mark.parametrize("name", ["broker_demo", "log_demo"])
+def test_the_demo_proves_every_claim_in_plain_text_and_leaves_nothing_behind(
+    name: str, tmp_path: Path
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", f"demo.{request.param}"],
+        [sys.executable, "-m", f"demo.{name}"],
         cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(temporary)},
+        env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
-    return done, temporary
-
-
-def test_the_demo_proves_every_claim(
-    demo: "tuple[subprocess.CompletedProcess[str], Path]",
-) -> None:
-    done, _ = demo
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "NOT TRUE" not in done.stdout
     assert done.stdout.count("proven:") >= 8
-
-
-def test_the_demo_leaves_nothing_behind_and_writes_plain_text_to_a_pipe(
-    demo: "tuple[subprocess.CompletedProcess[str], Path]",
-) -> None:
-    done, temporary = demo
-
-    assert list(temporary.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
     assert "\x1b" not in done.stdout
     assert done.stderr == ""

@@ -385,6 +385,7 @@ def span(name: str, number: int, group: str = "", **events: int) -> str:
     return json.dumps(line)
 
 
+@pytest.mark.long
 def test_span_files_tell_latencies_slow_journeys_and_unfinished_ones(
     spark: SparkSession, tmp_path: Path
 ) -> None:
