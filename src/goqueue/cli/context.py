@@ -215,14 +215,14 @@ def _toml(contexts: Contexts) -> bytes:
     return b"\n".join(lines).lstrip() + b"\n"
 
 
-_SERVER_client_settings = "http://127.0.0.1:8080"
+_SERVER_SETTING = "http://127.0.0.1:8080"
 _TIMEOUT_S = 30.0
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The server, the key to show it (empty: none), and how long to wait for an answer."""
 
-    server: str = _SERVER_client_settings
+    server: str = _SERVER_SETTING
     api_key: str = ""
     timeout_s: float = _TIMEOUT_S
 
@@ -253,9 +253,7 @@ def resolve_client_settings(
         flags, environment, "timeout", None if context.timeout is None else str(context.timeout)
     )
     return ClientSettings(
-        server=_SERVER_client_settings
-        if server is None
-        else check_server(server.value, server.place),
+        server=_SERVER_SETTING if server is None else check_server(server.value, server.place),
         api_key="" if key is None else check_key(key.value, key.place),
         timeout_s=_TIMEOUT_S if timeout is None else check_timeout(timeout.value, timeout.place),
     )

@@ -95,7 +95,7 @@ def complete_groups(context: click.Context, _: click.Parameter, incomplete: str)
 
 
 # Click shares `meta` between a command and the groups around it.
-_KEY_server_flags = "goqueue.server"
+_SERVER_FLAGS = "goqueue.server"
 
 
 def server_options(decorated: Decorated) -> Decorated:
@@ -122,14 +122,14 @@ def server_options(decorated: Decorated) -> Decorated:
 
 def given_server_flags(context: click.Context) -> dict[str, str]:
     """The flags that were given, by their long names; the one closest to the command wins."""
-    kept: dict[str, str] = context.meta.get(_KEY_server_flags, {})
+    kept: dict[str, str] = context.meta.get(_SERVER_FLAGS, {})
     return dict(kept)
 
 
 def _keeping(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     def keep(context: click.Context, _: click.Parameter, given: str | None) -> None:
         if given is not None:
-            context.meta.setdefault(_KEY_server_flags, {})[name] = given
+            context.meta.setdefault(_SERVER_FLAGS, {})[name] = given
 
     return keep
 

@@ -240,7 +240,7 @@ class _Reading:
 
 
 _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
-_PLAIN_values: dict[type[DataType], Any] = {
+_PLAIN_PYTHON: dict[type[DataType], Any] = {
     BooleanType: bool,
     FloatType: float,
     DoubleType: float,
@@ -314,7 +314,7 @@ def _python_of(kind: DataType) -> Any:  # noqa: ANN401 - types made at run time 
     if bits is not None:
         edge = 1 << (bits - 1)
         return Annotated[int, msgspec.Meta(ge=-edge, le=edge - 1)]
-    return _PLAIN_values[type(kind)]
+    return _PLAIN_PYTHON[type(kind)]
 
 
 LETTER = "_letter"

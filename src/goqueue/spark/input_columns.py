@@ -101,7 +101,7 @@ def to_sheet(batch: pa.RecordBatch, now_us: int = 0) -> Sheet:
         batch.num_rows,
         keys=_pieces(_column(batch, "key")),
         values=_pieces(_column(batch, "value")),
-        headers=_pairs_sheets(_column(batch, "headers")),
+        headers=_header_pairs(_column(batch, "headers")),
         priorities=_integers(_column(batch, "priority")),
         partitions=_integers(_column(batch, "partition")),
         timestamps=_integers(_column(batch, "timestamp")),
@@ -158,7 +158,7 @@ def _integers(column: pa.Array | None) -> Integers | None:
     return Integers(len(column), b"" if numbers is None else numbers, validity, column.offset)
 
 
-def _pairs_sheets(column: pa.Array | None) -> Pairs | None:
+def _header_pairs(column: pa.Array | None) -> Pairs | None:
     if column is None:
         return None
     if pa.types.is_map(column.type):

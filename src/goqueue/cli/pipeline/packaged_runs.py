@@ -257,13 +257,13 @@ def _show_compacted(done: Compacted, output: Output) -> None:
         write_result(_NAME, done, output, is_line=True)
 
 
-_NAME_replaying = "replay"
+_REPLAY = "replay"
 
 
 def run_replay(
     given: Mapping[str, Any], checkpoint: str | None, master: str, output: Output, *, is_dry: bool
 ) -> None:
-    with endeavour(_NAME_replaying, master) as run:
+    with endeavour(_REPLAY, master) as run:
         options = ReplayOptions(
             wiring=run.wiring,
             checkpoint=None if checkpoint is None else Path(checkpoint),
@@ -281,7 +281,7 @@ def run_replay(
                 told=lambda each: _tell(each, output),
                 is_stopped=lambda: stop.is_asked,
             )
-        _show_replaying(result, options, output)
+        _show_replay(result, options, output)
 
 
 def _tell(progress: Replayed, output: Output) -> None:
@@ -290,13 +290,13 @@ def _tell(progress: Replayed, output: Output) -> None:
         of = f"chunk {progress.chunks_done:,} of {progress.chunks:,}"
         print(f"{of}, {progress.rows:,} rows, {rate:,.0f} rows/s", flush=True)
     else:
-        sys.stdout.buffer.write(encode({"pipeline": _NAME_replaying, "progress": progress}) + b"\n")
+        sys.stdout.buffer.write(encode({"pipeline": _REPLAY, "progress": progress}) + b"\n")
         sys.stdout.flush()
 
 
 def _show_plan(plan: Replayed, options: ReplayOptions, output: Output) -> None:
     if not is_drawn(output):
-        write_result(_NAME_replaying, plan, output)
+        write_result(_REPLAY, plan, output)
         return
     rows = [(each.partition, each.start, each.end - 1) for each in plan.stretches]
     empty = f"{options.topic} has nothing to send there"
@@ -308,9 +308,9 @@ def _show_plan(plan: Replayed, options: ReplayOptions, output: Output) -> None:
         print(f"at most {left:,} rows to {options.to}; {chunks}{pace}; nothing was sent")
 
 
-def _show_replaying(result: Replayed, options: ReplayOptions, output: Output) -> None:
+def _show_replay(result: Replayed, options: ReplayOptions, output: Output) -> None:
     if not is_drawn(output):
-        write_result(_NAME_replaying, result, output, is_line=True)
+        write_result(_REPLAY, result, output, is_line=True)
         return
     again = f"its progress is in {options.place}"
     if result.is_done:
@@ -320,18 +320,18 @@ def _show_replaying(result: Replayed, options: ReplayOptions, output: Output) ->
         print(f"stopped after {result.rows:,} rows; the same command goes on; {again}")
 
 
-_NAME_redriving = "redrive"
+_REDRIVE = "redrive"
 _HEADINGS = ("ORIGIN", "GROUP", "CAUSE", "REASON", "LETTERS", "REDRIVEN", "SELECTED", "FIRST")
 _VALUE_WIDTH = 60
 
 
 def run_redrive(given: Mapping[str, Any], master: str, output: Output) -> None:
-    with endeavour(_NAME_redriving, master) as run:
+    with endeavour(_REDRIVE, master) as run:
         options = RedriveOptions(wiring=run.wiring, **given)
         with run.spark() as spark:
             report = redrive(spark, options)
     if not is_drawn(output):
-        write_result(_NAME_redriving, report, output)
+        write_result(_REDRIVE, report, output)
         return
     headings = (*_HEADINGS, "LAST", "SAMPLE")
     empty = f"no dead letters of {options.topic}"
@@ -365,18 +365,18 @@ def _sentence(report: Report) -> str:
     return f"{report.sent:,} letters were put back"
 
 
-_NAME_tracing = "traces"
+_TRACES = "traces"
 
 
 def run_traces(given: Mapping[str, Any], master: str, output: Output) -> None:
-    with endeavour(_NAME_tracing, master) as run:
+    with endeavour(_TRACES, master) as run:
         options = TracesOptions(**given)
         with run.spark() as spark:
             report = trace_report(spark, options)
     if is_drawn(output):
         _draw(report)
     else:
-        write_result(_NAME_tracing, report, output)
+        write_result(_TRACES, report, output)
 
 
 def _draw(report: TraceReport) -> None:
@@ -420,14 +420,14 @@ def _ms(took: float | None) -> str:
     return "" if took is None else f"{took:,.2f}"
 
 
-_NAME_auditing = "audit"
+_AUDIT = "audit"
 CLEAN = 0
 WRONG = 1
 _NUMBERED = ("sequence", "producer", "first", "expected")
 
 
 def run_audit(given: Mapping[str, Any], master: str, output: Output) -> int:
-    with endeavour(_NAME_auditing, master) as run:
+    with endeavour(_AUDIT, master) as run:
         fields = {**given, "wiring": run.wiring}
         if given["against"] is not None:
             copied = _copy_options(fields)
@@ -438,7 +438,7 @@ def run_audit(given: Mapping[str, Any], master: str, output: Output) -> int:
                 raise OptionWrong("--target-id", "goes with --against")
         options = AuditOptions(**{**fields, "expected": expectations(given["expected"])})
         with run.spark() as spark:
-            return _show_auditing(audit(spark, options), output)
+            return _show_audit(audit(spark, options), output)
 
 
 def expectations(texts: Sequence[str]) -> dict[str, int]:
@@ -461,9 +461,9 @@ def _copy_options(fields: dict[str, Any]) -> CopyOptions:
     return CopyOptions(**fields)
 
 
-def _show_auditing(found: Findings, output: Output) -> int:
+def _show_audit(found: Findings, output: Output) -> int:
     if not is_drawn(output):
-        write_result(_NAME_auditing, {**_fields(found), "is_clean": found.is_clean}, output)
+        write_result(_AUDIT, {**_fields(found), "is_clean": found.is_clean}, output)
     else:
         if found.troubled:
             rows = [
@@ -495,7 +495,7 @@ def _show_auditing(found: Findings, output: Output) -> int:
 
 def _show_copy(found: CopyFindings, output: Output) -> int:
     if not is_drawn(output):
-        write_result(_NAME_auditing, {**_fields(found), "is_clean": found.is_clean}, output)
+        write_result(_AUDIT, {**_fields(found), "is_clean": found.is_clean}, output)
     else:
         if found.differences:
             rows = [(each.identity, each.in_source, each.in_target) for each in found.differences]

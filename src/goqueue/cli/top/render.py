@@ -215,7 +215,7 @@ def flow(items: Iterable[Span], width: int, gap: str = "  ") -> Line:
 
 Row = TypeVar("Row")
 
-_GAP_table = Span("  ")
+_COLUMN_GAP = Span("  ")
 _FALLING = "▾"
 _RISING = "▴"
 
@@ -282,7 +282,10 @@ def draw_table(
     for row in shown:
         pieces: list[Span] = []
         for column, width in chosen:
-            pieces += [padded(column.cell(row, width), width, is_right=column.is_right), _GAP_table]
+            pieces += [
+                padded(column.cell(row, width), width, is_right=column.is_right),
+                _COLUMN_GAP,
+            ]
         lines.append(fit(pieces, window.width))
     return lines, shown
 
@@ -295,7 +298,7 @@ def _heading(chosen: Sequence[tuple[Column[Row], int]], order: Order) -> list[Sp
             is_rising = order.is_reversed is (column.sort is not None)
             title += _RISING if is_rising else _FALLING
         heading = span(title, Style.BOLD)
-        pieces += [padded(heading, width, is_right=column.is_right), _GAP_table]
+        pieces += [padded(heading, width, is_right=column.is_right), _COLUMN_GAP]
     return pieces
 
 
@@ -306,7 +309,7 @@ def _choose(
 
     It needs no more than its longest cell, and is cut before another column goes.
     """
-    gap = len(_GAP_table.text)
+    gap = len(_COLUMN_GAP.text)
     left = width - columns[0].width
     kept = {0}
     for position in sorted(range(1, len(columns)), key=lambda index: columns[index].rank):

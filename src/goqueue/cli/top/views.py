@@ -185,7 +185,7 @@ def _state(row: GroupTrack) -> Span:
     return span(row.summary.state, Style.PLAIN if is_well else Style.WARN)
 
 
-_COLUMNS_groups: tuple[Column[GroupTrack], ...] = (
+_GROUP_COLUMNS: tuple[Column[GroupTrack], ...] = (
     Column(title="GROUP", cell=lambda row, _: span(row.name), width=14, is_right=False),
     Column(title="STATE", cell=lambda row, _: _state(row), width=11, rank=6, is_right=False),
     Column(
@@ -243,7 +243,7 @@ _COLUMNS_groups: tuple[Column[GroupTrack], ...] = (
 def draw_groups(board: Board, choice: Choice, window: Window) -> Body:
     return draw_rows(
         board.groups,
-        _COLUMNS_groups,
+        _GROUP_COLUMNS,
         choice,
         window,
         name=lambda row: row.name,
@@ -255,14 +255,14 @@ def draw_groups(board: Board, choice: Choice, window: Window) -> Body:
 _MINUTE_S = 60
 
 
-def _change_letters(row: LetterTrack) -> Span:
+def _dead_letter_change(row: LetterTrack) -> Span:
     change = row.change.rate
     if not change:
         return span("0" if change is not None else UNKNOWN, Style.DIM)
     return span(signed(change * _MINUTE_S), Style.BAD if change > 0 else Style.GOOD)
 
 
-_COLUMNS_letters: tuple[Column[LetterTrack], ...] = (
+_DEAD_LETTER_COLUMNS: tuple[Column[LetterTrack], ...] = (
     Column(title="DEAD LETTERS", cell=lambda row, _: span(row.name), width=20, is_right=False),
     Column(
         title="KEPT",
@@ -273,7 +273,7 @@ _COLUMNS_letters: tuple[Column[LetterTrack], ...] = (
     ),
     Column(
         title="±/min",
-        cell=lambda row, _: _change_letters(row),
+        cell=lambda row, _: _dead_letter_change(row),
         width=8,
         rank=2,
         sort=lambda row: row.change.rate or 0.0,
@@ -300,7 +300,7 @@ def draw_letters(board: Board, choice: Choice, window: Window) -> Body:
     lines = lines[: max(0, window.height - 2)]
     body = draw_rows(
         board.letters.values(),
-        _COLUMNS_letters,
+        _DEAD_LETTER_COLUMNS,
         choice,
         Window(window.width, window.height - len(lines), window.first),
         name=lambda row: row.name,
@@ -431,11 +431,11 @@ class _Open(msgspec.Struct, frozen=True):
     age_ns: int
 
 
-def _state_node(row: _Open) -> str:
+def _node_state(row: _Open) -> str:
     return f"{row.facts.state}, prepared" if row.facts.prepared else row.facts.state
 
 
-_COLUMNS_node: tuple[Column[_Open], ...] = (
+_NODE_COLUMNS: tuple[Column[_Open], ...] = (
     Column(
         title="TRANSACTION",
         cell=lambda row, _: span(row.facts.transaction_id),
@@ -451,7 +451,7 @@ _COLUMNS_node: tuple[Column[_Open], ...] = (
         is_right=False,
     ),
     Column(
-        title="STATE", cell=lambda row, _: span(_state_node(row)), width=17, rank=4, is_right=False
+        title="STATE", cell=lambda row, _: span(_node_state(row)), width=17, rank=4, is_right=False
     ),
     Column(
         title="AGE",
@@ -488,7 +488,7 @@ def draw_node(board: Board, choice: Choice, window: Window) -> Body:
     lines = lines[:kept]
     body = draw_rows(
         rows,
-        _COLUMNS_node,
+        _NODE_COLUMNS,
         choice,
         Window(window.width, window.height - len(lines), window.first),
         name=lambda row: f"{row.facts.transaction_id} {row.facts.transactional_id}",
