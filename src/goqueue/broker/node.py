@@ -26,6 +26,7 @@ from goqueue.broker.outbox import (
     BeginServing,
     CarryOver,
     CreateLogs,
+    DeleteLogs,
     DescribeAltered,
     Later,
     Prune,
@@ -277,17 +278,19 @@ class Node:
         logs = self._state.catalog.find_for_writing(command.name).logs
         self._parts.topics.delete(request, command)
         gone = Refused(Code.TOPIC_NOT_FOUND, topic=command.name)
-        for log in logs:
-            partition = self._state.partitions.remove(log)
-            self._state.storage.forget(log)
-            self._parts.delaying.forget(log)
-            self._parts.marking.forget(log)
-            self._parts.remembering.forget(log)
-            self._parts.counting.forget(log)
-            if partition is not None:
+        partitions = self._state.partitions.remove_all(logs)
+        self._state.storage.forget_logs(logs)
+        self._parts.delaying.forget_logs(logs)
+        self._parts.marking.forget_logs(logs)
+        self._parts.remembering.forget_logs(logs)
+        self._parts.counting.forget_logs(logs)
+        for partition in partitions:
+            if partition.is_awaited:
                 self._parts.reading.refuse_all(partition, gone)
                 for publication, published in partition.taken_back(Offset(0), Code.TOPIC_NOT_FOUND):
                     self._published(publication, published, now)
+        # To free thousands of logs takes longer than to forget them.
+        self._state.stepwise.begin(None, _free(partitions), now)
         self._state.counts.forget_topic(command.name)
         self._state.journeys.forget(command.name, logs)
         self._parts.positions.forget_logs(logs)
@@ -548,6 +551,8 @@ class Node:
                     self._parts.moving.announced(later)
                 case CreateLogs(topic):
                     self._parts.topics.create_logs(topic, now)
+                case DeleteLogs():
+                    self._parts.topics.delete_logs(later, now)
                 case DescribeAltered():
                     self._parts.topics.describe_altered(later, now)
                 case Prune(journal=journal, offset=offset):
@@ -586,3 +591,9 @@ class Node:
             self._parts.marking.begin(key, now)
         self._parts.retention.begin(now)
         self._parts.upkeep.begin(now)
+
+
+def _free(partitions: list[Partition]) -> Steps:
+    while partitions:
+        partitions.pop()
+        yield 1

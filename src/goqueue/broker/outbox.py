@@ -14,6 +14,7 @@ __all__ = [
     "BeginServing",
     "CarryOver",
     "CreateLogs",
+    "DeleteLogs",
     "DescribeAltered",
     "Later",
     "Outbox",
@@ -39,6 +40,13 @@ class CreateLogs(msgspec.Struct, frozen=True):
     """That a topic exists is committed: create its logs. `topic` is its number."""
 
     topic: int
+
+
+class DeleteLogs(msgspec.Struct, frozen=True):
+    """That a topic is gone is committed: delete its logs. Its name stays taken until then."""
+
+    topic: str
+    partitions: int
 
 
 class DescribeAltered(msgspec.Struct, frozen=True):
@@ -97,6 +105,7 @@ Later = (
     | BeginServing
     | CarryOver
     | CreateLogs
+    | DeleteLogs
     | DescribeAltered
     | Prune
     | PublishAnnounced

@@ -5,7 +5,7 @@ are committed, and those that a full disk took back are the ones at the end.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -129,6 +129,11 @@ class Partition:
         # None until the first: an empty deque is 760 bytes, and most of many partitions are quiet.
         self._pending: deque[_Pending] | None = None
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a reader or a publisher waits for this log."""
+        return bool(self.readers or self._pending)
+
     def expect(
         self, first: Offset, following: Offset, publication: Publication, size: int = 0
     ) -> None:
@@ -209,5 +214,6 @@ class Partitions:
     def add(self, partition: Partition) -> None:
         self._partitions[partition.log_id] = partition
 
-    def remove(self, log: LogId) -> Partition | None:
-        return self._partitions.pop(log, None)
+    def remove_all(self, logs: Iterable[LogId]) -> list[Partition]:
+        """Remove the partitions that there are of these logs, and return them."""
+        return [self._partitions.pop(log) for log in logs if log in self._partitions]

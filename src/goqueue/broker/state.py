@@ -263,15 +263,17 @@ class NodeState:
         self.queues.setdefault(group, {})[log] = queue
         self._queues_on.setdefault(log, {})[group] = queue
 
-    def remove_queue(self, group: int, log: LogId) -> None:
+    def remove_queue(self, group: int, log: LogId) -> bool:
+        """Whether there was one."""
         queues = self.queues.get(group, {})
         if queues.pop(log, None) is None:
-            return
+            return False
         if not queues:
             del self.queues[group]
         del self._queues_on[log][group]
         if not self._queues_on[log]:
             del self._queues_on[log]
+        return True
 
     def queues_on(self, log: LogId) -> Iterable[DeliveryQueue]:
         """The queues of all groups on one partition."""

@@ -6,7 +6,7 @@ decides anything.
 Invariant: `version` changes with everything that is told here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from goqueue.log import DamagedRange
@@ -77,11 +77,15 @@ class StorageHealth:
         else:
             del self._damaged[log]
 
-    def forget(self, log: LogId) -> None:
-        """The log is deleted."""
-        self.failed.pop(log, None)
-        self.record_written(log)
-        self.record_damage(log, ())
+    def forget_logs(self, logs: Sequence[LogId]) -> None:
+        """The logs are deleted."""
+        for log in logs:
+            if log in self.failed:
+                del self.failed[log]
+            if log in self._full:
+                self.record_written(log)
+            if log in self._damaged:
+                self.record_damage(log, ())
 
     def expire(self, now: Now) -> None:
         """Forget logs that found no space long ago and that nobody wrote to since."""

@@ -10,7 +10,7 @@ import msgspec
 
 from goqueue.broker.catalog import Topic
 from goqueue.broker.journal_changes import TopicDeleted, TopicStated
-from goqueue.broker.outbox import CreateLogs, DescribeAltered
+from goqueue.broker.outbox import CreateLogs, DeleteLogs, DescribeAltered
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Steps
@@ -124,8 +124,7 @@ class Topics:
 
     def _unmake(self, topic: Topic, request: RequestId | None, failure: str) -> None:
         """Not every log could be made: take the topic out again, with what was made of it."""
-        for log in topic.logs:
-            self._state.partitions.remove(log)
+        self._state.partitions.remove_all(topic.logs)
         self._take_out(topic, _Going(dict.fromkeys(topic.logs), request, failure))
 
     def alter(self, request: RequestId, command: AlterTopic) -> None:
@@ -158,9 +157,18 @@ class Topics:
         self._state.catalog.apply(change)
         self._state.catalog.begin_leaving(topic)
         self._going[topic.name] = going
-        self._state.topics_journal.note(
-            [change], [Reshape(log=log, change=Delete()) for log in topic.logs]
-        )
+        deletion = DeleteLogs(topic.name, topic.stated.partitions)
+        self._state.topics_journal.note([change], [deletion])
+
+    def delete_logs(self, deletion: DeleteLogs, now: Now) -> None:
+        """That the topic is gone is committed: its logs may go."""
+        self._state.stepwise.begin(None, self._delete_logs(deletion), now)
+
+    def _delete_logs(self, deletion: DeleteLogs) -> Steps:
+        for number in range(deletion.partitions):
+            log = LogId(deletion.topic, number)
+            self._state.outbox.append(Reshape(log=log, change=Delete()))
+            yield 1
 
     def deleted(self, log: LogId, failure: str | None = None) -> None:
         """A log is gone, or could not be removed: then the next start moves it out of the way."""

@@ -111,6 +111,7 @@ def crowded() -> DrivenNode:
         COMMIT_ALL,
         ResetOffsets(group="shop", topic="orders", strategy=Strategy.LATEST),
         DescribeOffsets(group="shop", topic=None),
+        DeleteTopic(name="orders"),
     ],
     ids=lambda command: type(command).__name__,
 )
@@ -126,6 +127,31 @@ def test_a_command_over_thousands_of_partitions_takes_several_bounded_turns(
 
     assert turns >= 2
     assert node.turn_units_max <= 2 * TURN_UNITS
+
+
+def test_the_name_of_a_deleted_topic_is_free_when_the_last_of_its_logs_is_gone() -> None:
+    node = crowded()
+    deletion = node.begin(DeleteTopic(name="orders"))
+    with pytest.raises(Refused) as refused:
+        create(node, partitions=1)
+    assert refused.value.code is Code.LOG_BUSY
+    while not node.is_answered(deletion):
+        node.run_later_turn()
+
+    node.runs_later_turns = True
+    create(node, partitions=1)
+    publish(node, "x")
+
+
+def test_a_crash_in_the_middle_of_a_large_deletion_leaves_nothing_of_the_topic() -> None:
+    node = crowded()
+    node.begin(DeleteTopic(name="orders"))
+    node.restart()
+    node.runs_later_turns = True
+
+    create(node, partitions=MANY)
+    assert node.ask(DescribeOffsets(group="shop", topic=None), Offsets).offsets == {}
+    publish(node, "x", targets=[MANY - 1])
 
 
 def test_a_commit_of_thousands_of_positions_moves_all_of_them() -> None:

@@ -36,6 +36,6 @@ def test_what_is_not_below_an_offset_is_taken_back_last_things_first() -> None:
 def test_partitions_are_apart_and_one_that_is_gone_has_nothing_on_its_way() -> None:
     underway = filled()
     underway.add(OTHER, FIRED)
-    underway.forget(LOG)
+    underway.forget_logs([LOG])
     assert LOG not in underway
     assert list(underway.committed(OTHER, Offset(5))) == [FIRED]

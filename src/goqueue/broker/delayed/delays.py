@@ -9,6 +9,7 @@ Cost: a delayed message is read and appended once more; nothing runs while nothi
 """
 
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 
@@ -303,13 +304,16 @@ class DelayedMessages:
         # Else its delivery or another cancellation is on its way: that decides.
         self._cancels.wait(partition.log_id, offset, request)
 
-    def forget(self, log: LogId) -> None:
+    def forget_logs(self, logs: Sequence[LogId]) -> None:
         """The topic is gone, and its delays with it."""
-        self._state.delays.pop(log, None)
-        self._underway.forget(log)
-        self._salvos.pop(log, None)
-        self._state.alarms.set(ForDelays(log), None)
-        self._cancels.forget(log)
+        delays = self._state.delays
+        for log in logs:
+            if log in delays:
+                del delays[log]
+                self._state.alarms.set(ForDelays(log), None)
+            self._salvos.pop(log, None)
+        self._underway.forget_logs(logs)
+        self._cancels.forget_logs(logs)
 
     # Asking
 

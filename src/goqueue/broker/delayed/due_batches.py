@@ -15,7 +15,7 @@ Never cancels anything: a cancellation or a delivery that is committed says how 
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -121,9 +121,10 @@ class PendingDelayAppends:
         while entries and entries[-1].next > offset:
             yield entries.pop()
 
-    def forget(self, log: LogId) -> None:
-        """The partition is gone."""
-        self._entries.pop(log, None)
+    def forget_logs(self, logs: Iterable[LogId]) -> None:
+        """The partitions are gone."""
+        for log in logs:
+            self._entries.pop(log, None)
 
 
 class Cancels:
@@ -152,9 +153,10 @@ class Cancels:
         for request in self._requests.pop((log, message), ()):
             self._outbox.answer(request, Refused(code))
 
-    def forget(self, log: LogId) -> None:
+    def forget_logs(self, logs: Iterable[LogId]) -> None:
         """The topic is gone, and its messages with it."""
-        for key in [key for key in self._requests if key[0] == log]:
+        gone = frozenset(logs)
+        for key in [key for key in self._requests if key[0] in gone]:
             for request in self._requests.pop(key):
-                gone = Refused(Code.TOPIC_NOT_FOUND, topic=log.topic)
-                self._outbox.answer(request, gone)
+                refusal = Refused(Code.TOPIC_NOT_FOUND, topic=key[0].topic)
+                self._outbox.answer(request, refusal)

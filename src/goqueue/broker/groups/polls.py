@@ -330,9 +330,9 @@ class Polls:
 
     def forget_queue(self, number: int, log: LogId) -> None:
         """Every open lease of this group on this partition is stale from now on."""
-        self._state.remove_queue(number, log)
-        self._surveys.forget(number, log)
-        self._state.alarms.set(ForQueue(number, log), None)
+        if self._state.remove_queue(number, log):
+            self._surveys.forget(number, log)
+            self._state.alarms.set(ForQueue(number, log), None)
 
     def arm(self, number: int, log: LogId, queue: DeliveryQueue) -> None:
         self._state.alarms.set(ForQueue(number, log), queue.next_deadline())

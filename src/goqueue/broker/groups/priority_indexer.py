@@ -4,7 +4,7 @@ A census of a partition is shared by its groups. It grows with what they survey 
 a backlog is passed over in the background, a piece at a time, so that nobody waits for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 
 import msgspec
@@ -108,10 +108,14 @@ class PriorityIndexer:
             # Others go first: the next piece is for the next turn of the loop.
             self._state.alarms.set(ForCensus(log), now.instant)
 
-    def forget(self, log: LogId) -> None:
-        self._state.censuses.pop(log, None)
-        self._scouting.pop(log, None)
-        self._state.alarms.set(ForCensus(log), None)
+    def forget_logs(self, logs: Iterable[LogId]) -> None:
+        """The logs are gone, and with them what was counted in them."""
+        censuses = self._state.censuses
+        for log in logs:
+            if log in censuses:
+                del censuses[log]
+                self._state.alarms.set(ForCensus(log), None)
+            self._scouting.pop(log, None)
 
     # Statistics
 

@@ -5,6 +5,7 @@ marker has nothing left to end. A transaction is complete when readers see its e
 forgotten by the journal when no crash can take a marker back.
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from goqueue.broker.partitions import ForMarker, Partition, Publication
@@ -201,8 +202,13 @@ class MarkerWriter:
         if not waiting:
             del self._fading[log]
 
-    def forget(self, log: LogId) -> None:
-        """The log is gone, and with it what it had to be told."""
+    def forget_logs(self, logs: Iterable[LogId]) -> None:
+        """The logs are gone, and with them the markers that they had to get."""
+        for log in logs:
+            if log in self._missing or log in self._fading:
+                self._forget(log)
+
+    def _forget(self, log: LogId) -> None:
         fading = [key for _, key in self._fading.pop(log, ())]
         for key in (*self._missing.get(log, ()), *fading):
             current = self._rounds.get(key)

@@ -4,6 +4,8 @@ A statement is made of the log as far as it goes, and kept once all of that is d
 could still take back must not be remembered.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from goqueue.broker.partitions import Partition
@@ -87,6 +89,8 @@ class ProducerSnapshots:
         if self._pending.pop(log, None) is not None:
             del self._upto[log]
 
-    def forget(self, log: LogId) -> None:
-        self._pending.pop(log, None)
-        self._upto.pop(log, None)
+    def forget_logs(self, logs: Iterable[LogId]) -> None:
+        """The logs are gone, and with them their producers."""
+        for log in logs:
+            self._pending.pop(log, None)
+            self._upto.pop(log, None)
