@@ -27,14 +27,12 @@ from goqueue.client.stream_consumer import OffsetSource, Start, StreamConsumer
 from goqueue.client.tasks import Tasks
 from goqueue.client.traces import Traces
 from goqueue.client.transaction import Transaction, TransactionFactory
-from goqueue.client.values import Headers, Value
-from goqueue.model import Priority
+from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
 from goqueue.model.requests import Isolation
 
 __all__ = ["Connection"]
 
 _AT_ONCE = ProducerConfig(linger_s=0.0)
-_NORMAL = int(Priority.NORMAL)
 
 
 Consumer = QueueConsumer | StreamConsumer | Replay
@@ -94,7 +92,7 @@ class Connection:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = _NORMAL,
+        priority: int | str = NORMAL_PRIORITY,
         due: Due | None = None,
     ) -> Sent:
         """Publish one message and wait until it is durable.
@@ -228,7 +226,8 @@ class Connection:
 
         A message is finished when the next one is asked for; what is finished is committed every
         `commit_interval_s`. None leaves commits to `await consumer.commit()`. The callbacks are
-        told which partitions come and go. `isolation` as for `stream`.
+        told which partitions come and go; they run on the event loop and must not wait.
+        `isolation` as for `stream`.
         """
         subscription = Subscription(
             group=group,

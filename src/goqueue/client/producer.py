@@ -40,6 +40,7 @@ from goqueue.client.tasks import Tasks
 from goqueue.client.tracing import start_sending
 from goqueue.client.values import (
     DELIVER_HEADER,
+    NORMAL_PRIORITY,
     Headers,
     Value,
     encode_key,
@@ -48,7 +49,7 @@ from goqueue.client.values import (
     nanoseconds,
     priority_number,
 )
-from goqueue.model import KEY_BYTES_MAX, Message, Priority, Refused
+from goqueue.model import KEY_BYTES_MAX, Message, Refused
 from goqueue.records import HEADER_SIZE, murmur3
 
 __all__ = ["BrokerClock", "Due", "Partitioner", "Producer", "ProducerConfig", "draft", "weigh"]
@@ -109,7 +110,6 @@ def _moment(time: dt.datetime) -> int:
     return (time - _EPOCH) // _MICROSECOND * 1000
 
 
-_NORMAL = int(Priority.NORMAL)
 _RESERVED = b"gq."
 
 
@@ -120,7 +120,7 @@ def draft(
     if type(value) is not bytes:
         value = encode_value(value)
     key = b"" if key is None else key.encode() if type(key) is str else encode_key(key)
-    if given is None and priority == _NORMAL:
+    if given is None and priority == NORMAL_PRIORITY:
         message = Message(value=value, key=key)
         if not key.startswith(_RESERVED) and len(key) <= KEY_BYTES_MAX:
             return message
@@ -251,7 +251,7 @@ class Producer:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = _NORMAL,
+        priority: int | str = NORMAL_PRIORITY,
         due: Due | None = None,
     ) -> Receipt:
         """Take a message in. What can be seen to be wrong with it is raised here.

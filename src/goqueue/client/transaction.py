@@ -50,8 +50,8 @@ from goqueue.client.transactional_producer import (
     TransactionalId,
     commit_group,
 )
-from goqueue.client.values import Headers, Value
-from goqueue.model import LogId, Priority
+from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
+from goqueue.model import LogId
 from goqueue.model.requests import Owner, TransactionState
 
 __all__ = ["Acks", "Transaction", "TransactionFactory", "decide"]
@@ -138,7 +138,6 @@ class Acks:
 
 _log = logging.getLogger("goqueue.client")
 
-_NORMAL = int(Priority.NORMAL)
 # The broker gives up a producer that is silent for 30 s.
 _BEAT_S = 5.0
 
@@ -174,8 +173,7 @@ class Transaction:
         self._beating: asyncio.Task[None] | None = None
         self._tenure: ProducerEpoch
         self._acks: Acks
-        # What names it to operators, once it has begun.
-        self.transaction_id = ""
+        self._transaction_id = ""
 
     async def __aenter__(self) -> "Transaction":
         if self._state is not _State.NEW:
@@ -185,7 +183,7 @@ class Transaction:
             self._reading.check()
         self._tenure = await self._holder.begin(self._timeout_s)
         self._acks = Acks(self._holder.coordinator, self._tenure.owner)
-        self.transaction_id = self._tenure.transaction_id
+        self._transaction_id = self._tenure.transaction_id
         self._state = _State.OPEN
         self._beating = self._holder.tasks.start(self._keep_alive())
         return self
@@ -205,6 +203,11 @@ class Transaction:
         else:
             self._end()
 
+    @property
+    def transaction_id(self) -> str:
+        """What names it to operators, once it has begun."""
+        return self._transaction_id
+
     async def publish(
         self,
         topic: str,
@@ -213,7 +216,7 @@ class Transaction:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = _NORMAL,
+        priority: int | str = NORMAL_PRIORITY,
         due: Due | None = None,
     ) -> Receipt:
         """Take a message in; it is seen when the transaction is committed.

@@ -15,6 +15,7 @@ from goqueue.model import Header, Priority
 
 __all__ = [
     "DELIVER_HEADER",
+    "NORMAL_PRIORITY",
     "Headers",
     "Value",
     "duration",
@@ -27,6 +28,7 @@ __all__ = [
 
 # What names the time of a delayed record: nanoseconds since 1970 in decimal digits.
 DELIVER_HEADER = "gq.deliver-at"
+NORMAL_PRIORITY = int(Priority.NORMAL)
 
 # bytes, text, None (a tombstone), or anything that msgspec writes as JSON.
 Value = object
