@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-stalls bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface spark-options lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-stalls bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface sync-client spark-options lock clean FORCE
 
 # Settings of the caller's shell that would make another Python or other modules than ours run.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -22,7 +22,7 @@ pip := $(venv) -m pip --disable-pip-version-check --no-input --quiet
 pytest := $(venv) -m pytest -n $(WORKERS) --dist loadgroup -q
 records := src/goqueue/records
 has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
-sources := $(foreach folder,src tests bench demo deploy fuzz soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
+sources := $(foreach folder,src tests bench demo deploy fuzz scripts soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
 install = $(pip) install --verbose --no-deps --no-build-isolation --editable .
 wheel := src/goqueue/delivery/wheel
 compiled_from := $(wildcard $(foreach part,$(records)/* $(records)/arrow/* $(records)/tracing/* $(wheel)/* src/goqueue/model/digits,$(part).py $(part).pxd $(part).h) setup.py pyproject.toml)
@@ -175,6 +175,9 @@ fuzz: setup ## feed mutated bytes to the record decoder for SECONDS=60
 
 surface: setup ## accept the present names that users import (tests/public_surface.json)
 	@$(venv) -m tests.tidy.surface
+
+sync-client: setup ## write the generated part of goqueue.client.sync from the async client
+	@$(venv) -m scripts.sync_client
 
 spark-options: setup ## write docs/reference/spark-options.md from the rows of the options
 	@$(venv) -c 'from goqueue.spark.option_table import reference; print(reference(), end="")' >docs/reference/spark-options.md

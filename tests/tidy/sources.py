@@ -29,7 +29,7 @@ CORE_ROOMS = (
     "storage",
 )
 
-_PYTHON_FOLDERS = ("src", "tests", "bench", "demo", "deploy", "fuzz", "soak")
+_PYTHON_FOLDERS = ("src", "tests", "bench", "demo", "deploy", "fuzz", "scripts", "soak")
 _TEXT_SUFFIXES = (".py", ".pxd", ".h", ".md", ".toml", ".lock", ".json", ".yml", ".yaml", ".sh", "")
 _SKIPPED_FOLDERS = ("build", "dist", "data", "__pycache__")
 

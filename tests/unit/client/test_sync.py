@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from goqueue.client import Closed, GoQueueError, TopicNotFound, connect_sync
-from goqueue.client.sync import LoopThread
+from goqueue.client.sync import LoopThread, SyncQueueConsumer, SyncStreamConsumer
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 
 
@@ -62,6 +62,14 @@ def test_failures_are_raised_in_the_thread_that_asked(server: str) -> None:
             q.publish("nothing", "x")
         with pytest.raises(GoQueueError):
             q.topics.describe("nothing")
+
+
+def test_a_group_reads_a_stream_where_commits_are_automatic(server: str) -> None:
+    with connect_sync(server) as q:
+        stream = q.consume("orders", group="billing", auto_commit=True)
+        queue = q.consume("orders", group="billing")
+        assert isinstance(stream, SyncStreamConsumer)
+        assert isinstance(queue, SyncQueueConsumer)
 
 
 def test_after_closing_nothing_more_is_done_and_the_thread_is_gone(server: str) -> None:

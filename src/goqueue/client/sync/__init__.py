@@ -5,6 +5,7 @@ from goqueue.client.sync.admin import (
     SyncDelayedMessages,
     SyncGroups,
     SyncTopics,
+    SyncTraces,
     SyncTransactions,
 )
 from goqueue.client.sync.connection import SyncConnection
@@ -27,6 +28,7 @@ __all__ = [
     "SyncReplay",
     "SyncStreamConsumer",
     "SyncTopics",
+    "SyncTraces",
     "SyncTransaction",
     "SyncTransactions",
 ]

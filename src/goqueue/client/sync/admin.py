@@ -40,7 +40,8 @@ __all__ = [
 
 
 class SyncTopics:
-    """`q.topics`."""
+    # Generated from Topics by `make sync-client`.
+    """`q.topics`. Settings are named as in `TopicSettings`: `visibility_timeout="1m"`."""
 
     def __init__(self, loop: LoopThread, topics: Topics) -> None:
         self._loop = loop
@@ -54,21 +55,26 @@ class SyncTopics:
         replication_factor: int | None = None,
         **settings: Unpack[TopicSettings],
     ) -> Topic:
-        creating = self._topics.create(
-            name, partitions=partitions, replication_factor=replication_factor, **settings
+        """Create a topic; `TopicExists` if there is one of this name."""
+        return self._loop.call(
+            self._topics.create(
+                name, partitions=partitions, replication_factor=replication_factor, **settings
+            )
         )
-        return self._loop.call(creating)
 
     def list(self) -> tuple[str, ...]:
+        """Names, sorted."""
         return self._loop.call(self._topics.list())
 
     def describe(self, name: str) -> Topic:
         return self._loop.call(self._topics.describe(name))
 
     def alter(self, name: str, **settings: Unpack[TopicSettings]) -> Topic:
+        """Change settings; what is not named stays as it is."""
         return self._loop.call(self._topics.alter(name, **settings))
 
     def delete(self, name: str) -> None:
+        """Remove a topic, its messages and every group's place in it."""
         self._loop.call(self._topics.delete(name))
 
     def partitions(self, name: str) -> tuple[Partition, ...]:
@@ -76,6 +82,7 @@ class SyncTopics:
 
 
 class SyncGroups:
+    # Generated from Groups by `make sync-client`.
     """`q.groups`."""
 
     def __init__(self, loop: LoopThread, groups: Groups) -> None:
@@ -83,21 +90,29 @@ class SyncGroups:
         self._groups = groups
 
     def list(self) -> tuple[GroupSummary, ...]:
+        """Every group, sorted by name."""
         return self._loop.call(self._groups.list())
 
     def describe(self, group: str) -> GroupDescription:
         return self._loop.call(self._groups.describe(group))
 
     def delete(self, group: str) -> None:
+        """Remove a group with its members, positions and leases."""
         self._loop.call(self._groups.delete(group))
 
     def lag(self, group: str) -> GroupLag:
         return self._loop.call(self._groups.lag(group))
 
     def offsets(self, group: str, *, topic: str | None = None) -> GroupOffsets:
+        """The next offset of the group wherever it has a position."""
         return self._loop.call(self._groups.offsets(group, topic=topic))
 
     def commit(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Move positions forward, by topic and partition, for a group without members.
+
+        For a program that keeps its positions elsewhere and wants them seen. A lower offset leaves
+        the position as it is; a group that nobody knows is made.
+        """
         self._loop.call(self._groups.commit(group, offsets))
 
     def reset(
@@ -109,18 +124,22 @@ class SyncGroups:
         partition: int | None = None,
         dry_run: bool = False,
     ) -> ResetOffsets:
-        resetting = self._groups.reset(group, topic, to, partition=partition, dry_run=dry_run)
-        return self._loop.call(resetting)
+        """Move positions to "earliest", "latest", an offset or a time; also back."""
+        return self._loop.call(
+            self._groups.reset(group, topic, to, partition=partition, dry_run=dry_run)
+        )
 
 
 class SyncDeadLetters:
-    """`q.dead_letters`."""
+    # Generated from DeadLetters by `make sync-client`.
+    """`q.dead_letters`; the topic named is the one that the letters came from."""
 
     def __init__(self, loop: LoopThread, dead_letters: DeadLetters) -> None:
         self._loop = loop
         self._dead_letters = dead_letters
 
     def list(self, topic: str, *, limit: int = 100) -> tuple[Message, ...]:
+        """The oldest letters that are kept, redriven ones included; none if none ever died."""
         return self._loop.call(self._dead_letters.list(topic, limit=limit))
 
     def redrive(
@@ -132,67 +151,91 @@ class SyncDeadLetters:
         reason: str | None = None,
         letters: Mapping[int, Sequence[int]] | None = None,
     ) -> int:
-        redriving = self._dead_letters.redrive(
-            topic, limit=limit, to_topic=to_topic, reason=reason, letters=letters
+        """Put letters back, oldest first, at most `limit` (1000); how many. Repeat until 0.
+
+        `letters` names those that are meant: offsets of the dead-letter topic by partition.
+        """
+        return self._loop.call(
+            self._dead_letters.redrive(
+                topic, limit=limit, to_topic=to_topic, reason=reason, letters=letters
+            )
         )
-        return self._loop.call(redriving)
 
 
 class SyncDelayedMessages:
-    """`q.delayed`."""
+    # Generated from DelayedMessages by `make sync-client`.
+    """`q.delayed`; a message is named by the place that its publishing answered."""
 
-    def __init__(self, loop: LoopThread, delayed: DelayedMessages) -> None:
+    def __init__(self, loop: LoopThread, delayed_messages: DelayedMessages) -> None:
         self._loop = loop
-        self._delayed = delayed
+        self._delayed_messages = delayed_messages
 
     def list(self, topic: str, *, limit: int = 100, skip: int = 0) -> tuple[DelayedMessage, ...]:
-        return self._loop.call(self._delayed.list(topic, limit=limit, skip=skip))
+        """Those that wait, by the time they are due; at most 1000 at once."""
+        return self._loop.call(self._delayed_messages.list(topic, limit=limit, skip=skip))
 
     def get(self, topic: str, offset: int, *, partition: int | None = None) -> DelayedMessage:
-        return self._loop.call(self._delayed.get(topic, offset, partition=partition))
+        """One message, also when it was delivered or cancelled; `NotFound` if there is none."""
+        return self._loop.call(self._delayed_messages.get(topic, offset, partition=partition))
 
     def cancel(self, topic: str, partition: int, offset: int) -> None:
-        self._loop.call(self._delayed.cancel(topic, partition, offset))
+        """Never deliver it; may be repeated. `AlreadyDelivered` if this comes too late."""
+        self._loop.call(self._delayed_messages.cancel(topic, partition, offset))
 
     def stats(self) -> DelayStats:
-        return self._loop.call(self._delayed.stats())
+        """Counts over all topics of the node."""
+        return self._loop.call(self._delayed_messages.stats())
 
 
 class SyncTransactions:
-    """`q.transactions`."""
+    # Generated from Transactions by `make sync-client`.
+    """`q.transactions`; to work in one of your own see `q.transaction`."""
 
     def __init__(self, loop: LoopThread, transactions: Transactions) -> None:
         self._loop = loop
         self._transactions = transactions
 
     def list(self, *, limit: int = 100, skip: int = 0) -> tuple[TransactionDescription, ...]:
+        """A page of those that have not ended, the oldest first; a page has at most 1,000."""
         return self._loop.call(self._transactions.list(limit=limit, skip=skip))
 
     def describe(self, transaction_id: str) -> TransactionDescription:
+        """One that is open, or the last of its producer; `TransactionNotFound` otherwise."""
         return self._loop.call(self._transactions.describe(transaction_id))
 
     def abort(self, transaction_id: str) -> TransactionDescription:
+        """End one that hangs, whoever began it: nobody will ever see any of it.
+
+        The transaction as it stood before. Its producer is told with its next request, and may
+        begin another.
+        """
         return self._loop.call(self._transactions.abort(transaction_id))
 
     def stats(self) -> TransactionStats:
+        """Counts over all transactions of the node."""
         return self._loop.call(self._transactions.stats())
 
 
 class SyncTraces:
-    """`q.traces`."""
+    # Generated from Traces by `make sync-client`.
+    """`q.traces`: only the newest events are kept, and none of before the last start."""
 
     def __init__(self, loop: LoopThread, traces: Traces) -> None:
         self._loop = loop
         self._traces = traces
 
     def list(self, *, limit: int = 100) -> TraceList:
+        """The newest, 1000 at most."""
         return self._loop.call(self._traces.list(limit=limit))
 
     def search(self, *, limit: int = 100, **wanted: Unpack[TraceCriteria]) -> TraceList:
+        """The newest with an event that is like this."""
         return self._loop.call(self._traces.search(limit=limit, **wanted))
 
     def get(self, trace_id: str) -> Trace:
+        """Everything that is kept of one; `NotFound` if that is nothing."""
         return self._loop.call(self._traces.get(trace_id))
 
     def stats(self) -> TraceStats:
+        """Counts over all that is kept."""
         return self._loop.call(self._traces.stats())

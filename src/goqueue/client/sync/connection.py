@@ -1,7 +1,8 @@
 """The connection for threads."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import cached_property
+from typing import Literal, overload
 
 from goqueue.client.admin_replies import (
     Health,
@@ -15,7 +16,8 @@ from goqueue.client.batch import ProducerConfig, Sent
 from goqueue.client.connection import Connection
 from goqueue.client.membership import OnPartitions
 from goqueue.client.producer import Due
-from goqueue.client.stream_consumer import Start
+from goqueue.client.queue_consumer import QueueConsumer
+from goqueue.client.stream_consumer import Start, StreamConsumer
 from goqueue.client.sync.admin import (
     SyncDeadLetters,
     SyncDelayedMessages,
@@ -28,40 +30,55 @@ from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStre
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.producer import SyncProducer
 from goqueue.client.sync.transaction import SyncTransaction
-from goqueue.client.values import Headers, Value
-from goqueue.model import Priority
+from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
 from goqueue.model.requests import Isolation
 
 __all__ = ["SyncConnection"]
 
-_NORMAL = int(Priority.NORMAL)
-
-T = TypeVar("T")
-
 
 class SyncConnection:
-    """`with goqueue.connect_sync() as q: ...`; see `Connection`."""
+    """`with goqueue.connect_sync() as q: ...`; for any number of threads, see `Connection`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._loop = LoopThread(connection.close)
-        self._loop.call(self._enter())
-        self.topics = SyncTopics(self._loop, connection.topics)
-        self.groups = SyncGroups(self._loop, connection.groups)
-        self.dead_letters = SyncDeadLetters(self._loop, connection.dead_letters)
-        self.delayed = SyncDelayedMessages(self._loop, connection.delayed)
-        self.transactions = SyncTransactions(self._loop, connection.transactions)
-        self.traces = SyncTraces(self._loop, connection.traces)
+        self._loop.call(connection.__aenter__())
 
     def __enter__(self) -> "SyncConnection":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the consumers, drain the producers, hang up, end the thread."""
         self._loop.stop()
+
+    # Generated from Connection by `make sync-client`.
+
+    @cached_property
+    def topics(self) -> SyncTopics:
+        return SyncTopics(self._loop, self._connection.topics)
+
+    @cached_property
+    def groups(self) -> SyncGroups:
+        return SyncGroups(self._loop, self._connection.groups)
+
+    @cached_property
+    def dead_letters(self) -> SyncDeadLetters:
+        return SyncDeadLetters(self._loop, self._connection.dead_letters)
+
+    @cached_property
+    def delayed(self) -> SyncDelayedMessages:
+        return SyncDelayedMessages(self._loop, self._connection.delayed)
+
+    @cached_property
+    def transactions(self) -> SyncTransactions:
+        return SyncTransactions(self._loop, self._connection.transactions)
+
+    @cached_property
+    def traces(self) -> SyncTraces:
+        return SyncTraces(self._loop, self._connection.traces)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def publish(
         self,
@@ -71,24 +88,32 @@ class SyncConnection:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = _NORMAL,
+        priority: int | str = NORMAL_PRIORITY,
         due: Due | None = None,
     ) -> Sent:
-        """Publish one message and wait until it is durable."""
-        publishing = self._connection.publish(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            priority=priority,
-            due=due,
+        """Publish one message and wait until it is durable.
+
+        Those published by several threads at the same time travel together. For many messages from
+        one thread use a `producer`. With `due`, seconds, a span or a time, it is delivered later,
+        and named by the place that is answered until then.
+        """
+        return self._loop.call(
+            self._connection.publish(
+                topic,
+                value,
+                key=key,
+                headers=headers,
+                partition=partition,
+                priority=priority,
+                due=due,
+            )
         )
-        return self._loop.call(publishing)
 
     def producer(self, gathering: ProducerConfig | None = None) -> SyncProducer:
         """A producer of its own: `with q.producer() as producer: ...`."""
-        return SyncProducer(self._loop, self._made(lambda: self._connection.producer(gathering)))
+        return SyncProducer(
+            self._loop, self._loop.apply(lambda: self._connection.producer(gathering))
+        )
 
     def transaction(
         self,
@@ -97,39 +122,85 @@ class SyncConnection:
         consumer: SyncStreamConsumer | None = None,
         timeout_s: float = 60.0,
     ) -> SyncTransaction:
-        """A transaction, to be entered; see `Connection.transaction`."""
-        reading = None if consumer is None else consumer.reading()
-        transaction = self._made(
-            lambda: self._connection.transaction(
-                transactional_id, consumer=reading, timeout_s=timeout_s
-            )
+        """A transaction, to be entered: `with q.transaction("billing-1") as tx: ...`.
+
+        Commits on leaving, aborts on an exception. The id names the worker over its restarts:
+        whoever uses it last fences the others. With a `consumer` made by `subscribe` its positions
+        are committed along, and what it handed out comes again after an abort. A transaction that
+        is open for `timeout_s`, 900 at most, is aborted by the broker.
+        """
+        return SyncTransaction(
+            self._loop,
+            self._loop.apply(
+                lambda: self._connection.transaction(
+                    transactional_id,
+                    consumer=None if consumer is None else consumer.reading(),
+                    timeout_s=timeout_s,
+                )
+            ),
         )
-        return SyncTransaction(self._loop, transaction)
 
     def take_over(self, transactional_id: str, *, timeout_s: float = 60.0) -> None:
-        """Hold a transactional id from now on; see `Connection.take_over`."""
+        """Hold a transactional id from now on; `transaction` does it when it is first entered.
+
+        For a worker that starts again: what its last life left undecided ends now, and the
+        messages and positions that it held are free.
+        """
         self._loop.call(self._connection.take_over(transactional_id, timeout_s=timeout_s))
 
     def commit_group(self, key: str, transaction_ids: Sequence[str]) -> bool:
-        """Commit transactions that were prepared; see `Connection.commit_group`."""
+        """Commit transactions that were prepared, all of them by one decision under a key.
+
+        False if the key was committed before, be it by an attempt of this very call whose answer
+        was lost: those given are aborted, unless it was they.
+        """
         return self._loop.call(self._connection.commit_group(key, transaction_ids))
+
+    @overload
+    def consume(
+        self, topics: str | Sequence[str], *, group: str, auto_commit: Literal[True]
+    ) -> SyncStreamConsumer: ...
+
+    @overload
+    def consume(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        auto_commit: Literal[False] = False,
+        mode: str | None = None,
+        start: str = "earliest",
+        prefetch: int = 100,
+        visibility_s: float | None = None,
+        max_handling_s: float = 3600.0,
+    ) -> SyncQueueConsumer: ...
 
     def consume(
         self,
         topics: str | Sequence[str],
         *,
         group: str,
+        auto_commit: bool = False,
         mode: str | None = None,
         start: str = "earliest",
         prefetch: int = 100,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
-    ) -> SyncQueueConsumer:
-        """Lease messages as a member of a group, to be settled one by one: `message.ack()`."""
-        consumer = self._made(
-            lambda: self._connection.consume(
+    ) -> SyncQueueConsumer | SyncStreamConsumer:
+        """Lease messages as a member of a group, to be settled one by one: `message.ack()`.
+
+        `mode` is partitioned, shared or key_ordered. A lease lasts for `visibility_s`, or as the
+        topic says, and is renewed while its message waits or is in hand, for `max_handling_s` at
+        most. How many messages are leased ahead depends on how long they take; `prefetch` is the
+        upper bound. With `auto_commit` nothing is leased: the
+        partitions are read as streams, see `subscribe`.
+        """
+        consume: Callable[..., QueueConsumer | StreamConsumer] = self._connection.consume
+        made = self._loop.apply(
+            lambda: consume(
                 topics,
                 group=group,
+                auto_commit=auto_commit,
                 mode=mode,
                 start=start,
                 prefetch=prefetch,
@@ -137,7 +208,9 @@ class SyncConnection:
                 max_handling_s=max_handling_s,
             )
         )
-        return SyncQueueConsumer(self._loop, consumer)
+        if isinstance(made, QueueConsumer):
+            return SyncQueueConsumer(self._loop, made)
+        return SyncStreamConsumer(self._loop, made)
 
     def subscribe(
         self,
@@ -150,22 +223,27 @@ class SyncConnection:
         on_revoked: OnPartitions | None = None,
         isolation: str = Isolation.READ_COMMITTED,
     ) -> SyncStreamConsumer:
-        """Read partitions as a member of a group, in offset order; see `Connection.subscribe`.
+        """Read partitions as a member of a group, in offset order, and commit how far we came.
 
-        The callbacks run on the thread of the loop, and must not wait.
+        A message is finished when the next one is asked for; what is finished is committed every
+        `commit_interval_s`. None leaves commits to `consumer.commit()`. The callbacks are
+        told which partitions come and go; they run on the event loop and must not wait.
+        `isolation` as for `stream`.
         """
-        consumer = self._made(
-            lambda: self._connection.subscribe(
-                topics,
-                group=group,
-                start=start,
-                commit_interval_s=commit_interval_s,
-                on_assigned=on_assigned,
-                on_revoked=on_revoked,
-                isolation=isolation,
-            )
+        return SyncStreamConsumer(
+            self._loop,
+            self._loop.apply(
+                lambda: self._connection.subscribe(
+                    topics,
+                    group=group,
+                    start=start,
+                    commit_interval_s=commit_interval_s,
+                    on_assigned=on_assigned,
+                    on_revoked=on_revoked,
+                    isolation=isolation,
+                )
+            ),
         )
-        return SyncStreamConsumer(self._loop, consumer)
 
     def stream(
         self,
@@ -175,18 +253,25 @@ class SyncConnection:
         from_: Start = "earliest",
         isolation: str = Isolation.READ_COMMITTED,
     ) -> SyncReplay:
-        """Read a topic, or one partition, without a group, and go on as messages come."""
-        replay = self._made(
-            lambda: self._connection.stream(
-                topic, partition=partition, from_=from_, isolation=isolation
-            )
+        """Read a topic, or one partition, without a group, and go on as messages come.
+
+        From "earliest", "latest", an offset, or a time with a zone. With "read_uncommitted"
+        messages of open and aborted transactions are shown, too.
+        """
+        return SyncReplay(
+            self._loop,
+            self._loop.apply(
+                lambda: self._connection.stream(
+                    topic, partition=partition, from_=from_, isolation=isolation
+                )
+            ),
         )
-        return SyncReplay(self._loop, replay)
 
     def health(self) -> Health:
         return self._loop.call(self._connection.health())
 
     def readiness(self) -> Readiness:
+        """Whether the node takes requests, with each check; one that does not answers, too."""
         return self._loop.call(self._connection.readiness())
 
     def version(self) -> Version:
@@ -196,18 +281,9 @@ class SyncConnection:
         return self._loop.call(self._connection.stats())
 
     def priorities(self) -> PriorityStats:
+        """How the lanes of each group fare."""
         return self._loop.call(self._connection.priorities())
 
     def reliability(self) -> ReliabilityStats:
+        """How messages were settled, and how many dead letters are kept."""
         return self._loop.call(self._connection.reliability())
-
-    async def _enter(self) -> None:
-        await self._connection.__aenter__()
-
-    def _made(self, make: Callable[[], T]) -> T:
-        """Made on the loop: the connection belongs to it, and several threads may come at once."""
-
-        async def made() -> T:
-            return make()
-
-        return self._loop.call(made())

@@ -13,6 +13,7 @@ from goqueue.client.replay import Replay
 from goqueue.client.stream_consumer import OffsetSource, Progress, StreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
+from goqueue.model import LogId
 
 __all__ = ["SyncQueueConsumer", "SyncReplay", "SyncStreamConsumer"]
 
@@ -23,21 +24,11 @@ class SyncQueueConsumer:
     Leases are renewed on the thread of the loop, whatever the thread of the consumer does.
     """
 
-    def __init__(self, loop: LoopThread, consumer: QueueConsumer) -> None:
-        self._loop = loop
-        self._consumer = consumer
-
     def __enter__(self) -> "SyncQueueConsumer":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __iter__(self) -> "SyncQueueConsumer":
-        return self
-
     def __next__(self) -> SyncMessage:
-        consumer = self._consumer
+        consumer = self._queue_consumer
         while True:
             # Straight from what the loop has polled: what is not begun stays there.
             message = consumer.pop()
@@ -51,23 +42,71 @@ class SyncQueueConsumer:
     def stop(self) -> None:
         """Hand out nothing more, and give back at once what was not begun; for signal handlers."""
         with contextlib.suppress(Closed):
-            self._loop.post(self._consumer.stop)
+            self._loop.post(self._queue_consumer.stop)
+
+    # Generated from QueueConsumer by `make sync-client`.
+
+    def __init__(self, loop: LoopThread, queue_consumer: QueueConsumer) -> None:
+        self._loop = loop
+        self._queue_consumer = queue_consumer
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> "SyncQueueConsumer":
+        return self
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it hands out nothing more."""
+        return self._queue_consumer.is_stopped
+
+    @property
+    def is_closed(self) -> bool:
+        return self._queue_consumer.is_closed
 
     def close(self) -> None:
-        """Give back what was not begun, wait for acknowledgements, and leave the group."""
-        self._loop.call(self._consumer.close())
+        """Give back what was not begun, wait for the acknowledgements under way, leave the group.
+
+        What is in hand and not settled goes to other members at once, and counts as delivered.
+        """
+        self._loop.call(self._queue_consumer.close())
 
 
 class SyncStreamConsumer:
     """Partitions in offset order, positions committed; see `StreamConsumer`."""
 
-    def __init__(self, loop: LoopThread, consumer: StreamConsumer) -> None:
+    def __init__(self, loop: LoopThread, stream_consumer: StreamConsumer) -> None:
         self._loop = loop
-        self._consumer = consumer
+        self._stream_consumer = stream_consumer
         self._taken: deque[Message] = deque()
 
     def __enter__(self) -> "SyncStreamConsumer":
         return self
+
+    def __next__(self) -> Message:
+        if not self._taken:
+            self._taken.extend(self._loop.call(self._stream_consumer.take()))
+        if not self._taken:
+            raise StopIteration
+        return self._taken.popleft()
+
+    def commit(self) -> None:
+        """Commit everything handed out so far, the message in hand included."""
+        self._loop.call(self._stream_consumer.commit(except_last=len(self._taken)))
+
+    def reading(self) -> OffsetSource:
+        """This consumer as a part of transactions."""
+        return _Reading(self._stream_consumer, self._taken)
+
+    def close(self) -> None:
+        """Commit what is finished if commits are automatic, and leave the group."""
+        # The one in hand is not finished: the next was not asked for.
+        waiting = len(self._taken)
+        self._taken.clear()
+        self._loop.call(self._stream_consumer.close(except_last=waiting + 1))
+
+    # Generated from StreamConsumer by `make sync-client`.
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -75,27 +114,14 @@ class SyncStreamConsumer:
     def __iter__(self) -> "SyncStreamConsumer":
         return self
 
-    def __next__(self) -> Message:
-        if not self._taken:
-            self._taken.extend(self._loop.call(self._consumer.take()))
-        if not self._taken:
-            raise StopIteration
-        return self._taken.popleft()
+    @property
+    def assigned(self) -> tuple[LogId, ...]:
+        """The partitions that are ours now."""
+        return self._stream_consumer.assigned
 
-    def commit(self) -> None:
-        """Commit everything handed out so far, the message in hand included."""
-        self._loop.call(self._consumer.commit(except_last=len(self._taken)))
-
-    def reading(self) -> OffsetSource:
-        """This consumer as a part of transactions."""
-        return _Reading(self._consumer, self._taken)
-
-    def close(self) -> None:
-        """Commit what is finished if commits are automatic, and leave the group."""
-        # The one in hand is not finished: the next was not asked for.
-        waiting = len(self._taken)
-        self._taken.clear()
-        self._loop.call(self._consumer.close(except_last=waiting + 1))
+    @property
+    def is_closed(self) -> bool:
+        return self._stream_consumer.is_closed
 
 
 class _Reading:
@@ -130,15 +156,6 @@ class SyncReplay:
         self._replay = replay
         self._taken: deque[Message] = deque()
 
-    def __enter__(self) -> "SyncReplay":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __iter__(self) -> "SyncReplay":
-        return self
-
     def __next__(self) -> Message:
         if not self._taken:
             self._taken.extend(self._loop.call(self._replay.take()))
@@ -150,3 +167,18 @@ class SyncReplay:
         """Stop reading."""
         self._taken.clear()
         self._loop.call(self._replay.close())
+
+    # Generated from Replay by `make sync-client`.
+
+    def __enter__(self) -> "SyncReplay":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> "SyncReplay":
+        return self
+
+    @property
+    def is_closed(self) -> bool:
+        return self._replay.is_closed

@@ -52,6 +52,14 @@ class LoopThread:
             future.cancel()
             raise
 
+    def apply(self, function: Callable[[], T]) -> T:
+        """Call a plain function on the loop, which what it touches belongs to, and wait for it."""
+
+        async def applied() -> T:
+            return function()
+
+        return self.call(applied())
+
     def post(self, action: Callable[[], object]) -> None:
         """Have something done on the loop, without waiting for it."""
         with self._entrance:

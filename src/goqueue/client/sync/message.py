@@ -1,11 +1,13 @@
 """A leased message for a thread: what `Message` is, settled without await."""
 
 import datetime as dt
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, overload
 
-from goqueue.client.message import Message
+from goqueue.client.message import Message, T
 from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.model import Priority
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -13,17 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncMessage"]
 
-T = TypeVar("T")
-
 
 class SyncMessage:
     """One message and its lease; see `Message`."""
 
     __slots__ = ("_loop", "_message")
-
-    def __init__(self, loop: LoopThread, message: Message) -> None:
-        self._loop = loop
-        self._message = message
 
     def __repr__(self) -> str:
         return f"Sync{self._message!r}"
@@ -32,6 +28,25 @@ class SyncMessage:
     def message(self) -> Message:
         """The message as the loop knows it."""
         return self._message
+
+    def ack(self, *, wait: bool = True) -> None:
+        """Done: the group will not get this message again.
+
+        Without `wait` it is on its way when this returns; closing the consumer waits for it.
+        """
+        if wait:
+            self._loop.call(self._ack())
+        else:
+            self._loop.post(self._message.ack)
+
+    async def _ack(self) -> None:
+        await self._message.ack()
+
+    # Generated from Message by `make sync-client`.
+
+    def __init__(self, loop: LoopThread, message: Message) -> None:
+        self._loop = loop
+        self._message = message
 
     @property
     def topic(self) -> str:
@@ -50,10 +65,6 @@ class SyncMessage:
         return self._message.timestamp
 
     @property
-    def time(self) -> dt.datetime:
-        return self._message.time
-
-    @property
     def priority(self) -> int:
         return self._message.priority
 
@@ -67,37 +78,8 @@ class SyncMessage:
 
     @property
     def text(self) -> str:
+        """The value as text; a tombstone is empty."""
         return self._message.text
-
-    @property
-    def headers(self) -> dict[str, bytes]:
-        return self._message.headers
-
-    def header(self, name: str) -> str | None:
-        return self._message.header(name)
-
-    @property
-    def trace_id(self) -> str:
-        return self._message.trace_id
-
-    @property
-    def traceparent(self) -> str:
-        return self._message.traceparent
-
-    def context(self) -> "Context | None":
-        return self._message.context()
-
-    def span(self) -> "AbstractContextManager[Span | None]":
-        """A span of the work on it: `with message.span(): ...`."""
-        return self._message.span()
-
-    @property
-    def delivery_count(self) -> int:
-        return self._message.delivery_count
-
-    @property
-    def deadline(self) -> int:
-        return self._message.deadline
 
     @overload
     def json(self) -> object: ...
@@ -105,22 +87,81 @@ class SyncMessage:
     @overload
     def json(self, type: type[T]) -> T: ...
 
-    def json(self, type: type[T] | None = None) -> T | object:  # noqa: A002 - named as in msgspec
-        """The value as JSON, checked against `type` if one is given."""
-        return self._message.json() if type is None else self._message.json(type)
+    def json(self, type: type[T] | None = None) -> T | object:
+        """The value as JSON, checked against `type` if one is given; a tombstone is None."""
+        json: Callable[..., T | object] = self._message.json
+        return json(type)
 
-    def ack(self, *, wait: bool = True) -> None:
-        """Done: the group will not get this message again.
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """Headers by name; the last of equal names."""
+        return self._message.headers
 
-        Without `wait` it is on its way when this returns; closing the consumer waits for it.
+    def header(self, name: str) -> str | None:
+        """One header as text; None if there is no such header."""
+        return self._message.header(name)
+
+    @property
+    def time(self) -> dt.datetime:
+        """The timestamp in UTC, to the microsecond."""
+        return self._message.time
+
+    @property
+    def lane(self) -> Priority:
+        """The priority by name."""
+        return self._message.lane
+
+    @property
+    def traceparent(self) -> str:
+        """The trace context as the W3C writes it; empty if nobody follows this message.
+
+        The one that the message carries, else that of its publication. Of a polled message that
+        carries none, only the trace is known: its last 16 digits stand for the span.
         """
-        if wait:
-            self._loop.call(self._ack())
-        else:
-            self._loop.post(self._message.ack)
+        return self._message.traceparent
+
+    @property
+    def trace_id(self) -> str:
+        """What names its journey, see `q.traces`; empty if nobody follows it."""
+        return self._message.trace_id
+
+    def context(self) -> "Context | None":
+        """The present context of OpenTelemetry with the message as the parent of new spans.
+
+        None if the program does not use OpenTelemetry, or nobody follows the message.
+        """
+        return self._message.context()
+
+    def span(self) -> "AbstractContextManager[Span | None]":
+        """A span of the work on it: `with message.span(): ...`, in coroutines, too.
+
+        Part of the trace of whoever sent it, and current within the block, so that what is
+        published there continues the trace. Nothing at all without OpenTelemetry.
+        """
+        return self._message.span()
+
+    @property
+    def delivery_count(self) -> int:
+        """Which delivery of the message to its group this is, from 1."""
+        return self._message.delivery_count
+
+    @property
+    def deadline(self) -> int:
+        """When the lease ends, in nanoseconds since 1970."""
+        return self._message.deadline
+
+    @property
+    def group(self) -> str:
+        """The group that it was delivered to."""
+        return self._message.group
+
+    @property
+    def receipt_handle(self) -> str:
+        """What names this delivery to the broker."""
+        return self._message.receipt_handle
 
     def nack(self, *, delay_s: float | None = None, reason: str = "") -> None:
-        """Give it back, to be delivered again later."""
+        """Give it back, to be delivered again after `delay_s`, or after the usual backoff."""
         self._loop.call(self._message.nack(delay_s=delay_s, reason=reason))
 
     def reject(self, reason: str = "") -> None:
@@ -128,8 +169,5 @@ class SyncMessage:
         self._loop.call(self._message.reject(reason))
 
     def extend(self, timeout_s: float) -> None:
-        """Keep it for `timeout_s` from now."""
+        """Keep it for `timeout_s` from now; leases are also renewed without this."""
         self._loop.call(self._message.extend(timeout_s))
-
-    async def _ack(self) -> None:
-        await self._message.ack()

@@ -3,18 +3,20 @@
 from goqueue.client.batch import Receipt, Sent
 from goqueue.client.producer import Due, Producer
 from goqueue.client.sync.loop_thread import LoopThread
-from goqueue.client.values import Headers, Value
-from goqueue.model import Priority
+from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
 
 __all__ = ["SyncProducer", "SyncReceipt"]
-
-_NORMAL = int(Priority.NORMAL)
 
 
 class SyncReceipt:
     """What `send` hands out: `wait()` tells where the message went."""
 
     __slots__ = ("_loop", "_receipt")
+
+    def wait(self) -> Sent:
+        return self._loop.call(_wait(self._receipt))
+
+    # Generated from Receipt by `make sync-client`.
 
     def __init__(self, loop: LoopThread, receipt: Receipt) -> None:
         self._loop = loop
@@ -24,12 +26,20 @@ class SyncReceipt:
     def is_settled(self) -> bool:
         return self._receipt.is_settled
 
-    def wait(self) -> Sent:
-        return self._loop.call(_wait(self._receipt))
+    @property
+    def partition(self) -> int:
+        """The partition that the message is for, known before it is sent."""
+        return self._receipt.partition
 
 
 class SyncProducer:
-    """Gathers messages into batches; see `Producer`."""
+    """Gathers messages into batches; see `Producer`.
+
+    `receipt = producer.send(...)` waits only while the buffer is full; `receipt.wait()` tells where
+    the message went. To publish many: send them all, then `producer.flush()`.
+    """
+
+    # Generated from Producer by `make sync-client`.
 
     def __init__(self, loop: LoopThread, producer: Producer) -> None:
         self._loop = loop
@@ -49,23 +59,31 @@ class SyncProducer:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = _NORMAL,
+        priority: int | str = NORMAL_PRIORITY,
         due: Due | None = None,
     ) -> SyncReceipt:
-        """Take a message in; waits only while the buffer is full."""
-        sending = self._producer.send(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            priority=priority,
-            due=due,
+        """Take a message in. What can be seen to be wrong with it is raised here.
+
+        With `due`, seconds, a span or a time, it is delivered later, and named by the place that
+        its receipt tells until then.
+        """
+        return SyncReceipt(
+            self._loop,
+            self._loop.call(
+                self._producer.send(
+                    topic,
+                    value,
+                    key=key,
+                    headers=headers,
+                    partition=partition,
+                    priority=priority,
+                    due=due,
+                )
+            ),
         )
-        return SyncReceipt(self._loop, self._loop.call(sending))
 
     def flush(self) -> None:
-        """Wait until all is answered; raises the first failure nobody saw."""
+        """Send what waits, wait until all is answered, and raise the first failure nobody saw."""
         self._loop.call(self._producer.flush())
 
     def close(self) -> None:

@@ -8,16 +8,15 @@ from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
 from goqueue.client.sync.producer import SyncReceipt
 from goqueue.client.transaction import Transaction
-from goqueue.client.values import Headers, Value
-from goqueue.model import LogId, Priority
+from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
+from goqueue.model import LogId
 
 __all__ = ["SyncTransaction"]
 
-_NORMAL = int(Priority.NORMAL)
-
 
 class SyncTransaction:
-    """`with q.transaction("billing-1") as tx: ...`; see `Transaction`."""
+    # Generated from Transaction by `make sync-client`.
+    """`with q.transaction("billing-1") as tx: ...`; for any number of threads in the block."""
 
     def __init__(self, loop: LoopThread, transaction: Transaction) -> None:
         self._loop = loop
@@ -48,23 +47,33 @@ class SyncTransaction:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = _NORMAL,
+        priority: int | str = NORMAL_PRIORITY,
         due: Due | None = None,
     ) -> SyncReceipt:
-        """Take a message in; it is seen when the transaction is committed."""
-        publishing = self._transaction.publish(
-            topic,
-            value,
-            key=key,
-            headers=headers,
-            partition=partition,
-            priority=priority,
-            due=due,
+        """Take a message in; it is seen when the transaction is committed.
+
+        The receipt tells where it went, as that of a producer does, and need not be waited for.
+        """
+        return SyncReceipt(
+            self._loop,
+            self._loop.call(
+                self._transaction.publish(
+                    topic,
+                    value,
+                    key=key,
+                    headers=headers,
+                    partition=partition,
+                    priority=priority,
+                    due=due,
+                )
+            ),
         )
-        return SyncReceipt(self._loop, self._loop.call(publishing))
 
     def ack(self, message: SyncMessage) -> None:
-        """Acknowledge a leased message if the transaction is committed."""
+        """Acknowledge a leased message if the transaction is committed.
+
+        If it is aborted, the lease runs on to its deadline.
+        """
         self._loop.call(self._transaction.ack(message.message))
 
     def send_offsets(
@@ -75,16 +84,23 @@ class SyncTransaction:
         member_id: str | None = None,
         generation: int | None = None,
     ) -> None:
-        """Commit positions of a group with the transaction: each the next offset to read."""
-        sending = self._transaction.send_offsets(
-            group, offsets, member_id=member_id, generation=generation
+        """Commit positions of a group with the transaction: each the next offset to read.
+
+        For readers other than `q.subscribe`, whose consumer is handed to the transaction.
+        """
+        self._loop.call(
+            self._transaction.send_offsets(
+                group, offsets, member_id=member_id, generation=generation
+            )
         )
-        self._loop.call(sending)
 
     def prepare(self) -> str:
-        """Take no more and wait for `q.commit_group`; the transaction's id."""
+        """Take no more and wait for `q.commit_group`, for an hour at most; the transaction's id.
+
+        Leaving the block then decides nothing. Leaving it by an exception still aborts.
+        """
         return self._loop.call(self._transaction.prepare())
 
     def abort(self) -> None:
-        """Nothing of the transaction will be seen."""
+        """Nothing of the transaction will be seen; the block may be left in peace."""
         self._loop.call(self._transaction.abort())
