@@ -59,6 +59,19 @@ def test_sideways_imports_break_a_contract(house: Path) -> None:
     assert "goqueue.delivery -> goqueue.log" in linted.stdout
 
 
+def test_a_gateway_that_imports_another_breaks_a_contract(house: Path) -> None:
+    (house / "goqueue" / "gateways" / "kafka").mkdir()
+    kafka = house / "goqueue" / "gateways" / "kafka" / "__init__.py"
+    kafka.write_text("from goqueue.gateways import GatewayPort\n")
+    linted = lint(house)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+    append(kafka, "from goqueue.gateways.http import HttpApi")
+    linted = lint(house)
+    assert linted.returncode == 1, linted.stdout + linted.stderr
+    assert "goqueue.gateways.kafka -> goqueue.gateways.http" in linted.stdout
+
+
 def test_a_room_that_is_in_no_layer_breaks_a_contract(house: Path) -> None:
     (house / "goqueue" / "lobby").mkdir()
     (house / "goqueue" / "lobby" / "__init__.py").write_text("")

@@ -39,8 +39,9 @@ Send = Callable[[dict[str, object]], Awaitable[None]]
 
 
 async def serve_ours(done: asyncio.Event) -> None:
+    from goqueue.gateways import Endpoint
+    from goqueue.gateways.http import http_listener
     from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
-    from goqueue.gateways.http.server.server import HttpServer
     from goqueue.model import Code
 
     class Fixed:
@@ -65,11 +66,12 @@ async def serve_ours(done: asyncio.Event) -> None:
         ) -> HttpResponse:
             return HttpResponse(status, json.dumps({"error": sentence, "code": code}).encode())
 
-    server = HttpServer(Fixed())
-    _, port = await server.start("127.0.0.1", 0)
+    listener = http_listener(Fixed(), Endpoint("127.0.0.1", 0))
+    _, port = await listener.open()
+    await listener.serve()
     print(port, flush=True)
     await done.wait()
-    await server.stop()
+    await listener.stop(grace_s=10)
 
 
 async def serve_uvicorn(done: asyncio.Event) -> None:

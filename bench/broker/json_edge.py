@@ -10,7 +10,8 @@ import json
 import time
 from collections.abc import Callable
 
-from goqueue.gateways.http import HttpApi, NodeFacts
+from goqueue.gateways import NodeFacts
+from goqueue.gateways.http import HttpApi
 from goqueue.gateways.http.server.application import HttpRequest
 from goqueue.model import LogId, Offset, Timestamp
 from goqueue.model.requests import (

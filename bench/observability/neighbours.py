@@ -70,7 +70,7 @@ def main(data: str, settings: list[str]) -> None:
 
 
 async def _serve(data: str, settings: list[str]) -> None:
-    from goqueue.runtime import Server
+    from goqueue.runtime import Server, configured_gateways
     from goqueue.runtime.settings import load_settings
 
     servers: list[Server] = []
@@ -78,8 +78,9 @@ async def _serve(data: str, settings: list[str]) -> None:
     for number, each in enumerate(settings):
         name, _, value = each.partition("=")
         flags = {"broker.datadir": f"{data}/{number}", "listeners.http": "127.0.0.1:0"}
-        server = Server(load_settings({**flags, name: value}, {}))
-        ports.append((await server.start())[1])
+        given = load_settings({**flags, name: value}, {})
+        server = Server(given, configured_gateways(given))
+        ports.append((await server.start())["http"].port)
         await server.wait_until_serving()
         servers.append(server)
     sys.stdout.write(" ".join(map(str, ports)) + "\n")

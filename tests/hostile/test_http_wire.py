@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from goqueue.gateways.http.server.application import HttpLimits
+from goqueue.gateways import ConnectionLimits
+from goqueue.gateways.http import HttpLimits
 from tests.unit.gateways.loopback import LOOPS, Reply, Served, get, post, run, serving
 
 MIB = 1024 * 1024
@@ -93,17 +94,18 @@ def attack(
     step: Callable[[Served], Awaitable[None]],
     limits: HttpLimits | None = None,
     loop: str = "uvloop",
+    together: ConnectionLimits | None = None,
 ) -> None:
     """Run an attack beside a connection that was there before and one that comes after."""
 
     async def main() -> None:
-        async with serving(limits) as served:
+        async with serving(limits, together) as served:
             friend = await served.open()
             await friend.ask(get())
             await step(served)
             await assert_healthy(served)
             assert (await friend.ask(get())).status == 200
-            assert served.server.budget.bytes_held == 0
+            assert served.server.capacity.requests.bytes_held == 0
 
     run(main(), loop)
 
@@ -268,7 +270,7 @@ def test_bodies_of_all_connections_together_have_a_limit() -> None:
         served.echo.go.set()
         assert (await holder.reply()).status == 200
 
-    attack(step, HttpLimits(bodies_bytes_max=1000))
+    attack(step, together=ConnectionLimits(request_bytes_max=1000))
 
 
 # ---- slow and silent clients (5, 6, 7, 8, 11) ------------------------------------------------
@@ -355,15 +357,15 @@ def test_silent_connections_are_bounded_in_number_and_leave_room_again(
     memory: Callable[[], int],
 ) -> None:
     async def main() -> None:
-        limits = HttpLimits(connections_max=100, connections_per_address_max=90)
-        async with serving(limits) as served:
+        together = ConnectionLimits(connections_max=100, connections_per_address_max=90)
+        async with serving(together=together) as served:
             crowd = [await served.open() for _ in range(90)]
             reply = await served.ask(get())
             assert (reply.status, reply.code) == (503, "broker_unavailable")
             late = [await served.open() for _ in range(300)]
             await asyncio.gather(*(wire.rest() for wire in late))
             assert served.server.connections_active <= 100 + 64
-            assert served.server.connections_refused_total == 301
+            assert served.server.capacity.connections_refused_total == 301
             assert (await crowd[0].ask(get())).status == 200
             await asyncio.gather(*(wire.close() for wire in crowd + late))
             await served.wait_for_connections(0)
@@ -413,10 +415,10 @@ def test_a_reset_in_the_middle_of_a_large_body_gives_its_memory_back() -> None:
     async def step(served: Served) -> None:
         wire = await served.open()
         await wire.send(post(bytes(8 * MIB), "/large")[: 4 * MIB])
-        await served.wait_for(lambda: served.server.budget.bytes_held > 0)
+        await served.wait_for(lambda: served.server.capacity.requests.bytes_held > 0)
         wire.reset()
         await served.wait_for_connections(1)
-        assert served.server.budget.bytes_held == 0
+        assert served.server.capacity.requests.bytes_held == 0
 
     attack(step)
 

@@ -22,7 +22,13 @@ import msgspec
 import uvloop
 
 from goqueue.cli.config import exit_with, given_settings, setting_options, tell
-from goqueue.runtime import DataDirectoryUnusable, ExporterUnusable, Server, start_logging
+from goqueue.runtime import (
+    DataDirectoryUnusable,
+    ExporterUnusable,
+    Server,
+    configured_gateways,
+    start_logging,
+)
 from goqueue.runtime.settings import Listener, Settings
 
 __all__ = ["dev", "run_node", "serve"]
@@ -119,9 +125,10 @@ async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | i
     for attempt in range(ports_tried):
         listener = Listener(wanted.host, wanted.port + attempt if wanted.port else 0)
         listeners = msgspec.structs.replace(settings.listeners, http=listener)
-        server = Server(msgspec.structs.replace(settings, listeners=listeners))
+        tried = msgspec.structs.replace(settings, listeners=listeners)
+        server = Server(tried, configured_gateways(tried))
         try:
-            host, port = await server.start()
+            host, port = (await server.start())["http"]
         except OSError as error:
             if error.errno != errno.EADDRINUSE or attempt + 1 == ports_tried:
                 reason = error.strerror or error

@@ -4,6 +4,7 @@ from goqueue.runtime.clock import read_clock
 from goqueue.runtime.data_directory import DataDirectory, DataDirectoryUnusable
 from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.exporters.exporter import ExporterUnusable
+from goqueue.runtime.listeners import configured_gateways
 from goqueue.runtime.local_log import LocalLog
 from goqueue.runtime.log_lines import start_logging
 from goqueue.runtime.os_files import OsFile, OsFileSystem
@@ -20,6 +21,7 @@ __all__ = [
     "OsFileSystem",
     "Pump",
     "Server",
+    "configured_gateways",
     "read_clock",
     "reserve_for",
     "start_logging",

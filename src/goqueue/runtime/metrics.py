@@ -1,17 +1,12 @@
-"""How late the event loop runs: a timer that looks at the clock when it is called.
+"""Metrics of the shell around a node, and the collector of all metrics.
 
-Whatever holds the loop up holds this up, too. Costs a wake-up four times a second.
+Owns the families that the runtime counts itself: listeners and their connections, the disk thread,
+the lag of the event loop, the volume, and the process under the names that Prometheus clients use.
+What the operating system does not report is left out; memory and descriptors come from /proc.
 
-The process and its Python, under the names that Prometheus clients give them.
-
-What the operating system does not tell is left out: memory and descriptors are read from /proc.
-
-What the shell around a node counts: connections, the disk and its thread, the event loop.
-
-The one collector: asks the node, the storage and the process, and shows what they say.
-
-Runs on the event loop, in slices: others run in between, and what they change is seen or not. One
-scrape at a time, so that no number of scrapers takes more of the loop than one.
+A scrape runs on the event loop in slices of a few milliseconds; other work runs in between, and
+the values of one scrape need not be from the same moment. One scrape runs at a time, so any number
+of scrapers takes no more of the loop than one. The lag timer costs four wake-ups a second.
 """
 
 import asyncio
@@ -24,12 +19,19 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from goqueue.gateways.http import HttpServer
+from goqueue.gateways import Capacity, Listener
 from goqueue.metrics import Family, Histogram, Kind, Sample, expose
 from goqueue.runtime.disk import Disk
 from goqueue.runtime.os_files import OsFileSystem
 
-__all__ = ["LoopLag", "Scraping", "process_families", "shell_families", "volume_families"]
+__all__ = [
+    "LoopLag",
+    "Scraping",
+    "listener_families",
+    "process_families",
+    "shell_families",
+    "volume_families",
+]
 
 _EVERY_S = 0.25
 _EVERY_NS = 250_000_000
@@ -127,9 +129,7 @@ def _descriptors() -> Iterator[Family]:
     yield _single(Kind.GAUGE, "process_max_fds", "Descriptors that may be open.", limit)
 
 
-def shell_families(http: HttpServer | None, disk: Disk, lag: LoopLag) -> Iterator[Family]:
-    if http is not None:
-        yield from _http_families(http)
+def shell_families(disk: Disk, lag: LoopLag) -> Iterator[Family]:
     yield _family(
         Kind.GAUGE,
         "goqueue_runtime_disk_queue_length",
@@ -154,14 +154,18 @@ def volume_families(files: OsFileSystem) -> Iterator[Family]:
             yield _family(Kind.GAUGE, f"goqueue_storage_volume_{name}_bytes", meaning, quantity)
 
 
-def _http_families(http: HttpServer) -> Iterator[Family]:
-    for kind, name, meaning, quantity in (
-        (Kind.GAUGE, "broker_active_connections", "Open connections.", http.connections_active),
-        (Kind.COUNTER, "http_requests_total", "Requests over HTTP.", http.requests_total),
-        (Kind.COUNTER, "http_received_bytes_total", "Bytes taken from sockets.", http.bytes_in),
-        (Kind.COUNTER, "http_sent_bytes_total", "Bytes given to sockets.", http.bytes_out),
-    ):
-        yield _family(kind, f"goqueue_{name}", meaning, quantity)
+def listener_families(listeners: Iterable[Listener], capacity: Capacity) -> Iterator[Family]:
+    """Connections of all listeners together, and the traffic of each."""
+    active = capacity.connections_active
+    yield _family(Kind.GAUGE, "goqueue_broker_active_connections", "Open connections.", active)
+    for listener in listeners:
+        name, traffic = listener.name, listener.traffic
+        for field, meaning, quantity in (
+            ("requests", f"Requests over {name.upper()}.", traffic.requests_total),
+            ("received_bytes", "Bytes taken from sockets.", traffic.bytes_in),
+            ("sent_bytes", "Bytes given to sockets.", traffic.bytes_out),
+        ):
+            yield _family(Kind.COUNTER, f"goqueue_{name}_{field}_total", meaning, quantity)
 
 
 def _family(kind: Kind, name: str, meaning: str, quantity: int) -> Family:

@@ -1,25 +1,25 @@
-"""The composition root: a data directory, its disk thread, the node, the pump, the HTTP server.
+"""The composition root: a data directory, its disk thread, the node, the pump, its listeners.
 
-Owns the order of starting and stopping. The listener opens first, so that a start that takes its
-time can be watched (`/readyz`); what a data directory promised is served only after recovery.
+Owns the order of starting and stopping. Listeners take their addresses first, so that a start that
+takes its time can be watched (`/readyz`); the data directory is served only after recovery.
 """
 
 import asyncio
 import logging
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 import goqueue
 from goqueue.broker import Node
-from goqueue.gateways.http import (
-    ApiLimits,
-    CorsPolicy,
-    HttpApi,
-    HttpLimits,
-    HttpServer,
+from goqueue.gateways import (
+    Address,
+    Capacity,
+    ConnectionLimits,
+    Gateway,
+    GatewayPort,
     NodeFacts,
 )
 from goqueue.metrics import Family
@@ -28,9 +28,11 @@ from goqueue.runtime.build_note import read_build_note
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
 from goqueue.runtime.exporters.exporters import Exporting
+from goqueue.runtime.listeners import Listeners
 from goqueue.runtime.metrics import (
     LoopLag,
     Scraping,
+    listener_families,
     process_families,
     shell_families,
     volume_families,
@@ -48,25 +50,26 @@ _GRACE_S_MIN = 1.0
 
 
 class Server:
-    """One node, reachable over HTTP.
+    """One node, reachable through its gateways, which are started in the order given.
 
     `start` may raise OSError, DataDirectoryUnusable or ExporterUnusable.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, gateways: Sequence[Gateway]) -> None:
+        assert gateways, "a server without a gateway serves nobody"
         self._settings = settings
+        self._gateways = gateways
         self._halted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._directory: DataDirectory | None = None
         self._disk: Disk | None = None
         self._pump: Pump | None = None
-        self._http: HttpServer | None = None
+        self._listeners = Listeners(())
         self._exporting: Exporting | None = None
         self._lag = LoopLag()
 
-    async def start(self) -> tuple[str, int]:
-        """Lock the directory, listen, and begin recovery; the address in use."""
-        broker, listener = self._settings.broker, self._settings.listeners.http
-        assert listener is not None, "a server without a listener serves nobody"
+    async def start(self) -> dict[str, Address]:
+        """Lock the directory, listen, and begin recovery; the addresses by listener."""
+        broker = self._settings.broker
         descriptors = raise_descriptor_limit()
         self._directory = DataDirectory(broker.data_dir)
         try:
@@ -87,10 +90,16 @@ class Server:
                 crashed=self._pump.take_crash,
                 reserve_bytes=reserve_for(broker.journal_reserve, files.size_bytes()),
             )
-            scraping = Scraping((*self._metrics(node, self._disk, files), exporting.metrics))
-            api = self._api(self._pump, scraping)
-            self._http = HttpServer(api, _limits_within(descriptors))
-            address = await self._http.start(listener.host, listener.port)
+            capacity = Capacity(_limits_within(descriptors))
+            sources = self._metrics(node, self._disk, files, capacity)
+            port = GatewayPort(
+                broker=self._pump,
+                facts=_facts(),
+                capacity=capacity,
+                scrape=Scraping((*sources, exporting.metrics)).scrape,
+            )
+            self._listeners = Listeners([create(port) for create in self._gateways])
+            addresses = await self._listeners.start()
         except BaseException:
             self._directory.close()
             raise
@@ -98,43 +107,30 @@ class Server:
         self._disk.start()
         self._pump.start(self._disk)
         self._lag.start()
-        return address
+        return addresses
 
     def _metrics(
-        self, node: Node, disk: Disk, files: OsFileSystem
+        self, node: Node, disk: Disk, files: OsFileSystem, capacity: Capacity
     ) -> "tuple[Callable[[], Iterator[Family]], ...]":
         by_partition = self._settings.metrics.partitions
         return (
             lambda: node.metrics(by_partition=by_partition),
             disk.metrics,
-            lambda: shell_families(self._http, disk, self._lag),
+            lambda: listener_families(self._listeners, capacity),
+            lambda: shell_families(disk, self._lag),
             lambda: volume_families(files),
             process_families,
         )
 
-    def _api(self, pump: Pump, scraping: Scraping) -> HttpApi:
-        http, listener = self._settings.http, self._settings.listeners.http
-        note = read_build_note()
-        facts = NodeFacts(
-            version=goqueue.__version__,
-            started_at=Timestamp(time.time_ns()),
-            git_commit=note.commit,
-            build_time=note.time,
-            python_version=platform.python_version(),
-        )
-        limits = ApiLimits(
-            body_bytes_max=http.body_limit,
-            publish_body_bytes_max=http.publish_body_limit,
-            delay_ns_max=self._settings.limits.max_delay_ns,
-        )
-        is_local = listener is not None and listener.is_loopback
-        doorway = CorsPolicy(origins=http.cors_origins, is_local=is_local)
-        return HttpApi(pump, facts, doorway=doorway, limits=limits, metrics=scraping.scrape)
-
     async def wait_until_serving(self) -> None:
-        """Recovery is done, and commands are taken; does not return if the node cannot go on."""
+        """Recovery is done and every listener accepts; does not return if the node cannot go on."""
         assert self._pump is not None
         await self._pump.wait_until_serving()
+        try:
+            await self._listeners.serve_when_ready()
+        except OSError as error:
+            self._halt(f"cannot listen: {error.strerror or error}")
+            await asyncio.Future()
 
     async def wait_until_halted(self) -> str:
         """Why the node cannot go on; does not return while it can."""
@@ -149,7 +145,6 @@ class Server:
         assert self._pump is not None
         assert self._disk is not None
         assert self._directory is not None
-        assert self._http is not None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _GRACE_S
         self._lag.stop()
@@ -158,7 +153,7 @@ class Server:
                 await self._pump.stop()
         except TimeoutError:
             _logger.warning("some requests were still not answered after %s s", _GRACE_S)
-        await self._http.stop(max(deadline - loop.time(), _GRACE_S_MIN))
+        await self._listeners.stop(max(deadline - loop.time(), _GRACE_S_MIN))
         # A log that is being opened cannot be closed; it is a matter of one log, whatever its size.
         await self._pump.wait_until_opened()
         try:
@@ -170,9 +165,20 @@ class Server:
             self._directory.close()
 
 
-def _limits_within(descriptors: int) -> HttpLimits:
+def _facts() -> NodeFacts:
+    note = read_build_note()
+    return NodeFacts(
+        version=goqueue.__version__,
+        started_at=Timestamp(time.time_ns()),
+        git_commit=note.commit,
+        build_time=note.time,
+        python_version=platform.python_version(),
+    )
+
+
+def _limits_within(descriptors: int) -> ConnectionLimits:
     """Half of the descriptors are for files: clients must not be able to take those away."""
-    limits = HttpLimits()
+    limits = ConnectionLimits()
     connections = min(limits.connections_max, descriptors // 2)
     return msgspec.structs.replace(
         limits, connections_max=connections, connections_per_address_max=connections

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 import uvloop
 
+from goqueue.gateways import Capacity, ConnectionLimits, Endpoint, TcpListener
+from goqueue.gateways.http import http_listener
 from goqueue.gateways.http.server.application import HttpLimits, HttpRequest, HttpResponse
-from goqueue.gateways.http.server.server import HttpServer
 from goqueue.model import Code
 
 __all__ = ["LOOPS", "Echo", "Reply", "Served", "Wire", "get", "post", "run", "serving"]
@@ -172,7 +173,7 @@ class Wire:
 class Served:
     """A started server, its application and the clients that were opened to it."""
 
-    def __init__(self, server: HttpServer, echo: Echo, port: int) -> None:
+    def __init__(self, server: TcpListener, echo: Echo, port: int) -> None:
         self.server = server
         self.echo = echo
         self.port = port
@@ -209,11 +210,15 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(limits: HttpLimits | None = None) -> AsyncIterator[Served]:
+async def serving(
+    limits: HttpLimits | None = None, together: ConnectionLimits | None = None
+) -> AsyncIterator[Served]:
     """A server on the loopback; stopped at the end, with everything that is open."""
     echo = Echo()
-    server = HttpServer(echo, limits)
-    _, port = await server.start("127.0.0.1", 0)
+    endpoint = Endpoint("127.0.0.1", 0)
+    server = http_listener(echo, endpoint, limits=limits, capacity=Capacity(together))
+    _, port = await server.open()
+    await server.serve()
     served = Served(server, echo, port)
     try:
         yield served

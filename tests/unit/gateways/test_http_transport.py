@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from goqueue.gateways.http.server.application import HttpLimits
-from goqueue.gateways.http.server.server import HttpServer
+from goqueue.gateways import ConnectionLimits, Endpoint
+from goqueue.gateways.http import HttpLimits, http_listener
 from tests.unit.gateways.loopback import LOOPS, Echo, Reply, get, post, run, serving
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -50,10 +50,13 @@ def test_a_connection_is_kept_and_its_requests_and_bytes_are_counted(loop: str) 
             wire = await served.open()
             replies = [await wire.ask(post(b"%d" % number)) for number in range(5)]
             assert [reply.json["body"] for reply in replies] == list("01234")
-            assert (served.server.connections_active, served.server.requests_total) == (1, 5)
-            assert served.server.bytes_in == 5 * len(post(b"0"))
-            assert served.server.bytes_out > sum(len(reply.body) for reply in replies)
-            assert served.server.budget.bytes_held == 0
+            assert (served.server.connections_active, served.server.traffic.requests_total) == (
+                1,
+                5,
+            )
+            assert served.server.traffic.bytes_in == 5 * len(post(b"0"))
+            assert served.server.traffic.bytes_out > sum(len(reply.body) for reply in replies)
+            assert served.server.capacity.requests.bytes_held == 0
             await wire.close()
 
     run(main(), loop)
@@ -121,15 +124,16 @@ def test_a_refusal_carries_the_id_of_its_request_and_of_no_other(loop: str, refu
 
 
 def test_while_readers_do_not_read_nothing_large_is_begun_for_others(loop: str) -> None:
-    limits = HttpLimits(unsent_bytes_max=1_000_000, write_buffer_bytes_max=1024)
+    limits = HttpLimits(write_buffer_bytes_max=1024)
+    together = ConnectionLimits(unsent_bytes_max=1_000_000)
 
     async def main() -> None:
-        async with serving(limits) as served:
+        async with serving(limits, together) as served:
             # It takes several: the kernel holds a few megabytes for each connection.
             idle = [served.dial() for _ in range(8)]
             for deaf in idle:
                 deaf.sendall(get("/much") * 4)
-            while served.server.unsent_bytes < limits.unsent_bytes_max:
+            while served.server.capacity.unsent.bytes_held < together.unsent_bytes_max:
                 assert (await served.ask(get())).status == 200
             refused = await served.ask(get("/much"))
             assert (refused.status, refused.code) == (503, "broker_unavailable")
@@ -138,7 +142,7 @@ def test_while_readers_do_not_read_nothing_large_is_begun_for_others(loop: str) 
             for deaf in idle:
                 deaf.close()
             await served.wait_for_connections(0)
-            assert served.server.unsent_bytes == 0
+            assert served.server.capacity.unsent.bytes_held == 0
             assert (await served.ask(get("/much"))).status == 200
 
     run(main(), loop)
@@ -146,10 +150,11 @@ def test_while_readers_do_not_read_nothing_large_is_begun_for_others(loop: str) 
 
 def test_one_connection_cannot_take_the_room_for_the_bodies_of_all(loop: str) -> None:
     large = post(b"x" * 100_000, "/large")
-    limits = HttpLimits(pipelined_bytes_max=50_000, bodies_bytes_max=1_000_000)
+    limits = HttpLimits(pipelined_bytes_max=50_000)
+    together = ConnectionLimits(request_bytes_max=1_000_000)
 
     async def main() -> None:
-        async with serving(limits) as served:
+        async with serving(limits, together) as served:
             wire, other = await served.open(), await served.open()
             await wire.send(get("/wait"))
             await served.echo.waiting.wait()
@@ -158,7 +163,7 @@ def test_one_connection_cannot_take_the_room_for_the_bodies_of_all(loop: str) ->
             for _ in range(20):
                 await other.send(large)
                 assert (await other.reply()).status == 200
-            assert served.server.budget.bytes_held < 500_000
+            assert served.server.capacity.requests.bytes_held < 500_000
             served.echo.go.set()
             assert (await wire.reply()).json["path"] == "/wait"
             for _ in range(15):
@@ -195,7 +200,7 @@ def test_a_body_of_16_mib_comes_whole_and_one_more_byte_is_refused(loop: str) ->
             body = bytes(range(256)) * (limit // 256)
             assert (await wire.ask(post(body, "/large"))).body == b"%d" % limit
             assert served.echo.requests[0].body == body
-            assert served.server.budget.bytes_held == 0
+            assert served.server.capacity.requests.bytes_held == 0
             reply = await wire.ask(post(b"", "/large").replace(b": 0", b": %d" % (limit + 1)))
             assert (reply.status, reply.code) == (413, "body_too_large")
             assert reply.json["details"] == {"limit": limit}
@@ -373,7 +378,7 @@ def test_a_client_that_leaves_cancels_the_answer_it_waited_for(is_reset: bool, l
                 await wire.close()
             await served.echo.cancelled.wait()
             assert (await served.ask(get())).status == 200
-            assert served.server.requests_total == 2
+            assert served.server.traffic.requests_total == 2
 
     run(main(), loop)
 
@@ -426,7 +431,7 @@ def test_an_address_in_use_is_an_error_of_the_start(loop: str) -> None:
     async def main() -> None:
         async with serving() as served:
             with pytest.raises(OSError, match="in use"):
-                await HttpServer(Echo()).start("127.0.0.1", served.port)
+                await http_listener(Echo(), Endpoint("127.0.0.1", served.port)).open()
 
     run(main(), loop)
 
@@ -502,6 +507,6 @@ def test_httpx_keeps_its_connections_sends_chunks_and_reads_refusals(loop: str) 
                 refused = await client.post("/", content=bytes(8 << 20))
                 assert refused.status_code == 413
                 assert json.loads(refused.content)["code"] == "body_too_large"
-            assert served.server.requests_total == 22
+            assert served.server.traffic.requests_total == 22
 
     run(main(), loop)

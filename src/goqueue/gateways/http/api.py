@@ -25,18 +25,12 @@ from goqueue.gateways.http.bodies import encode_json
 from goqueue.gateways.http.cors import CorsPolicy, Headers, preflight
 from goqueue.gateways.http.errors import ERRORS, ErrorBody, error_body
 from goqueue.gateways.http.routes import ROUTES
-from goqueue.gateways.http.routing.call import (
-    ApiContext,
-    ApiLimits,
-    Broker,
-    Call,
-    NodeFacts,
-    Scrape,
-)
+from goqueue.gateways.http.routing.call import ApiContext, ApiLimits, Call
 from goqueue.gateways.http.routing.docs_page import docs_page
 from goqueue.gateways.http.routing.openapi import openapi_document
 from goqueue.gateways.http.routing.router import Match, MethodUnknown, Router
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
+from goqueue.gateways.port import Broker, NodeFacts, Scrape
 from goqueue.model import Code, Refused, Timestamp
 
 __all__ = ["HttpApi", "RequestIds"]
@@ -81,16 +75,16 @@ class HttpApi:
         broker: Broker,
         facts: NodeFacts,
         *,
-        doorway: CorsPolicy | None = None,
+        cors: CorsPolicy | None = None,
         limits: ApiLimits | None = None,
         clock: Callable[[], Timestamp] = _wall,
         metrics: Scrape = _count_nothing,
     ) -> None:
         self._limits = ApiLimits() if limits is None else limits
-        self._doorway = CorsPolicy() if doorway is None else doorway
+        self._cors = CorsPolicy() if cors is None else cors
         self._router = Router(ROUTES)
         self._ids = RequestIds()
-        self._desk = ApiContext(
+        self._context = ApiContext(
             broker=broker,
             facts=facts,
             limits=self._limits,
@@ -123,7 +117,7 @@ class HttpApi:
         named = self._ids.name(request.headers.get(b"x-request-id"))
         shared: Headers = ((b"X-Request-ID", named),)
         try:
-            shared += self._doorway.check(request.headers)
+            shared += self._cors.check(request.headers)
             response = await self._carry_out(request)
         except Refused as refused:
             response = _refused(refused)
@@ -153,12 +147,12 @@ class HttpApi:
         body = ErrorBody(
             error=sentence, code=code.value, status=status, details=dict(details) or None
         )
-        shared = (*_retry_after(status), (b"X-Request-ID", named), *self._doorway.consent(headers))
+        shared = (*_retry_after(status), (b"X-Request-ID", named), *self._cors.consent(headers))
         return HttpResponse(status, encode_json(body), headers=shared)
 
     async def _carry_out(self, request: HttpRequest) -> HttpResponse:
         match = self._router.find(request.method, request.path)
-        call = Call(request, match.values(request.query), self._desk)
+        call = Call(request, match.values(request.query), self._context)
         if match.route.waits:
             return await _run(match, call)
         try:
@@ -168,7 +162,7 @@ class HttpApi:
             raise Refused(Code.REQUEST_TIMEOUT) from None
 
     def _other_method(self, request: HttpRequest, unknown: MethodUnknown) -> HttpResponse:
-        if self._doorway.is_preflight(request.method, request.headers):
+        if self._cors.is_preflight(request.method, request.headers):
             return HttpResponse(204, headers=preflight(unknown.allowed))
         allow = (b"Allow", ", ".join(unknown.allowed).encode())
         refused = _refused(Refused(Code.METHOD_NOT_ALLOWED))

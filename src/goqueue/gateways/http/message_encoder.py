@@ -1,23 +1,11 @@
-"""Encodes stored records as JSON messages of reads and polls.
+"""Encodes stored records as the JSON messages of reads and polls.
 
-Timestamps as text, many at a time: records of one batch share a moment, others a second.
-
-What of the records that were read belongs to aborted transactions.
-
-Owns the ranges that a reader of committed messages leaves out, and how many of them go along with
-stored bytes. Never decides which transaction was aborted: the broker's answer says it.
-
-Stored records as JSON messages: which are shown, and how their bytes become text.
-
-Compressed values come out as they were before; one that cannot be unpacked, or that would make the
-answer boundless, is handed out as stored, with the header that names its codec. Control and delayed
-records are never shown, nor what was aborted, nor what the log notes about its writers.
+Owns how keys, values, headers and timestamps become text: UTF-8 where it is, base64 where it is
+not. Which records are shown at all is decided in `gateways/visibility.py`.
 """
 
 import base64
-import itertools
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -29,30 +17,17 @@ from goqueue.gateways.http.messages import (
     ReadMessage,
     TraceNames,
 )
-from goqueue.model import SECOND, Header, Record, Timestamp, format_time
-from goqueue.model.requests import Leased, Parcel, Records
-from goqueue.records import (
-    Corrupt,
-    Flag,
-    decode,
-    decompress,
-    has_compressed,
-    last_offset,
-    pick,
-    visible,
-    walk,
+from goqueue.gateways.visibility import (
+    INTERNAL_HEADERS,
+    AbortedRanges,
+    leased_records,
+    offset_after,
+    visible_records,
 )
+from goqueue.model import SECOND, Header, Record, Timestamp, format_time
+from goqueue.model.requests import Leased, Records
 
-__all__ = [
-    "ANSWER_BYTES_MAX",
-    "AbortedRanges",
-    "EncodedRead",
-    "Portion",
-    "TimeWriter",
-    "encode_poll",
-    "encode_read",
-    "portion_of",
-]
+__all__ = ["ANSWER_BYTES_MAX", "EncodedRead", "TimeWriter", "encode_poll", "encode_read"]
 
 
 class TimeWriter:
@@ -80,88 +55,8 @@ class TimeWriter:
         return self._text
 
 
-# They travel in a header, which few accept at any length: with offsets of ten digits this many
-# stay below six kilobytes.
-_RANGES_MAX = 250
-
-
-class AbortedRanges:
-    """Ranges of offsets, each from its first to the one after its last; in order, none touches."""
-
-    __slots__ = ("_firsts", "_followings")
-
-    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
-        self._firsts: list[int] = []
-        self._followings: list[int] = []
-        for first, following in sorted(ranges):
-            if self._followings and first <= self._followings[-1]:
-                self._followings[-1] = max(following, self._followings[-1])
-            else:
-                self._firsts.append(first)
-                self._followings.append(following)
-
-    def __len__(self) -> int:
-        return len(self._firsts)
-
-    def __contains__(self, offset: int) -> bool:
-        index = bisect_right(self._firsts, offset) - 1
-        return index >= 0 and offset < self._followings[index]
-
-    @property
-    def ranges(self) -> list[tuple[int, int]]:
-        """All of them, in order."""
-        return list(zip(self._firsts, self._followings, strict=True))
-
-    def within(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The ranges that have offsets from `start` on and before `end`."""
-        first = bisect_right(self._followings, start)
-        after = bisect_left(self._firsts, end)
-        return list(zip(self._firsts[first:after], self._followings[first:after], strict=True))
-
-
-class Portion(msgspec.Struct, frozen=True):
-    """Stored records for one answer, where to go on, and what to leave out of them."""
-
-    pieces: tuple[memoryview, ...]
-    next_offset: int
-    aborted: list[tuple[int, int]]
-
-
-def portion_of(records: Records) -> Portion:
-    """The records that were read; fewer, where more ranges would have to go along than can."""
-    pieces = tuple(piece for piece in records.data if len(piece))
-    following = last_offset(pieces[-1]) + 1 if pieces else int(records.upto)
-    if not records.aborted or not pieces:
-        return Portion(pieces, following, [])
-    aborted = AbortedRanges(records.aborted).within(records.offset, following)
-    if len(aborted) <= _RANGES_MAX:
-        return Portion(pieces, following, aborted)
-    # Before the first range that finds no room there are others, so something is left.
-    cut_at = aborted[_RANGES_MAX][0]
-    return Portion(_before(pieces, cut_at), cut_at, aborted[:_RANGES_MAX])
-
-
-def _before(pieces: tuple[memoryview, ...], offset: int) -> tuple[memoryview, ...]:
-    """The records of these pieces that are before an offset."""
-    kept = []
-    for piece in pieces:
-        if last_offset(piece) < offset:
-            kept.append(piece)
-            continue
-        columns = walk(piece)
-        index = bisect_left(columns.offsets, offset)
-        if index:
-            kept.append(piece[: columns.positions[index]])
-        break
-    return tuple(kept)
-
-
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 _UNPACKED_BYTES_MAX = 64 * 1024 * 1024
-_HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
-
-# Who wrote a batch is for the log alone.
-_BOOKKEEPING = "gq.batch"
 
 Encoding = Literal["base64"] | None
 
@@ -192,7 +87,7 @@ def encode_read(records: Records, count_max: int, bytes_max: int, times: TimeWri
     messages: list[ReadMessage] = []
     size = 0
     for piece in records.data:
-        shown = _visible(piece, records.offset, count_max - len(messages), aborted)
+        shown = visible_records(piece, records.offset, count_max - len(messages), aborted)
         for record, trace in _with_traces(shown, traces):
             if messages and size >= bytes_max:
                 return EncodedRead(messages, size, messages[-1].offset + 1)
@@ -202,13 +97,7 @@ def encode_read(records: Records, count_max: int, bytes_max: int, times: TimeWri
             messages.append(_read_message(topic, partition, record, times, trace))
         if len(messages) >= count_max:
             return EncodedRead(messages, size, messages[-1].offset + 1)
-    return EncodedRead(messages, size, _after(records))
-
-
-def _after(records: Records) -> int:
-    """The offset after everything that was read, shown or not."""
-    pieces = [piece for piece in records.data if len(piece)]
-    return last_offset(pieces[-1]) + 1 if pieces else records.upto
+    return EncodedRead(messages, size, offset_after(records))
 
 
 def _read_message(
@@ -253,7 +142,7 @@ def encode_poll(leased: Leased) -> Delivery:
     messages: list[DeliveredMessage] = []
     room = _UNPACKED_BYTES_MAX
     for parcel in leased.parcels:
-        traced = _with_traces(list(_picked(parcel, room)), TraceNames(parcel.seed))
+        traced = _with_traces(list(leased_records(parcel, room)), TraceNames(parcel.seed))
         found = {record.offset: (record, trace) for record, trace in traced}
         deadline = format_time(parcel.deadline)
         for offset, receipt, attempt in zip(
@@ -293,53 +182,6 @@ def _with_traces(
     return ((record, traces.of_all((record,))[0]) for record in records)
 
 
-def _visible(
-    piece: memoryview, from_offset: int, count_max: int, aborted: AbortedRanges
-) -> Iterable[Record]:
-    if has_compressed(piece):
-        return _unpacked(piece, from_offset, count_max, aborted)
-    return visible(piece, from_offset, count_max, aborted.ranges)
-
-
-def _picked(parcel: Parcel, room: int) -> Iterable[Record]:
-    offsets = sorted(parcel.offsets)
-    for piece in parcel.data:
-        if not has_compressed(piece):
-            yield from pick(piece, offsets)
-        else:
-            wanted = frozenset(parcel.offsets)
-            for record in _stored(piece, 0):
-                if record.offset in wanted:
-                    unpacked = _unpack(record) if room > 0 else record
-                    room -= len(unpacked.value or b"")
-                    yield unpacked
-
-
-def _unpacked(
-    piece: memoryview, from_offset: int, count_max: int, aborted: AbortedRanges
-) -> Iterable[Record]:
-    """Visible records one at a time: whoever reads may stop before the next is unpacked."""
-    kept = (record for record in _stored(piece, from_offset) if record.offset not in aborted)
-    for record in itertools.islice(kept, count_max):
-        yield _unpack(record)
-
-
-def _stored(piece: memoryview, from_offset: int) -> Iterable[Record]:
-    """The visible records of a piece as they are stored."""
-    columns = walk(piece)
-    for index, position in enumerate(columns.positions):
-        is_hidden = columns.flags[index] & _HIDDEN
-        if columns.offsets[index] >= from_offset and not is_hidden:
-            yield decode(piece, position)
-
-
-def _unpack(record: Record) -> Record:
-    try:
-        return decompress(record)
-    except Corrupt:
-        return record
-
-
 def _text(record: Record) -> _Text:
     encoding: Encoding = None
     value = record.value
@@ -358,7 +200,7 @@ def _headers(headers: tuple[Header, ...]) -> tuple[dict[str, str], list[str] | N
     texts: dict[str, str] = {}
     unreadable: list[str] = []
     for name, value in headers:
-        if name == _BOOKKEEPING:
+        if name in INTERNAL_HEADERS:
             continue
         try:
             texts[name] = value.decode()

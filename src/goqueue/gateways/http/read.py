@@ -1,17 +1,15 @@
-"""Reading a partition over HTTP: JSON messages and stored records.
+"""Reading a partition by offset over HTTP: as JSON messages, and as records in stored bytes.
 
-What the routes that read messages have in common: how long they wait, and what they show.
-
-The routes that read a partition by offset: as JSON messages, and as stored bytes.
+JSON messages are filtered here. Stored records are sent as they are, with the aborted ranges in a
+header, and the client leaves out what it must not show.
 """
 
+from bisect import bisect_left
+
+import msgspec
+
 from goqueue.gateways.http.bodies import INT64_MAX
-from goqueue.gateways.http.message_encoder import (
-    ANSWER_BYTES_MAX,
-    TimeWriter,
-    encode_read,
-    portion_of,
-)
+from goqueue.gateways.http.message_encoder import ANSWER_BYTES_MAX, TimeWriter, encode_read
 from goqueue.gateways.http.messages import ReadMessage, ReadOut
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import (
@@ -24,10 +22,12 @@ from goqueue.gateways.http.routing.parameter import (
 )
 from goqueue.gateways.http.routing.router import RECORDS, Route
 from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.gateways.visibility import AbortedRanges, end_for_reader, offset_after
 from goqueue.model import SECOND, Code, Offset, Refused
 from goqueue.model.requests import Isolation, Read, Records
+from goqueue.records import last_offset, walk
 
-__all__ = ["ISOLATION", "POLL_ISOLATION", "READ_ROUTES", "shortened"]
+__all__ = ["ISOLATION", "POLL_ISOLATION", "READ_ROUTES", "Portion", "portion_of", "shortened"]
 
 ISOLATION = choice(
     "isolation",
@@ -114,16 +114,52 @@ async def _messages(call: Call) -> ReadOut:
         wait_ns = max(0, deadline - call.context.ticks())
         # Without data the wait is over, for whatever reason: the time, or the node stops.
         is_over = not records.data or len(messages) >= limit or room <= 0
-        is_end = offset >= _end(records, isolation)
+        is_end = offset >= end_for_reader(records, isolation)
         if is_over or (is_end and (messages or not wait_ns)):
             break
     return ReadOut(messages=messages, next_offset=offset)
 
 
-def _end(records: Records, isolation: Isolation) -> Offset:
-    """Where there is nothing more for this reader, for now."""
-    is_committed = isolation is Isolation.READ_COMMITTED
-    return records.stable if is_committed else records.high_watermark
+# The ranges are sent in one header, whose length many clients limit: with offsets of ten digits
+# this many stay below six kilobytes.
+_RANGES_MAX = 250
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """Stored records for one response, where the next starts, and which ranges were aborted."""
+
+    pieces: tuple[memoryview, ...]
+    next_offset: int
+    aborted: list[tuple[int, int]]
+
+
+def portion_of(records: Records) -> Portion:
+    """The records that were read; fewer, if their aborted ranges do not fit into the header."""
+    pieces = tuple(piece for piece in records.data if len(piece))
+    following = offset_after(records)
+    if not records.aborted or not pieces:
+        return Portion(pieces, following, [])
+    aborted = AbortedRanges(records.aborted).within(records.offset, following)
+    if len(aborted) <= _RANGES_MAX:
+        return Portion(pieces, following, aborted)
+    # Other ranges lie before the first that does not fit, so some records are left.
+    cut_at = aborted[_RANGES_MAX][0]
+    return Portion(_before(pieces, cut_at), cut_at, aborted[:_RANGES_MAX])
+
+
+def _before(pieces: tuple[memoryview, ...], offset: int) -> tuple[memoryview, ...]:
+    """The records of these pieces below an offset."""
+    kept = []
+    for piece in pieces:
+        if last_offset(piece) < offset:
+            kept.append(piece)
+            continue
+        columns = walk(piece)
+        index = bisect_left(columns.offsets, offset)
+        if index:
+            kept.append(piece[: columns.positions[index]])
+        break
+    return tuple(kept)
 
 
 async def _records(call: Call) -> HttpResponse:

@@ -4,7 +4,8 @@ import asyncio
 
 import msgspec
 
-from goqueue.gateways.http import HttpApi, NodeFacts
+from goqueue.gateways import NodeFacts
+from goqueue.gateways.http import HttpApi
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.model import Refused
 from goqueue.model.requests import Command, Reply

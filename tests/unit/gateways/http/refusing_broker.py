@@ -4,7 +4,8 @@ import asyncio
 
 import msgspec
 
-from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi, NodeFacts
+from goqueue.gateways import NodeFacts
+from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.model import Code, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
@@ -47,12 +48,12 @@ class Client:
         self,
         broker: RefusingBroker | BrokenBroker | SilentBroker | None = None,
         *,
-        doorway: CorsPolicy | None = None,
+        cors: CorsPolicy | None = None,
         limits: ApiLimits | None = None,
     ) -> None:
         self.broker = RefusingBroker() if broker is None else broker
         facts = NodeFacts(version="1.2.3", started_at=Timestamp(NOW - 1_500_000_000))
-        self.api = HttpApi(self.broker, facts, doorway=doorway, limits=limits, clock=lambda: NOW)
+        self.api = HttpApi(self.broker, facts, cors=cors, limits=limits, clock=lambda: NOW)
 
     def send(
         self,

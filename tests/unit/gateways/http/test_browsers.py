@@ -46,7 +46,7 @@ def test_a_local_server_turns_other_names_away(host: str) -> None:
 
 
 def test_a_server_for_others_answers_to_every_name() -> None:
-    client = Client(doorway=CorsPolicy(is_local=False))
+    client = Client(cors=CorsPolicy(is_local=False))
     assert client.send("GET", "/version", headers={b"host": b"queue.example"}).status == 200
 
 
@@ -62,7 +62,7 @@ def test_a_server_for_others_answers_to_every_name() -> None:
     ],
 )
 def test_a_foreign_origin_is_turned_away_without_cors_headers(origin: str) -> None:
-    response = Client(doorway=LISTED).send("GET", "/version", headers={b"origin": origin.encode()})
+    response = Client(cors=LISTED).send("GET", "/version", headers={b"origin": origin.encode()})
     assert response.status == 403
     assert header(response, b"Access-Control-Allow-Origin") is None
 
@@ -75,7 +75,7 @@ def test_the_servers_own_origin_is_let_in_without_cors_headers() -> None:
 
 def test_a_listed_origin_is_told_that_it_may() -> None:
     headers = {b"origin": b"https://console.example"}
-    response = Client(doorway=LISTED).send("GET", "/version", headers=headers)
+    response = Client(cors=LISTED).send("GET", "/version", headers=headers)
     assert response.status == 200
     assert header(response, b"Access-Control-Allow-Origin") == b"https://console.example"
     assert header(response, b"Vary") == b"Origin"
@@ -83,7 +83,7 @@ def test_a_listed_origin_is_told_that_it_may() -> None:
 
 def test_errors_too_can_be_read_by_a_listed_origin() -> None:
     headers = {b"origin": b"https://console.example"}
-    response = Client(doorway=LISTED).send("GET", "/nope", headers=headers)
+    response = Client(cors=LISTED).send("GET", "/nope", headers=headers)
     assert response.status == 404
     assert header(response, b"Access-Control-Allow-Origin") == b"https://console.example"
 
@@ -93,7 +93,7 @@ def test_a_preflight_of_a_listed_origin_is_answered_with_the_methods() -> None:
         b"origin": b"https://console.example",
         b"access-control-request-method": b"POST",
     }
-    response = Client(doorway=LISTED).send("OPTIONS", "/topics", headers=headers)
+    response = Client(cors=LISTED).send("OPTIONS", "/topics", headers=headers)
     assert response.status == 204
     assert not response.body
     assert header(response, b"Access-Control-Allow-Methods") == b"GET, HEAD, POST"
@@ -106,13 +106,13 @@ def test_without_a_listed_origin_options_is_a_method_like_any_other() -> None:
 
 
 def test_any_origin_may_be_listed() -> None:
-    client = Client(doorway=CorsPolicy(origins=("*",), is_local=False))
+    client = Client(cors=CorsPolicy(origins=("*",), is_local=False))
     response = client.send("GET", "/version", headers={b"origin": b"http://a.example"})
     assert header(response, b"Access-Control-Allow-Origin") == b"http://a.example"
 
 
 def test_a_listed_page_may_see_what_the_transport_refused() -> None:
-    client = Client(doorway=CorsPolicy(origins=("https://a.example",)))
+    client = Client(cors=CorsPolicy(origins=("https://a.example",)))
     sent = {b"origin": b"https://a.example", b"x-request-id": b"mine"}
     response = client.api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 1}, sent)
 

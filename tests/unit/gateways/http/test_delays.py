@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from goqueue.gateways.http import ApiLimits, HttpApi, NodeFacts
+from goqueue.gateways import NodeFacts
+from goqueue.gateways.http import ApiLimits, HttpApi
 from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.publish import answer_results
 from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish

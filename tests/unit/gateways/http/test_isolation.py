@@ -2,15 +2,15 @@
 
 import pytest
 
+from goqueue.gateways import AbortedRanges
 from goqueue.gateways.http import ROUTES
 from goqueue.gateways.http.message_encoder import (
-    AbortedRanges,
     EncodedRead,
     TimeWriter,
     encode_poll,
     encode_read,
-    portion_of,
 )
+from goqueue.gateways.http.read import portion_of
 from goqueue.model import LogId, Message, Offset, Timestamp
 from goqueue.model.requests import Isolation, Leased, Parcel, Poll, Read, Records
 from goqueue.records import Codec, build, compress, stamp, walk

@@ -1,49 +1,30 @@
-"""One request on its way through one route: what was asked for, read and checked.
+"""One request as its route sees it: checked parameters, the decoded body, the way to the broker.
 
-Owns the way from a route to the broker. Never decides anything about the domain.
+Never decides anything about the domain.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar
 
 import msgspec
 
 from goqueue.gateways.http.bodies import decoder_of, read_body
 from goqueue.gateways.http.routing.parameter import Parameter
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
+from goqueue.gateways.port import Broker, NodeFacts, Scrape, ask
 from goqueue.model import MILLISECOND, Timestamp
 from goqueue.model.requests import Command, Reply
 
-__all__ = ["ApiContext", "ApiLimits", "Broker", "Call", "NodeFacts", "Scrape"]
+__all__ = ["ApiContext", "ApiLimits", "Call"]
 
 Value = TypeVar("Value")
 Body = TypeVar("Body", bound=msgspec.Struct)
-Answered = TypeVar("Answered", bound=Reply)
+Expected = TypeVar("Expected", bound=Reply)
 Outcome = TypeVar("Outcome")
 
 _MIB = 1024 * 1024
 _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
-
-
-class Broker(Protocol):
-    """Whoever answers commands. Raises `Refused`, and may be cancelled while it waits."""
-
-    async def ask(self, command: Command) -> Reply: ...
-
-
-# The text of all metrics, in pieces.
-Scrape = Callable[[], Awaitable[tuple[bytes, ...]]]
-
-
-class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node knows about itself from the start."""
-
-    version: str
-    started_at: Timestamp
-    git_commit: str = "unknown"
-    build_time: str = "unknown"
-    python_version: str = "unknown"
 
 
 class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +92,6 @@ class Call:
                 return outcome
             await asyncio.sleep(0)
 
-    async def ask(self, command: Command, answered: type[Answered]) -> Answered:
-        """Have the broker answer; every command has one kind of reply."""
-        reply = await self.context.broker.ask(command)
-        assert isinstance(reply, answered), f"{command} was answered by {type(reply).__name__}"
-        return reply
+    def ask(self, command: Command, expected: type[Expected]) -> Coroutine[Any, Any, Expected]:
+        """Ask the broker; every command has one type of reply."""
+        return ask(self.context.broker, command, expected)

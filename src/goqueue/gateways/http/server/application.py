@@ -1,13 +1,8 @@
-"""What the server and an application tell each other, and the limits of connections.
+"""What the server and its application exchange: requests, responses, and the server's limits.
 
-What one peer may take of the server: bytes, lines, connections and time.
-
-Every number has a default that is the contract's; tests hand in smaller ones.
-
-What the transport and the routes say to each other: a request, a response, four questions.
-
-Owns no behaviour. The transport calls the application from one event loop, and per connection
-answers one request at a time, in the order of arrival.
+Owns no behaviour. The server calls the application from one event loop, and answers the requests
+of one connection one at a time, in the order of arrival. The defaults of the limits are the
+documented ones; tests pass smaller numbers.
 """
 
 from collections.abc import Mapping
@@ -24,7 +19,7 @@ MIB = 1024 * KIB
 
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of the transport; those of a body are the application's, by route."""
+    """Bounds of one connection; the application bounds each body, by route."""
 
     head_bytes_max: int = 64 * KIB
     headers_max: int = 100
@@ -37,18 +32,11 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     # How long a refused peer may go on sending before the connection is cut: closing at once would
     # make its kernel throw the refusal away unread.
     linger_timeout_s: float = 2.0
-    connections_max: int = 10_000
-    connections_per_address_max: int = 10_000
     # Requests parsed and not yet begun, on one connection; at this number reading pauses.
     pipelined_max: int = 16
     # The same in bytes of their bodies, where more than one has not begun.
     pipelined_bytes_max: int = MIB
     write_buffer_bytes_max: int = 256 * KIB
-    # Request bodies held by all connections together.
-    bodies_bytes_max: int = 512 * MIB
-    # Answers that wait for their readers, of all connections together; at this number nothing is
-    # begun whose answer may be large.
-    unsent_bytes_max: int = 512 * MIB
 
 
 class HttpRequest(msgspec.Struct, frozen=True):

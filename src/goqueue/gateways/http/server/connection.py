@@ -16,27 +16,31 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from typing import cast
 
+from goqueue.gateways.connection_limits import Admission, Capacity
 from goqueue.gateways.http.server.application import (
     Application,
     HttpLimits,
     HttpRequest,
     HttpResponse,
 )
-from goqueue.gateways.http.server.reader import BodyBudget, Phase, RequestReader
+from goqueue.gateways.http.server.reader import Phase, RequestReader
 from goqueue.gateways.http.server.responses import (
     BODY_SLOW,
     CONTINUE,
     CUT_SHORT,
     FAULT,
     HEAD_SLOW,
+    STOPPING,
+    TOO_MANY_CONNECTIONS,
     UNSENT_FULL,
     Refusal,
     encode,
 )
+from goqueue.gateways.listener import Endpoint, TcpListener
 
-__all__ = ["NEVER", "Alarm", "Connection", "Listener"]
+__all__ = ["NEVER", "Alarm", "HttpConnection", "http_listener"]
 
 NEVER = float("inf")
 
@@ -91,33 +95,17 @@ _RESET = 7
 _INPUT_ENDED = 8
 
 
-class Listener(Protocol):
-    """What a connection needs of the server it belongs to."""
-
-    application: Application
-    limits: HttpLimits
-    budget: BodyBudget
-    requests_total: int
-    bytes_in: int
-    bytes_out: int
-    unsent_bytes: int
-
-    def admit(self, connection: "Connection", client: str) -> Refusal | None:
-        """Count a new connection; a refusal if there is no room for it."""
-        ...
-
-    def forget(self, connection: "Connection", client: str) -> None: ...
-
-
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Speaks HTTP/1.1 with one client."""
 
-    def __init__(self, listener: Listener, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, application: Application, limits: HttpLimits, listener: TcpListener) -> None:
         self._listener = listener
-        self._application = listener.application
-        self._limits = listener.limits
-        self._loop = loop
-        self._alarm = Alarm(loop, self._ring)
+        self._capacity = listener.capacity
+        self._traffic = listener.traffic
+        self._application = application
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._alarm = Alarm(self._loop, self._ring)
         self._read_deadline = NEVER
         self._write_deadline = NEVER
         self._probe_deadline = NEVER
@@ -140,7 +128,7 @@ class Connection(asyncio.Protocol):
         """The task that answers, if a request has ever come."""
         return self._worker
 
-    def wind_down(self) -> None:
+    def drain(self) -> None:
         """Answer what has been asked, then close; at once if nothing has."""
         self._reader.finish()
         self._go_on()
@@ -155,17 +143,20 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
         peer = transport.get_extra_info("peername")
         self._client = peer[0] if isinstance(peer, tuple) else ""
-        listener = self._listener
         self._reader = RequestReader(
-            self._client, self._limits, self._application.body_limit, listener.budget
+            self._client, self._limits, self._application.body_limit, self._capacity.requests
         )
-        refusal = listener.admit(self, self._client)
-        if refusal is not None:
-            self._reader.refuse(refusal)
+        match self._listener.admit(self, self._client):
+            case Admission.STOPPING:
+                self._reader.refuse(STOPPING)
+            case Admission.FULL:
+                self._reader.refuse(TOO_MANY_CONNECTIONS)
+            case Admission.OVERFULL:
+                self.cut()
         self._go_on()
 
     def data_received(self, data: bytes) -> None:
-        self._listener.bytes_in += len(data)
+        self._traffic.bytes_in += len(data)
         if self._unread is not None:
             # It was already on its way when reading was paused.
             self._unread = memoryview(bytes(self._unread) + data)
@@ -292,7 +283,7 @@ class Connection(asyncio.Protocol):
     async def _answer(self, request: HttpRequest) -> None:
         reader = self._reader
         size = len(request.body)
-        self._listener.requests_total += 1
+        self._traffic.requests_total += 1
         self._running_version = request.version
         try:
             if self._is_too_much(request):
@@ -314,7 +305,7 @@ class Connection(asyncio.Protocol):
 
     def _is_too_much(self, request: HttpRequest) -> bool:
         """Whether readers that do not read hold so much that this one has to come again."""
-        is_short = self._listener.unsent_bytes >= self._limits.unsent_bytes_max
+        is_short = self._capacity.unsent.is_spent
         return is_short and self._application.may_be_large(request.method, request.path)
 
     def _encode(
@@ -334,7 +325,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _write(self, buffer: bytes | bytearray | memoryview) -> None:
-        self._listener.bytes_out += len(buffer)
+        self._traffic.bytes_out += len(buffer)
         self._transport.write(buffer)
 
     def _part(self, refusal: Refusal) -> None:
@@ -406,7 +397,7 @@ class Connection(asyncio.Protocol):
             self._set_deadlines()
 
     def _note_unsent(self, size: int) -> None:
-        self._listener.unsent_bytes += size - self._unsent
+        self._capacity.unsent.replace(self._unsent, size)
         self._unsent = size
 
     def _judge_progress(self) -> None:
@@ -442,3 +433,20 @@ class Connection(asyncio.Protocol):
             self._write(CONTINUE)
         self._probe_deadline = now + self._probe_s
         self._probe_s = min(self._probe_s * 2, _PROBE_S_MAX)
+
+
+def http_listener(
+    application: Application,
+    endpoint: Endpoint,
+    *,
+    limits: HttpLimits | None = None,
+    capacity: Capacity | None = None,
+) -> TcpListener:
+    """A listener that serves an application over HTTP/1.1."""
+    held = HttpLimits() if limits is None else limits
+    return TcpListener(
+        "http",
+        endpoint,
+        lambda listener: HttpConnection(application, held, listener),
+        Capacity() if capacity is None else capacity,
+    )

@@ -21,6 +21,7 @@ from types import MappingProxyType
 import httptools
 import msgspec
 
+from goqueue.gateways.connection_limits import ByteBudget
 from goqueue.gateways.http.server.application import HttpLimits, HttpRequest
 from goqueue.gateways.http.server.responses import (
     BODIES_FULL,
@@ -33,7 +34,7 @@ from goqueue.gateways.http.server.responses import (
     malformed,
 )
 
-__all__ = ["BodyBudget", "Head", "HeadLines", "Phase", "RequestReader", "Unacceptable"]
+__all__ = ["Head", "HeadLines", "Phase", "RequestReader", "Unacceptable"]
 
 # Two of these, and two readers may each believe a different one.
 _SINGLE = frozenset(
@@ -178,25 +179,6 @@ class Phase(enum.Enum):
     BODY = enum.auto()
 
 
-class BodyBudget:
-    """Bytes of request bodies that all connections together may hold."""
-
-    __slots__ = ("_bytes_max", "bytes_held")
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self.bytes_held = 0
-
-    def take(self, size: int) -> bool:
-        if self.bytes_held + size > self._bytes_max:
-            return False
-        self.bytes_held += size
-        return True
-
-    def give_back(self, size: int) -> None:
-        self.bytes_held -= size
-
-
 class RequestReader:
     """Takes what a connection receives; `requests` holds what is whole."""
 
@@ -205,7 +187,7 @@ class RequestReader:
         client: str,
         limits: HttpLimits,
         body_limit: Callable[[str, bytes], int],
-        budget: BodyBudget,
+        budget: ByteBudget,
     ) -> None:
         self.requests: deque[HttpRequest] = deque()
         self.refusal: Refusal | None = None

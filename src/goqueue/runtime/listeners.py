@@ -1,0 +1,74 @@
+"""The listeners of a node: which gateways there are, and how they start and stop together.
+
+All addresses are taken before anything is accepted, so a node with one unusable address does not
+start at all. Listeners that can say "not ready" accept at once; those that cannot wait until the
+node has recovered. All stop at the same time, within one grace period.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from goqueue.gateways import Address, Endpoint, Gateway, GatewayPort, Listener
+from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi, http_listener
+from goqueue.runtime.settings import Settings
+
+__all__ = ["Listeners", "configured_gateways"]
+
+
+def configured_gateways(settings: Settings) -> tuple[Gateway, ...]:
+    """The gateways that the settings name, in the order in which they are started."""
+    return (_http_gateway(settings),) if settings.listeners.http is not None else ()
+
+
+def _http_gateway(settings: Settings) -> Gateway:
+    http, listener = settings.http, settings.listeners.http
+    assert listener is not None
+    limits = ApiLimits(
+        body_bytes_max=http.body_limit,
+        publish_body_bytes_max=http.publish_body_limit,
+        delay_ns_max=settings.limits.max_delay_ns,
+    )
+    cors = CorsPolicy(origins=http.cors_origins, is_local=listener.is_loopback)
+
+    def create(port: GatewayPort) -> Listener:
+        api = HttpApi(port.broker, port.facts, cors=cors, limits=limits, metrics=port.scrape)
+        return http_listener(api, Endpoint(listener.host, listener.port), capacity=port.capacity)
+
+    return create
+
+
+class Listeners:
+    """All listeners of one node, in order."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = tuple(listeners)
+
+    def __iter__(self) -> Iterator[Listener]:
+        return iter(self._listeners)
+
+    async def start(self) -> dict[str, Address]:
+        """Take every address, then accept where that need not wait; the addresses by name.
+
+        Raises OSError if an address cannot be had; then none is held.
+        """
+        try:
+            addresses = {each.name: await each.open() for each in self._listeners}
+            for listener in self._listeners:
+                if not listener.waits_for_node:
+                    await listener.serve()
+        except BaseException:
+            await self.stop(0)
+            raise
+        return addresses
+
+    async def serve_when_ready(self) -> None:
+        """Accept on the listeners that waited for the node; raises OSError."""
+        for listener in self._listeners:
+            if listener.waits_for_node:
+                await listener.serve()
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop all of them at the same time; each has the whole grace."""
+        async with asyncio.TaskGroup() as tasks:
+            for listener in self._listeners:
+                tasks.create_task(listener.stop(grace_s))
