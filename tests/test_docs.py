@@ -1,8 +1,11 @@
-"""What the documents show is run: every fenced python and sh block, top to bottom.
+"""What the documents show is run: every fenced python, sh and console block, top to bottom.
 
 The blocks of one document share a directory. Python blocks share one namespace and run first,
 under the line numbers of the document. A line that starts with `make` is not run but must name
 targets of the Makefile. A block after `<!-- not run: reason -->` is left alone.
+
+In a console block a command follows `$ ` and its output follows the command. The real output must
+match line by line; `…` matches any text, and a line that is only `…` matches any number of lines.
 
 A document that says `<!-- with a broker -->` gets a node of its own: clients find it by the
 environment, and the address that a reader would use is replaced by its address.
@@ -23,7 +26,9 @@ from tests.integration.server_process import serving
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-LANGUAGES = ("python", "sh")
+LANGUAGES = ("python", "sh", "console")
+PROMPT = "$ "
+ELLIPSIS = "…"
 SECONDS_MAX = 280
 
 WITH_A_BROKER = "<!-- with a broker -->"
@@ -71,15 +76,62 @@ def python_script(text: str) -> str:
     return "\n".join(script)
 
 
+class Step(msgspec.Struct, frozen=True):
+    """A command of a console block, and the lines that the document shows as its output."""
+
+    command: str
+    output: tuple[str, ...]
+
+
+def steps(block: Block) -> list[Step]:
+    """The commands of a console block, each with its output."""
+    found: list[Step] = []
+    for line in block.lines:
+        if line.startswith(PROMPT):
+            found.append(Step(line.removeprefix(PROMPT), ()))
+        else:
+            assert found, f"line {block.first_line}: a console block begins with a command"
+            found[-1] = Step(found[-1].command, (*found[-1].output, line))
+    return found
+
+
+def console_steps(text: str) -> list[Step]:
+    """Every command of the console blocks of a document, in the order in which they run."""
+    return [step for block in blocks(text) if block.language == "console" for step in steps(block)]
+
+
 def shell_script(text: str) -> str:
-    """All commands of a document that can be run inside a test."""
-    return "\n".join(
-        line
-        for block in blocks(text)
-        if block.language == "sh"
-        for line in block.lines
-        if not line.startswith("make") and not GETTING_THERE.match(line)
+    """All commands of a document that can be run inside a test.
+
+    The output of the n-th console command goes to the file `printed-n`.
+    """
+    lines: list[str] = []
+    printed = 0
+    for block in blocks(text):
+        if block.language == "sh":
+            lines += [
+                line
+                for line in block.lines
+                if not line.startswith("make") and not GETTING_THERE.match(line)
+            ]
+        elif block.language == "console":
+            for step in steps(block):
+                lines += [f"{{ {step.command}", f"}} >printed-{printed} 2>&1"]
+                printed += 1
+    return "\n".join(lines)
+
+
+def is_as_shown(shown: tuple[str, ...], printed: str) -> bool:
+    """Whether the output is what the document shows, up to its ellipses."""
+    pattern = "".join(
+        "(?:.*\n)*?" if line == ELLIPSIS else f"{_line_pattern(line)}\n" for line in shown
     )
+    lines = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+    return re.fullmatch(pattern, lines) is not None
+
+
+def _line_pattern(line: str) -> str:
+    return ".*".join(re.escape(part) for part in line.rstrip().split(ELLIPSIS))
 
 
 def targets_shown(text: str) -> list[str]:
@@ -126,6 +178,9 @@ def test_a_document_does_what_it_shows(document: Path, tmp_path: Path) -> None:
             run([sys.executable, "-W", "error", str(named)], tmp_path, server)
         if commands := shell_script(text):
             run(["bash", "-euo", "pipefail", "-c", commands], tmp_path, server)
+        for number, step in enumerate(console_steps(text)):
+            printed = (tmp_path / f"printed-{number}").read_text()
+            assert is_as_shown(step.output, printed), f"$ {step.command}\n{printed}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -134,6 +189,15 @@ def test_a_document_shows_only_targets_that_exist(document: Path) -> None:
         name for name in targets_shown(document.read_text()) if name not in makefile_targets()
     ]
     assert not unknown
+
+
+def test_the_picture_of_a_trace_is_what_the_command_draws() -> None:
+    """`make pictures` draws it anew."""
+    script = ROOT / "docs" / "pictures" / "trace_picture.py"
+    drawn = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert drawn.stdout == script.with_name("trace.svg").read_text(encoding="utf-8")
 
 
 DOCUMENT = """
@@ -167,6 +231,34 @@ def test_a_failing_command_fails(tmp_path: Path) -> None:
     assert shell_script(DOCUMENT) == "false"
     with pytest.raises(AssertionError):
         run(["bash", "-e", "-c", shell_script(DOCUMENT)], tmp_path)
+
+
+SESSION = """
+```console
+$ printf 'one\\ntwo 2\\nthree\\n'
+one
+two …
+three
+$ word=seen
+$ echo "$word"
+seen
+```
+"""
+
+
+def test_a_console_block_runs_its_commands_in_one_shell(tmp_path: Path) -> None:
+    run(["bash", "-e", "-c", shell_script(SESSION)], tmp_path)
+    for number, step in enumerate(console_steps(SESSION)):
+        assert is_as_shown(step.output, (tmp_path / f"printed-{number}").read_text())
+
+
+def test_output_that_differs_from_a_console_block_is_found() -> None:
+    shown = ("one", "two …", "three")
+    assert is_as_shown(shown, "one\ntwo 2  \nthree\n")
+    assert is_as_shown(("one", "…", "three"), "one\n\ntwo\nthree\n")
+    assert not is_as_shown(shown, "one\nthree\n")
+    assert not is_as_shown(shown, "one\ntwo 2\nthree\nfour\n")
+    assert not is_as_shown((), "one\n")
 
 
 def test_targets_are_recognised() -> None:

@@ -29,7 +29,7 @@ CORE_ROOMS = (
     "storage",
 )
 
-_PYTHON_FOLDERS = ("src", "tests", "bench", "demo", "deploy", "fuzz", "scripts", "soak")
+_PYTHON_FOLDERS = ("src", "tests", "bench", "demo", "deploy", "docs", "fuzz", "scripts", "soak")
 _TEXT_SUFFIXES = (".py", ".pxd", ".h", ".md", ".toml", ".lock", ".json", ".yml", ".yaml", ".sh", "")
 _SKIPPED_FOLDERS = ("build", "dist", "data", "__pycache__")
 
@@ -97,7 +97,11 @@ def projects_texts() -> Iterator[tuple[str, str]]:
 
 def _walk(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
-        is_hidden = path.name.startswith(".") and path.name not in (".ci", ".gitignore")
+        is_hidden = path.name.startswith(".") and path.name not in (
+            ".ci",
+            ".githooks",
+            ".gitignore",
+        )
         if is_hidden or path.name in _SKIPPED_FOLDERS or path.name.endswith(".egg-info"):
             continue
         if path.is_dir():
