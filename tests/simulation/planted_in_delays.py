@@ -129,7 +129,7 @@ def announces_no_delays(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_delays_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DelayedMessages, "forget", _does_nothing)
+    patch.setattr(DelayedMessages, "forget_logs", _does_nothing)
 
 
 # Lanes

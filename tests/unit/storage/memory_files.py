@@ -122,12 +122,25 @@ class MemoryFiles:
     def __init__(self, content: Content | None = None) -> None:
         self.faults = Faults()
         self._files: dict[str, bytearray] = {}
-        self._directories: dict[str, None] = {"": None}
+        # The names in each directory: a topic may have thousands of logs.
+        self._directories: dict[str, dict[str, None]] = {"": {}}
         for path, data in (content or {}).items():
+            parts = path.split("/")
+            for depth in range(1, len(parts)):
+                parent = "/".join(parts[:depth])
+                if parent not in self._directories:
+                    self._directories[parent] = {}
+                    self._add_name(parent)
             self._files[path] = bytearray(data)
-            parts = path.split("/")[:-1]
-            for depth in range(1, len(parts) + 1):
-                self._directories["/".join(parts[:depth])] = None
+            self._add_name(path)
+
+    def _add_name(self, path: str) -> None:
+        directory, _, name = path.rpartition("/")
+        self._directories[directory][name] = None
+
+    def _remove_name(self, path: str) -> None:
+        directory, _, name = path.rpartition("/")
+        del self._directories[directory][name]
 
     def copy(self) -> Content:
         return {path: bytes(data) for path, data in self._files.items()}
@@ -135,18 +148,21 @@ class MemoryFiles:
     def entries(self, directory: str) -> list[Entry]:
         if directory not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
-        prefix = f"{directory}/" if directory else ""
-        found = [
-            Entry(path[len(prefix) :], EntryKind.FILE, len(data))
-            for path, data in self._files.items()
-            if path.startswith(prefix) and "/" not in path[len(prefix) :]
+        paths = {
+            name: f"{directory}/{name}" if directory else name
+            for name in self._directories[directory]
+        }
+        files = [
+            Entry(name, EntryKind.FILE, len(self._files[path]))
+            for name, path in paths.items()
+            if path in self._files
         ]
-        found += [
-            Entry(path[len(prefix) :], EntryKind.DIRECTORY, 0)
-            for path in self._directories
-            if path and path.startswith(prefix) and "/" not in path[len(prefix) :]
+        directories = [
+            Entry(name, EntryKind.DIRECTORY, 0)
+            for name, path in paths.items()
+            if path in self._directories
         ]
-        return found
+        return files + directories
 
     def kind(self, path: str) -> EntryKind | None:
         if path in self._files:
@@ -168,6 +184,7 @@ class MemoryFiles:
         if path.rpartition("/")[0] not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self._files[path] = bytearray()
+        self._add_name(path)
         return MemoryFile(path, self._files[path], self.faults)
 
     def make_directory(self, path: str) -> None:
@@ -176,7 +193,8 @@ class MemoryFiles:
             raise FileExistsError(errno.EEXIST, "exists", path)
         if path.rpartition("/")[0] not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        self._directories[path] = None
+        self._directories[path] = {}
+        self._add_name(path)
 
     def sync_directory(self, path: str) -> None:
         self.faults.meet("sync_directory", path)
@@ -187,11 +205,17 @@ class MemoryFiles:
             raise IsADirectoryError(errno.EISDIR, "is a directory", new)
         if new.rpartition("/")[0] not in self._directories or self.kind(old) is None:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", old)
-        if old not in self._directories:
+        self._remove_name(old)
+        self._add_name(new)
+        self._move(old, new)
+
+    def _move(self, old: str, new: str) -> None:
+        if old in self._files:
             self._files[new] = self._files.pop(old)
             return
-        self._directories = {_moved(path, old, new): None for path in self._directories}
-        self._files = {_moved(path, old, new): data for path, data in self._files.items()}
+        names = self._directories[new] = self._directories.pop(old)
+        for name in names:
+            self._move(f"{old}/{name}", f"{new}/{name}")
 
     def remove(self, path: str) -> None:
         self.faults.meet("remove", path)
@@ -200,19 +224,16 @@ class MemoryFiles:
         if path not in self._files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         del self._files[path]
+        self._remove_name(path)
 
     def remove_directory(self, path: str) -> None:
         self.faults.meet("remove_directory", path)
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        if self.entries(path):
+        if self._directories[path]:
             raise OSError(errno.ENOTEMPTY, "not empty", path)
         del self._directories[path]
+        self._remove_name(path)
 
     def free_bytes(self) -> int:
         return 1 << 40 if self.faults.room is None else self.faults.room
-
-
-def _moved(path: str, old: str, new: str) -> str:
-    is_within = path == old or path.startswith(f"{old}/")
-    return new + path[len(old) :] if is_within else path
