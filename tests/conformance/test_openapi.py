@@ -18,7 +18,7 @@ from tests.integration.server_process import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
-EXAMPLES = 60 if IS_EXHAUSTIVE else 25
+EXAMPLES = 60 if IS_EXHAUSTIVE else 12
 # Far above what it takes, also beside other work: only a run that hangs meets it.
 SECONDS_MAX = 1200
 # Longer than any request may wait, so that a wait that was not cut short is slow and no failure.

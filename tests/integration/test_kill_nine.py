@@ -21,7 +21,7 @@ from goqueue.storage import POINT_FILE, log_directory, read_point
 from tests.conftest import IS_EXHAUSTIVE
 from tests.integration.appending_child import LOG, settings, value_of
 
-KILLS = 50 if IS_EXHAUSTIVE else 12
+KILLS = 50 if IS_EXHAUSTIVE else 6
 CHILD = Path(__file__).with_name("appending_child.py")
 NUMBERS_PER_LIFE = 1_000_000
 

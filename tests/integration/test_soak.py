@@ -12,7 +12,7 @@ from soak.verdict import Holdings, Letter, judge
 from tests.conftest import IS_EXHAUSTIVE
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS, KILL_EVERY = (60, 8) if IS_EXHAUSTIVE else (16, 5)
+SECONDS, KILL_EVERY = (60, 8) if IS_EXHAUSTIVE else (12, 4)
 SECOND = 10**9
 
 

@@ -272,6 +272,7 @@ def test_a_dry_run_of_a_replay_shows_what_would_be_sent_and_sends_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_an_audit_finds_what_was_planted(
     spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str]
 ) -> None:
@@ -332,6 +333,7 @@ def bury(api: Api, topic: str, group: str, reasons: dict[str, str]) -> None:
     member.leave()
 
 
+@pytest.mark.long
 def test_dead_letters_are_reported_and_put_back_by_selection_once(
     spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str]
 ) -> None:

@@ -69,7 +69,10 @@ def other_side(folder: Path, protocol: str, mode: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("protocol", ["http", pytest.param("grpc", marks=pytest.mark.long)])
-@pytest.mark.parametrize("mode", ["dead", "silent", "refusing"])
+@pytest.mark.parametrize(
+    "mode",
+    ["silent", *(pytest.param(mode, marks=pytest.mark.long) for mode in ("dead", "refusing"))],
+)
 def test_a_collector_that_takes_nothing_costs_spans_and_no_messages(
     tmp_path: Path, protocol: str, mode: str, connect: Connect
 ) -> None:
