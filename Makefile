@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-stalls bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface sync-client spark-options pictures hooks lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-stalls bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface sync-client spark-options topic-settings pictures hooks lock clean FORCE
 
 # Shell settings of the caller that would run another Python or other modules.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -181,6 +181,9 @@ sync-client: setup ## write the generated part of goqueue.client.sync from the a
 
 spark-options: setup ## generate docs/reference/spark-options.md
 	@$(venv) -c 'from goqueue.spark.option_table import reference; print(reference(), end="")' >docs/reference/spark-options.md
+
+topic-settings: setup ## write the SDK's types and docs/reference/topic-settings.md from the rows of the settings
+	@$(venv) -m scripts.topic_settings
 
 pictures: setup ## draw the pictures in docs/pictures again
 	@$(venv) docs/pictures/trace_picture.py >build/trace.svg && mv build/trace.svg docs/pictures/trace.svg

@@ -21,7 +21,7 @@ from goqueue.model import (
     check_name,
     is_internal,
 )
-from goqueue.model.requests import PARTITIONS_MAX, AlterTopic, CreateTopic, TopicConfig
+from goqueue.model.requests import PARTITION_COUNT, AlterTopic, CreateTopic, TopicConfig
 
 __all__ = ["Catalog", "Topic"]
 
@@ -139,10 +139,7 @@ class Catalog:
         name = check_name(command.name, "name")
         if is_internal(name):
             raise Refused(Code.TOPIC_INTERNAL, topic=name)
-        if not 1 <= command.partitions <= PARTITIONS_MAX:
-            raise Refused(
-                Code.REQUEST_INVALID, field="num_partitions", minimum=1, maximum=PARTITIONS_MAX
-            )
+        PARTITION_COUNT.check(command.partitions)
         config = command.config.for_topic(name)
         self._check_loop(name, config)
         self._check_not_compacted(name, config)

@@ -20,7 +20,7 @@ Transactions as operators see them: which are open, how one stands, and how to e
 import datetime as dt
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypedDict, Unpack
+from typing import Unpack
 
 import msgspec
 
@@ -48,11 +48,13 @@ from goqueue.client.http import Request, Transport, get, post, target
 from goqueue.client.message import Message
 from goqueue.client.replay import Replay
 from goqueue.client.tasks import Tasks
+from goqueue.client.topic_settings import NewTopicSettings, TopicSettings
 
 __all__ = [
     "DeadLetters",
     "DelayedMessages",
     "Groups",
+    "NewTopicSettings",
     "Node",
     "TopicSettings",
     "Topics",
@@ -106,30 +108,8 @@ class Node:
         return await self._transport.read(get("reliability", "stats"), _RELIABILITY)
 
 
-class TopicSettings(TypedDict, total=False):
-    """The settings of a topic that can be changed at any time, by their names in the contract.
-
-    A duration is text such as "1m30s", or a number of seconds.
-    """
-
-    min_insync_replicas: int
-    retention_hours: int
-    retention_bytes: int
-    segment_bytes: int
-    cleanup_policy: Literal["delete", "compact"]
-    flush_policy: Literal["commit", "interval"]
-    flush_interval_ms: int
-    visibility_timeout: str | float
-    max_deliveries: int
-    max_message_bytes: int
-    dead_letter_topic: str
-    schema_validation: bool
-    priority_weights: Sequence[int]
-    priority_boost: str | float
-
-
-_NAMES_OF_SETTINGS = tuple(TopicSettings.__annotations__)
-_NAMES_AT_CREATION = ("partitions", "replication_factor", *_NAMES_OF_SETTINGS)
+_CHANGEABLE = tuple(TopicSettings.__annotations__)
+_AT_CREATION = ("partitions", *NewTopicSettings.__annotations__)
 
 
 class _Names(msgspec.Struct, frozen=True):
@@ -156,17 +136,11 @@ class Topics:
         name: str,
         *,
         partitions: int | None = None,
-        replication_factor: int | None = None,
-        **settings: Unpack[TopicSettings],
+        **settings: Unpack[NewTopicSettings],
     ) -> Topic:
         """Create a topic; `TopicExists` if there is one of this name."""
-        check_keywords("create", settings, _NAMES_AT_CREATION)
-        fields: dict[str, object] = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": replication_factor,
-            **settings,
-        }
+        check_keywords("create", settings, _AT_CREATION)
+        fields: dict[str, object] = {"name": name, "num_partitions": partitions, **settings}
         return await self._transport.read(post("topics", fields=fields), _TOPICS)
 
     async def list(self) -> tuple[str, ...]:
@@ -178,7 +152,7 @@ class Topics:
 
     async def alter(self, name: str, **settings: Unpack[TopicSettings]) -> Topic:
         """Change settings; what is not named stays as it is."""
-        check_keywords("alter", settings, _NAMES_OF_SETTINGS)
+        check_keywords("alter", settings, _CHANGEABLE)
         request = Request(
             method="PATCH",
             target=target("topics", name),

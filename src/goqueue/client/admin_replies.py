@@ -8,6 +8,8 @@ import datetime as dt
 
 import msgspec
 
+from goqueue.client.topic_settings import TopicConfig
+
 __all__ = [
     "DelayStats",
     "DelayedMessage",
@@ -36,26 +38,6 @@ __all__ = [
     "TransactionStats",
     "Version",
 ]
-
-
-class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a topic."""
-
-    replication_factor: int = 1
-    min_insync_replicas: int = 1
-    retention_hours: int = 168
-    retention_bytes: int = -1
-    segment_bytes: int = 67_108_864
-    cleanup_policy: str = "delete"
-    flush_policy: str = "commit"
-    flush_interval_ms: int = 1000
-    visibility_timeout: str = "30s"
-    max_deliveries: int = 3
-    max_message_bytes: int = 1_048_576
-    dead_letter_topic: str = ""
-    schema_validation: bool = False
-    priority_weights: tuple[int, ...] = (50, 25, 15, 7, 3)
-    priority_boost: str = "30s"
 
 
 class PartitionEnds(msgspec.Struct, frozen=True, kw_only=True):

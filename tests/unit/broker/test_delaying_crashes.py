@@ -166,7 +166,9 @@ def test_the_first_delayed_message_of_a_topic_waits_for_the_journal() -> None:
 def test_a_topic_changed_after_its_first_delayed_message_still_knows_that_it_has_some() -> None:
     node = store()
     delay(node, ("a", 5 * SECOND))
-    node.ask(AlterTopic(name="orders", changes=TopicChanges(retention_hours=5)), TopicDescription)
+    node.ask(
+        AlterTopic(name="orders", changes=TopicChanges({"retention_hours": 5})), TopicDescription
+    )
     node.restart(without_snapshots=True)
     node.advance(10 * SECOND)
 

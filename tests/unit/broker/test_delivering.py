@@ -359,7 +359,7 @@ def test_a_lower_limit_holds_for_what_was_delivered_already() -> None:
     publish(node, "a", "b")
     for _ in range(3):
         nack(node, poll(node, count=1)[0], delay_ns=0)
-    changes = TopicChanges(max_deliveries=2)
+    changes = TopicChanges({"max_deliveries": 2})
     node.ask(AlterTopic(name="orders", changes=changes), TopicDescription)
 
     assert values(poll(node)) == ["b"]
@@ -370,7 +370,7 @@ def test_a_higher_limit_holds_for_what_is_in_flight() -> None:
     node = shop(max_deliveries=1)
     publish(node, "a")
     (first,) = poll(node)
-    changes = TopicChanges(max_deliveries=2)
+    changes = TopicChanges({"max_deliveries": 2})
     node.ask(AlterTopic(name="orders", changes=changes), TopicDescription)
     nack(node, first, delay_ns=0)
 

@@ -163,7 +163,7 @@ def test_lag_does_not_count_what_retention_removed() -> None:
     first, second = poll(node)
     ack(node, second)
     node.advance(2 * HOUR)
-    changes = TopicChanges(retention_hours=1)
+    changes = TopicChanges({"retention_hours": 1})
     node.ask(AlterTopic(name="orders", changes=changes), TopicDescription)
     node.advance(60 * SECOND)
     publish(node, "c", "d")

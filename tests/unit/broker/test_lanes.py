@@ -110,7 +110,7 @@ def test_other_weights_hold_for_queues_that_are_there() -> None:
     node = shop()
     publish(node, [LOW, CRITICAL] * 500)
     poll(node, count=1)
-    changes = TopicChanges(lane_weights=(1, 1, 1, 1, 1))
+    changes = TopicChanges({"priority_weights": (1, 1, 1, 1, 1)})
     node.ask(AlterTopic(name="orders", changes=changes), TopicDescription)
 
     assert sorted(lanes_of(poll(node, count=10))) == [CRITICAL] * 5 + [LOW] * 5

@@ -62,7 +62,7 @@ def shown(node: DrivenNode, request: RequestId) -> list[str]:
 
 def retire(node: DrivenNode) -> None:
     """Let retention remove everything that is there."""
-    changes = TopicChanges(retention_hours=1)
+    changes = TopicChanges({"retention_hours": 1})
     node.ask(AlterTopic(name="orders", changes=changes), TopicDescription)
     node.advance(HOUR + 60 * SECOND)
 

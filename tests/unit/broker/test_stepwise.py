@@ -50,7 +50,7 @@ def large() -> DrivenNode:
         (DescribePartitions(topic="large"), PartitionList),
         (DescribeNode(), NodeDescription),
         (
-            AlterTopic(name="large", changes=TopicChanges(retention_hours=1)),
+            AlterTopic(name="large", changes=TopicChanges({"retention_hours": 1})),
             TopicDescription,
         ),
     ],

@@ -5,7 +5,18 @@ import pytest
 
 from goqueue.broker.catalog import Catalog
 from goqueue.broker.journal_changes import TopicStated
-from goqueue.model import HOUR, MILLISECOND, SECOND, Cleanup, Code, LogId, Refused
+from goqueue.log import Log
+from goqueue.model import (
+    HOUR,
+    MILLISECOND,
+    SECOND,
+    Cleanup,
+    Code,
+    LogId,
+    LogSettings,
+    Message,
+    Refused,
+)
 from goqueue.model.requests import (
     AlterTopic,
     CreateTopic,
@@ -13,6 +24,7 @@ from goqueue.model.requests import (
     DescribePartitions,
     DescribeTopic,
     Done,
+    LaneSettings,
     ListTopics,
     PartitionList,
     Read,
@@ -22,12 +34,18 @@ from goqueue.model.requests import (
     TopicDescription,
     TopicList,
 )
+from goqueue.records import build
+from goqueue.storage import Storage
 from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
 from tests.unit.broker.users import (
     create,
     publish,
     read_values,
 )
+from tests.unit.storage.memory_files import MemoryFiles
+
+TOPICS = LogId("__topics", 0)
+LANES = LaneSettings(weights=(5, 4, 3, 2, 1))
 
 
 def topics(node: DrivenNode) -> tuple[str, ...]:
@@ -44,6 +62,17 @@ def alter(node: DrivenNode, changes: TopicChanges, name: str = "orders") -> Topi
 
 def delete(node: DrivenNode, name: str = "orders") -> None:
     node.ask(DeleteTopic(name=name), Done)
+
+
+def with_journal_record(node: DrivenNode, value: bytes) -> DrivenNode:
+    """The same data directory after another version wrote this to the journal of topics."""
+    files = MemoryFiles(node.files.copy())
+    storage = Storage(files)
+    log = Log(TOPICS, LogSettings(), storage.open(TOPICS, LogSettings()).state)
+    storage.carry_out(list(log.append(build([Message(value=value)]), node.now).effects))
+    storage.close()
+    content = {path: data for path, data in files.copy().items() if "snapshot" not in path}
+    return DrivenNode(MemoryFiles(content), node.limits, node.now_ns)
 
 
 def test_a_topic_that_was_created_is_described_as_empty() -> None:
@@ -125,6 +154,32 @@ def test_a_topic_survives_a_restart_with_its_settings_and_messages() -> None:
     assert read_values(node, LogId("orders", 1)) == ["two"]
 
 
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ({}, TopicConfig()),
+        ({"max_deliveries": 9, "setting_of_a_later_version": 1}, TopicConfig(max_deliveries=9)),
+        ({"lanes": {"weights": [5, 4, 3, 2, 1]}}, TopicConfig(lanes=LANES)),
+    ],
+)
+def test_a_data_directory_of_another_version_is_read(
+    stored: dict[str, object], expected: TopicConfig
+) -> None:
+    node = DrivenNode()
+    create(node)
+    change: dict[str, object] = {
+        "type": "topic",
+        "name": "orders",
+        "number": 1,
+        "partitions": 1,
+        "created_at": 1,
+    }
+    change["config"] = {"dead_letter_topic": "orders.dlq", **stored}
+    again = with_journal_record(node, msgspec.json.encode([change]))
+
+    assert describe(again).config == expected.for_topic("orders")
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", "x" * 250, "a\n", "a\0"])
 def test_a_topic_needs_a_proper_name(name: str) -> None:
     node = DrivenNode()
@@ -139,7 +194,7 @@ def test_names_of_the_brokers_own_topics_cannot_be_created_changed_or_deleted() 
     node = DrivenNode()
     commands = (
         CreateTopic(name="__mine"),
-        AlterTopic(name="__topics", changes=TopicChanges(retention_hours=1)),
+        AlterTopic(name="__topics", changes=TopicChanges({"retention_hours": 1})),
         DeleteTopic(name="__groups"),
     )
     for command in commands:
@@ -197,7 +252,7 @@ def test_a_dead_letter_topic_cannot_get_one_of_its_own_later() -> None:
     create(node, "b")
 
     with pytest.raises(Refused) as refused:
-        alter(node, TopicChanges(dead_letter_topic="c"), "b")
+        alter(node, TopicChanges({"dead_letter_topic": "c"}), "b")
     assert refused.value.code is Code.DEAD_LETTER_LOOP
     assert describe(node, "b").config.dead_letter_topic == "b.dlq"
 
@@ -210,7 +265,7 @@ def test_a_topic_that_sends_its_dead_letters_on_cannot_take_those_of_another() -
     with pytest.raises(Refused) as created:
         create(node, "x", config=TopicConfig(dead_letter_topic="b"))
     with pytest.raises(Refused) as altered:
-        alter(node, TopicChanges(dead_letter_topic="b"), "a")
+        alter(node, TopicChanges({"dead_letter_topic": "b"}), "a")
     assert created.value.code is altered.value.code is Code.DEAD_LETTER_LOOP
 
 
@@ -224,7 +279,7 @@ def test_a_topic_that_takes_dead_letters_cannot_be_compacted() -> None:
         assert refused.value.facts["field"] == "cleanup_policy"
     create(node, "letters")
     with pytest.raises(Refused) as refused:
-        alter(node, TopicChanges(cleanup_policy=Cleanup.COMPACT), "letters")
+        alter(node, TopicChanges({"cleanup_policy": Cleanup.COMPACT}), "letters")
     assert refused.value.code is Code.REQUEST_INVALID
     assert describe(node, "letters").config.cleanup_policy is Cleanup.DELETE
 
@@ -239,7 +294,7 @@ def test_a_compacted_topic_cannot_become_a_dead_letter_topic() -> None:
         create(node, "c", config=TopicConfig(dead_letter_topic="table"))
     assert refused.value.facts["field"] == "dead_letter_topic"
     with pytest.raises(Refused):
-        alter(node, TopicChanges(dead_letter_topic="table"), "a")
+        alter(node, TopicChanges({"dead_letter_topic": "table"}), "a")
     with pytest.raises(Refused):
         create(node, "b")
 
@@ -270,9 +325,9 @@ def test_two_topics_may_share_one_dead_letter_topic_until_both_are_gone() -> Non
     delete(node, "a")
 
     with pytest.raises(Refused):
-        alter(node, TopicChanges(dead_letter_topic="more"), "letters")
+        alter(node, TopicChanges({"dead_letter_topic": "more"}), "letters")
     delete(node, "b")
-    altered = alter(node, TopicChanges(dead_letter_topic="more"), "letters")
+    altered = alter(node, TopicChanges({"dead_letter_topic": "more"}), "letters")
     assert altered.config.dead_letter_topic == "more"
 
 
@@ -282,7 +337,7 @@ def test_two_topics_may_share_one_dead_letter_topic_until_both_are_gone() -> Non
 def test_altering_changes_what_is_named_and_nothing_else() -> None:
     node = DrivenNode()
     before = create(node).config
-    after = alter(node, TopicChanges(retention_hours=1, visibility_ns=SECOND)).config
+    after = alter(node, TopicChanges({"retention_hours": 1, "visibility_timeout": SECOND})).config
 
     assert after == msgspec.structs.replace(before, retention_hours=1, visibility_ns=SECOND)
     node.restart()
@@ -294,7 +349,7 @@ def test_altering_out_of_range_changes_nothing() -> None:
     before = create(node).config
 
     with pytest.raises(Refused) as refused:
-        alter(node, TopicChanges(retention_hours=1, visibility_ns=MILLISECOND))
+        alter(node, TopicChanges({"retention_hours": 1, "visibility_timeout": MILLISECOND}))
     assert refused.value.code is Code.REQUEST_INVALID
     assert refused.value.facts["field"] == "visibility_timeout"
     assert describe(node).config == before
@@ -303,7 +358,7 @@ def test_altering_out_of_range_changes_nothing() -> None:
 def test_a_limit_on_message_size_is_in_force_as_soon_as_it_is_altered() -> None:
     node = DrivenNode()
     create(node)
-    alter(node, TopicChanges(max_message_bytes=3))
+    alter(node, TopicChanges({"max_message_bytes": 3}))
 
     published = publish(node, "abc", "abcd")
     assert [target >= 0 for target in published.targets] == [True, False]
@@ -316,7 +371,7 @@ def test_retention_follows_the_altered_settings() -> None:
     node.advance(2 * HOUR)
     assert read_values(node) == ["old"]
 
-    alter(node, TopicChanges(retention_hours=1))
+    alter(node, TopicChanges({"retention_hours": 1}))
     node.advance(60 * SECOND)
     assert read_values(node) == []
     assert describe(node).offsets == ((1, 0),)

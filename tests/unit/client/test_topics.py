@@ -8,9 +8,7 @@ import pytest
 
 import goqueue
 from goqueue.client.admin import TopicSettings
-from goqueue.client.admin_replies import TopicConfig
 from goqueue.client.connection import Connection
-from goqueue.gateways.http.topics import AlterTopicBody, CreateTopicBody
 from tests.unit.client.peer import Answer, Asked, json_answer, peer
 
 
@@ -72,10 +70,14 @@ def test_a_search_for_something_that_does_not_exist_is_refused() -> None:
     assert asked_by(search) == []
 
 
-def test_the_settings_are_those_that_the_server_takes_and_shows() -> None:
-    at_any_time = set(TopicSettings.__annotations__)
-    assert at_any_time | {"name", "num_partitions", "replication_factor"} == set(
-        CreateTopicBody.__struct_fields__
-    )
-    assert at_any_time <= set(AlterTopicBody.__struct_fields__)
-    assert at_any_time | {"replication_factor"} == set(TopicConfig.__struct_fields__)
+def test_what_is_fixed_from_then_on_is_given_when_a_topic_is_created() -> None:
+    (created,) = asked_by(lambda q: q.topics.create("orders", replication_factor=1))
+    assert msgspec.json.decode(created.body) == {"name": "orders", "replication_factor": 1}
+    (left,) = asked_by(lambda q: q.topics.create("orders", replication_factor=None))
+    assert msgspec.json.decode(left.body).get("replication_factor") is None
+
+    async def alter(q: Connection) -> None:
+        with pytest.raises(TypeError, match="argument 'replication_factor'"):
+            await q.topics.alter("orders", replication_factor=1)  # type: ignore[call-arg]  # it is fixed
+
+    assert asked_by(alter) == []

@@ -1,10 +1,19 @@
 """Settings of topics: their ranges, their defaults, and what they mean for a log."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from goqueue.model import HOUR, MILLISECOND, SECOND, Cleanup, Code, Flush, Refused
-from goqueue.model.requests import TopicChanges, TopicConfig
+from goqueue.model.requests import (
+    PARTITION_COUNT,
+    TOPIC_SETTINGS,
+    SettingValue,
+    TopicChanges,
+    TopicConfig,
+    TopicSetting,
+)
 
 HOURS_12 = 12 * HOUR
 
@@ -90,13 +99,62 @@ def test_changes_leave_alone_what_they_do_not_name() -> None:
     config = TopicConfig(max_deliveries=9).for_topic("orders")
 
     assert TopicChanges().applied_to(config) == config
-    changed = TopicChanges(retention_hours=0, schema_validation=False).applied_to(config)
+    changed = TopicChanges({"retention_hours": 0, "schema_validation": False}).applied_to(config)
     assert changed == msgspec.structs.replace(config, retention_hours=0)
 
 
-def test_every_change_is_a_setting_and_every_setting_but_the_copies_can_be_changed() -> None:
-    settings = {field.name for field in msgspec.structs.fields(TopicConfig)}
-    changes = {field.name for field in msgspec.structs.fields(TopicChanges)}
+@pytest.mark.parametrize("setting", TOPIC_SETTINGS, ids=lambda setting: setting.name)
+def test_a_row_says_all_that_its_users_need(setting: TopicSetting) -> None:
+    assert setting.meaning.endswith(".")
+    assert setting.is_fixed or setting.takes_effect.endswith(".")
+    assert setting.default_text or setting.written(setting.default) != ""
 
-    assert changes - settings == {"lane_weights", "lane_boost_ns"}
-    assert settings - changes == {"replication_factor", "lanes"}
+
+def test_the_defaults_are_within_their_limits() -> None:
+    TopicConfig().for_topic("orders").check()
+    PARTITION_COUNT.check(PARTITION_COUNT.default)
+
+
+def test_names_of_settings_are_unique() -> None:
+    names = [setting.name for setting in TOPIC_SETTINGS]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "of"),
+    [
+        ("visibility_timeout", SECOND, lambda config: config.visibility_ns),
+        ("priority_weights", (1, 2, 3, 4, 5), lambda config: config.lanes.weights),
+        ("priority_boost", SECOND, lambda config: config.lanes.boost_ns),
+        ("flush_policy", Flush.INTERVAL, lambda config: config.flush_policy),
+    ],
+)
+def test_a_setting_is_changed_by_the_name_that_users_know(
+    name: str, value: SettingValue, of: Callable[[TopicConfig], SettingValue]
+) -> None:
+    config = TopicConfig().for_topic("orders")
+    changed = TopicChanges({name: value}).applied_to(config)
+
+    assert of(changed) == value
+    unchanged = [each for each in TOPIC_SETTINGS if each.path and each.name != name]
+    assert [each.of(changed) for each in unchanged] == [each.of(config) for each in unchanged]
+
+
+@pytest.mark.parametrize("weights", [(1, 1, 1, 1), (1,) * 6, (0, 1, 1, 1, 1), (1, 1, 1, 1, 1001)])
+def test_weights_are_one_for_each_priority_and_within_their_limits(
+    weights: tuple[int, ...],
+) -> None:
+    with pytest.raises(Refused) as refused:
+        TopicChanges({"priority_weights": weights}).applied_to(TopicConfig().for_topic("orders"))
+    assert refused.value.facts == {"field": "priority_weights", "reason": "5 numbers, 1 to 1000"}
+
+
+def test_what_is_stored_of_a_topic_is_what_every_version_stored() -> None:
+    """The topics journal of existing data directories holds this text."""
+    assert msgspec.json.encode(TopicConfig().for_topic("orders")).decode() == (
+        '{"replication_factor":1,"min_insync_replicas":1,"retention_hours":168,'
+        '"retention_bytes":-1,"segment_bytes":67108864,"cleanup_policy":"delete",'
+        '"flush_policy":"commit","flush_interval_ms":1000,"visibility_ns":30000000000,'
+        '"max_deliveries":3,"max_message_bytes":1048576,"dead_letter_topic":"orders.dlq",'
+        '"schema_validation":false,"lanes":{"weights":[50,25,15,7,3],"boost_ns":30000000000}}'
+    )

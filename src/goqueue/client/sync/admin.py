@@ -4,14 +4,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Unpack
 
-from goqueue.client.admin import (
-    DeadLetters,
-    DelayedMessages,
-    Groups,
-    Topics,
-    TopicSettings,
-    Transactions,
-)
+from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Topics, Transactions
 from goqueue.client.admin_replies import (
     DelayedMessage,
     DelayStats,
@@ -27,6 +20,7 @@ from goqueue.client.admin_replies import (
 )
 from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.topic_settings import NewTopicSettings, TopicSettings
 from goqueue.client.traces import Trace, TraceCriteria, TraceList, Traces, TraceStats
 
 __all__ = [
@@ -48,19 +42,10 @@ class SyncTopics:
         self._topics = topics
 
     def create(
-        self,
-        name: str,
-        *,
-        partitions: int | None = None,
-        replication_factor: int | None = None,
-        **settings: Unpack[TopicSettings],
+        self, name: str, *, partitions: int | None = None, **settings: Unpack[NewTopicSettings]
     ) -> Topic:
         """Create a topic; `TopicExists` if there is one of this name."""
-        return self._loop.call(
-            self._topics.create(
-                name, partitions=partitions, replication_factor=replication_factor, **settings
-            )
-        )
+        return self._loop.call(self._topics.create(name, partitions=partitions, **settings))
 
     def list(self) -> tuple[str, ...]:
         """Names, sorted."""

@@ -19,19 +19,29 @@ are.
 import functools
 import math
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, inspect
 
-from goqueue.model import SECOND, Code, Refused, Timestamp, nearest_name, parse_duration, parse_time
+from goqueue.model import (
+    HOUR,
+    MILLISECOND,
+    SECOND,
+    Code,
+    Refused,
+    Timestamp,
+    nearest_name,
+    parse_duration,
+    parse_time,
+)
 
 __all__ = [
     "EPOCH_MAX",
     "INT32_MAX",
     "INT64_MAX",
     "TIME_PATTERN",
-    "Boost",
     "Count",
     "Delay",
     "Duration",
@@ -51,6 +61,8 @@ __all__ = [
     "TransactionId",
     "Wait",
     "decoder_of",
+    "duration_limits",
+    "duration_pattern",
     "encode_json",
     "make_whole",
     "read_body",
@@ -101,11 +113,6 @@ TimeText = Annotated[
         examples=["2025-01-31T12:00:00.123456789Z"],
     ),
 ]
-# A pattern cannot compare lengths of time. Those below let pass only what is within the limits;
-# `1h0m` and its like are taken as well.
-_LEASE_TEXT = "^(([1-9]|1[01])h|[1-9][0-9]?(m|s)|[1-9][0-9]{2}ms)$"
-_BOOST_TEXT = "^(1?[1-9]h|[1-9][0-9]?(m|s)|[1-9][0-9]{2}ms)$"
-_SESSION_TEXT = "^([1-9]m|[1-9][0-9]?s)$"
 # Longer waits are cut, so there is no longest.
 _WAIT_TEXT = "^[0-9]{1,5}(ms|s|m)$"
 _DELAY_TEXT = "^[0-9]{1,5}(ms|s|m)$"
@@ -115,10 +122,54 @@ TIME_PATTERN = (
 )
 
 
-def _limits(pattern: str, minimum: float, maximum: int) -> Meta:
+_PATTERN_UNITS = (("h", HOUR), ("m", 60 * SECOND), ("s", SECOND), ("ms", MILLISECOND))
+_PATTERN_NUMBER_MAX = 999
+
+
+def duration_pattern(minimum_ns: int, maximum_ns: int) -> str:
+    """A pattern of durations in Go syntax that are within the limits.
+
+    A pattern cannot add: it matches one whole number with its unit. `1h0m` and its like are
+    accepted as well.
+    """
+    matched = (
+        number + name
+        for name, unit in _PATTERN_UNITS
+        for number in _number_patterns(
+            max(-(-minimum_ns // unit), 1), min(maximum_ns // unit, _PATTERN_NUMBER_MAX)
+        )
+    )
+    return f"^({'|'.join(matched)})$"
+
+
+def _number_patterns(low: int, high: int) -> Iterator[str]:
+    """Patterns that together match the numbers from `low`, which is positive, to `high`."""
+    while low <= high:
+        # A block is all numbers that begin alike: 20 to 29, 300 to 399.
+        block, digits = 1, ""
+        while low % (10 * block) == 0 and low + 10 * block - 1 <= high:
+            block, digits = 10 * block, digits + "[0-9]"
+        before, first = divmod(low // block, 10)
+        last = min(first + (high - low + 1) // block - 1, 9)
+        yield f"{before or ''}[{first}-{last}]{digits}"
+        low += (last - first + 1) * block
+
+
+def duration_limits(minimum_ns: int, maximum_ns: int, description: str | None = None) -> Meta:
+    """The schema of a duration within these limits."""
+    pattern = duration_pattern(minimum_ns, maximum_ns)
+    return _limits(pattern, _in_seconds(minimum_ns), _in_seconds(maximum_ns), description)
+
+
+def _limits(pattern: str, minimum: float, maximum: float, description: str | None = None) -> Meta:
     text: JsonSchema = {"type": "string", "pattern": pattern}
     seconds: JsonSchema = {"type": "number", "minimum": minimum, "maximum": maximum}
-    return Meta(extra_json_schema={"anyOf": [text, seconds], "examples": ["30s"]})
+    schema: JsonSchema = {"anyOf": [text, seconds], "examples": ["30s"]}
+    return Meta(description=description, extra_json_schema=schema)
+
+
+def _in_seconds(ns: int) -> float:
+    return ns / SECOND if ns % SECOND else ns // SECOND
 
 
 DurationText = Annotated[str, Meta(description="Go syntax", examples=["1h30m0s"])]
@@ -142,9 +193,8 @@ class Time:
         self.at = at
 
 
-Lease = Annotated[Duration, _limits(_LEASE_TEXT, 0.1, 43_200)]
-Boost = Annotated[Duration, _limits(_BOOST_TEXT, 0.1, 86_400)]
-Session = Annotated[Duration, _limits(_SESSION_TEXT, 1, 600)]
+Lease = Annotated[Duration, duration_limits(100 * MILLISECOND, 12 * HOUR)]
+Session = Annotated[Duration, duration_limits(SECOND, 600 * SECOND)]
 Wait = Annotated[Duration, _limits(_WAIT_TEXT, 0, 10_000)]
 Delay = Annotated[Duration, _limits(_DELAY_TEXT, 0, 604_800)]
 

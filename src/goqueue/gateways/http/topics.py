@@ -1,42 +1,48 @@
 """Topics over HTTP: bodies, handlers and routes.
 
-Bodies of the topic routes: settings as callers write them, topics as they read them.
-
-The topic routes: make, list, describe, change and delete topics.
+The structs that hold settings are built at import from the rows of `TOPIC_SETTINGS`, so a new
+setting needs no change here unless it is of a new kind.
 """
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any, assert_never
 
 import msgspec
 from msgspec import Meta
 
 from goqueue.gateways.http.bodies import (
-    Boost,
     Count,
+    Duration,
     DurationText,
-    Lease,
     Name,
     OffsetNumber,
     TimeText,
+    duration_limits,
 )
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import TOPIC
 from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
-from goqueue.model import Cleanup, Code, Flush, Refused, check_name, format_duration, format_time
+from goqueue.model import Code, Refused, check_name, format_time
 from goqueue.model.requests import (
+    PARTITION_COUNT,
+    PARTITIONS_DEFAULT,
+    TOPIC_SETTINGS,
     AlterTopic,
     CreateTopic,
     DeleteTopic,
     DescribePartitions,
     DescribeTopic,
     Done,
-    LaneSettings,
     ListTopics,
     PartitionList,
+    SettingKind,
+    SettingValue,
     TopicChanges,
     TopicConfig,
     TopicDescription,
     TopicList,
+    TopicSetting,
+    with_settings,
 )
 
 __all__ = [
@@ -53,93 +59,82 @@ __all__ = [
     "Topics",
 ]
 
-Partitions10k = Annotated[int, Meta(ge=1, le=10_000, examples=[3])]
-RetentionHours = Annotated[int, Meta(ge=-1, le=10_000_000, description="-1 keeps everything")]
-RetentionBytes = Annotated[int, Meta(ge=-1, le=1 << 62, description="per partition; -1: no limit")]
-SegmentBytes = Annotated[int, Meta(ge=65_536, le=1 << 30)]
-FlushInterval = Annotated[int, Meta(ge=1, le=60_000)]
-Deliveries = Annotated[int, Meta(ge=0, le=1_000_000, description="then dead-letter; 0: no limit")]
-# Where publish bodies are limited to less, the route compares with that.
-MessageBytes = Annotated[int, Meta(ge=1, le=16 << 20)]
-Weight = Annotated[int, Meta(ge=1, le=1000)]
-Weights = Annotated[
-    tuple[Weight, Weight, Weight, Weight, Weight],
-    Meta(
-        description="messages per round of each priority, critical first",
-        examples=[[50, 25, 15, 7, 3]],
-    ),
-]
-Replicas = Annotated[int, Meta(ge=1, le=1, description="this node stands alone")]
-
-# Taken only to be refused with a reason while there is no registry.
-Validation = Annotated[bool, Meta(extra_json_schema={"enum": [False]})]
-
-Elsewhere = Annotated[int, Meta(extra_json_schema={"not": {}})]
+# A type that is computed; type checkers have no name for it.
+_FieldType = Any
+_DURATION_SYNTAX = "A duration: Go syntax, or a number of seconds."
 
 
-class CreateTopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A topic to be made; what is absent has the default of the contract."""
-
-    name: Name
-    num_partitions: Partitions10k | None = None
-    replication_factor: Replicas | None = None
-    min_insync_replicas: Replicas | None = None
-    retention_hours: RetentionHours | None = None
-    retention_bytes: RetentionBytes | None = None
-    segment_bytes: SegmentBytes | None = None
-    cleanup_policy: Cleanup | None = None
-    flush_policy: Flush | None = None
-    flush_interval_ms: FlushInterval | None = None
-    visibility_timeout: Lease | None = None
-    max_deliveries: Deliveries | None = None
-    max_message_bytes: MessageBytes | None = None
-    dead_letter_topic: Name | None = None
-    schema_validation: Validation | None = None
-    priority_weights: Weights | None = None
-    priority_boost: Boost | None = None
-
-
-class AlterTopicBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings to change; what is absent stays as it is."""
-
-    min_insync_replicas: Replicas | None = None
-    retention_hours: RetentionHours | None = None
-    retention_bytes: RetentionBytes | None = None
-    segment_bytes: SegmentBytes | None = None
-    cleanup_policy: Cleanup | None = None
-    flush_policy: Flush | None = None
-    flush_interval_ms: FlushInterval | None = None
-    visibility_timeout: Lease | None = None
-    max_deliveries: Deliveries | None = None
-    max_message_bytes: MessageBytes | None = None
-    dead_letter_topic: Name | None = None
-    schema_validation: Validation | None = None
-    priority_weights: Weights | None = None
-    priority_boost: Boost | None = None
-    # Read only to be refused with a reason: they have routes of their own.
-    num_partitions: Elsewhere | None = None
-    replication_factor: Elsewhere | None = None
+def _given_type(setting: TopicSetting) -> _FieldType:
+    """The type of a setting in requests. Names and the publish limit are checked by the route."""
+    low, high, meaning = setting.minimum, setting.maximum, setting.meaning
+    match setting.kind:
+        case SettingKind.NUMBER:
+            return Annotated[int, Meta(ge=low, le=high, description=meaning)]
+        case SettingKind.DURATION:
+            return Annotated[Duration, duration_limits(low, high, f"{meaning} {_DURATION_SYNTAX}")]
+        case SettingKind.CHOICE:
+            return Annotated[setting.value_type, Meta(description=meaning)]
+        case SettingKind.SWITCH:
+            only = {"enum": [setting.default]} if setting.unavailable else None
+            return Annotated[bool, Meta(description=meaning, extra_json_schema=only)]
+        case SettingKind.TOPIC_NAME:
+            return Annotated[Name, Meta(description=meaning)]
+        case SettingKind.NUMBERS:
+            elements = (Annotated[int, Meta(ge=low, le=high)],) * setting.length
+            meta = Meta(description=meaning, examples=[setting.default])
+            return Annotated[tuple[elements], meta]  # type: ignore[valid-type]  # a computed type
+        case _:
+            assert_never(setting.kind)
 
 
-class TopicConfigOut(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings in force."""
+def _refused_type(setting: TopicSetting) -> _FieldType:
+    """The type of a setting that is fixed: read only to be refused with a reason."""
+    return Annotated[setting.value_type, Meta(extra_json_schema={"not": {}})]
 
-    num_partitions: int
-    replication_factor: int
-    min_insync_replicas: int
-    retention_hours: int
-    retention_bytes: int
-    segment_bytes: int
-    cleanup_policy: Cleanup
-    flush_policy: Flush
-    flush_interval_ms: int
-    visibility_timeout: DurationText
-    max_deliveries: int
-    max_message_bytes: int
-    dead_letter_topic: str
-    schema_validation: bool
-    priority_weights: tuple[int, ...]
-    priority_boost: DurationText
+
+def _shown_type(setting: TopicSetting) -> _FieldType:
+    """The type of a setting in answers."""
+    is_duration = setting.kind is SettingKind.DURATION
+    shown = DurationText if is_duration else setting.value_type
+    return Annotated[shown, Meta(description=setting.meaning)]
+
+
+def _body_struct(name: str, meaning: str, fields: Iterable[Any]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(
+        name,
+        fields,
+        namespace={"__doc__": meaning},
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+
+
+CreateTopicBody = _body_struct(
+    "CreateTopicBody",
+    "A topic to be made; what is absent has the default of the contract.",
+    [
+        ("name", Name),
+        *((each.name, _given_type(each) | None, None) for each in TOPIC_SETTINGS),
+    ],
+)
+AlterTopicBody = _body_struct(
+    "AlterTopicBody",
+    "Settings to change; what is absent stays as it is.",
+    [
+        (each.name, (_refused_type(each) if each.is_fixed else _given_type(each)) | None, None)
+        for each in TOPIC_SETTINGS
+    ],
+)
+TopicConfigOut = msgspec.defstruct(
+    "TopicConfigOut",
+    [(each.name, _shown_type(each)) for each in TOPIC_SETTINGS],
+    namespace={"__doc__": "The settings in force."},
+    module=__name__,
+    frozen=True,
+    kw_only=True,
+)
 
 
 class Created(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +143,7 @@ class Created(msgspec.Struct, frozen=True, kw_only=True):
     name: Name
     partitions: int
     created: bool
-    config: TopicConfigOut
+    config: TopicConfigOut  # type: ignore[valid-type]  # it is made of the table above
 
 
 class Topics(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +168,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     total_size_bytes: Count
     partition_offsets: dict[str, OffsetRange]
     created_at: TimeText
-    config: TopicConfigOut
+    config: TopicConfigOut  # type: ignore[valid-type]  # it is made of the table above
 
 
 class DeletedTopic(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,34 +211,17 @@ _CREATE_SCHEMA = {
         },
     ],
 }
-# What the structs of the core call otherwise, or have no place for.
-_RENAMED = (
-    "name",
-    "num_partitions",
-    "priority_boost",
-    "priority_weights",
-    "replication_factor",
-    "visibility_timeout",
-)
-
-_FIXED = ("num_partitions", "replication_factor")
 
 
 async def _create(call: Call) -> Created:
-    body = call.body(CreateTopicBody)
-    check_name(body.name, "name")
-    settings = _settings(call, body)
-    settings["lanes"] = _lanes(body)
-    if body.replication_factor is not None:
-        settings["replication_factor"] = body.replication_factor
-    made = await call.ask(
-        CreateTopic(
-            name=body.name,
-            partitions=3 if body.num_partitions is None else body.num_partitions,
-            config=msgspec.convert(settings, TopicConfig, strict=True),
-        ),
-        TopicDescription,
-    )
+    given = msgspec.structs.asdict(call.body(CreateTopicBody))
+    name = check_name(given["name"], "name")
+    settings = _settings(call, given)
+    partitions = settings.pop(PARTITION_COUNT.name, PARTITIONS_DEFAULT)
+    assert isinstance(partitions, int)
+    config = with_settings(TopicConfig(), settings)
+    command = CreateTopic(name=name, partitions=partitions, config=config)
+    made = await call.ask(command, TopicDescription)
     count = len(made.offsets)
     return Created(name=made.name, partitions=count, created=True, config=_config(made))
 
@@ -258,14 +236,11 @@ async def _describe(call: Call) -> Topic:
 
 
 async def _alter(call: Call) -> Topic:
-    body = call.body(AlterTopicBody)
-    for field in _FIXED:
-        if getattr(body, field) is not None:
-            raise Refused(Code.REQUEST_INVALID, field=field, reason="cannot be changed here")
-    settings = _settings(call, body)
-    settings["lane_weights"] = body.priority_weights
-    settings["lane_boost_ns"] = None if body.priority_boost is None else body.priority_boost.ns
-    changes = msgspec.convert(settings, TopicChanges)
+    given = msgspec.structs.asdict(call.body(AlterTopicBody))
+    for setting in TOPIC_SETTINGS:
+        if setting.is_fixed and given[setting.name] is not None:
+            raise Refused(Code.REQUEST_INVALID, field=setting.name, reason="cannot be changed here")
+    changes = TopicChanges(_settings(call, given))
     altered = AlterTopic(name=call[TOPIC], changes=changes)
     return _topic(await call.ask(altered, TopicDescription))
 
@@ -296,30 +271,20 @@ async def _partitions(call: Call) -> Partitions:
     )
 
 
-def _settings(call: Call, body: CreateTopicBody | AlterTopicBody) -> dict[str, object]:
-    """The settings that were given, under the names of the core."""
-    given = msgspec.structs.asdict(body)
-    settings = {
-        name: value for name, value in given.items() if value is not None and name not in _RENAMED
-    }
-    if body.visibility_timeout is not None:
-        settings["visibility_ns"] = body.visibility_timeout.ns
-    size, limit = body.max_message_bytes, call.context.limits.publish_body_bytes_max
+def _settings(call: Call, given: dict[str, Any]) -> dict[str, SettingValue]:
+    """The settings that were given, in the units of the core."""
+    settings: dict[str, SettingValue] = {}
+    for setting in TOPIC_SETTINGS:
+        value = given[setting.name]
+        if value is None:
+            continue
+        if setting.kind is SettingKind.TOPIC_NAME:
+            check_name(value, setting.name)
+        settings[setting.name] = value.ns if isinstance(value, Duration) else value
+    size, limit = given["max_message_bytes"], call.context.limits.publish_body_bytes_max
     if size is not None and size > limit:
         raise Refused(Code.REQUEST_INVALID, field="max_message_bytes", minimum=1, maximum=limit)
-    if body.dead_letter_topic is not None:
-        check_name(body.dead_letter_topic, "dead_letter_topic")
     return settings
-
-
-def _lanes(body: CreateTopicBody) -> LaneSettings:
-    """How the priorities share."""
-    lanes = LaneSettings()
-    weights, boost = body.priority_weights, body.priority_boost
-    return LaneSettings(
-        weights=lanes.weights if weights is None else weights,
-        boost_ns=lanes.boost_ns if boost is None else boost.ns,
-    )
 
 
 def _topic(described: TopicDescription) -> Topic:
@@ -337,26 +302,12 @@ def _topic(described: TopicDescription) -> Topic:
     )
 
 
-def _config(described: TopicDescription) -> TopicConfigOut:
-    config = described.config
-    return TopicConfigOut(
-        num_partitions=len(described.offsets),
-        replication_factor=config.replication_factor,
-        min_insync_replicas=config.min_insync_replicas,
-        retention_hours=config.retention_hours,
-        retention_bytes=config.retention_bytes,
-        segment_bytes=config.segment_bytes,
-        cleanup_policy=config.cleanup_policy,
-        flush_policy=config.flush_policy,
-        flush_interval_ms=config.flush_interval_ms,
-        visibility_timeout=format_duration(config.visibility_ns),
-        max_deliveries=config.max_deliveries,
-        max_message_bytes=config.max_message_bytes,
-        dead_letter_topic=config.dead_letter_topic,
-        schema_validation=config.schema_validation,
-        priority_weights=config.lanes.weights,
-        priority_boost=format_duration(config.lanes.boost_ns),
-    )
+def _config(described: TopicDescription) -> msgspec.Struct:
+    shown = {
+        each.name: each.written(each.of(described.config)) for each in TOPIC_SETTINGS if each.path
+    }
+    shown[PARTITION_COUNT.name] = len(described.offsets)
+    return TopicConfigOut(**shown)
 
 
 TOPIC_ROUTES = (

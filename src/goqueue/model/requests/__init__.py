@@ -86,10 +86,16 @@ from goqueue.model.requests.replies import (
     TopicList,
 )
 from goqueue.model.requests.topics import (
-    PARTITIONS_MAX,
+    PARTITION_COUNT,
+    PARTITIONS_DEFAULT,
+    TOPIC_SETTINGS,
     LaneSettings,
+    SettingKind,
+    SettingValue,
     TopicChanges,
     TopicConfig,
+    TopicSetting,
+    with_settings,
 )
 from goqueue.model.requests.traces import (
     DescribeTracing,
@@ -130,7 +136,9 @@ from goqueue.model.requests.transactions import (
 )
 
 __all__ = [
-    "PARTITIONS_MAX",
+    "PARTITIONS_DEFAULT",
+    "PARTITION_COUNT",
+    "TOPIC_SETTINGS",
     "Ack",
     "Acked",
     "AddOffsets",
@@ -222,6 +230,8 @@ __all__ = [
     "ResetOffsets",
     "Returned",
     "SearchTraces",
+    "SettingKind",
+    "SettingValue",
     "Settlement",
     "Start",
     "Strategy",
@@ -230,6 +240,7 @@ __all__ = [
     "TopicDescription",
     "TopicFlow",
     "TopicList",
+    "TopicSetting",
     "TraceDescription",
     "TraceDetail",
     "TraceEvent",
@@ -244,4 +255,5 @@ __all__ = [
     "TransactionPrepared",
     "TransactionState",
     "TransactionStatistics",
+    "with_settings",
 ]

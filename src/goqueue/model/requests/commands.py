@@ -11,7 +11,7 @@ from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
 from goqueue.model.messages import Header
 from goqueue.model.requests.delays import CancelDelayed, DescribeDelays, FindDelayed, ListDelayed
 from goqueue.model.requests.groups import Assignor, Mode, Start, Strategy
-from goqueue.model.requests.topics import TopicChanges, TopicConfig
+from goqueue.model.requests.topics import PARTITIONS_DEFAULT, TopicChanges, TopicConfig
 from goqueue.model.requests.traces import DescribeTracing, FindTrace, SearchTraces
 from goqueue.model.requests.transactions import (
     AddOffsets,
@@ -69,7 +69,7 @@ class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):
     """Make a topic; answered by `TopicDescription`."""
 
     name: str
-    partitions: int = 3
+    partitions: int = PARTITIONS_DEFAULT
     config: TopicConfig = TopicConfig()
 
 

@@ -1,57 +1,337 @@
-"""What a topic promises: the settings that its users choose.
+"""The settings of a topic: one row each, from which everything else about them follows.
 
-The fields are those of the API contract, in the units of the core. `check` refuses what no topic
-may have; what depends on other topics (a dead-letter loop) is the broker's to refuse.
+A row is a field of `TopicConfig` or `LaneSettings` with its `TopicSetting`: name, type, default,
+bounds, meaning, when a change takes effect, first version. No other module names a setting to
+define it. The checks here, the JSON bodies with their OpenAPI schemas, the keyword arguments of
+the SDK, `goqueue topic --set` and docs/reference/topic-settings.md follow from TOPIC_SETTINGS;
+docs/development/add-a-topic-setting.md shows how to add a row.
+
+`TopicConfig` is also what the topics journal stores. A released field therefore keeps its name and
+its unit, and a new one has a default, which topics of older data directories get.
+
+`check` refuses what no topic may have. What depends on other topics, such as a dead-letter loop,
+is the broker's to refuse. The rows are collected once, at import; reading a setting is a plain
+attribute access.
 """
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, TypeVar, assert_never, get_args
 
 import msgspec
 
 from goqueue.model.errors import Code, Refused
 from goqueue.model.ids import HOUR, MILLISECOND, SECOND, check_name, is_internal
 from goqueue.model.limits import KIB, MIB, SEGMENT_BYTES, VALUE_BYTES_MAX
+from goqueue.model.notation import format_duration
 from goqueue.model.settings import Cleanup, Flush, LogSettings
 
-__all__ = ["PARTITIONS_MAX", "LaneSettings", "TopicChanges", "TopicConfig"]
+__all__ = [
+    "PARTITIONS_DEFAULT",
+    "PARTITION_COUNT",
+    "TOPIC_SETTINGS",
+    "LaneSettings",
+    "SettingKind",
+    "SettingValue",
+    "TopicChanges",
+    "TopicConfig",
+    "TopicSetting",
+    "with_settings",
+]
 
-PARTITIONS_MAX = 10_000
-_VISIBILITY_NS_MAX = 12 * HOUR
+Struct = TypeVar("Struct", bound=msgspec.Struct)
+
+PARTITIONS_DEFAULT = 3
 _DEAD_LETTER_SUFFIX = ".dlq"
+_AT_CREATION = ""
+
+# A value in the units of the core: durations are nanoseconds, choices are enums.
+SettingValue = int | str | bool | tuple[int, ...]
+
+
+class SettingKind(enum.StrEnum):
+    """How users write a value."""
+
+    NUMBER = "whole number"
+    DURATION = "duration"
+    CHOICE = "choice"
+    SWITCH = "`true` or `false`"
+    TOPIC_NAME = "topic name"
+    NUMBERS = "list of whole numbers"
+
+
+class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting. What has a default here may be left out of a row.
+
+    `name` is what users call the setting, where it differs from the field. `takes_effect` says when
+    a change does; a setting without it is fixed when the topic is created. `minimum` and `maximum`
+    bound numbers, durations (in nanoseconds) and each element of a list. `default_text` describes
+    a default that depends on the topic. `unavailable` is the reason for which only the default is
+    accepted so far. `path`, `default` and `value_type` are those of the field.
+    """
+
+    kind: SettingKind
+    meaning: str
+    takes_effect: str
+    since: str
+    name: str = ""
+    minimum: int = 0
+    maximum: int = 0
+    default_text: str = ""
+    unavailable: str = ""
+    path: tuple[str, ...] = ()
+    default: SettingValue = 0
+    value_type: type = int
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it can only be chosen when a topic is created."""
+        return self.takes_effect == _AT_CREATION
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values of a choice."""
+        assert issubclass(self.value_type, enum.StrEnum)
+        return tuple(str(each) for each in self.value_type)
+
+    @property
+    def length(self) -> int:
+        """The number of elements of a list."""
+        assert isinstance(self.default, tuple)
+        return len(self.default)
+
+    def of(self, config: "TopicConfig") -> SettingValue:
+        """Its value in these settings."""
+        value: object = config
+        for name in self.path:
+            value = getattr(value, name)
+        assert isinstance(value, int | str | tuple), self.name
+        return value
+
+    def written(self, value: SettingValue) -> SettingValue:
+        """A value as the API writes it: durations are text."""
+        if self.kind is not SettingKind.DURATION:
+            return value
+        assert isinstance(value, int)
+        return format_duration(value)
+
+    def check(self, value: SettingValue) -> None:
+        """Refuse a value that no topic may have."""
+        match self.kind:
+            case SettingKind.NUMBER | SettingKind.DURATION:
+                assert isinstance(value, int)
+                self._check_bounds(value)
+            case SettingKind.NUMBERS:
+                assert isinstance(value, tuple)
+                self._check_elements(value)
+            case SettingKind.TOPIC_NAME:
+                assert isinstance(value, str)
+                check_name(value, self.name)
+                if is_internal(value):
+                    raise Refused(Code.TOPIC_INTERNAL, field=self.name)
+            case SettingKind.CHOICE | SettingKind.SWITCH:
+                assert isinstance(value, self.value_type)
+            case _:
+                assert_never(self.kind)
+        if self.unavailable and value != self.default:
+            # To accept it without effect would promise what nobody does.
+            raise Refused(Code.REQUEST_INVALID, field=self.name, reason=self.unavailable)
+
+    def _check_bounds(self, value: int) -> None:
+        low, high = self.minimum, self.maximum
+        if not low <= value <= high:
+            raise Refused(Code.REQUEST_INVALID, field=self.name, minimum=low, maximum=high)
+
+    def _check_elements(self, values: tuple[int, ...]) -> None:
+        low, high = self.minimum, self.maximum
+        if len(values) != self.length or not all(low <= value <= high for value in values):
+            reason = f"{self.length} numbers, {low} to {high}"
+            raise Refused(Code.REQUEST_INVALID, field=self.name, reason=reason)
 
 
 class LaneSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the priorities of a topic share what is handed out in queue reads.
+    """How the priorities of a topic share what is handed out in queue reads."""
 
-    Weights are messages per round, critical first. A lane that waited for `boost_ns` although it
-    had something goes before all others.
-    """
-
-    weights: tuple[int, ...] = (50, 25, 15, 7, 3)
-    boost_ns: int = 30 * SECOND
-
-    def check(self) -> None:
-        if len(self.weights) != 5 or not all(1 <= weight <= 1000 for weight in self.weights):
-            raise Refused(
-                Code.REQUEST_INVALID, field="priority_weights", reason="five numbers, 1 to 1000"
-            )
-        _within("priority_boost", self.boost_ns, 100 * MILLISECOND, 24 * HOUR)
+    weights: Annotated[
+        tuple[int, ...],
+        TopicSetting(
+            name="priority_weights",
+            kind=SettingKind.NUMBERS,
+            minimum=1,
+            maximum=1000,
+            meaning="How many messages of each priority a round of queue reads delivers, critical"
+            " first.",
+            takes_effect="With the next poll.",
+            since="0.1",
+        ),
+    ] = (50, 25, 15, 7, 3)
+    boost_ns: Annotated[
+        int,
+        TopicSetting(
+            name="priority_boost",
+            kind=SettingKind.DURATION,
+            minimum=100 * MILLISECOND,
+            maximum=24 * HOUR,
+            meaning="A priority that has messages and was not served for this long goes before all"
+            " others, one message at a time.",
+            takes_effect="With the next poll.",
+            since="0.1",
+        ),
+    ] = 30 * SECOND
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one topic; -1 stands for "no limit" where the contract says so."""
+    """The settings of one topic."""
 
-    replication_factor: int = 1
-    min_insync_replicas: int = 1
-    retention_hours: int = 168
-    retention_bytes: int = -1
-    segment_bytes: int = SEGMENT_BYTES
-    cleanup_policy: Cleanup = Cleanup.DELETE
-    flush_policy: Flush = Flush.COMMIT
-    flush_interval_ms: int = 1000
-    visibility_ns: int = 30 * SECOND
-    max_deliveries: int = 3
-    max_message_bytes: int = MIB
-    dead_letter_topic: str = ""
-    schema_validation: bool = False
+    replication_factor: Annotated[
+        int,
+        TopicSetting(
+            kind=SettingKind.NUMBER,
+            minimum=1,
+            maximum=1,
+            meaning="The number of copies of each partition. A single node keeps one.",
+            takes_effect=_AT_CREATION,
+            since="0.1",
+        ),
+    ] = 1
+    min_insync_replicas: Annotated[
+        int,
+        TopicSetting(
+            kind=SettingKind.NUMBER,
+            minimum=1,
+            maximum=1,
+            meaning="The number of copies that must hold a message before it is acknowledged. A"
+            " single node keeps one.",
+            takes_effect="With the next publish.",
+            since="0.1",
+        ),
+    ] = 1
+    retention_hours: Annotated[
+        int,
+        TopicSetting(
+            kind=SettingKind.NUMBER,
+            minimum=-1,
+            maximum=10_000_000,
+            meaning="Segments whose messages are all older are deleted; -1 keeps everything.",
+            takes_effect="With the next clean-up of the log.",
+            since="0.1",
+        ),
+    ] = 168
+    retention_bytes: Annotated[
+        int,
+        TopicSetting(
+            kind=SettingKind.NUMBER,
+            minimum=-1,
+            maximum=1 << 62,
+            meaning="The oldest segments of a partition are deleted while it is larger; -1 is no"
+            " limit.",
+            takes_effect="With the next clean-up of the log.",
+            since="0.1",
+        ),
+    ] = -1
+    segment_bytes: Annotated[
+        int,
+        TopicSetting(
+            kind=SettingKind.NUMBER,
+            minimum=64 * KIB,
+            maximum=1024 * MIB,
+            meaning="A partition starts a new segment file before a write that would make the"
+            " current one larger. Retention deletes whole segments.",
+            takes_effect="With the next publish. Existing segments keep their size.",
+            since="0.1",
+        ),
+    ] = SEGMENT_BYTES
+    cleanup_policy: Annotated[
+        Cleanup,
+        TopicSetting(
+            kind=SettingKind.CHOICE,
+            meaning="How old messages leave the log. `delete`: by retention. `compact`: the last"
+            " message of each key stays. `compact,delete`: both.",
+            takes_effect="With the next clean-up of the log.",
+            since="0.1",
+        ),
+    ] = Cleanup.DELETE
+    flush_policy: Annotated[
+        Flush,
+        TopicSetting(
+            kind=SettingKind.CHOICE,
+            meaning="What an acknowledgement waits for. `commit`: fsync, shared by concurrent"
+            " publishes. `interval`: the write only, with an fsync every `flush_interval_ms`; a"
+            " power failure may lose that much.",
+            takes_effect="With the next publish.",
+            since="0.1",
+        ),
+    ] = Flush.COMMIT
+    flush_interval_ms: Annotated[
+        int,
+        TopicSetting(
+            kind=SettingKind.NUMBER,
+            minimum=1,
+            maximum=60_000,
+            meaning="The longest time between a write and its fsync, in milliseconds. Only with"
+            " `flush_policy` `interval`.",
+            takes_effect="With the first publish after a pending fsync.",
+            since="0.1",
+        ),
+    ] = 1000
+    visibility_ns: Annotated[
+        int,
+        TopicSetting(
+            name="visibility_timeout",
+            kind=SettingKind.DURATION,
+            minimum=100 * MILLISECOND,
+            maximum=12 * HOUR,
+            meaning="How long a delivered message is leased to its consumer, unless the poll asks"
+            " for another time. A message that is not acknowledged by then is delivered again.",
+            takes_effect="With the next delivery. Leases keep their deadline.",
+            since="0.1",
+        ),
+    ] = 30 * SECOND
+    max_deliveries: Annotated[
+        int,
+        TopicSetting(
+            kind=SettingKind.NUMBER,
+            minimum=0,
+            maximum=1_000_000,
+            meaning="How often a message is delivered before it moves to the dead-letter topic; 0"
+            " is no limit.",
+            takes_effect="At once, also for messages that were delivered before.",
+            since="0.1",
+        ),
+    ] = 3
+    max_message_bytes: Annotated[
+        int,
+        TopicSetting(
+            kind=SettingKind.NUMBER,
+            minimum=1,
+            maximum=VALUE_BYTES_MAX,
+            meaning="The largest value of a message, in bytes. The server's limit for publish"
+            " bodies applies as well.",
+            takes_effect="With the next publish.",
+            since="0.1",
+        ),
+    ] = MIB
+    dead_letter_topic: Annotated[
+        str,
+        TopicSetting(
+            kind=SettingKind.TOPIC_NAME,
+            default_text="`{topic}.dlq`",
+            meaning="The topic that receives messages which were rejected or failed too often. It"
+            " is created on first use. Required if the default would exceed 249 characters.",
+            takes_effect="With the next dead letter.",
+            since="0.1",
+        ),
+    ] = ""
+    schema_validation: Annotated[
+        bool,
+        TopicSetting(
+            kind=SettingKind.SWITCH,
+            meaning="Reserved: there is no schema registry yet, so only `false` is accepted.",
+            unavailable="there is no registry yet",
+            takes_effect="With the next publish.",
+            since="0.1",
+        ),
+    ] = False
     lanes: LaneSettings = LaneSettings()
 
     def for_topic(self, name: str) -> "TopicConfig":
@@ -65,24 +345,8 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Refuse settings that are out of their limits, naming the field."""
-        _within("replication_factor", self.replication_factor, 1, 1)
-        _within("min_insync_replicas", self.min_insync_replicas, 1, self.replication_factor)
-        _within("retention_hours", self.retention_hours, -1, 10_000_000)
-        _within("retention_bytes", self.retention_bytes, -1, 1 << 62)
-        _within("segment_bytes", self.segment_bytes, 64 * KIB, 1024 * MIB)
-        _within("flush_interval_ms", self.flush_interval_ms, 1, 60_000)
-        _within("visibility_timeout", self.visibility_ns, 100 * MILLISECOND, _VISIBILITY_NS_MAX)
-        _within("max_deliveries", self.max_deliveries, 0, 1_000_000)
-        _within("max_message_bytes", self.max_message_bytes, 1, VALUE_BYTES_MAX)
-        self.lanes.check()
-        check_name(self.dead_letter_topic, "dead_letter_topic")
-        if is_internal(self.dead_letter_topic):
-            raise Refused(Code.TOPIC_INTERNAL, field="dead_letter_topic")
-        if self.schema_validation:
-            # Accepting it without checking would let every value pass.
-            raise Refused(
-                Code.REQUEST_INVALID, field="schema_validation", reason="there is no registry yet"
-            )
+        for setting in _CONFIGURED:
+            setting.check(setting.of(self))
 
     @property
     def log_settings(self) -> LogSettings:
@@ -98,38 +362,60 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class TopicChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The settings to change; what is None stays as it is."""
+def _rows(config: msgspec.Struct, above: tuple[str, ...] = ()) -> Iterator[TopicSetting]:
+    """The rows of a struct and of the structs inside it, with what their fields say."""
+    for field in msgspec.structs.fields(config):
+        path = (*above, field.name)
+        if isinstance(field.default, msgspec.Struct):
+            yield from _rows(field.default, path)
+            continue
+        value_type, setting = get_args(field.type)
+        assert isinstance(setting, TopicSetting), field.name
+        yield msgspec.structs.replace(
+            setting,
+            name=setting.name or field.name,
+            path=path,
+            default=field.default,
+            value_type=value_type,
+        )
 
-    retention_hours: int | None = None
-    retention_bytes: int | None = None
-    segment_bytes: int | None = None
-    min_insync_replicas: int | None = None
-    cleanup_policy: Cleanup | None = None
-    flush_policy: Flush | None = None
-    flush_interval_ms: int | None = None
-    visibility_ns: int | None = None
-    max_deliveries: int | None = None
-    max_message_bytes: int | None = None
-    dead_letter_topic: str | None = None
-    schema_validation: bool | None = None
-    lane_weights: tuple[int, ...] | None = None
-    lane_boost_ns: int | None = None
+
+# The only setting that is no part of the configuration: it is how many logs there are.
+PARTITION_COUNT = TopicSetting(
+    name="num_partitions",
+    kind=SettingKind.NUMBER,
+    minimum=1,
+    maximum=10_000,
+    default=PARTITIONS_DEFAULT,
+    meaning="The number of partitions.",
+    takes_effect=_AT_CREATION,
+    since="0.1",
+)
+_CONFIGURED = tuple(_rows(TopicConfig()))
+TOPIC_SETTINGS = (PARTITION_COUNT, *_CONFIGURED)
+_PATHS = {setting.name: setting.path for setting in _CONFIGURED}
+
+
+def with_settings(config: TopicConfig, values: Mapping[str, SettingValue]) -> TopicConfig:
+    """The configuration with these values by the names of their settings, not checked."""
+    for name, value in values.items():
+        config = _replaced(config, _PATHS[name], value)
+    return config
+
+
+def _replaced(struct: Struct, path: Sequence[str], value: SettingValue) -> Struct:
+    name, *below = path
+    changed = _replaced(getattr(struct, name), below, value) if below else value
+    return msgspec.structs.replace(struct, **{name: changed})
+
+
+class TopicChanges(msgspec.Struct, frozen=True):
+    """New values by the names of their settings, in the units of the core; all others stay."""
+
+    values: dict[str, SettingValue] = {}
 
     def applied_to(self, config: TopicConfig) -> TopicConfig:
         """The settings after the change, checked."""
-        wanted = msgspec.structs.asdict(self)
-        weights, boost_ns = wanted.pop("lane_weights"), wanted.pop("lane_boost_ns")
-        changed = {name: value for name, value in wanted.items() if value is not None}
-        lanes = LaneSettings(
-            weights=config.lanes.weights if weights is None else weights,
-            boost_ns=config.lanes.boost_ns if boost_ns is None else boost_ns,
-        )
-        config = msgspec.structs.replace(config, lanes=lanes, **changed)
+        config = with_settings(config, self.values)
         config.check()
         return config
-
-
-def _within(field: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise Refused(Code.REQUEST_INVALID, field=field, minimum=least, maximum=most)

@@ -311,7 +311,7 @@ class Publishers:
         limit, visibility_ns = random.choice(_LIMITS), random.choice(_VISIBILITIES_NS)
         topic.limits[limit] = None
         topic.visibilities_ns[visibility_ns] = None
-        changes = TopicChanges(max_deliveries=limit, visibility_ns=visibility_ns)
+        changes = TopicChanges({"max_deliveries": limit, "visibility_timeout": visibility_ns})
         self._world.ask(AlterTopic(name=topic.name, changes=changes), _ignore)
 
     def delete(self) -> None:

@@ -74,7 +74,9 @@ CASES: list[tuple[str, str, object, Command]] = [
         "PATCH",
         "/topics/t",
         {"retention_hours": 5, "visibility_timeout": 2, "max_deliveries": None},
-        AlterTopic(name="t", changes=TopicChanges(retention_hours=5, visibility_ns=2 * SECOND)),
+        AlterTopic(
+            name="t", changes=TopicChanges({"retention_hours": 5, "visibility_timeout": 2 * SECOND})
+        ),
     ),
     ("GET", "/groups", None, ListGroups()),
     ("GET", "/groups/g", None, DescribeGroup(group="g")),

@@ -16,6 +16,7 @@ from goqueue.gateways.http.bodies import (
     INT64_MAX,
     JsonSchema,
     Time,
+    duration_pattern,
     scalar_schema,
     span_ns,
 )
@@ -126,8 +127,7 @@ def duration(
         schema |= {"pattern": _DURATION_TEXT, "maxLength": _DURATION_LENGTH_MAX}
         summary = f"{summary}; {limits}, more is cut to that"
     else:
-        # A pattern cannot compare: this one lets pass only what is within 100 ms and 12 h.
-        schema["pattern"] = "^(([1-9]|1[01])h|[1-9][0-9]?(m|s)|[1-9][0-9]{2}ms)$"
+        schema["pattern"] = duration_pattern(minimum_ns, maximum_ns)
         summary = f"{summary}; {limits}"
     if isinstance(default, int):
         schema["default"] = format_duration(default)
