@@ -5,7 +5,7 @@ under the line numbers of the document. A line that starts with `make` is not ru
 targets of the Makefile. A block after `<!-- not run: reason -->` is left alone.
 
 In a console block a command follows `$ ` and its output follows the command. The real output must
-match line by line; `…` matches any text, and a line that is only `…` matches any number of lines.
+match line by line; a time matches any time, `…` any text, and a line that is only `…` any lines.
 
 A document that says `<!-- with a broker -->` gets a node of its own: clients find it by the
 environment, and the address that a reader would use is replaced by its address.
@@ -29,6 +29,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 LANGUAGES = ("python", "sh", "console")
 PROMPT = "$ "
 ELLIPSIS = "…"
+TIME = re.compile(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d:[\d.]+")
 SECONDS_MAX = 280
 
 WITH_A_BROKER = "<!-- with a broker -->"
@@ -131,7 +132,8 @@ def is_as_shown(shown: tuple[str, ...], printed: str) -> bool:
 
 
 def _line_pattern(line: str) -> str:
-    return ".*".join(re.escape(part) for part in line.rstrip().split(ELLIPSIS))
+    parts = [TIME.split(part) for part in line.rstrip().split(ELLIPSIS)]
+    return ".*".join(TIME.pattern.join(map(re.escape, part)) for part in parts)
 
 
 def targets_shown(text: str) -> list[str]:
@@ -256,6 +258,8 @@ def test_output_that_differs_from_a_console_block_is_found() -> None:
     shown = ("one", "two …", "three")
     assert is_as_shown(shown, "one\ntwo 2  \nthree\n")
     assert is_as_shown(("one", "…", "three"), "one\n\ntwo\nthree\n")
+    assert is_as_shown(("at 2026-01-31T12:00:00.5Z",), "at 2027-02-03T04:05:06.789Z\n")
+    assert not is_as_shown(("at 2026-01-31T12:00:00.5Z",), "at noon\n")
     assert not is_as_shown(shown, "one\nthree\n")
     assert not is_as_shown(shown, "one\ntwo 2\nthree\nfour\n")
     assert not is_as_shown((), "one\n")
