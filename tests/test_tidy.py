@@ -1,5 +1,6 @@
 """The house style, held by walking syntax trees: what import-linter, ruff and mypy cannot see."""
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 
@@ -96,13 +97,48 @@ def test_no_class_or_module_is_named_by_a_retired_word() -> None:
     assert_holds(documents.finds_retired_words, PACKAGE)
 
 
-def test_every_module_that_a_document_names_is_there() -> None:
+def assert_documents_hold(rule: Callable[[str, str], Iterator[Finding]]) -> None:
     texts = [(path, text) for path, text in projects_texts() if path.endswith(".md")]
     assert len(texts) > 20
-    assert_nothing(
-        finding for path, text in texts for finding in documents.finds_missing_paths(path, text)
-    )
+    assert_nothing(finding for path, text in texts for finding in rule(path, text))
+
+
+def test_every_module_that_a_document_names_is_there() -> None:
+    assert_documents_hold(documents.finds_missing_paths)
     assert list(documents.finds_missing_paths("a.md", "see `log/never_written.py`"))
+
+
+def test_every_link_of_a_document_leads_somewhere() -> None:
+    assert_documents_hold(documents.finds_broken_links)
+    assert list(documents.finds_broken_links("docs/a.md", "[b](never-written.md)"))
+    assert list(documents.finds_broken_links("a.md", "[b](README.md#never-written)"))
+    assert not list(documents.finds_broken_links("a.md", "[b](README.md#guarantees)"))
+
+
+def test_documents_refer_to_nothing_that_a_reader_cannot_open() -> None:
+    assert_documents_hold(documents.finds_outside_references)
+    for words in ("M17 adds it", "the names of §7", "as the contract says", "see trap 14"):
+        assert list(documents.finds_outside_references("a.md", words)), words
+    assert not list(documents.finds_outside_references("a.md", "import contracts, 64 MiB"))
+
+
+def test_docstrings_refer_to_nothing_that_a_reader_cannot_open() -> None:
+    assert_holds(documents.finds_outside_references_in_code, PACKAGE)
+
+
+def test_the_index_of_decisions_is_complete() -> None:
+    folder = ROOT / "docs" / "adr"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    pages = sorted(folder.glob("0*.md"))
+    assert pages
+    for page in pages:
+        title, _, status, *_ = page.read_text(encoding="utf-8").splitlines()
+        number, _, decision = title.removeprefix("# ").partition(" ")
+        stated = re.match(r"Status: (accepted|superseded), (\d{4}-\d\d-\d\d)", status)
+        assert stated, f"{page.name}: the third line is its status and date"
+        row = f"| [{number}]({page.name}) | {decision} | {stated[1]}"
+        assert row in index, f"docs/adr/README.md has no row {row!r}"
+        assert stated[2] in index.partition(row)[2].partition("\n")[0], page.name
 
 
 # ---- the public surface --------------------------------------------------------------------
@@ -221,6 +257,8 @@ BROKEN: list[tuple[Rule, Source]] = [
     (shape.finds_long_files, Source(IN_CORE, "x = 1\n" * 601)),
     (layout.finds_deep_modules, Source("src/goqueue/log/a/b/c.py", "")),
     (documents.finds_retired_words, Source(IN_CORE, "class FrontDesk: ...")),
+    (documents.finds_outside_references_in_code, Source(IN_CORE, '"""Added in M4."""')),
+    (documents.finds_outside_references_in_code, Source(IN_CORE, 'def f():\n    """See §7."""')),
     (shape.finds_banned_class_names, Source(IN_CORE, "class SegmentManager: ...")),
     (shape.finds_banned_class_names, Source(IN_CORE, "class BrokerUtils: ...")),
     (shape.finds_banned_file_names, Source("bench/log/utils.py", "")),
@@ -258,6 +296,7 @@ SOUND: list[tuple[Rule, Source]] = [
     (purity.finds_float_times, Source(IN_CORE, "half = interval_ns // 2\nshare = a / b")),
     (shape.finds_long_functions, Source(IN_CORE, "def f():\n" + "    x = 1\n" * 59)),
     (shape.finds_banned_class_names, Source(IN_CORE, "class DataLog: ...")),
+    (documents.finds_outside_references_in_code, Source(IN_CORE, '"""Bounds of 64 MiB."""')),
     (surface.finds_unsorted_all, Source(IN_CORE, '__all__ = ["A_MAX", "Log", "read"]')),
     (finds_foreign_modules, Source("src/goqueue/cli/a.py", "from goqueue.model import Offset")),
     (finds_foreign_modules, Source("src/goqueue/model/a.py", "from goqueue.model.ids import X")),
@@ -305,5 +344,5 @@ def test_every_rule_is_shown_to_fail() -> None:
     shown = [named(case) for case in BROKEN]
     # These take more than one source, and are shown to fail above or below.
     shown += ["finds_machine_paths", "finds_missing_paths", "finds_namesakes"]
-    shown += ["finds_small_folders"]
+    shown += ["finds_broken_links", "finds_outside_references", "finds_small_folders"]
     assert sorted(rules) == sorted(dict.fromkeys(shown))
