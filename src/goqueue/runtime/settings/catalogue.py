@@ -147,7 +147,7 @@ def _listener(
         name=f"listeners.{protocol}",
         kind=LISTENER,
         default=default,
-        meaning=f"Where {feature} is served.",
+        meaning=f"Address where {feature} is served.",
         feature=feature,
         short_flag=f"--{protocol}" if is_client else "",
     )
@@ -175,13 +175,13 @@ def _tls(section: str, feature: Feature, where: str) -> "tuple[Setting[Any], ...
 
     checks = ("none", "request", "require", "verify", "require-verify")
     return (
-        switch("enabled", f"TLS {where}."),
+        switch("enabled", f"Use TLS {where}."),
         text("cert_file", "Certificate of this node, PEM."),
-        text("key_file", "Its private key, PEM."),
-        text("ca_file", "Authorities that are believed, PEM."),
-        switch("self_signed", "Make a certificate at start, for trying things out."),
-        words("client_auth", "What is asked of the other side.", *checks),
-        words("min_version", "Oldest version of TLS that is spoken.", "1.2", "1.3"),
+        text("key_file", "Private key of this node, PEM."),
+        text("ca_file", "Trusted certificate authorities, PEM."),
+        switch("self_signed", "Create a self-signed certificate at start, for tests."),
+        words("client_auth", "Client certificate policy.", *checks),
+        words("min_version", "Minimum TLS version.", "1.2", "1.3"),
     )
 
 
@@ -189,7 +189,7 @@ BROKER_DATADIR = Setting(
     name="broker.datadir",
     kind=PATH,
     default="./data",
-    meaning="Data directory, made if absent; locked by one process.",
+    meaning="Data directory; created if absent, locked by one process.",
     feature=Feature.BROKER,
     short_flag="--data-dir",
 )
@@ -198,7 +198,7 @@ BROKER_NODEID = Setting(
     name="broker.nodeid",
     kind=NAME,
     default="",
-    meaning="Name of this node; the host name unless set.",
+    meaning="Name of this node; default: the host name.",
     feature=Feature.BROKER,
 )
 BROKER_JOURNAL_RESERVE = Setting(
@@ -213,42 +213,42 @@ HTTP_PUBLISH_BODY_LIMIT = Setting(
     name="http.publish_body_limit",
     kind=size(_KIB, _GIB),
     default=16 * _MIB,
-    meaning="Largest body of a request that publishes.",
+    meaning="Maximum body size of publish requests.",
     feature=Feature.HTTP,
 )
 HTTP_BODY_LIMIT = Setting(
     name="http.body_limit",
     kind=size(_KIB, _GIB),
     default=_MIB,
-    meaning="Largest body of any other request.",
+    meaning="Maximum body size of other requests.",
     feature=Feature.HTTP,
 )
 HTTP_CORS_ORIGINS: Setting[tuple[str, ...]] = Setting(
     name="http.cors_origins",
     kind=ORIGINS,
     default=(),
-    meaning="Origins whose pages a browser lets in; * only with authentication on.",
+    meaning="Origins allowed by CORS; * only with authentication.",
     feature=Feature.HTTP,
 )
 BROKER_GROUP_RETENTION_HOURS = Setting(
     name="broker.group_retention_hours",
     kind=count(0, 87_600),
     default=168,
-    meaning="How long a group without members is kept after its last commit; 0: for ever.",
+    meaning="Hours to keep a group without members after its last commit; 0: forever.",
     feature=Feature.BROKER,
 )
 LIMITS_MAX_DELAY = Setting(
     name="limits.max_delay",
     kind=duration(_DELAY_NS_MAX),
     default=_DELAY_NS_MAX,
-    meaning="Longest delay of a message.",
+    meaning="Maximum delay of a message.",
     feature=Feature.DELAYS,
 )
 AUTH_ENABLED: Setting[bool | None] = Setting(
     name="auth.enabled",
     kind=BOOLEAN,
     default=None,
-    meaning="Ask every caller for a key; unset: unless all client listeners are on loopback.",
+    meaning="Require an API key; unset: unless all client listeners are on loopback.",
     feature=Feature.AUTH,
     harmless=(False,),
 )
@@ -256,28 +256,28 @@ LOG_LEVEL = Setting(
     name="log.level",
     kind=choice("debug", "info", "warning", "error"),
     default="info",
-    meaning="Least level that is logged.",
+    meaning="Minimum log level.",
     feature=Feature.LOG,
 )
 LOG_FORMAT = Setting(
     name="log.format",
     kind=choice("text", "json"),
     default="text",
-    meaning="Form of a line of the log.",
+    meaning="Log format.",
     feature=Feature.LOG,
 )
 METRICS_PARTITIONS: Setting[bool | None] = Setting(
     name="metrics.partitions",
     kind=BOOLEAN,
     default=False,
-    meaning="Show lag, committed and end offsets by partition instead of summed over them.",
+    meaning="Report lag, committed and end offsets per partition instead of as sums.",
     feature=Feature.METRICS,
 )
 TRUSTED_PROXIES: Setting[tuple[Network, ...]] = Setting(
     name="trusted_proxies",
     kind=NETWORKS,
     default=(),
-    meaning="Proxies whose X-Forwarded-For is believed, right to left, at most 32 hops.",
+    meaning="Proxies whose X-Forwarded-For is trusted, right to left, at most 32 hops.",
     feature=Feature.HTTP,
 )
 
@@ -288,27 +288,28 @@ def _tracing(name: str, kind: Kind[T], default: T, meaning: str) -> Setting[T]:
     )
 
 
-TRACING_SAMPLING = _tracing("sampling", SHARE, 1.0, "Share of messages that are traced.")
+TRACING_SAMPLING = _tracing("sampling", SHARE, 1.0, "Share of messages to trace, from 0 to 1.")
 TRACING_EXPORTERS = _tracing(
-    "exporters", choices("file", "stdout", "otlp"), (), "Where spans go besides memory."
+    "exporters", choices("file", "stdout", "otlp"), (), "Where to export spans."
 )
 TRACING_FILE = _tracing(
-    "file", TEXT, "", "File of spans; empty: traces/spans.jsonl in the data directory."
+    "file", TEXT, "", "Span file; default: traces/spans.jsonl in the data directory."
 )
 TRACING_FILE_BYTES = _tracing(
-    "file_bytes", size(64 * _KIB, 64 * _GIB), 64 * _MIB, "Size at which a file of spans is rotated."
+    "file_bytes", size(64 * _KIB, 64 * _GIB), 64 * _MIB, "Size at which the span file is rotated."
 )
 TRACING_FILE_COUNT = _tracing(
-    "file_count", count(1, 10_000), 8, "Files of spans that are kept, with the one written to."
+    "file_count", count(1, 10_000), 8, "Number of span files to keep, including the current one."
 )
-TRACING_OTLP_PROTOCOL = _tracing(
-    "otlp_protocol", choice("http", "grpc"), "http", "How OTLP is spoken."
-)
+TRACING_OTLP_PROTOCOL = _tracing("otlp_protocol", choice("http", "grpc"), "http", "OTLP protocol.")
 TRACING_OTLP_ENDPOINT = _tracing(
-    "otlp_endpoint", ENDPOINT, "", "Collector; empty: 127.0.0.1, port 4318 for http, 4317 for grpc."
+    "otlp_endpoint",
+    ENDPOINT,
+    "",
+    "OTLP collector; default: 127.0.0.1, port 4318 for http, 4317 for grpc.",
 )
 TRACING_QUEUE_SPANS = _tracing(
-    "queue_spans", count(1000, 10_000_000), 65_536, "Spans that may wait for each exporter."
+    "queue_spans", count(1000, 10_000_000), 65_536, "Queue size of each exporter, in spans."
 )
 
 _CLUSTER: tuple[Setting[Any], ...] = (
@@ -316,7 +317,7 @@ _CLUSTER: tuple[Setting[Any], ...] = (
         name="cluster.enabled",
         kind=BOOLEAN,
         default=False,
-        meaning="Be one node of several.",
+        meaning="Run as a node of a cluster.",
         feature=Feature.CLUSTER,
         short_flag="--cluster",
     ),
@@ -324,35 +325,35 @@ _CLUSTER: tuple[Setting[Any], ...] = (
         name="cluster.peers",
         kind=ADDRESSES,
         default=(),
-        meaning="The other nodes.",
+        meaning="The other nodes of the cluster.",
         feature=Feature.CLUSTER,
     ),
     Setting(
         name="cluster.advertise",
         kind=TEXT,
         default="",
-        meaning="Own host:port as other nodes see it; empty: the bind.",
+        meaning="host:port of this node for other nodes; default: the bind address.",
         feature=Feature.CLUSTER,
     ),
     Setting(
         name="cluster.client_advertise",
         kind=TEXT,
         default="",
-        meaning="Own host:port as clients see it; empty: the bind.",
+        meaning="host:port of this node for clients; default: the bind address.",
         feature=Feature.CLUSTER,
     ),
     Setting(
         name="cluster.quorum",
         kind=COUNT,
         default=0,
-        meaning="Nodes that must agree; 0: a majority, and no fewer is allowed.",
+        meaning="Quorum size; 0: a majority, which is also the minimum.",
         feature=Feature.CLUSTER,
     ),
     Setting(
         name="cluster.secret",
         kind=TEXT,
         default="",
-        meaning="Secret that the nodes share.",
+        meaning="Shared secret of the nodes.",
         feature=Feature.CLUSTER,
         is_secret=True,
     ),
@@ -380,7 +381,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
         name="grpc.reflection",
         kind=BOOLEAN,
         default=False,
-        meaning="Describe the API to callers that ask.",
+        meaning="Serve gRPC reflection.",
         feature=Feature.GRPC,
     ),
     AUTH_ENABLED,
@@ -388,14 +389,14 @@ SETTINGS: tuple[Setting[Any], ...] = (
         name="auth.allow_health",
         kind=BOOLEAN,
         default=True,
-        meaning="Answer health, version and metrics without a key.",
+        meaning="Allow health, version and metrics without a key.",
         feature=Feature.AUTH,
     ),
     Setting(
         name="api.root_key",
         kind=TEXT,
         default="",
-        meaning="An admin key that always exists.",
+        meaning="Admin key that always exists.",
         feature=Feature.AUTH,
         is_secret=True,
     ),
