@@ -1,14 +1,10 @@
 """The pipeline file as values, and the checks beyond their types.
 
-Values of YAML as the texts that Spark takes for options and settings.
+Owns the Structs of a file, the checks that need no Spark, and the conversion of YAML values to the
+texts that Spark expects in options and settings. Never imports Spark.
 
-A pipeline as its file tells it: where rows come from, what becomes of them, where they go.
-
-Values only. The words on each field are its line in the reference, so they are written for the
-people who write such files. Never imports Spark: what can be judged without it is judged in
-`checks`.
-
-What a pipeline must be beyond its types, as far as it can be judged without Spark.
+The description of each field is its line in the reference page, so it is written for authors of
+pipeline files.
 """
 
 import datetime as dt
@@ -58,61 +54,61 @@ SOURCE = "source"
 _Topics = Annotated[
     list[str] | str,
     msgspec.Meta(
-        description="A topic, or a list of topics, to read; or give the option `assign` or "
-        "`subscribePattern`."
+        description="A topic or a list of topics; or set the option `assign` or `subscribePattern`."
     ),
 ]
 _Options = Annotated[
     dict[str, Any],
     msgspec.Meta(
-        description="Options of the connector, see spark-options.md. Lists and mappings become "
-        "JSON. The server is that of the command line unless `goqueue.servers` is given."
+        description="Connector options, see spark-options.md. Lists and mappings become JSON. The "
+        "server is that of the command line unless `goqueue.servers` is set."
     ),
 ]
 
 
 class Decode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What values are; without it `value` is bytes, with it a struct: `value.id`."""
+    """The schema of the values. Without it `value` is bytes, with it a struct: `value.id`."""
 
     schema: Annotated[
         str,
-        msgspec.Meta(description="The fields as Spark writes them: `id BIGINT, at TIMESTAMP`."),
+        msgspec.Meta(description="Fields in Spark's notation: `id BIGINT, at TIMESTAMP`."),
     ]
-    format: Annotated[Literal["json"], msgspec.Meta(description="The form of values.")] = "json"
+    format: Annotated[Literal["json"], msgspec.Meta(description="Format of the values.")] = "json"
     mode: Annotated[
         Literal["permissive", "failfast", "dlq"],
         msgspec.Meta(
-            description="Values that are not so: `value` is null and `_corrupt` has the bytes "
-            "(`permissive`), the pipeline fails (`failfast`), or they go to `dead_letters` in the "
-            "same transaction as the result (`dlq`, for the sink `topic`)."
+            description="For values that do not match: set `value` to null and `_corrupt` to the "
+            "bytes (`permissive`), fail the pipeline (`failfast`), or write them to `dead_letters` "
+            "in the same transaction as the result (`dlq`, for the sink `topic`)."
         ),
     ] = "permissive"
     dead_letters: Annotated[
-        str | None, msgspec.Meta(description="The topic of records that cannot be decoded.")
+        str | None, msgspec.Meta(description="Topic for records that cannot be decoded.")
     ] = None
 
 
 class Watermark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How late rows may come; aggregates by time are final when it has passed."""
+    """How late rows may arrive; an aggregate by time is final after that."""
 
     column: Annotated[
         str,
         msgspec.Meta(
-            description="The column with the time of the event; a field `value.at` becomes the "
-            "column `at`."
+            description="Column with the event time; a field `value.at` becomes the column `at`."
         ),
     ]
-    delay: Annotated[str, msgspec.Meta(description="How long to wait: `10 minutes`.")]
+    delay: Annotated[str, msgspec.Meta(description="Maximum lateness: `10 minutes`.")]
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Topics that are read as one view."""
+    """Topics, read as one view."""
 
     topics: _Topics | None = None
     options: _Options = {}
-    decode: Annotated[Decode | None, msgspec.Meta(description="What values are, see below.")] = None
+    decode: Annotated[
+        Decode | None, msgspec.Meta(description="Schema of the values, see below.")
+    ] = None
     watermark: Annotated[
-        Watermark | None, msgspec.Meta(description="How late rows may come, see below.")
+        Watermark | None, msgspec.Meta(description="Maximum lateness of rows, see below.")
     ] = None
 
     @property
@@ -123,79 +119,77 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One transformation; its result is a view by its name, and the last one goes to the sink."""
+    """One transformation. Its result is a view; the last one goes to the sink."""
 
-    name: Annotated[str, msgspec.Meta(description="The name by which later steps select from it.")]
+    name: Annotated[str, msgspec.Meta(description="View name for later steps.")]
     sql: Annotated[
         str | None,
-        msgspec.Meta(description="A SELECT over the view `source` and the steps before."),
+        msgspec.Meta(description="A SELECT over the view `source` and earlier steps."),
     ] = None
     python: Annotated[
         str | None,
         msgspec.Meta(
-            description="`module:function`, which is given the DataFrame of the step before and "
-            "gives one back. The module is found in the folder of the file, too."
+            description="`module:function` that receives the DataFrame of the previous step and "
+            "returns one. The module may be in the folder of the file."
         ),
     ] = None
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that should be true of every row of a step."""
+    """A condition that every row of a step should meet."""
 
-    name: Annotated[str, msgspec.Meta(description="The name under which violations are counted.")]
-    that: Annotated[
-        str, msgspec.Meta(description="A condition in SQL. A row for which it is null violates it.")
-    ]
+    name: Annotated[str, msgspec.Meta(description="Name under which violations are counted.")]
+    that: Annotated[str, msgspec.Meta(description="SQL condition; null counts as a violation.")]
     on_violation: Annotated[
         Literal["warn", "drop", "fail"],
         msgspec.Meta(
-            description="`warn` counts, `drop` leaves the row out as well, `fail` ends the "
-            "pipeline before anything of the batch is seen."
+            description="`warn` counts, `drop` also drops the row, `fail` ends the pipeline before "
+            "anything of the batch becomes visible."
         ),
     ] = "warn"
     step: Annotated[
         str | None,
-        msgspec.Meta(description="Whose rows; the result of the last step if not given."),
+        msgspec.Meta(description="Step to check; default: the last one."),
     ] = None
 
 
 class Sink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the result goes: exactly one of `topic`, `parquet` and `console`."""
+    """The target: exactly one of `topic`, `parquet` and `console`."""
 
     topic: Annotated[
         str | None,
         msgspec.Meta(
-            description="A topic, written exactly once; `*` if the rows name it in a column "
-            "`topic`. Other columns: `value`, `key`, `headers`, `partition`, `priority`, …"
+            description="A topic, written exactly once; `*` if a column `topic` names it per row. "
+            "Other columns: `value`, `key`, `headers`, `partition`, `priority`, …"
         ),
     ] = None
     encode: Annotated[
         Literal["raw", "json"],
         msgspec.Meta(
-            description="`raw` writes the column `value`; `json` makes it of all columns that the "
-            "connector does not know."
+            description="`raw` writes the column `value`; `json` encodes all columns that are not "
+            "columns of the connector."
         ),
     ] = "raw"
-    key: Annotated[
-        str | None, msgspec.Meta(description="The key of a row as an expression in SQL.")
-    ] = None
+    key: Annotated[str | None, msgspec.Meta(description="SQL expression for the key of a row.")] = (
+        None
+    )
     options: Annotated[
         dict[str, Any],
-        msgspec.Meta(description="Options of the connector, or of Spark's Parquet writer."),
+        msgspec.Meta(description="Options of the connector or of Spark's Parquet writer."),
     ] = {}
     parquet: Annotated[
         str | None,
         msgspec.Meta(
             description="A folder of Parquet files, one file per batch and partition value; "
-            "relative to the file. Exactly once for those who read it with Spark."
+            "relative to the file. Exactly once for readers that use Spark."
         ),
     ] = None
     partition_by: Annotated[
-        list[str], msgspec.Meta(description="Columns that become folders; for `parquet`.")
+        list[str], msgspec.Meta(description="Partition columns; for `parquet`.")
     ] = []
     console: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=1000)] | None,
-        msgspec.Meta(description="Show so many rows of every batch as a table."),
+        msgspec.Meta(description="Number of rows of every batch to print as a table."),
     ] = None
 
 
@@ -203,50 +197,48 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One file: sources, steps, one sink."""
 
     name: Annotated[
-        str, msgspec.Meta(description="The name of the pipeline: letters, digits, `.`, `_`, `-`.")
+        str, msgspec.Meta(description="Name of the pipeline: letters, digits, `.`, `_`, `-`.")
     ]
-    description: Annotated[str, msgspec.Meta(description="A line for `pipeline list`.")] = ""
+    description: Annotated[str, msgspec.Meta(description="One line for `pipeline list`.")] = ""
     source: Annotated[
-        Source | None, msgspec.Meta(description="What is read, as the view `source`.")
+        Source | None, msgspec.Meta(description="The source, as the view `source`.")
     ] = None
     sources: Annotated[
         dict[str, Source],
-        msgspec.Meta(description="Instead of `source`: several, each a view by its name."),
+        msgspec.Meta(description="Instead of `source`: several sources, each a view by its name."),
     ] = {}
-    steps: Annotated[
-        list[Step], msgspec.Meta(description="What is made of it, one after another.")
-    ] = []
+    steps: Annotated[list[Step], msgspec.Meta(description="Transformations, in order.")] = []
     expectations: Annotated[
-        list[Expectation], msgspec.Meta(description="What should be true of rows.")
+        list[Expectation], msgspec.Meta(description="Conditions that rows should meet.")
     ] = []
-    sink: Annotated[Sink, msgspec.Meta(description="Where the result goes.")]
+    sink: Annotated[Sink, msgspec.Meta(description="Target of the result.")]
     output_mode: Annotated[
         Literal["append", "update", "complete"],
         msgspec.Meta(
-            description="Which rows of an aggregate are written: final ones, changed ones, all."
+            description="Rows of an aggregate to write: final ones, changed ones, or all."
         ),
     ] = "append"
     trigger: Annotated[
         str | None,
         msgspec.Meta(
-            description="When a batch begins: an interval such as `5 seconds`, `available_now` "
-            "(all that is there in portions, then end), `once` (in one batch, then end). By "
-            "default when the last one is done; for `parquet` every minute, so that files do "
-            "not become many."
+            description="When a batch starts: an interval such as `5 seconds`, `available_now` "
+            "(existing rows in several batches, then end), `once` (in one batch, then end). "
+            "Default: when the previous one is done; for `parquet` every minute, to limit the "
+            "number of files."
         ),
     ] = None
     checkpoint: Annotated[
         str | None,
         msgspec.Meta(
-            description="The folder that remembers what is done, relative to the file; by default "
-            "`_pipelines/NAME` beside it. Without it the pipeline begins anew."
+            description="Checkpoint folder, relative to the file; default: `_pipelines/NAME` "
+            "beside it. Without its contents the pipeline starts from the beginning."
         ),
     ] = None
     group: Annotated[
         str | None,
         msgspec.Meta(
-            description="A group of the broker that is told how far the pipeline is, so that its "
-            "lag is seen there. Only shown: the checkpoint decides."
+            description="A consumer group that shows the progress and lag of the pipeline at the "
+            "broker. For display only: the checkpoint decides."
         ),
     ] = None
     observe: Annotated[
@@ -255,7 +247,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = {}
     configuration: Annotated[
         dict[str, str | int | float | bool],
-        msgspec.Meta(description="Settings of Spark: `spark.…`."),
+        msgspec.Meta(description="Spark settings: `spark.…`."),
     ] = {}
 
     @property
