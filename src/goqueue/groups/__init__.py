@@ -1,4 +1,4 @@
-"""Consumer groups: membership, generations, and who owns which partition."""
+"""Consumer groups: membership, generations, and partition assignment."""
 
 from goqueue.groups.assignment import assign
 from goqueue.groups.changes import GroupChange, GroupDeleted, GroupStated, MemberStated

@@ -1,11 +1,11 @@
-"""Who gets which partitions: range, round robin, sticky, over all subscribed topics at once.
+"""Partition assignment: range, round robin and sticky, over all subscribed topics at once.
 
-Pure functions of the subscriptions and the partition counts, so every node that computes an
-assignment computes the same one. A partition goes only to a member that subscribed to its topic.
+Pure functions of subscriptions and partition counts, so every node computes the same assignment. A
+partition is assigned only to a member that subscribed to its topic.
 
-Invariant: every partition of a topic that somebody subscribed to has exactly one owner.
+Invariant: every partition of a subscribed topic has exactly one owner.
 
-Cost: a logarithm per partition and subscription, so that ten thousand members can join a group.
+Cost: logarithmic per partition and subscription, so that ten thousand members can join a group.
 """
 
 from bisect import bisect_left
@@ -29,7 +29,7 @@ def assign(
     partitions: Mapping[str, int],
     previous: Mapping[str, tuple[LogId, ...]],
 ) -> Assignment:
-    """Share out every partition of every subscribed topic; topics that do not exist have none."""
+    """Assign every partition of every subscribed topic; unknown topics have none."""
     members = sorted(subscriptions)
     takers: dict[str, list[str]] = {}
     for member in members:
@@ -65,7 +65,7 @@ def _round_robin(members: list[str], logs: list[LogId], takers: _Takers) -> dict
     seated = {topic: [seats[member] for member in takers[topic]] for topic in takers}
     turn = 0
     for log in logs:
-        # The turn goes round all members; those that did not subscribe to the topic are passed.
+        # Round robin over all members; those that did not subscribe to the topic are skipped.
         takers_seats = seated[log.topic]
         index = bisect_left(takers_seats, turn)
         seat = takers_seats[index if index < len(takers_seats) else 0]
@@ -80,7 +80,7 @@ def _sticky(
     takers: _Takers,
     previous: Mapping[str, tuple[LogId, ...]],
 ) -> dict[str, list[LogId]]:
-    """Keep what each member has as far as balance allows, then give the rest to who has least."""
+    """Keep assignments as far as balance allows; the rest goes to the smallest shares."""
     wanted = {topic: dict.fromkeys(takers[topic]) for topic in takers}
     owners: dict[LogId, str] = {}
     for member in members:
@@ -99,10 +99,10 @@ def _sticky(
 
 
 class _Shares:
-    """Who has what, and for each topic who of its takers has least.
+    """The share of each member, and for each topic the subscriber with the smallest share.
 
-    The heaps hold sizes of the past: one that no longer is true is put right when it surfaces, and
-    a share that became smaller is pushed anew.
+    The heaps hold past sizes: a stale entry is corrected when it surfaces, and a share that shrank
+    is pushed again.
     """
 
     def __init__(self, members: list[str], takers: _Takers) -> None:
@@ -114,7 +114,7 @@ class _Shares:
                 self._topics[member].append(topic)
 
     def least(self, topic: str) -> str:
-        """Who has least of those who may have partitions of this topic."""
+        """The subscriber of this topic with the smallest share."""
         heap = self._least[topic]
         while True:
             size, member = heap[0]
@@ -123,7 +123,7 @@ class _Shares:
             heapreplace(heap, (len(self.logs[member]), member))
 
     def level(self) -> None:
-        """Move partitions, as few as possible, until no move would make two members more equal."""
+        """Move as few partitions as possible until no move improves the balance."""
         has_moved = True
         while has_moved:
             has_moved = False
@@ -139,7 +139,7 @@ class _Shares:
                     heappop(givers)
 
     def _has_given(self, giver: str) -> bool:
-        """Give one partition to whoever has at least two less, if there is such a taker."""
+        """Move one partition to a member with at least two fewer, if there is one."""
         mine = self.logs[giver]
         tried: dict[str, None] = {}
         for index in reversed(range(len(mine))):

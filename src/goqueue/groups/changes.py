@@ -1,6 +1,6 @@
-"""What can happen to groups, as the journal keeps it. Past tense; applied in order, no clock.
+"""Journal entries about groups. Past tense; applied in order, without a clock.
 
-The shapes are stored: fields are only ever added, at the end, with a default.
+The structs are stored: fields are only added, at the end, with a default.
 """
 
 import msgspec
@@ -27,7 +27,7 @@ class MemberStated(msgspec.Struct, frozen=True, kw_only=True):
 class GroupStated(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     """A group in full, after a change of any kind.
 
-    `number` is the group's own for ever: a group that is deleted and made again has another.
+    `number` is never reused: a group that is deleted and created again has another.
     """
 
     group: str
@@ -37,14 +37,14 @@ class GroupStated(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     generation: int
     created_at: int
     members: tuple[MemberStated, ...] = ()
-    # What the last members subscribed to, while there are none.
+    # Subscriptions of the last members, while there are none.
     last_topics: tuple[str, ...] = ()
-    # When the last member left or fell silent; 0: nobody was ever there, or somebody is.
+    # When the last member left or timed out; 0: never had a member, or has one now.
     emptied_at: int = 0
 
 
 class GroupDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="group_deleted"):
-    """A group is gone."""
+    """A group was deleted."""
 
     group: str
     number: int

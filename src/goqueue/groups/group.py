@@ -1,10 +1,10 @@
-"""One consumer group: its members, its generation, who owns which partition.
+"""One consumer group: its members, its generation, and its partition assignment.
 
-Owns the sessions of members, which are not durable: after a restart every member has a whole
-session to be heard of again. Everything else is what the journal says.
+Owns the sessions of members, which are not durable: after a restart every member has a full session
+to send its next heartbeat. Everything else comes from the journal.
 
-Invariant: the generation rises with every change of members, subscriptions or partitions, and
-never falls; within one generation nobody's partitions change.
+Invariant: the generation rises with every change of members, subscriptions or partitions, and never
+falls; assignments do not change within a generation.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ __all__ = ["Group"]
 
 
 class _Session:
-    """What is known of a member only as long as this process lives."""
+    """State of a member that is not durable."""
 
     __slots__ = ("deadline", "heard_at")
 
@@ -44,7 +44,7 @@ class Group:
         self._members: dict[str, MemberStated] = {}
         self._assignment: Assignment = {}
         self._owners: dict[LogId, str] = {}
-        # Where partitions are everybody's: who has what by subscription, and by member.
+        # In shared modes: assignments by subscription and by member.
         self._shares: dict[tuple[str, ...], tuple[LogId, ...]] = {}
         self._shared_by: dict[str, frozenset[LogId]] = {}
         self._topics: tuple[str, ...] = ()
@@ -77,21 +77,21 @@ class Group:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Ids in the order of joining: the first leads."""
+        """Member ids in the order of joining; the first is the leader."""
         return tuple(self._members)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What members subscribed to, sorted."""
+        """Topics that members subscribe to, sorted."""
         return self._topics
 
     @property
     def known_topics(self) -> tuple[str, ...]:
-        """What members subscribe to, or what the last ones did; sorted."""
+        """Topics of the members, or of the last members; sorted."""
         return self.topics or self._stated.last_topics
 
     def apply(self, stated: GroupStated) -> None:
-        """Become what the journal says; the only mutator of durable state."""
+        """Apply a journal entry; the only mutator of durable state."""
         self._stated = stated
         self._members = {member.member_id: member for member in stated.members}
         subscriptions = dict.fromkeys(each.topics for each in stated.members)
@@ -101,7 +101,7 @@ class Group:
             del self._sessions[member_id]
 
     def _assign(self, stated: GroupStated) -> None:
-        """Unfold who has what; members that share partitions share one tuple of them, too."""
+        """Expand the assignment; members that share partitions share one tuple."""
         before, self._shares = self._shares, {}
         self._owners, self._shared_by = {}, {}
         if stated.mode is Mode.PARTITIONED:
@@ -114,20 +114,20 @@ class Group:
             topics = member.topics
             if topics not in self._shares:
                 logs = _unfolded(member)
-                # What is the same as before is the same tuple, which is seen at once.
+                # An unchanged assignment keeps its tuple, so the comparison is an identity check.
                 self._shares[topics] = before[topics] if before.get(topics) == logs else logs
                 sets[topics] = frozenset(logs)
             self._assignment[member.member_id] = self._shares[topics]
             self._shared_by[member.member_id] = sets[topics]
 
-    # Asking
+    # Queries
 
     def assigned(self, member_id: str) -> tuple[LogId, ...]:
-        """What a member may lease from."""
+        """The partitions that a member may lease from."""
         return self._assignment.get(member_id, ())
 
     def owner(self, log: LogId) -> str | None:
-        """Whose a partition is; None in modes where it is everybody's."""
+        """The owner of a partition; None in shared modes."""
         return self._owners.get(log)
 
     def is_assigned(self, member_id: str, log: LogId) -> bool:
@@ -137,7 +137,7 @@ class Group:
         return log in self._shared_by.get(member_id, ())
 
     def share_of(self, member_id: str) -> tuple[str, ...]:
-        """What tells partitions of members apart: those with the same have the same ones."""
+        """Identifies an assignment: members with the same share have the same partitions."""
         if self.mode is Mode.PARTITIONED:
             return (member_id,)
         return self._members[member_id].topics
@@ -190,7 +190,7 @@ class Group:
     # Sessions
 
     def hear(self, member_id: str, now: Now) -> None:
-        """A member was heard of: its session starts anew."""
+        """A member sent a sign of life: its session restarts."""
         self.check_member(member_id)
         deadline = Instant(now.instant + self._members[member_id].session_ns)
         session = self._sessions.get(member_id)
@@ -201,42 +201,42 @@ class Group:
             session.heard_at = now.wall
 
     def hear_all(self, now: Now) -> None:
-        """After a restart nobody could be heard: every session starts anew."""
+        """Restart every session: no member could be heard during a restart of the node."""
         for member_id in self._members:
             self.hear(member_id, now)
 
     def next_deadline(self) -> Instant | None:
-        """When the next session ends, unless its member is heard of."""
+        """When the next session expires."""
         deadlines = [session.deadline for session in self._sessions.values()]
         return min(deadlines, default=None)
 
     def silent(self, now: Instant) -> list[str]:
-        """Members whose session is over."""
+        """Members whose session has expired."""
         return [id_ for id_, session in self._sessions.items() if session.deadline <= now]
 
-    # Deciding
+    # Decisions
 
     def with_member(self, member: MemberStated, partitions: Mapping[str, int]) -> GroupStated:
-        """The group after a member joined, or changed what it subscribes to."""
+        """The group after a member joined or changed its subscription."""
         members = dict(self._members)
         members[member.member_id] = member
         return self._rebalanced(members, self.mode, self._stated.assignor, partitions)
 
     def with_session(self, member: MemberStated, session_ns: int) -> GroupStated:
-        """The group after a member chose another session timeout; the generation goes on."""
+        """The group after a member changed its session timeout, in the same generation."""
         changed = msgspec.structs.replace(member, session_ns=session_ns)
         members = {**self._members, member.member_id: changed}
         return msgspec.structs.replace(self._stated, members=tuple(members.values()))
 
     def without_members(self, gone: list[str], partitions: Mapping[str, int]) -> GroupStated:
-        """The group after members left or fell silent."""
+        """The group after members left or timed out."""
         members = {id_: each for id_, each in self._members.items() if id_ not in gone}
         return self._rebalanced(members, self.mode, self._stated.assignor, partitions)
 
     def rebalanced(
         self, partitions: Mapping[str, int], mode: Mode | None = None, by: Assignor | None = None
     ) -> GroupStated:
-        """The group after partitions came or went, or with another way of sharing them."""
+        """The group after partitions were added or removed, or with another assignor."""
         return self._rebalanced(
             self._members, mode or self.mode, by or self._stated.assignor, partitions
         )
@@ -253,7 +253,7 @@ class Group:
             shares = assign(assignor, subscriptions, partitions, self._assignment)
             assigned = {id_: _by_topic(shares[id_]) for id_ in members}
         else:
-            # Each subscription is shared out once, however many members have it.
+            # Each subscription is assigned once, however many members have it.
             distinct = dict.fromkeys(subscriptions.values())
             folded = {topics: _by_topic(_all_of(topics, partitions)) for topics in distinct}
             assigned = {id_: folded[topics] for id_, topics in subscriptions.items()}
@@ -287,7 +287,7 @@ def _all_of(topics: tuple[str, ...], partitions: Mapping[str, int]) -> tuple[Log
 
 
 def _by_topic(logs: tuple[LogId, ...]) -> dict[str, list[tuple[int, int]]]:
-    """The same partitions as ranges; they come sorted."""
+    """The same partitions as ranges; the input is sorted."""
     ranges: dict[str, list[tuple[int, int]]] = {}
     for log in logs:
         of_topic = ranges.setdefault(log.topic, [])

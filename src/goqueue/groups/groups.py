@@ -1,7 +1,7 @@
-"""Every consumer group of the node: found, formed, joined, left, forgotten.
+"""All consumer groups of the node: find, create, join, leave, delete.
 
-Decides changes and applies them; the broker journals them in between. Numbers of groups are never
-used twice, so what was written for a deleted group can never be taken for its namesake's.
+Decides changes and applies them; the broker journals them in between. Group numbers are never
+reused, so an entry about a deleted group is never applied to a new group of the same name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,8 +18,8 @@ __all__ = ["Groups"]
 _GROUPS_MAX = 100_000
 _MEMBERS_MAX = 1_000
 _TOPICS_MAX = 1_000
-# What members subscribe to, over all of them, as the journal has it: a group is stated as one
-# change, in one record. A topic is named twice there, with some numbers and signs.
+# Bound on all subscriptions of a group in the journal: a group is one change in one record. Each
+# topic is named twice there, with a few numbers and separators.
 _SUBSCRIPTIONS_BYTES_MAX = 4608 * 1024
 _SUBSCRIPTION_BYTES = 40
 _SESSION_NS_MIN = SECOND
@@ -41,7 +41,7 @@ class Groups:
         return len(self._groups)
 
     def find(self, name: str) -> Group:
-        """The group of this name; refuses one that does not exist."""
+        """The group of this name; refused if it does not exist."""
         group = self._groups.get(name)
         if group is None:
             check_name(name, "group")
@@ -59,13 +59,13 @@ class Groups:
         return self._next_number
 
     def reserve(self, upto: int) -> None:
-        """Numbers below were used before; none of them is given again."""
+        """Numbers below this were used before and are not assigned again."""
         self._next_number = max(self._next_number, upto)
 
-    # Deciding
+    # Decisions
 
     def form(self, name: str, mode: Mode, assignor: Assignor, now: Now) -> GroupStated:
-        """A group without members that does not exist yet."""
+        """A new group without members."""
         check_name(name, "group")
         assert name not in self._groups
         if len(self._groups) >= _GROUPS_MAX:
@@ -82,7 +82,7 @@ class Groups:
     def join(
         self, command: Join, partitions: Mapping[str, int], now: Now
     ) -> tuple[str, GroupStated | None]:
-        """The id of the member, and the group with it in it; None when nothing changes."""
+        """The id of the member, and the group with it; None when nothing changes."""
         _check(command)
         group = self._groups.get(command.group)
         if group is None:
@@ -97,7 +97,7 @@ class Groups:
         topics = tuple(sorted(set(command.topics)))
         known = _member(group, command.member_id)
         if known is not None and known.topics == topics:
-            # Nobody's partitions change, so neither does the generation.
+            # No assignment changes, so neither does the generation.
             is_same = known.session_ns == command.session_ns
             stated = None if is_same else group.with_session(known, command.session_ns)
             return known.member_id, stated
@@ -114,7 +114,7 @@ class Groups:
         )
         return member_id, group.with_member(member, partitions)
 
-    # Applying
+    # Changes
 
     def apply(self, change: GroupChange) -> Group | None:
         """The only mutator of durable state: the group after the change."""
@@ -153,7 +153,7 @@ def _check_size(group: Group, member_id: str, topics: tuple[str, ...]) -> None:
 
 
 def _check_match(group: Group, command: Join) -> None:
-    """Members of one group share messages in one way."""
+    """All members of a group use one mode and one assignor."""
     if command.mode is not None and command.mode is not group.mode:
         raise Refused(Code.GROUP_MISMATCH, mode=group.mode)
     if command.assignor is not None and command.assignor is not group.stated.assignor:
@@ -168,7 +168,7 @@ def _member(group: Group, member_id: str | None) -> MemberStated | None:
 
 
 def _renewed(stated: GroupStated, command: Join) -> GroupStated:
-    """An empty group takes the mode and the assignor of whoever comes first."""
+    """An empty group takes the mode and the assignor of its first member."""
     return msgspec.structs.replace(
         stated,
         mode=command.mode or stated.mode,

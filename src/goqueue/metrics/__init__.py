@@ -1,4 +1,4 @@
-"""Metrics as values: histograms that count, families of samples, and their text for Prometheus."""
+"""Metrics as values: histograms, families of samples, and their text for Prometheus."""
 
 from goqueue.metrics.exposition import expose
 from goqueue.metrics.family import Family, Kind, Sample

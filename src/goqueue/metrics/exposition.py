@@ -1,9 +1,9 @@
 """Families as the text that Prometheus reads (format 0.0.4), a slice at a time.
 
-Never holds more than a slice of samples: whoever takes the slices may let others run in between.
+Never holds more than a slice of samples: the caller may run other work between slices.
 
-Cost per sample: one format of its line. The buckets of a histogram are formatted once for all
-that counted the same, which with many quiet ones is most of them.
+Cost per sample: one formatted line. Histograms with equal counts share their formatted buckets;
+on a node with many idle topics that is most of them.
 """
 
 import math
@@ -18,16 +18,16 @@ __all__ = ["expose"]
 # About a millisecond of work.
 _SAMPLES_PER_SLICE = 1000
 _HISTOGRAMS_PER_SLICE = 200
-# Buckets that are kept formatted, each some hundred bytes.
+# Formatted buckets that are cached, about a hundred bytes each.
 _BLOCKS_MAX = 2000
-# Stands for the labels until they are known; no name has it.
+# A placeholder for the labels; it occurs in no name.
 _LABELS = "\0"
 
 
 def expose(families: Iterable[Family]) -> Iterator[bytes]:
     """The text of these families; a family without samples is left out.
 
-    A slice of work that made no text is an empty piece.
+    A slice of work that produced no text is an empty piece.
     """
     for family in families:
         head = f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind}\n"
@@ -76,7 +76,7 @@ def _pattern(family: Family) -> str:
 
 
 class _Histograms:
-    """Shows the histograms of one family."""
+    """Formats the histograms of one family."""
 
     def __init__(self, family: Family) -> None:
         self._name = family.name
@@ -100,7 +100,7 @@ class _Histograms:
         return "".join(shown)
 
     def _format(self, histogram: Histogram) -> str:
-        """The buckets of one histogram, and of all that counted the same."""
+        """The buckets of one histogram, shared with all that have the same counts."""
         if len(self._blocks) >= _BLOCKS_MAX:
             self._blocks.clear()
         before = f"{self._name}_bucket{{{_LABELS}{',' if self._pattern else ''}"

@@ -1,7 +1,7 @@
 """A family of samples: one name, one meaning, one sample for each set of labels.
 
-Samples are made while they are read, so that whoever shows them may pause in between. Label values
-are checked names or members of fixed lists, so nothing in them needs to be escaped.
+Samples are created while they are read, so a reader may pause between any two. Label values are
+validated names or members of fixed lists, so they need no escaping.
 """
 
 import enum
@@ -13,13 +13,13 @@ from goqueue.metrics.histogram import Histogram
 
 __all__ = ["Family", "Kind", "Sample"]
 
-# The values of the labels, or the labels as they are shown, for whoever uses them many times; and
-# the quantity. All samples of a family have quantities of one kind.
+# The label values, or the formatted labels if they are used many times; and the quantity. All
+# samples of a family have quantities of one kind.
 Sample = tuple[tuple[str, ...] | str, int | float | Histogram]
 
 
 class Kind(enum.StrEnum):
-    """How the samples of a family move."""
+    """How the samples of a family change."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -33,5 +33,5 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     meaning: str
     labels: tuple[str, ...] = ()
-    # None in place of a sample says that there is none, and that looking for one took its time.
+    # None instead of a sample: looking for one took time and found none.
     samples: Iterable[Sample | None]

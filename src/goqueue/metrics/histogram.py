@@ -1,7 +1,7 @@
 """Histograms: how often a quantity fell between two bounds.
 
-Plain integers in a list, changed by one writer and read by anybody. Never reads a clock: times are
-handed in, in nanoseconds, and shown in seconds.
+Plain integers in a list, changed by one writer and read by any thread. Never reads a clock: times
+are passed in as nanoseconds and shown as seconds.
 
 Invariant: the sum of the counts is the number of observations, and no count ever falls.
 """
@@ -16,7 +16,7 @@ __all__ = ["BATCH_SIZES", "SECONDS", "Bounds", "Histogram"]
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """Upper bounds of buckets, rising; what is observed is shown divided by `unit`."""
+    """Upper bounds of buckets, rising; observations are shown divided by `unit`."""
 
     limits: tuple[int, ...]
     names: tuple[str, ...]
@@ -48,15 +48,15 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many observations there were."""
+        """The number of observations."""
         return sum(self._counts)
 
     @property
     def total(self) -> int:
-        """The sum of all that was observed, not divided."""
+        """The sum of all observations, not divided."""
         return self._total
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many there were between each two bounds; the last is above all of them."""
+        """The number of observations per bucket; the last bucket is above all bounds."""
         return tuple(self._counts)

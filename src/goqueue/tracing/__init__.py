@@ -1,4 +1,4 @@
-"""Message journeys: what happened to which message, kept for those who ask. Pure and bounded."""
+"""Message traces: what happened to which message. Pure, and bounded in memory."""
 
 from goqueue.tracing.note import Kind, Note, Place, place_of
 from goqueue.tracing.span import NO_OFFSET, TRACE_BYTES, UNWRITTEN, Span, Trace, spans_of

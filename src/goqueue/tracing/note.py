@@ -1,10 +1,9 @@
-"""What happened to messages, noted as it happens: one note for all that happened alike at once.
+"""Trace entries: one note for all messages to which the same thing happened at the same time.
 
-A note holds positions and what cannot be told from them. The contexts of its messages and the ids
-of its spans follow from that whenever somebody asks, so that noting costs the same for one message
-and for a thousand.
+A note holds positions and what cannot be derived from them. Trace contexts of messages and ids of
+spans are derived on request, so recording costs the same for one message and for a thousand.
 
-Invariant: the columns of a note are equally long, and what it says never changes.
+Invariant: the columns of a note have equal length, and a note never changes.
 """
 
 import enum
@@ -23,7 +22,7 @@ _SEED_BYTES = 16
 
 
 class Kind(enum.IntEnum):
-    """What was done. The numbers are part of the ids of spans: never reuse one."""
+    """The operation. The numbers are part of span ids: never reuse one."""
 
     PUBLISH = 1
     REFUSE = 2
@@ -44,7 +43,7 @@ class Kind(enum.IntEnum):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A log in one life of its topic, with the seed of the contexts that nobody gave."""
+    """A log of one incarnation of a topic, with the seed of contexts that the broker derives."""
 
     topic: str
     partition: int
@@ -53,17 +52,17 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def place_of(topic: str, partition: int, life: str) -> Place:
-    """The place of a partition; `life` tells topics of the same name apart."""
+    """The place of a partition; `life` distinguishes topics of the same name."""
     named = f"{topic}\n{partition}\n{life}".encode()
     seed = hashlib.blake2b(named, digest_size=_SEED_BYTES).digest()
     return Place(topic, partition, int.from_bytes(seed[:8]), int.from_bytes(seed[8:]))
 
 
 class Note(msgspec.Struct, frozen=True):
-    """One thing that happened to some messages of one place.
+    """One thing that happened to some messages of one log.
 
-    `given` has the contexts that messages carry, by their index here. `waiting` says until when
-    those of them that are delayed wait.
+    `given` has the contexts that messages carry, by their index here. `waiting` has the due times
+    of delayed messages.
     """
 
     kind: Kind
@@ -84,7 +83,7 @@ class Note(msgspec.Struct, frozen=True):
         return len(self.offsets)
 
     def contexts(self) -> bytes:
-        """The contexts of all messages, one after the other."""
+        """The contexts of all messages, in order."""
         made = make_contexts(self.place.high, self.place.low, self.offsets)
         if not self.given:
             return made
@@ -95,7 +94,7 @@ class Note(msgspec.Struct, frozen=True):
         return bytes(contexts)
 
     def context(self, index: int) -> bytes:
-        """The context of one message: the one it carries, or the one of where it stood first."""
+        """The context of one message: the one it carries, or the one of its first position."""
         given = self.given.get(index, b"")
         if len(given) == GIVEN_BYTES:
             return given[:CONTEXT_BYTES]
@@ -103,11 +102,11 @@ class Note(msgspec.Struct, frozen=True):
         return make_contexts(self.place.high, self.place.low, (origin,))
 
     def attempt(self, index: int) -> int:
-        """Which delivery of the message this was about; 0 if about none."""
+        """The delivery that this was about; 0 for none."""
         return self.attempts[index] if self.attempts else 0
 
     def only(self, chosen: Sequence[int]) -> "Note":
-        """The same of some of the messages alone."""
+        """The same note for some of the messages."""
         keys, attempts = self.keys, self.attempts
         return msgspec.structs.replace(
             self,

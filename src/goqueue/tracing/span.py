@@ -1,10 +1,9 @@
-"""Spans: a note taken apart by message, with the ids that make a tree of a trace.
+"""Spans and traces: a note split by message, and the spans that share a trace id.
 
-Every id follows from where a message stands, so the parent of a span is known without having seen
-it: a position hangs below the context that it was given, a delivery below its position, and what
-became of the delivery below that.
-
-A trace: the spans that share an id, in order of time, and what became of the message.
+Every span id is derived from the position of its message, so the parent of a span is known without
+having seen it: a position is a child of the supplied context, a delivery is a child of its
+position, and the outcome of a delivery is a child of the delivery. A trace holds its spans in order
+of time, and the status of the message.
 """
 
 from bisect import bisect_left
@@ -30,7 +29,7 @@ __all__ = [
 
 TRACE_BYTES = 16
 NO_OFFSET = -1
-# Offsets of what was never written begin here: they make contexts, and are shown to nobody.
+# Offsets of messages that were never written: contexts are derived from them; never shown.
 UNWRITTEN = 1 << 63
 
 EVENTS: dict[Kind, tuple[str, ...]] = {
@@ -52,7 +51,7 @@ EVENTS: dict[Kind, tuple[str, ...]] = {
     Kind.REPLICATE: ("replication.pending", "replication.complete"),
 }
 _SCHEDULED = "delay.scheduled"
-# These are the positions of messages; whatever else happens to one happens at its position.
+# These give a message a position; everything else happens at a position.
 _POSITIONS = frozenset({Kind.PUBLISH, Kind.REFUSE, Kind.FIRE, Kind.LETTER, Kind.REDRIVE})
 _OF_A_DELIVERY = frozenset(
     {Kind.ACK, Kind.NACK, Kind.REJECT, Kind.RELEASE, Kind.EXTEND, Kind.EXPIRE}
@@ -62,8 +61,8 @@ _OF_A_DELIVERY = frozenset(
 class Span(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to one message. `parent` is 0 if there is none.
 
-    `creation` is the span under which the message was made: one that it brought, or its first.
-    Where `offset` is NO_OFFSET the message was never written, or there is none.
+    `creation` is the span that created the message: the supplied one, or its first. `offset` is
+    NO_OFFSET if the message was never written, or if there is none.
     """
 
     trace: bytes
@@ -84,7 +83,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     creation: int = 0
 
     def events(self) -> Iterator[tuple[int, str]]:
-        """What happened when, in order: all but the last of it at the start."""
+        """The events in order: all but the last happened at the start."""
         names = EVENTS[self.kind]
         for name in names[:-1]:
             yield self.start, name
@@ -148,7 +147,7 @@ def _ids(note: Note, index: int, context: int) -> tuple[int, int]:
 
 
 def due_of(note: Note, offset: int) -> int | None:
-    """Until when a message of a note waits; None if it does not."""
+    """The due time of a message; None if it is not delayed."""
     waiting = note.waiting
     if waiting is None:
         return None
@@ -159,7 +158,7 @@ def due_of(note: Note, offset: int) -> int | None:
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What is kept of one trace, oldest span first; there is at least one."""
+    """The known spans of one trace, oldest first; at least one."""
 
     spans: list[Span]
     status: TraceStatus
@@ -178,7 +177,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def trace_of(spans: Sequence[Span], status: TraceStatus) -> Trace:
-    """The trace of spans that share an id."""
+    """The trace of spans with one id."""
     return Trace(sorted(spans, key=_order), status)
 
 

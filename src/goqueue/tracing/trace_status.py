@@ -1,12 +1,12 @@
-"""What became of the messages of a trace, worked out from what happened to them in order.
+"""The status of a trace, derived from what happened to its messages in order.
 
-A trace may be that of many messages, for whoever sends them in one span. It is pending while one of
-them waits for somebody to take it, or is in the hands of somebody; it is an error once one of them
-was refused or is dead. A redrive takes a letter back.
+A trace may cover many messages, if they were sent in one span. It is pending while one of them is
+available or in flight, and an error once one of them was refused or dead-lettered. A redrive clears
+the error of its dead letter.
 
-A copy of a message does not say which place it was copied from. Where several messages of one trace
-wait, or have failed in one group, the one that has longest is taken for it: which of them makes no
-difference to the trace.
+A copy of a message does not say where it was copied from. If several messages of one trace are
+pending, or have failed in one group, the oldest is taken as the origin: the choice makes no
+difference to the status.
 """
 
 import msgspec
@@ -16,12 +16,12 @@ from goqueue.tracing.note import Kind, Place
 
 __all__ = ["Fate", "Step"]
 
-# Where a message stands: a log, and an offset of it.
+# The position of a message: a log and an offset.
 _Position = tuple[Place, int]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing that happened; `is_delayed` says of a publication that it waits for its time."""
+    """One event; `is_delayed` marks the publication of a delayed message."""
 
     kind: Kind
     group: str
@@ -31,14 +31,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Fate:
-    """Told every step in order, knows how the trace stands."""
+    """Receives every step in order and derives the status."""
 
     def __init__(self) -> None:
-        # Copies that nobody has taken, and whether they wait for their time.
+        # Copies that were not delivered yet, and whether they are delayed.
         self._waiting: dict[_Position, bool] = {}
         # Deliveries by group and position, and whether they failed.
         self._held: dict[tuple[str, _Position], bool] = {}
-        # Rejected in a group, and not routed yet.
+        # Rejected in a group, and not dead-lettered yet.
         self._rejected: dict[str, int] = {}
         self._letters: dict[_Position, None] = {}
         self._is_refused = False
@@ -52,11 +52,11 @@ class Fate:
         return TraceStatus.COMPLETED
 
     def take(self, step: Step) -> None:
-        """Hear of the next step."""
+        """Process the next step."""
         position = (step.place, step.offset)
         delivery = (step.group, position)
         if step.group:
-            # Somebody has taken it.
+            # It was delivered.
             self._waiting.pop(position, None)
         match step.kind:
             case Kind.PUBLISH:
@@ -75,7 +75,7 @@ class Fate:
                 self._move(step, position)
 
     def _move(self, step: Step, position: _Position) -> None:
-        """What puts a message elsewhere, or takes it away."""
+        """A step that moves or removes a message."""
         match step.kind:
             case Kind.FIRE:
                 self._end_delay(step.place)
@@ -103,7 +103,7 @@ class Fate:
                 return
 
     def _bury(self, group: str) -> None:
-        """A message of this group has become a letter."""
+        """A message of this group was dead-lettered."""
         if self._rejected.get(group, 0):
             self._rejected[group] -= 1
             return

@@ -1,14 +1,12 @@
-"""The last notes, as many as hold so many spans.
+"""The tracer: samples and records notes, keeps the newest, and answers trace queries.
 
-Invariant: what is kept are the newest spans, at most `capacity` of them, however they are bundled.
+Sampling depends on the trace id alone, so every hop and every node decides alike. Notes are handed
+to exporters only after `export`.
 
-The tracer: takes notes, keeps the last of them, and answers what became of a message.
+Invariant: the ring holds the newest spans, at most `capacity`, however notes group them.
 
-Whether a trace is followed follows from its id alone, so every hop and every node decides alike.
-Notes are handed on to exporters only if somebody wants them.
-
-Cost: one object per note; a pass over its contexts only if some traces are not followed, or some
-messages carry contexts of their own.
+Cost: one object per note; a pass over its contexts only if some traces are not sampled, or some
+messages carry their own contexts.
 """
 
 from collections import deque
@@ -27,17 +25,17 @@ __all__ = ["SPANS_MAX", "Ring", "Search", "Tracer"]
 
 
 class Ring:
-    """Notes in the order in which they were made; of the oldest perhaps only its last messages."""
+    """Notes in the order of recording; of the oldest perhaps only its last messages."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._notes: deque[Note] = deque()
         self._count = 0
-        # How many messages of the oldest note are gone already.
+        # How many messages of the oldest note were evicted.
         self._gone = 0
 
     def __len__(self) -> int:
-        """How many spans are kept."""
+        """The number of spans in the ring."""
         return self._count
 
     def add(self, note: Note) -> None:
@@ -55,9 +53,9 @@ class Ring:
                 self._count -= left
 
     def __iter__(self) -> Iterator[tuple[Note, range]]:
-        """Each note with the indexes of it that are kept, oldest first.
+        """Each note with the range of its indexes in the ring, oldest first.
 
-        Those that are kept when it begins: what is added since is not looked at.
+        Covers what is in the ring at the start; later notes are not visited.
         """
         notes, gone = tuple(self._notes), self._gone
         for note in notes:
@@ -69,11 +67,11 @@ SPANS_MAX = 10_000
 _ALL = 1 << 64
 _SAMPLED = 1
 
-# Spans that are sorted by their trace in a step: as much work as a note in other places.
+# Spans grouped by trace in one step: as much work as one note elsewhere.
 _STEP_SPANS = 10
 
 Outcome = TypeVar("Outcome")
-# Work in small steps, each of which yields how many units it did.
+# Work in small steps; each yields the units it did.
 Steps = Generator[int, None, Outcome]
 
 # Notes, each with the index of one of its messages.
@@ -81,7 +79,7 @@ _Places = list[tuple[Note, int]]
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Which traces are wanted: those with a span that is like this, and of this status.
+    """A query: traces with a matching span and this status.
 
     Times are inclusive; `key` is a fingerprint.
     """
@@ -97,7 +95,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     status: TraceStatus | None = None
 
     def fits(self, note: Note) -> bool:
-        """Whether a span of this note could be wanted."""
+        """Whether a span of this note can match."""
         place = note.place
         return (
             self.topic in (None, place.topic)
@@ -109,17 +107,17 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def picks(self, note: Note, index: int) -> bool:
-        """Whether a span of a note that fits is wanted."""
+        """Whether this span of a fitting note matches."""
         if self.key is not None and (note.keys is None or note.keys[index] != self.key):
             return False
         if self.offset is None:
             return True
-        # What happens to a group has a generation in the place of an offset.
+        # For a group the offset is its generation.
         return note.offsets[index] == self.offset and note.kind is not Kind.REBALANCE
 
 
 class Tracer:
-    """Notes what happens to messages."""
+    """Records what happens to messages."""
 
     def __init__(self, sampling: float = 1.0, capacity: int = SPANS_MAX) -> None:
         self._sampling = sampling
@@ -129,24 +127,24 @@ class Tracer:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is noted at all."""
+        """Whether anything is recorded at all."""
         return self.threshold > 0
 
     @property
     def is_all(self) -> bool:
-        """Whether every trace is followed that nobody decided against."""
+        """Whether every trace is recorded, unless its sender turned it off."""
         return self.threshold >= _ALL
 
     def follows(self, context: bytes) -> bool:
-        """Whether a trace that nobody else decided about is followed."""
+        """Whether a trace without a decision of its sender is recorded."""
         return int.from_bytes(context[8:TRACE_BYTES]) < self.threshold
 
     def export(self) -> None:
-        """From now on somebody takes what is noted."""
+        """Keep notes for an exporter from now on."""
         self._exported = []
 
     def take(self) -> list[Note]:
-        """What was noted since the last time."""
+        """The notes since the last call."""
         taken = self._exported
         if not taken:
             return []
@@ -154,7 +152,7 @@ class Tracer:
         return taken
 
     def add(self, note: Note) -> None:
-        """Note what happened, as far as its traces are followed."""
+        """Record what happened to messages of sampled traces."""
         if not len(note) or not self.threshold:
             return
         if note.given or self.threshold < _ALL:
@@ -174,14 +172,14 @@ class Tracer:
             chosen = list(range(len(note)))
         given = note.given
         if given:
-            # Whoever began the trace may have decided against it.
+            # The sender may have turned its trace off.
             chosen = [index for index in chosen if _is_sampled(given.get(index, b""))]
         return chosen
 
-    # Asking
+    # Queries
 
     def find(self, trace: bytes) -> Trace | None:
-        """What is kept of one trace."""
+        """The known spans of one trace."""
         found: _Places = []
         for note, kept in self._ring:
             contexts = note.contexts()
@@ -189,14 +187,14 @@ class Tracer:
         return _gather(found) if found else None
 
     def search(self, search: Search, limit: int) -> tuple[list[Trace], int]:
-        """The newest traces that are wanted, and how many are."""
+        """The newest matching traces, and how many match."""
         return _finished(self.search_steps(search, limit))
 
     def search_steps(self, search: Search, limit: int) -> Steps[tuple[list[Trace], int]]:
-        """The same in steps, each of which says how much it did."""
+        """The same in steps; each yields the units it did."""
         by_trace = yield from self._by_trace()
         newest: list[_Places] = []
-        # By their first span that is kept.
+        # By their first known span.
         for places in reversed(by_trace.values()):
             is_wanted = any(search.fits(note) and search.picks(note, at) for note, at in places)
             if is_wanted and (search.status is None or search.status is _status(places)):
@@ -209,7 +207,7 @@ class Tracer:
         return found, len(newest)
 
     def _by_trace(self) -> Steps[dict[bytes, _Places]]:
-        """Where the spans of each trace are, in the order in which they were noted."""
+        """The locations of the spans of each trace, in the order of recording."""
         found: dict[bytes, _Places] = {}
         for note, kept in self._ring:
             contexts = note.contexts()
@@ -226,11 +224,11 @@ class Tracer:
         return found
 
     def statistics(self) -> TracingStatistics:
-        """Counts over all that is kept."""
+        """Counts over the whole ring."""
         return _finished(self.statistics_steps())
 
     def statistics_steps(self) -> Steps[TracingStatistics]:
-        """The same in steps, each of which says how much it did."""
+        """The same in steps; each yields the units it did."""
         counts = dict.fromkeys(TraceStatus, 0)
         latency_ns = 0
         by_trace = yield from self._by_trace()
@@ -266,7 +264,7 @@ def _is_sampled(given: bytes) -> bool:
 
 
 def _places(contexts: bytes, trace: bytes) -> Iterator[int]:
-    """Where among the contexts a trace is."""
+    """The indexes of a trace among the contexts."""
     at = contexts.find(trace)
     while at >= 0:
         if at % CONTEXT_BYTES == 0:
@@ -276,7 +274,7 @@ def _places(contexts: bytes, trace: bytes) -> Iterator[int]:
 
 def _status(places: _Places) -> TraceStatus:
     fate = Fate()
-    # A publication to several partitions is noted when all have it: by then one may be read.
+    # A publication to several partitions is recorded when all have it; one may be read by then.
     for note, index in sorted(places, key=_moment):
         offset = note.offsets[index]
         is_delayed = note.waiting is not None and due_of(note, offset) is not None
