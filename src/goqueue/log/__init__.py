@@ -1,4 +1,4 @@
-"""One partition's log as metadata: offsets, segments, indexes, epochs, retention, compaction."""
+"""The metadata of one partition's log: offsets, segments, epochs, retention, compaction."""
 
 from goqueue.log.batch_mark import BATCH_HEADER, BatchMark
 from goqueue.log.compaction import KeptRange, Leftover, NewestOffsets, plan_compaction

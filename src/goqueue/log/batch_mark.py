@@ -1,8 +1,8 @@
 """The mark of a producer's batch: the header `gq.batch` on its first record.
 
-Says who wrote the batch and which transaction it belongs to, so that all which is known of
-producers follows from the log. The mark is the first header of its record: it is found without
-decoding, and nothing that a producer hands in can be taken for it.
+Identifies the producer and the transaction of a batch, so that all producer state can be derived
+from the log. The mark is the first header of its record: it is found without decoding, and no
+header of a producer can be mistaken for it.
 """
 
 from bisect import bisect_right
@@ -21,10 +21,10 @@ _LENGTH_SIZE = 2
 
 
 class BatchMark(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wrote a batch, when, and as part of what.
+    """Producer, time and transaction of a batch.
 
     `sequence` is that of the first record, -1 for none; `transaction` is 0 for none. `at` is the
-    broker's wall time: stamps of records may be the producer's own.
+    broker's wall time: timestamps of records may come from the producer.
     """
 
     producer: int
@@ -46,7 +46,7 @@ class BatchMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_mark(value: bytes) -> BatchMark | None:
-    """The mark that these bytes say, or None if they say none."""
+    """Parse a mark; None if the bytes are not one."""
     fields = value.split(b",")
     try:
         producer, epoch, sequence, count, transaction, at = map(int, fields)

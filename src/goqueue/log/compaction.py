@@ -1,13 +1,13 @@
-"""Key compaction: which segments to rewrite together, and which records outlive it.
+"""Key compaction: which segments to rewrite together, and which records to keep.
 
-Decides over bytes that storage reads and writes; offsets never change. Records without a key
-and control records are left alone. Delayed ones go: they never were anyone's newest value, and
-those that are still pending are above the floor. So do aborted ones, which nobody is shown. A
-record that goes and carries the mark of its batch leaves that behind, as a control record: what is
-known of producers must follow from the log.
+Decides over bytes that storage reads and writes; offsets never change. Records without a key and
+control records are kept. Delayed records are dropped: they were never the newest value of a key,
+and pending ones are above the floor. Aborted records are dropped as well. A dropped record that
+carries the mark of its batch leaves the mark behind as a control record, because producer state is
+derived from the log.
 
-Invariant: of two records with one key, the older is never kept while the newer is dropped,
-except that a tombstone goes once it is old and nothing older than it is left.
+Invariant: of two records with one key, the older is never kept while the newer is dropped, except
+that a tombstone is dropped once it is old and nothing older than it is left.
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ _MARK_NS = 24 * HOUR
 
 
 class KeptRange(msgspec.Struct, frozen=True):
-    """Neighbouring records that all survive: positions in the data that was looked at."""
+    """Adjacent records that are all kept: positions in the scanned data."""
 
     start: int
     end: int
 
 
 class Leftover(msgspec.Struct, frozen=True):
-    """A record that takes the place of one that goes."""
+    """A record that replaces a dropped one."""
 
     data: bytes
 
@@ -98,7 +98,7 @@ class NewestOffsets:
         self.upto = dirty_from
 
     def note(self, data: Buffer, columns: Columns) -> bool:
-        """Learn the keys of these records; False when memory for keys ran out at some record.
+        """Record the keys of these records; False when the memory for keys ran out.
 
         Records from `upto` on are then left for the next pass.
         """
@@ -122,7 +122,7 @@ class NewestOffsets:
     def kept(
         self, data: Buffer, columns: Columns, data_end: int, tombstones_before: Timestamp
     ) -> list[KeptRange | Leftover]:
-        """What survives of `data`, in order, neighbours merged."""
+        """The records of `data` to keep, in order, adjacent ones merged."""
         view = memoryview(data)
         marks = dict(marks_in(data, columns))
         pieces: list[KeptRange | Leftover] = []
@@ -156,8 +156,8 @@ class NewestOffsets:
         if flags & Flag.CONTROL:
             return self._control_survives(view, columns, index, key)
         if flags & Flag.DELAYED:
-            # Whoever has delays sets the floor below what is pending, so this one is over. It must
-            # go before its delivery is folded, or nothing would prove that it was delivered.
+            # Pending delays are above the floor, so this one is done. It must be dropped before
+            # its delivery is compacted, or nothing would prove that it was delivered.
             return False
         offset = columns.offsets[index]
         if offset < self._newest.get(key, offset):
@@ -168,7 +168,7 @@ class NewestOffsets:
 
     def _control_survives(self, view: memoryview, columns: Columns, index: int, key: bytes) -> bool:
         if key == ControlKind.PLACEHOLDER.encode():
-            # The one that must end a segment is written anew, so the old ones can go.
+            # The one that must end a segment is written again, so old ones can be dropped.
             return False
         if key == BATCH_HEADER.encode():
             start = columns.positions[index] + HEADER_SIZE + len(key)
@@ -178,7 +178,7 @@ class NewestOffsets:
 
 
 def _leftover(mark: BatchMark, columns: Columns, index: int) -> Leftover:
-    """What is left of a record that goes: what it said of its batch."""
+    """What remains of a dropped record: the mark of its batch."""
     record = Record(
         offset=columns.offsets[index],
         timestamp=columns.timestamps[index],

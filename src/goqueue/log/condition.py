@@ -1,6 +1,6 @@
-"""Whether a log takes writes, and why not: failed, full, being truncated.
+"""Whether a log accepts writes, and why not: failed, full, being truncated.
 
-Invariant: a failure is final in this process; the others pass.
+Invariant: a failure is final in this process; the other conditions are temporary.
 """
 
 from goqueue.model import Code, Instant, Now, Offset, Refused
@@ -9,13 +9,13 @@ __all__ = ["Condition"]
 
 
 class Condition:
-    """What keeps a log from being written to."""
+    """Why a log does not accept writes."""
 
     __slots__ = ("failure", "full_until", "truncating_to")
 
     def __init__(self) -> None:
         self.failure: str | None = None
-        # The disk is asked again then: only a write tells whether there is space.
+        # When to try the disk again: only a write shows whether there is space.
         self.full_until: Instant | None = None
         self.truncating_to: Offset | None = None
 
@@ -25,7 +25,7 @@ class Condition:
         return self.failure is None and self.truncating_to is None
 
     def check_writable(self, now: Now, in_flight: int, in_flight_max: int) -> None:
-        """Refuse an append that cannot be made now."""
+        """Refuse an append that is not possible now."""
         self.check_not_failed()
         if self.full_until is not None:
             if now.instant < self.full_until:

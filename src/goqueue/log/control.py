@@ -1,6 +1,6 @@
-"""Control records: what the log says about itself, in records that no reader is shown.
+"""Control records: records about the log itself, hidden from readers.
 
-The key of a control record names its kind. They take offsets and are replicated like any other.
+The key of a control record names its kind. They have offsets and are replicated like any other.
 """
 
 import enum
@@ -49,7 +49,7 @@ class Cancellation(msgspec.Struct, frozen=True):
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
     """Value of the record that ends a transaction.
 
-    Says by itself what the flag COMMIT says, because no sum covers the flags.
+    Repeats the flag COMMIT, because no checksum covers the flags.
     """
 
     producer: int
@@ -72,7 +72,7 @@ def epoch_start(epoch: int) -> Message:
 
 
 def epoch_of(record: Record) -> int | None:
-    """The leader epoch that this record starts, or None if it is no such record."""
+    """The leader epoch that this record starts; None for other records."""
     if not record.flags & Flag.CONTROL or record.key != ControlKind.EPOCH.encode():
         return None
     try:
@@ -82,13 +82,13 @@ def epoch_of(record: Record) -> int | None:
 
 
 def cancellation(offset: int) -> Message:
-    """The record that says that a delayed message is never delivered."""
+    """The record that cancels a delayed message."""
     value = _encoder.encode(Cancellation(offset))
     return Message(key=ControlKind.CANCEL.encode(), value=value, is_control=True)
 
 
 def cancelled_by(record: Record) -> int | None:
-    """The offset of the delayed message that this record cancels, or None if it is none such."""
+    """The offset of the delayed message that this record cancels; None for other records."""
     if not record.flags & Flag.CONTROL or record.key != ControlKind.CANCEL.encode():
         return None
     try:
@@ -108,7 +108,7 @@ def marker_of(marker: Marker) -> Message:
 
 
 def ended_by(record: Record) -> Marker | None:
-    """The transaction that this record ends, or None if it is none such."""
+    """The transaction that this record ends; None for other records."""
     if not record.flags & Flag.CONTROL or record.key != ControlKind.TRANSACTION.encode():
         return None
     try:
@@ -118,10 +118,10 @@ def ended_by(record: Record) -> Marker | None:
 
 
 def placeholder(offset: int, timestamp: int) -> bytes:
-    """Stands where compaction removed the last record of a segment.
+    """Replaces the last record of a segment that compaction removed.
 
-    Without it the segment would end early, and a missing neighbour could not be told
-    from a compacted one: with it, each segment ends where the next begins, always.
+    Without it the segment would end early, and a missing segment could not be distinguished from a
+    compacted one: with it, each segment ends where the next begins, always.
     """
     return encode(
         Record(

@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets.
+"""The leader epochs of a log: which epoch wrote which offsets.
 
 Owns the history that replicas compare after a failover. It is a fold over the epoch records
 of the log; the copy on disk is a cache.
@@ -30,21 +30,21 @@ class Epochs:
         return self._history[-1][0] if self._history else None
 
     def begin(self, epoch: int, start: Offset) -> None:
-        """Record that `epoch` wrote from `start` on. Repeating what is known changes nothing."""
+        """Record that `epoch` wrote from `start` on. Idempotent."""
         if self._history:
             last_epoch, last_start = self._history[-1]
             if epoch <= last_epoch:
                 return
             assert start >= last_start, "an epoch cannot start before the one it follows"
             if start == last_start:
-                # The epoch before wrote nothing: it owns no offset.
+                # The previous epoch wrote nothing and owns no offset.
                 self._history.pop()
         self._history.append((epoch, start))
 
     def end_of(self, epoch: int, log_end: Offset) -> tuple[int, Offset] | None:
         """The newest known epoch not above `epoch`, and the offset where it ended.
 
-        A follower truncates to that offset: what both logs hold below it is the same.
+        A follower truncates to that offset: below it both logs are equal.
         """
         answer: tuple[int, Offset] | None = None
         for index, (known, _) in enumerate(self._history):

@@ -1,11 +1,11 @@
 """The sparse index of one segment: offset to position, and time to offset.
 
-Owns marks, one about every 4 KiB, that say where a search in the segment may begin. It is a
-cache: built while writing, rebuilt by a scan when in doubt, and never believed without a look
-at the record that it points to.
+Owns marks, one about every 4 KiB, from which a search in the segment may start. It is a cache:
+built while writing, rebuilt by a scan when in doubt, and never trusted without checking the record
+that it points to.
 
-A mark knows the newest timestamp of all records up to and including its own, so that a search by
-time finds the first record at or after a time even where clocks went back.
+A mark has the newest timestamp of all records up to and including its own, so a search by time
+finds the first record at or after a time even where clocks went back.
 
 Invariant: offsets and positions rise strictly, newest timestamps never fall.
 """
@@ -26,7 +26,7 @@ _PAIR = 2
 
 
 class IndexEntry(msgspec.Struct, frozen=True):
-    """A record that is known to begin at `position`, and the newest timestamp up to it."""
+    """A record that starts at `position`, and the newest timestamp up to it."""
 
     offset: int
     position: int
@@ -51,7 +51,7 @@ class SparseIndex:
         return self._positions[-1] if self._positions else -1
 
     def add(self, marks: Marks, newest_before: int) -> None:
-        """Take the marks of records just written at the end of the segment.
+        """Add marks for records just written at the end of the segment.
 
         `newest_before` is the newest timestamp of all records before them, marked or not.
         """
@@ -71,7 +71,7 @@ class SparseIndex:
         return self.entry(max(bisect_right(self._offsets, offset) - 1, 0))
 
     def position_from(self, offset: int) -> int | None:
-        """Where the first mark at or after `offset` stands; None if there is none yet."""
+        """The position of the first mark at or after `offset`; None if there is none yet."""
         index = bisect_left(self._offsets, offset)
         return self._positions[index] if index < len(self._positions) else None
 
@@ -80,7 +80,7 @@ class SparseIndex:
         return self.entry(max(bisect_right(self._positions, position) - 1, 0))
 
     def floor_time(self, timestamp: int) -> IndexEntry:
-        """A mark before which every record is stamped earlier than `timestamp`."""
+        """A mark before which every record is older than `timestamp`."""
         return self.entry(max(bisect_left(self._newest, timestamp) - 1, 0))
 
     def cut(self, position: int) -> None:
@@ -90,16 +90,16 @@ class SparseIndex:
             del column[keep:]
 
     def encode_offsets(self, first: int = 0) -> bytes:
-        """The entries from number `first` on, as they stand in an `.index` file."""
+        """The entries from number `first` on, in the format of an `.index` file."""
         return _interleave(self._offsets[first:], self._positions[first:])
 
     def encode_times(self, first: int = 0) -> bytes:
-        """The entries from number `first` on, as they stand in a `.timeindex` file."""
+        """The entries from number `first` on, in the format of a `.timeindex` file."""
         return _interleave(self._newest[first:], self._offsets[first:])
 
     @classmethod
     def decode(cls, base: int, offsets: Buffer, times: Buffer) -> "SparseIndex | None":
-        """Read both files of an index; None when they cannot be right."""
+        """Decode both files of an index; None when they are inconsistent."""
         if len(offsets) % ENTRY_SIZE or len(times) != len(offsets):
             return None
         index = cls(base)

@@ -1,12 +1,12 @@
-"""One partition's log: assigns offsets, decides what is committed, what is read, what goes.
+"""One partition's log: assigns offsets, decides what is committed, readable and removed.
 
-Owns the metadata of the log and nothing else: bytes pass through `append` on their way to the
-shell, files and positions are storage's. Never waits: what the disk must do is returned as
-effects, what the disk did comes back as events.
+Owns the metadata of the log and nothing else: bytes pass through `append` to the shell; files and
+positions belong to storage. Never waits: work for the disk is returned as effects, and its results
+come back as events.
 
 Invariants
-- An offset is given once. Only `Filled` and `Truncated` take offsets back, and neither takes one
-  below the high watermark of a log that leads.
+- An offset is assigned once. Only `Filled` and `Truncated` take offsets back, and neither takes one
+  below the high watermark of a leader.
 - Nothing at or above the high watermark is ever readable; the high watermark passes a record
   only after the disk reported it synced (`flush=commit`) or written (`flush=interval`).
 - A failed log never commits again in this process.
@@ -64,9 +64,9 @@ __all__ = ["Appended", "Log"]
 
 
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a batch went, and what the shell must do before it is committed.
+    """The offsets of a batch, and what the shell must do before it is committed.
 
-    A repeat is in the log already, and was not appended again.
+    A repeat is already in the log and was not appended again.
     """
 
     first: Offset
@@ -78,7 +78,7 @@ class Appended(msgspec.Struct, frozen=True, kw_only=True):
 class Log:
     """The log of one partition on one node."""
 
-    # There may be ten thousand of them, and most are quiet.
+    # There may be ten thousand of them, most of them idle.
     __slots__ = (
         "_authors",
         "_cleaning",
@@ -114,7 +114,7 @@ class Log:
 
     @property
     def start(self) -> Offset:
-        """The earliest offset kept."""
+        """The first offset in the log."""
         return self._start
 
     @property
@@ -129,7 +129,7 @@ class Log:
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed: the one watermark that everybody asks for."""
+        """Every record below is committed and readable."""
         return self._watermarks.committed
 
     @property
@@ -142,7 +142,7 @@ class Log:
 
     @property
     def dirty_bytes(self) -> int:
-        """How much of what is sealed no compaction has seen."""
+        """Bytes of sealed segments that no compaction has processed."""
         return self._cleaning.dirty_bytes(self._segments)
 
     @property
@@ -158,7 +158,7 @@ class Log:
         return self._segments.damaged
 
     def readable_from(self, offset: Offset) -> Offset:
-        """The first offset from this one on that a read does not refuse; at most the end."""
+        """The first offset from this one on that is not damaged; at most the end."""
         return self._segments.readable_from(min(max(offset, self._start), self._end))
 
     def is_damaged_at(self, offset: Offset) -> bool:
@@ -167,7 +167,7 @@ class Log:
 
     @property
     def failure(self) -> str | None:
-        """Why this log takes no more writes, if so."""
+        """Why this log accepts no more writes; None if it does."""
         return self._condition.failure
 
     @property
@@ -176,22 +176,22 @@ class Log:
 
     @property
     def authors(self) -> ProducerState:
-        """What the log says of producers and transactions."""
+        """The state of producers and transactions."""
         return self._authors
 
-    # Appending
+    # Append
 
     def append(self, batch: bytearray, now: Now, mark: BatchMark | None = None) -> Appended:
-        """Give the records of a verified batch their offsets; they are not yet committed.
+        """Assign offsets to the records of a verified batch; they are not committed yet.
 
-        With a mark the batch is a producer's: it may be refused, or be one that is here already.
+        With a mark the batch belongs to a producer: it may be refused, or be a repeat.
         """
         if mark is None:
             return self._append(batch, now)
         repeat = self._authors.check(mark)
         if repeat is not None:
             if repeat.next > self.high_watermark:
-                # What failed on its way is never committed, so nobody may wait for it.
+                # A failed write is never committed, so no caller may wait for it.
                 self._condition.check_not_failed()
             return Appended(first=repeat.first, next=repeat.next, effects=(), is_repeat=True)
         self._check_writable(now)
@@ -202,7 +202,7 @@ class Log:
         return appended
 
     def end_transaction(self, marker: Marker, now: Now) -> Appended | None:
-        """Append the marker of a transaction; None if it has written nothing here, or has one."""
+        """Append the marker of a transaction; None if it wrote nothing here, or has one."""
         if not self._authors.is_open(marker.producer, marker.transaction):
             return None
         appended = self._append(build([marker_of(marker)]), now)
@@ -244,7 +244,7 @@ class Log:
         return Appended(first=first, next=self._end, effects=tuple(effects))
 
     def start_epoch(self, epoch: int, now: Now) -> Appended:
-        """Begin a leader epoch: its first record says so, on every node that gets it."""
+        """Start a leader epoch with a record that every replica gets."""
         latest = self._epochs.latest
         if latest is not None and epoch <= latest:
             raise Refused(Code.REQUEST_INVALID, field="epoch", latest=latest)
@@ -266,11 +266,11 @@ class Log:
         return Sync(log=self._log, upto=self._end, is_durable=is_durable)
 
     def next_deadline(self) -> Instant | None:
-        """When `expire` wants to be called: the next flush of `flush=interval`."""
+        """When to call `expire`: the next flush of `flush=interval`."""
         return self._flush_at
 
     def expire(self, now: Now) -> list[Effect]:
-        """Flush what was acknowledged from the page cache."""
+        """Flush records that were acknowledged from the page cache."""
         if self._flush_at is None or now.instant < self._flush_at:
             return []
         self._flush_at = None
@@ -286,14 +286,14 @@ class Log:
         return ended
 
     def restore_authors(self, stated: AuthorsStated) -> bool:
-        """Know what a snapshot says of the records below its offset."""
+        """Restore producer state below the offset of a snapshot; False if it is unusable."""
         is_restored = self._authors.restore(stated)
         self._authors.drop_below(self._start)
         self._hold_stable()
         return is_restored
 
     def replay_authors(self, data: Buffer, start: Offset) -> None:
-        """Learn what stored records from `start` on say of producers."""
+        """Update producer state from stored records from `start` on."""
         replay(self._authors, data, walk(data), start)
         self._authors.interrupt(self._end)
         self._hold_stable()
@@ -301,10 +301,10 @@ class Log:
     def _hold_stable(self) -> None:
         self._watermarks.hold_stable_at(self._authors.unstable_from)
 
-    # What the disk reports
+    # Disk events
 
     def take(self, event: DiskEvent, now: Now) -> list[Effect]:
-        """Learn what the disk did; more to do may follow from it."""
+        """Process a result of the disk; more effects may follow."""
         match event:
             case Synced():
                 self._synced(event)
@@ -338,7 +338,7 @@ class Log:
 
     def _filled(self, event: Filled, now: Now) -> list[Effect]:
         if self._condition.truncating_to is not None:
-            # The truncation that is under way ends below what was not written, or takes its place.
+            # The running truncation ends below the unwritten bytes, or replaces them.
             return []
         self._segments.take_back(event.offset, event.segment)
         self._end = event.offset
@@ -346,25 +346,25 @@ class Log:
         self._hold_stable()
         self._condition.full_until = Instant(now.instant + self._settings.full_retry_ns)
         if self._watermarks.durable < self._end and self._settings.flush is Flush.INTERVAL:
-            # A flush that was on its way may have met the full disk.
+            # A flush in progress may have met the full disk.
             self._flush_at = self._flush_at or self._condition.full_until
         rewind = self._reshape(Rewind(event.offset))
         return [rewind, *self._take_back_epochs()]
 
     def _damaged(self, event: Damaged) -> None:
-        """Refuse what is damaged, and no more; what is known no longer has nothing to refuse."""
+        """Refuse exactly the damaged records; an unknown segment has none."""
         if self._condition.truncating_to is None and self._segments.known(event.segment):
-            # What is not committed yet may still be acknowledged, and is not refused before.
+            # Uncommitted records may still be acknowledged, and are not refused before.
             below = min(event.below, self.high_watermark)
             self._segments.refuse(event.first, below, event.reason)
 
-    # Reading
+    # Read
 
     def read(self, offset: Offset, bytes_max: int, *, below: Offset | None = None) -> Slice | None:
         """Where to read committed records from `offset` on; None when there is none yet.
 
-        A read ends with its segment, or before damage, so a reader goes on at the offset after the
-        last record it got. `below` bounds the read further, for instance at the last stable offset.
+        A read ends with its segment, or before damage; a reader continues at the offset after the
+        last record it got. `below` bounds the read further, for example at the last stable offset.
         """
         self._check_in_range(offset)
         limit = self.high_watermark if below is None else min(below, self.high_watermark)
@@ -377,13 +377,13 @@ class Log:
             )
 
     def seek(self, timestamp: Timestamp) -> list[Seek]:
-        """Where to look for the first committed record stamped at or after `timestamp`.
+        """Where to look for the first committed record with this `timestamp` or a later one.
 
-        The shell takes the first that finds one; when none does, the answer is the high watermark.
+        The shell uses the first result; if there is none, the answer is the high watermark.
         """
         return self._segments.seeks(self._log, timestamp, self._start, self.high_watermark)
 
-    # Removing
+    # Removal
 
     def maintain(self, now: Now, floor: Offset | None = None) -> list[Effect]:
         """Retention, then compaction; nothing at or above `floor` is touched."""
@@ -405,7 +405,7 @@ class Log:
         effects: list[Effect] = []
         active = self._segments.active
         if active.size and active.end <= limit and is_outlived(active, self._settings, now.wall):
-            # Only sealed segments are deleted, and a quiet topic would never seal this one.
+            # Only sealed segments are deleted, and an idle topic would never seal this one.
             effects.append(self._roll())
         start = retained_from(
             self._segments.sealed, self._segments.size, limit, self._settings, now.wall
@@ -422,13 +422,13 @@ class Log:
         return [self._reshape(Drop(start))]
 
     def begin_segment(self) -> list[Effect]:
-        """Seal what there is, so that all below the end can be dropped as a whole later."""
+        """Seal the active segment, so that everything below the end can be dropped later."""
         return [self._roll()] if self._segments.active.size else []
 
     def drop_below(self, offset: Offset) -> list[Effect]:
-        """Remove the sealed segments that end at or below `offset`: the owner needs them no more.
+        """Remove sealed segments that end at or below `offset`: the owner no longer needs them.
 
-        For logs whose records are stated again, which retention cannot know.
+        For journals, whose state is written again; retention cannot know that.
         """
         ends = [sealed.end for sealed in self._segments.sealed if sealed.end <= offset]
         if not ends or not self._condition.is_sound:
@@ -436,7 +436,7 @@ class Log:
         return self._drop(Offset(max(ends)))
 
     def configure(self, settings: LogSettings) -> None:
-        """Keep the log differently from now on."""
+        """Change the settings of the log."""
         self._settings = settings
 
     def truncate(self, offset: Offset) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""What stored records say of producers, in the order of their offsets."""
+"""Replays stored records into the producer state of a partition, in offset order."""
 
 from collections.abc import Iterator
 
@@ -16,13 +16,13 @@ _CONTROL = int(Flag.CONTROL)
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """A control record of the log itself: no batch of a producer goes on behind it."""
+    """A control record of the log itself: no batch of a producer continues behind it."""
 
 
 def statements_in(
     data: Buffer, columns: Columns
 ) -> Iterator[tuple[int, BatchMark | Marker | Interruption]]:
-    """Marks of batches, markers of transactions and what else ends a batch, by record."""
+    """Batch marks, transaction markers and other records that end a batch, by record."""
     found: list[tuple[int, BatchMark | Marker | Interruption]] = list(marks_in(data, columns))
     for index, flags in enumerate(columns.flags):
         if flags & _CONTROL:
@@ -31,19 +31,19 @@ def statements_in(
             if marker is not None:
                 found.append((index, marker))
             elif record.key == BATCH_HEADER.encode():
-                # Compaction took the message and left what it said of its batch.
+                # Compaction removed the message and left the mark of its batch.
                 mark = parse_mark(record.value or b"")
                 if mark is not None:
                     found.append((index, mark))
             elif record.key != ControlKind.PLACEHOLDER.encode():
-                # A placeholder stands where a record was that may have been of a batch.
+                # A placeholder replaces a record that may have belonged to a batch.
                 found.append((index, Interruption()))
     found.sort(key=lambda entry: entry[0])
     return iter(found)
 
 
 def replay(authors: ProducerState, data: Buffer, columns: Columns, start: Offset) -> None:
-    """Learn what committed records from `start` on say."""
+    """Update the state from committed records from `start` on."""
     for index, statement in statements_in(data, columns):
         offset = columns.offsets[index]
         if offset < start:

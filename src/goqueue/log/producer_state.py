@@ -1,27 +1,23 @@
-"""Offset ranges in two sorted columns: 16 bytes each, found by bisection, cut at the front.
+"""The producer state of one partition: a fold over the records of its log.
 
-Ranges come in any order and never overlap: each offset was given to one batch.
+Owns what is needed to recognise a retry, to fence a stale producer, to stop readers at the last
+stable offset and to hide aborted records. `Writer` is one producer: its last batches and its open
+transaction. `Spans` holds ranges of offsets in two sorted columns of 16 bytes per range.
 
-One producer as one partition knows it: its last batches, its open transaction, what has ended.
-
-Knows sequences and numbers, no offsets of others. Invariant: batches are in the order of their
-sequences and offsets, at most five; what is taken back from the log is forgotten here.
-
-The producers of one partition: a fold over the log's own records, told by offset.
-
-Owns what is needed to know a retry, to fence a zombie, to hold readers at the last stable offset
-and to drop what was aborted. Follows from the log alone: a replay of the same records ends in the
-same state, because expiry and the cap count in the time that the marks carry. That time passes with
-what is appended: a clock that is put forward by weeks forgets nobody.
+The state is derived from the log alone: a replay of the same records ends in the same state,
+because expiry and the cap use the time that the marks carry. That time advances with appends: a
+clock that is set forward by weeks evicts nobody.
 
 Invariants
-- A transaction that has begun here holds the last stable offset at its first record until its
-  marker is committed; what it wrote is aborted or not by that marker alone.
+- An open transaction holds the last stable offset at its first record until its marker is
+  committed; only that marker decides whether its records are aborted.
 - One marker per transaction: a second one has nothing to end.
-- What is said of a batch reaches no further than its records: where another record stands, or the
-  log ends, before all of a batch was seen, the batch was torn and is not known as a whole one.
+- The batches of a producer are in the order of sequences and offsets. At most five committed ones
+  are known; batches that the log takes back are forgotten.
+- A batch reaches no further than its records: if another record follows, or the log ends, before
+  all of a batch was seen, the batch was torn and is not known as a complete one.
 
-Cost per batch: one look-up; per marker one, and one entry per aborted range.
+Cost: one look-up per batch and per marker, and one entry per aborted range.
 """
 
 from array import array
@@ -63,7 +59,7 @@ class Spans:
         return index >= 0 and offset < self._followings[index]
 
     def add(self, first: int, following: int) -> None:
-        """One more range; neighbours become one."""
+        """Add a range; adjacent ranges are merged."""
         index = bisect_left(self._firsts, first)
         if index and self._followings[index - 1] == first:
             self._followings[index - 1] = following
@@ -95,7 +91,7 @@ class Spans:
         """The first offset from this one on that is in no range."""
         index = bisect_right(self._firsts, offset) - 1
         if index >= 0 and offset < self._followings[index]:
-            # Neighbours are one range, so the next offset is in none.
+            # Adjacent ranges are merged, so the next offset is in none.
             return Offset(self._followings[index])
         return offset
 
@@ -117,7 +113,7 @@ class Spans:
         return self._firsts.tobytes(), self._followings.tobytes()
 
     def restore(self, firsts: bytes, followings: bytes) -> bool:
-        """Become what columns say; False if they make no sense."""
+        """Restore from columns; False if they are inconsistent."""
         size = self._firsts.itemsize
         if len(firsts) != len(followings) or len(firsts) % size:
             return False
@@ -135,14 +131,14 @@ WINDOW = 5
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """A batch that is in the log already: where it stands."""
+    """The offsets of a batch that is already in the log."""
 
     first: Offset
     next: Offset
 
 
 class WriterStated(msgspec.Struct, frozen=True, array_like=True):
-    """A writer in full."""
+    """The full state of a writer."""
 
     producer: int
     epoch: int
@@ -155,7 +151,7 @@ class WriterStated(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Writer:
-    """What is remembered of a producer."""
+    """The state of one producer."""
 
     __slots__ = ("at", "batches", "ended", "epoch", "next_sequence", "ranges", "transaction")
 
@@ -172,7 +168,7 @@ class Writer:
         self.ended = 0
 
     def check(self, mark: BatchMark) -> Repeat | None:
-        """Refuse what must not be appended; a repeat is told where it stands."""
+        """Refuse an invalid batch; the offsets of a repeat."""
         if mark.epoch < self.epoch:
             raise Refused(Code.PRODUCER_FENCED, epoch=mark.epoch, current=self.epoch)
         if mark.transaction:
@@ -183,7 +179,7 @@ class Writer:
         if mark.sequence == expected:
             return None
         if mark.epoch == self.epoch:
-            # A retry comes within its own transaction: who counts anew after an abort means others.
+            # A retry belongs to its own transaction: after an abort the numbers start again.
             sought = (mark.sequence, mark.count, mark.transaction)
             for sequence, count, first, transaction in self.batches[-WINDOW:]:
                 if (sequence, count, transaction) == sought:
@@ -191,13 +187,13 @@ class Writer:
         raise Refused(Code.SEQUENCE_OUT_OF_ORDER, sequence=mark.sequence, expected=expected)
 
     def _check_transaction(self, number: int) -> None:
-        """A late message of a transaction that has ended must not join the next one."""
+        """Refuse a late message of an ended transaction: it must not join the next one."""
         if number <= self.ended or (self.transaction and number != self.transaction):
             open_now = self.transaction or None
             raise Refused(Code.TRANSACTION_STATE_INVALID, ended=self.ended, open=open_now)
 
     def append(self, mark: BatchMark, first: int, committed: int) -> None:
-        """The batch stands at `first` now; what is below `committed` is never taken back."""
+        """Record a batch at `first`; offsets below `committed` are never taken back."""
         if mark.epoch > self.epoch:
             self.raise_epoch(mark.epoch)
         self.at = max(self.at, mark.at)
@@ -216,15 +212,15 @@ class Writer:
                 self.ranges.append((first, following))
 
     def raise_epoch(self, epoch: int) -> None:
-        """Sequences begin anew with each epoch."""
+        """Sequences restart with each epoch."""
         self.epoch = epoch
         self.next_sequence = 0
         self.batches.clear()
 
     def take_back(self, offset: int) -> None:
-        """Nothing of this producer from `offset` on is in the log.
+        """Forget everything of this producer from `offset` on.
 
-        A batch of which a part is left was never acknowledged: its retry is appended anew.
+        A batch that is left in part was never acknowledged: its retry is appended again.
         """
         while self.batches and self.batches[-1][2] + self.batches[-1][1] > offset:
             self.next_sequence = self.batches.pop()[0]
@@ -264,12 +260,12 @@ class Writer:
 
 
 _MEMORY_NS = 24 * HOUR
-# From one batch to the next no more time passes than this, whatever the clock says.
+# Time advances by at most this from one batch to the next, whatever the clock says.
 _STEP_NS = HOUR
 _WRITERS_MAX = 10_000
-# A retry comes within seconds: who was silent for longer than this may be forgotten for another.
+# A retry comes within seconds: a producer that was idle for longer may be evicted.
 _IDLE_NS_MIN = 60 * SECOND
-# Statements before version 1 may say that a torn batch reaches over the records of others.
+# Statements before version 1 may extend a torn batch over records of other producers.
 _STATED_VERSION = 1
 
 
@@ -281,11 +277,11 @@ class Ending(msgspec.Struct, frozen=True):
     transaction: int
     is_commit: bool
     ranges: tuple[tuple[int, int], ...]
-    # What the producer had ended before; a marker that is taken back ends nothing.
+    # The transaction that ended before; a marker that is taken back ends nothing.
     ended_before: int
 
     def hide(self, hidden: Spans, aborted: Spans) -> None:
-        """Note what is no message because of this."""
+        """Hide the offsets that are no messages because of this marker."""
         hidden.add(self.marker, self.marker + 1)
         if not self.is_commit:
             for first, following in self.ranges:
@@ -294,7 +290,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class AuthorsStated(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the log says about producers below an offset."""
+    """The full producer state below an offset."""
 
     topic: int
     upto: int
@@ -302,13 +298,13 @@ class AuthorsStated(msgspec.Struct, frozen=True, kw_only=True):
     hidden: tuple[bytes, bytes]
     aborted: tuple[bytes, bytes]
     version: int = 0
-    # How much time has passed for the log, and the newest mark; 0: as the writers say.
+    # The time of the log, and the newest mark; 0: as the writers say.
     clock: int = 0
     newest: int = 0
 
 
 class ProducerState:
-    """Producers by their ids, the one that was silent longest first."""
+    """Producers by id, the one that was idle longest first."""
 
     # Every partition has one, and most have no producers: an empty one must be small.
     __slots__ = (
@@ -333,7 +329,7 @@ class ProducerState:
         self._open: dict[int, Offset] = {}
         self._order: list[tuple[Offset, int]] = []
         self._aborted = Spans()
-        # What is no message: aborted records, and all markers.
+        # Offsets that are no messages: aborted records and all markers.
         self._hidden = Spans()
         self._committed = 0
         # The producer of the batch that was appended last, and the offset after it.
@@ -348,7 +344,7 @@ class ProducerState:
     # Appending
 
     def check(self, mark: BatchMark) -> Repeat | None:
-        """Whether a batch may be appended; a repeat is told where it stands."""
+        """Refuse an invalid batch; the offsets of a repeat, None for a new one."""
         writer = self._writers.get(mark.producer)
         if writer is None or self._is_forgotten(mark.producer, writer, mark.at):
             if mark.sequence > 0:
@@ -362,12 +358,12 @@ class ProducerState:
         return producer not in self._open and self._time(at) - writer.at > _MEMORY_NS
 
     def _time(self, at: int) -> int:
-        """How much time has passed for the log when it is `at` on the wall."""
+        """The time of the log at the wall time `at`."""
         return self._clock + min(max(0, at - self._newest), _STEP_NS)
 
     @property
     def heard(self) -> Iterator[tuple[int, int]]:
-        """Each producer that is remembered, and when it wrote last, in wall time or later."""
+        """Each known producer and the time of its last write, in wall time or later."""
         for producer, writer in self._writers.items():
             yield producer, self._newest - (self._clock - writer.at)
 
@@ -377,14 +373,14 @@ class ProducerState:
         raise Refused(Code.QUOTA_EXCEEDED, quota="producers", limit=_WRITERS_MAX)
 
     def _most_idle(self, at: int) -> int | None:
-        """Who was silent longest and may be forgotten."""
+        """The producer that was idle longest and may be evicted."""
         for producer, writer in self._writers.items():
             if producer not in self._open:
                 return producer if self._time(at) - writer.at > _IDLE_NS_MIN else None
         return None
 
     def append(self, mark: BatchMark, first: int) -> None:
-        """The batch stands at `first` now; it is not committed yet."""
+        """Record a batch at `first`; it is not committed yet."""
         self.interrupt(first)
         self.changes += 1
         writer = self._writers.pop(mark.producer, None)
@@ -401,7 +397,7 @@ class ProducerState:
         self._last = (mark.producer, first + mark.count)
 
     def interrupt(self, offset: int) -> None:
-        """What stands at `offset`, or the end of the log, is not of the batch before it."""
+        """The record at `offset`, or the end of the log, interrupts the batch before it."""
         if self._last is None or self._last[1] <= offset:
             return
         producer, self._last = self._last[0], None
@@ -442,7 +438,7 @@ class ProducerState:
     def end(
         self, producer: int, epoch: int, transaction: int, marker: int, *, is_commit: bool
     ) -> None:
-        """The marker of a transaction stands at `marker` now."""
+        """Record the marker of a transaction at `marker`."""
         self.interrupt(marker)
         self.changes += 1
         writer = self._writers.get(producer)
@@ -476,13 +472,13 @@ class ProducerState:
         self._open.pop(ending.producer, None)
         following = self._writers[ending.producer].open_from
         if ending.producer < 0 and following is None:
-            # The broker's own, with one transaction each: it never comes back.
+            # A producer of the broker has one transaction and never returns.
             del self._writers[ending.producer]
         if following is not None:
             self._hold(ending.producer, following)
 
     def take_back(self, offset: int) -> None:
-        """Nothing from `offset` on is in the log: batches and markers there never were."""
+        """Forget batches and markers from `offset` on: they are no longer in the log."""
         self._last = None
         while self._endings and self._endings[-1].marker >= offset:
             ending = self._endings.pop()
@@ -503,7 +499,7 @@ class ProducerState:
 
     @property
     def unstable_from(self) -> Offset | None:
-        """The first record of the oldest transaction that is open."""
+        """The first record of the oldest open transaction."""
         order = self._order
         while order and self._open.get(order[0][1]) != order[0][0]:
             heappop(order)
@@ -520,14 +516,14 @@ class ProducerState:
         return self._hidden
 
     def drop_below(self, start: int) -> None:
-        """The log begins later now."""
+        """Forget everything below the new start of the log."""
         self._aborted.drop_below(start)
         self._hidden.drop_below(start)
 
     # Snapshots
 
     def stated(self, topic: int, upto: int) -> AuthorsStated:
-        """All of it; `upto` is the end of the log, and the statement holds once that is durable."""
+        """The full state; it is valid once the log is durable up to `upto`, its end."""
         self.changes = 0
         hidden, aborted = self._hidden.copy(), self._aborted.copy()
         for ending in self._endings:
@@ -544,7 +540,7 @@ class ProducerState:
         )
 
     def restore(self, stated: AuthorsStated) -> bool:
-        """Become what was stated; False: that makes no sense, and nothing is changed."""
+        """Restore a stated state; False if it is inconsistent: nothing is changed."""
         if stated.version < _STATED_VERSION:
             return False
         hidden, aborted = Spans(), Spans()

@@ -1,12 +1,11 @@
-"""What a log is after a stop of any kind, judged from what was found on disk.
+"""Recovery: assembles a log from the files that were found on disk.
 
-Storage looks (lists, reads, checks sums); this module decides. The rule that everything rests on:
-above the recovery point a record that does not add up is a torn tail and is cut, below it is
-damage and is refused, because it had been durable. A producer's batch of which a part is missing
-above the point is torn as a whole.
+Storage lists, reads and verifies checksums; this module decides. The basic rule: above the recovery
+point an invalid record is a torn write and is cut; below it, it is damage and is refused, because
+it had been durable. A producer's batch that is incomplete above the point is cut as a whole.
 
-Invariant: every offset between the start and the end of the assembled log is in exactly one
-segment or in exactly one damaged range, or in a damaged range within its segment.
+Invariant: every offset between the start and the end of the assembled log is in exactly one segment
+or in exactly one damaged range, or in a damaged range within its segment.
 """
 
 from collections.abc import Sequence
@@ -33,10 +32,10 @@ __all__ = [
 
 
 class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A promise made after a sync: all of the log below `offset` is durable.
+    """Written after a sync: the log below `offset` is durable.
 
-    `segment` and `position` say where that offset is; `start` is the first offset kept. The point
-    may lag behind the truth, never run ahead of it. `sequence` tells the newer of two copies.
+    `segment` and `position` locate that offset; `start` is the first offset of the log. The point
+    may lag behind, never run ahead. `sequence` identifies the newer of two copies.
     """
 
     sequence: int
@@ -47,7 +46,7 @@ class RecoveryPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogState(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a log needs to go on. The last segment is the active one."""
+    """Everything a log needs to continue. The last segment is the active one."""
 
     start: Offset = Offset(0)
     segments: tuple[SegmentFacts, ...] = (
@@ -55,7 +54,7 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
     )
     damaged: tuple[DamagedRange, ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()
-    # Below this the log was compacted.
+    # The log is compacted below this.
     cleaned_upto: Offset = Offset(0)
 
     @property
@@ -64,24 +63,24 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the scan of the last segment begins, and the offset expected there (-1: any)."""
+    """Where the scan of the last segment starts, and the offset expected there (-1: any)."""
 
     position: int
     expected: int
 
 
 class UnfinishedBatch(msgspec.Struct, frozen=True):
-    """A producer's batch that goes on behind what was read: where it begins, and must reach."""
+    """A producer's batch that continues behind the data read: its start and its last offset."""
 
     position: int
     following: Offset
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found where a segment is named: its facts, or why it cannot be used.
+    """The result of checking a segment file: its facts, or why it is unusable.
 
-    `end` is as far as records were seen in one that cannot be used: no later record may get an
-    offset that it holds. `damaged` lies within one that can be used.
+    `end` is as far as records were seen in an unusable one: no later record may get one of its
+    offsets. `damaged` has the holes of a usable one.
     """
 
     base: Offset
@@ -93,7 +92,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assembly(msgspec.Struct, frozen=True, kw_only=True):
-    """The log that can be served, and what must be done to the files to make it so."""
+    """The recovered log, and the file changes that produce it."""
 
     state: LogState
     superseded: tuple[Offset, ...]
@@ -102,12 +101,12 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_sealed(base: Offset, point: RecoveryPoint | None) -> bool:
-    """Whether a segment had a successor, also if that is gone: then it has no torn tail."""
+    """Whether a segment had a successor, even one that is gone: then it has no torn tail."""
     return point is not None and point.segment > base
 
 
 def tail_to_scan(base: Offset, size: int, point: RecoveryPoint | None) -> Tail | None:
-    """From where to scan the last segment; None when bytes below the recovery point are missing."""
+    """Where to scan the last segment from; None if bytes below the recovery point are missing."""
     if point is None or point.segment != base:
         # A compacted segment that a truncation made active has gaps, so the offsets need only rise.
         return Tail(position=0, expected=-1)
@@ -119,12 +118,12 @@ def tail_to_scan(base: Offset, size: int, point: RecoveryPoint | None) -> Tail |
 def unfinished_batch(
     data: bytes, columns: Columns, position: int, before: UnfinishedBatch | None
 ) -> UnfinishedBatch | None:
-    """The batch of which a part is still missing after these records, if there is one.
+    """The batch that is still incomplete after these records, if there is one.
 
-    `data` stands at `position` of the segment; `before` is what the records in front of it left
-    unfinished.
-    Judged by offsets, not by a count of records: compaction may have taken some. Without a mark
-    nothing tells where a batch ends: it may be kept in part, as its producer has no answer.
+    `data` is at `position` of the segment; `before` is the batch that earlier records left
+    incomplete. Offsets are compared and records are not counted, because compaction may have
+    removed some. A batch without a mark may be kept in part: its end is unknown, and its producer
+    got no answer.
     """
     found = last_mark_in(data, columns)
     if found is not None:
@@ -138,12 +137,12 @@ def unfinished_batch(
 
 
 def assemble(checked: Sequence[Checked], point: RecoveryPoint | None) -> Assembly:
-    """Chain the segments into one log, naming every offset that no segment accounts for."""
+    """Chain the segments into one log; offsets that no segment holds are damaged."""
     chain = _Chain(point)
     ordered = sorted(checked, key=lambda found: (found.base, found.facts is not None))
     promised = point.offset if point else Offset(0)
     while ordered and ordered[-1].is_set_aside and ordered[-1].base >= promised:
-        # A truncation took what lay here and was cut short before it removed the file.
+        # A truncation removed these records and was interrupted before it removed the file.
         ordered.pop()
     for index, found in enumerate(ordered):
         is_last = index + 1 == len(ordered)
@@ -153,7 +152,7 @@ def assemble(checked: Sequence[Checked], point: RecoveryPoint | None) -> Assembl
 
 
 class _Chain:
-    """Segments joined so far, and the offset at which the next one must begin."""
+    """The segments joined so far, and the offset at which the next one must start."""
 
     def __init__(self, point: RecoveryPoint | None) -> None:
         self._promised = point.offset if point else Offset(0)
@@ -166,7 +165,7 @@ class _Chain:
         self._to_set_aside: list[Offset] = []
 
     def take(self, found: Checked, following: Offset | None) -> None:
-        """Add what was found under the next name; `following` is the name after it."""
+        """Add the next segment; `following` is the base of the one after it."""
         facts = found.facts
         if facts is None:
             self._take_damaged(found, following)
@@ -175,7 +174,7 @@ class _Chain:
         elif self._expected is not None and found.base < self._expected and self._segments:
             self._to_set_aside.append(found.base)
         else:
-            # A first segment may begin below the start of the log: its first records were deleted
+            # A first segment may start below the start of the log: its first records were deleted
             # with a neighbour that was merged into it at the same time.
             self._skip_to(found.base, "missing")
             self._segments.append(facts)
@@ -183,10 +182,10 @@ class _Chain:
             self._expected = facts.end
 
     def _is_left_over(self, facts: SegmentFacts) -> bool:
-        """Whether a change of files that a crash cut short would have removed this one.
+        """Whether an interrupted change of files would have removed this one.
 
-        After a merge or a deletion all of it is held by the segment before or no longer wanted.
-        After a truncation an empty one may stand beyond the end.
+        After a merge or a deletion its records are in the segment before, or not needed. After a
+        truncation an empty one may be left beyond the end.
         """
         if self._expected is None:
             return False
@@ -206,7 +205,7 @@ class _Chain:
             below = found.base if following is None else following
             is_replaced = following == found.base
             if following is None or (found.base == self._promised_in and not is_replaced):
-                # It reached at least as far as was promised, whatever old names lie in between.
+                # It reached at least to the recovery point, whatever old names lie in between.
                 below = max(below, self._promised)
         self._skip_to(max(below, found.end), found.reason)
 

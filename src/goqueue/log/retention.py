@@ -1,11 +1,10 @@
-"""Which of the oldest segments have had their time.
+"""Retention and the progress of compaction.
 
-Deletes whole sealed segments only, oldest first, and never what lies at or above the floor:
-an open transaction or a pending delay may still need it.
+Retention deletes whole sealed segments only, oldest first, and never at or above the floor: an open
+transaction or a pending delay may still need them.
 
-How far the compaction of a log has come, and whether a pass is under way.
-
-Invariant: at most one pass at a time; what was cleaned once is dirty again only after a truncation.
+Invariant: at most one compaction pass at a time; a cleaned segment is dirty again only after a
+truncation.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ def retained_from(
     settings: LogSettings,
     wall: Timestamp,
 ) -> Offset | None:
-    """The offset from which records are kept, or None when nothing is to be deleted."""
+    """The first offset to keep; None when there is nothing to delete."""
     start: Offset | None = None
     for segment in sealed:
         if segment.end > floor:
@@ -51,7 +50,7 @@ def is_outlived(segment: SegmentFacts, settings: LogSettings, wall: Timestamp) -
 
 
 class Cleaning:
-    """Plans passes, and learns what they did."""
+    """Plans compaction passes and tracks their results."""
 
     __slots__ = ("_is_under_way", "_upto")
 
@@ -67,29 +66,29 @@ class Cleaning:
         wall: Timestamp,
         aborted: Spans,
     ) -> Compact | None:
-        """The next pass below `limit`, if one is worth it and none is under way."""
+        """The next pass below `limit`, if it is worthwhile and none is running."""
         if not settings.cleanup.compacts or self._is_under_way:
             return None
         whole = [facts for facts in segments.sealed if not segments.is_damaged(facts)]
         plan = plan_compaction(whole, self._upto, limit, settings, wall, aborted=aborted)
         if plan is not None and len(whole) < len(segments.sealed):
-            # A damaged segment stays as it is, and may hold older values of any key: without the
-            # tombstone they would come back.
+            # A damaged segment is left alone and may hold older values of any key: without the
+            # tombstone they would reappear.
             plan = msgspec.structs.replace(plan, tombstones_before=Timestamp(0))
         self._is_under_way = plan is not None
         return plan
 
     def dirty_bytes(self, segments: Segments) -> int:
-        """How much of the sealed segments was not there in the last pass."""
+        """Bytes of sealed segments that the last pass did not see."""
         return sum(segment.size for segment in segments.sealed if segment.end > self._upto)
 
     def compacted(self, event: Compacted, segments: Segments) -> None:
-        """A group of segments was rewritten, or the pass was given up."""
+        """A group of segments was rewritten, or the pass was abandoned."""
         if event.is_last:
             self._is_under_way = False
         if event.segment is not None and segments.replace(event.replaced, event.segment):
             self._upto = max(self._upto, event.cleaned_upto)
 
     def truncate(self, end: Offset) -> None:
-        """What is written there from now on is dirty."""
+        """Records written from there on are dirty."""
         self._upto = min(self._upto, end)

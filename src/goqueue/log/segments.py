@@ -1,7 +1,7 @@
 """The segments of one log, as metadata: which offsets each holds, and how many bytes.
 
-Owns the order of segments and the ranges that are refused because records are damaged or a segment
-is missing. Knows no file and no position within one: those belong to storage.
+Owns the order of segments, and the ranges that are refused because records are damaged or a
+segment is missing. Knows no files and no positions: those belong to storage.
 
 Invariant: segments are sorted, do not overlap, and only the last one grows. Damaged ranges are
 sorted and do not touch; each lies within segments or between them.
@@ -19,7 +19,7 @@ __all__ = ["DamagedRange", "Segments"]
 
 
 class DamagedRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Offsets that were written once and are refused now."""
+    """Offsets that were written and are refused now."""
 
     first: Offset
     below: Offset
@@ -27,7 +27,7 @@ class DamagedRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Before(msgspec.Struct, frozen=True):
-    """How the active segment stood before a change that the disk has not confirmed."""
+    """The active segment before a change that the disk has not confirmed."""
 
     offset: Offset
     active: SegmentFacts
@@ -43,16 +43,16 @@ class Segments:
         self._facts = list(facts)
         self._bases = [segment.base for segment in facts]
         self._damaged = list(damaged)
-        # What the disk has not confirmed; made for the first, since an empty deque is 760 bytes.
+        # Unconfirmed changes; created on first use, since an empty deque is 760 bytes.
         self._unconfirmed: deque[_Before] | None = None
 
     @property
     def in_flight(self) -> int:
-        """How many batches the disk has not confirmed."""
+        """The number of batches that the disk has not confirmed."""
         return len(self._unconfirmed or ()) - self._has_only_rolled()
 
     def _has_only_rolled(self) -> bool:
-        """Whether the last change was a roll, and no batch followed it yet."""
+        """Whether the last change was a roll without a batch after it."""
         last = self._unconfirmed[-1] if self._unconfirmed else None
         return last is not None and last.offset == self.active.end
 
@@ -76,7 +76,7 @@ class Segments:
         return len(self._facts)
 
     def holding(self, offset: Offset) -> SegmentFacts | None:
-        """The segment that `offset` belongs to, if one does."""
+        """The segment that holds `offset`, if any."""
         index = bisect_right(self._bases, offset) - 1
         if index < 0 or self._facts[index].end <= offset:
             return None
@@ -88,7 +88,7 @@ class Segments:
                 return gap
         return None
 
-    # Reading
+    # Reads
 
     def readable_from(self, offset: Offset) -> Offset:
         """The first offset from this one on that is not refused as damaged."""
@@ -97,7 +97,7 @@ class Segments:
         return offset
 
     def slice(self, log: LogId, offset: Offset, limit: Offset, bytes_max: int) -> Slice | None:
-        """Where records from `offset` on stand, up to `limit` and within one segment."""
+        """The records from `offset` on, up to `limit` and within one segment."""
         damage = self.damage_at(offset)
         if damage is not None:
             raise Refused(
@@ -120,7 +120,7 @@ class Segments:
         return next((gap.first for gap in self._damaged if gap.first > offset), self.active.end)
 
     def seeks(self, log: LogId, timestamp: Timestamp, start: Offset, limit: Offset) -> list[Seek]:
-        """Where a record of [start, limit) stamped at or after `timestamp` may be, in order."""
+        """Where to look for a record in [start, limit) at or after `timestamp`, in order."""
         return [
             Seek(
                 log=log,
@@ -133,10 +133,10 @@ class Segments:
             if segment.max_timestamp >= timestamp and segment.base < limit
         ]
 
-    # Changing
+    # Changes
 
     def grow(self, size: int, end: Offset, timestamp: Timestamp) -> None:
-        """The active segment took `size` more bytes, up to offset `end`."""
+        """The active segment grew by `size` bytes, up to offset `end`."""
         active = self._facts[-1]
         if not self._has_only_rolled():
             self._note(_Before(active.end, active))
@@ -148,7 +148,7 @@ class Segments:
         )
 
     def roll(self, base: Offset) -> None:
-        """Seal the active segment and go on in an empty one."""
+        """Seal the active segment and continue in an empty one."""
         assert base >= self._facts[-1].end
         if not self._has_only_rolled():
             self._note(_Before(base, self._facts[-1]))
@@ -158,18 +158,18 @@ class Segments:
         self._bases.append(base)
 
     def _note(self, before: _Before) -> None:
-        """Remember what there was, in case the disk has no space for what is changed now."""
+        """Keep the previous state, in case the disk has no space for this change."""
         if self._unconfirmed is None:
             self._unconfirmed = deque()
         self._unconfirmed.append(before)
 
     def confirm(self, upto: Offset) -> None:
-        """The disk has every record below `upto`: these are not taken back any more."""
+        """The disk has every record below `upto`: these are final."""
         while self._unconfirmed and self._unconfirmed[0].offset < upto:
             self._unconfirmed.popleft()
 
     def confirm_all(self) -> None:
-        """Nothing is taken back any more: the log has failed, or a truncation takes its place."""
+        """All changes are final: the log has failed, or a truncation replaces them."""
         self._unconfirmed = None
 
     def take_back(self, offset: Offset, active: Offset) -> None:
@@ -179,7 +179,7 @@ class Segments:
             self._unconfirmed.pop()
         facts = before.active
         if active == offset != facts.base:
-            # A roll went through, and only the write after it did not.
+            # A roll succeeded, and only the write after it did not.
             facts = SegmentFacts(base=active, end=offset, size=0, max_timestamp=facts.max_timestamp)
         self.restore_active(facts)
 
@@ -204,9 +204,9 @@ class Segments:
         self._damaged = [gap for gap in self._damaged if gap.below > start]
 
     def replace(self, bases: Sequence[Offset], merged: SegmentFacts) -> bool:
-        """Compaction made one segment of these neighbours; False if none of them is known any more.
+        """Compaction merged these neighbours into one; False if none of them is known any more.
 
-        Some of them may have been dropped while the news of it was on its way.
+        Some of them may have been dropped in the meantime.
         """
         known = [base for base in bases if base in self._bases]
         if not known:
@@ -236,5 +236,5 @@ class Segments:
         return any(gap.first < facts.end and facts.base < gap.below for gap in self._damaged)
 
     def known(self, base: Offset) -> SegmentFacts | None:
-        """The segment that begins at `base`, if there still is one."""
+        """The segment that starts at `base`, if it still exists."""
         return self._facts[self._bases.index(base)] if base in self._bases else None

@@ -1,6 +1,6 @@
 """How far a log is durable, committed and stable.
 
-Invariant: stable <= committed, and neither falls but by a truncation.
+Invariant: stable <= committed, and neither falls except by a truncation.
 """
 
 from goqueue.model import Offset
@@ -20,7 +20,7 @@ class Watermarks:
 
     @property
     def durable(self) -> Offset:
-        """Below this a power cut takes nothing."""
+        """Below this a power cut loses nothing."""
         return self._durable
 
     @property
@@ -30,7 +30,7 @@ class Watermarks:
 
     @property
     def stable(self) -> Offset:
-        """Below this records are committed and of no open transaction."""
+        """Below this records are committed and belong to no open transaction."""
         if self._unstable_from is None:
             return self._committed
         return min(self._unstable_from, self._committed)
