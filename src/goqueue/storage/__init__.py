@@ -1,7 +1,7 @@
-"""Segment files: carries out what logs decide, over a file system that is handed in.
+"""Segment files: executes the effects of logs on a file system that is passed in.
 
-Synchronous and without clock, thread or `os`, so that the runtime and the simulator run the same
-code down to single file operations.
+Synchronous, without clock, thread or `os`, so that the runtime and the simulator run the same code
+down to single file operations.
 """
 
 from goqueue.storage.filesystem import (

@@ -1,8 +1,8 @@
-"""How far the compaction of a log has come, in a small file beside the log.
+"""The progress of a log's compaction, in a small file beside the log.
 
-A cache: without it the next pass after a restart rewrites what is clean already. It is written only
-after the rewritten segments are durable and is removed before a truncation, so it never says more
-than is true; a sum keeps damage from making it say so.
+A cache: without it the first pass after a restart rewrites clean segments. It is written only after
+the rewritten segments are durable and removed before a truncation, so it never overstates; a
+checksum protects against damage.
 """
 
 from contextlib import suppress
@@ -19,7 +19,7 @@ _BYTES = _DIGITS + 1 + 8 + 1
 
 
 def save_cleaned(files: FileSystem, directory: str, upto: Offset) -> None:
-    """Note, without waiting for the disk, that all below `upto` is clean."""
+    """Record, without waiting for the disk, that everything below `upto` is clean."""
     digits = b"%0*d" % (_DIGITS, upto)
     with suppress(OSError):
         path = f"{directory}/{CLEANED_FILE}"
@@ -34,7 +34,7 @@ def save_cleaned(files: FileSystem, directory: str, upto: Offset) -> None:
 
 
 def load_cleaned(files: FileSystem, directory: str) -> Offset:
-    """How far the log is clean; 0 if that is not known."""
+    """The offset below which the log is clean; 0 if unknown."""
     try:
         file = files.open(f"{directory}/{CLEANED_FILE}")
     except OSError:
@@ -51,6 +51,6 @@ def load_cleaned(files: FileSystem, directory: str) -> Offset:
 
 
 def forget_cleaned(files: FileSystem, directory: str) -> None:
-    """Before offsets are taken back: none of what will get them is clean. Durable."""
+    """Remove the file, durably, before offsets are taken back: new records are not clean."""
     if remove_if_there(files, f"{directory}/{CLEANED_FILE}"):
         files.sync_directory(directory)

@@ -1,7 +1,7 @@
-"""Rewriting sealed segments so that only the newest record of each key is left.
+"""Rewrites sealed segments so that only the newest record of each key is left.
 
-Works in small steps, so that writes go on between them, and reads the old files until the new
-one is whole and synced. Until the rename of a group nothing has changed; after it the group is
+Works in small steps, so that writes continue between them, and reads the old files until the new
+one is complete and synced. Before the rename of a group nothing has changed; after it the group is
 done. A crash at any point leaves a log that reads the same for every key.
 """
 
@@ -25,10 +25,10 @@ _STEP_BYTES = 256 * 1024
 def compact(
     files: FileSystem, log: LogFiles, order: Compact
 ) -> Generator[Compacted | None, None, None]:
-    """Carry out a compaction; each step yields None, each finished group its event.
+    """Execute a compaction; each step yields None, each finished group its event.
 
-    Raises DamageFound when a record does not add up and OSError when the disk refuses: the group in
-    work is then as it was before.
+    Raises DamageFound for a damaged record and OSError when the disk refuses: the current group is
+    then unchanged.
     """
     newest = NewestOffsets(
         log.settings.compaction_keys_bytes,
@@ -46,7 +46,7 @@ def compact(
             yield None
             if not has_room:
                 break
-    # A pass that ran out of room for keys leaves what lies beyond for the next one.
+    # A pass that ran out of memory for keys leaves the rest to the next one.
     groups = [group for group in order.groups if group[0] < newest.upto]
     for index, group in enumerate(groups):
         rewrite = _Rewrite(files, log, group, newest, order.tombstones_before)
@@ -54,7 +54,7 @@ def compact(
             yield from rewrite.run()
             merged = rewrite.finish()
         except (Exception, GeneratorExit):
-            # Also when the pass is given up: the generator is closed at its yield.
+            # Also when the pass is abandoned: the generator is closed at its yield.
             rewrite.give_up()
             raise
         half_done = log.swap(group, merged)
@@ -69,7 +69,7 @@ def compact(
             is_last=index + 1 == len(groups),
         )
         if half_done is not None:
-            # Not a matter of space any more: files are there that should not be.
+            # Not a lack of space any more: there are files that should not exist.
             raise OSError(errno.EIO, f"half a compaction: {half_done}") from half_done
     if not groups:
         yield Compacted(log=log.log, is_last=True)
@@ -87,14 +87,14 @@ def _steps(files: FileSystem, log: LogFiles, facts: SegmentFacts) -> Iterator[Ch
         yield from chunks(file, 0, facts.size, chunk_bytes=_STEP_BYTES)
     except Corrupt as corrupt:
         log.check_damage(facts.base, corrupt)
-        # Read well a moment later: the pass is given up, and the next one begins anew.
+        # It was readable a moment later: abandon the pass; the next one starts over.
         raise OSError(errno.ENOMEM, f"{log.log}: {corrupt}") from corrupt
     finally:
         file.close()
 
 
 class _Rewrite:
-    """One group of neighbours on its way into one new file."""
+    """One group of adjacent segments being merged into a new file."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _Rewrite:
         self._max_timestamp = Timestamp(0)
 
     def run(self) -> Iterator[None]:
-        """Copy what survives, a little at a step."""
+        """Copy the records to keep, a little per step."""
         remove_if_there(self._files, self._path)
         self._file = self._files.create(self._path)
         for base in self._group:
@@ -158,7 +158,7 @@ class _Rewrite:
         )
 
     def give_up(self) -> None:
-        """Leave nothing behind, least of all on a full disk."""
+        """Remove the new file, above all on a full disk."""
         if self._file is not None:
             self._close()
             with suppress(OSError):

@@ -18,7 +18,7 @@ _BYTES_MAX = 4 * 1024 * 1024
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of the file; the sum is over the JSON of the history."""
+    """Content of the file; the checksum is over the JSON of the history."""
 
     crc: int
     epochs: History
@@ -27,9 +27,9 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
 def save_epochs(
     files: FileSystem, directory: str, epochs: History, *, is_durable: bool = True
 ) -> None:
-    """Keep a copy of the history; where that fails, none rather than a stale one.
+    """Save a copy of the history; if that fails, remove it rather than leave a stale one.
 
-    The first copy of a new log need not be durable: without it the records are asked.
+    The first copy of a new log need not be durable: without it the records are scanned.
     """
     saved = msgspec.json.encode(_Saved(crc=_sum(epochs), epochs=epochs))
     try:
@@ -53,7 +53,7 @@ def _write_new(files: FileSystem, path: str, data: bytes) -> None:
 
 
 def load_epochs(files: FileSystem, directory: str) -> History | None:
-    """The history that was saved, or None if there is none that can be trusted."""
+    """The saved history; None if there is none that can be trusted."""
     try:
         file = files.open(f"{directory}/{EPOCHS_FILE}")
     except OSError:
@@ -68,7 +68,7 @@ def load_epochs(files: FileSystem, directory: str) -> History | None:
 
 
 def scan_epochs(files: FileSystem, directory: str, state: LogState) -> Iterator[tuple[int, int]]:
-    """The history that the epoch records of a log tell."""
+    """The history from the epoch records of a log."""
     for facts in state.segments:
         file = files.open(f"{directory}/{segment_name(facts.base)}")
         try:
@@ -80,7 +80,7 @@ def scan_epochs(files: FileSystem, directory: str, state: LogState) -> Iterator[
                         if epoch is not None:
                             yield epoch, record.offset
         except Corrupt:
-            # Damage below the recovery point is reported when it is read.
+            # Damage below the recovery point is reported on read.
             continue
         finally:
             file.close()

@@ -1,10 +1,10 @@
-"""What storage needs of a file system, as protocols: the real one or a simulated one is handed in.
+"""The file system that storage needs, as protocols: a real or a simulated one is passed in.
 
 Paths are relative to the data directory, with `/` between names. Every method may raise OSError;
-`create` and `make_directory` raise FileExistsError, `open` and `remove` FileNotFoundError.
-`rename` moves a file or a directory with all that is in it; only a file may stand in its way.
-A write is either whole or raises; a read is short only at the end of the file. `allocate` makes a
-file at least that long and finds space for all of it, or raises.
+`create` and `make_directory` raise FileExistsError, `open` and `remove` FileNotFoundError. `rename`
+moves a file or a directory with its contents; it may replace a file only. A write is complete or
+raises; a read is short only at the end of the file. `allocate` extends a file to at least this size
+and reserves the space, or raises.
 """
 
 import enum
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class EntryKind(enum.StrEnum):
-    """What a name in a directory stands for. Links are never followed."""
+    """The kind of a directory entry. Links are never followed."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -60,7 +60,7 @@ class File(Protocol):
 
 
 class FileSystem(Protocol):
-    """A directory tree that files are kept in."""
+    """A directory tree."""
 
     def entries(self, directory: str) -> list[Entry]: ...
     def kind(self, path: str) -> EntryKind | None: ...
@@ -75,7 +75,7 @@ class FileSystem(Protocol):
 
 
 def remove_if_there(files: FileSystem, path: str) -> bool:
-    """Remove a file that may be gone already; whether it was there."""
+    """Remove a file if it exists; whether it did."""
     try:
         files.remove(path)
     except FileNotFoundError:
@@ -84,23 +84,23 @@ def remove_if_there(files: FileSystem, path: str) -> bool:
 
 
 def ensure_directory(files: FileSystem, path: str) -> None:
-    """Make a directory unless there is one; a thing of another kind in its place is an error."""
+    """Create a directory unless it exists; another kind of entry is an error."""
     kind = files.kind(path)
     if kind is None:
         try:
             files.make_directory(path)
         except FileExistsError:
-            # Another thread was faster, which is as good, if it made a directory.
+            # Another thread was faster; that is fine if it created a directory.
             kind = files.kind(path)
     if kind not in {None, EntryKind.DIRECTORY}:
         raise NotADirectoryError(errno.ENOTDIR, f"a {kind}, not a directory", path)
 
 
 def sync_once(sync: Callable[[], None]) -> None:
-    """Carry out a sync whose failure is final, whatever reason the disk gives.
+    """Execute a sync whose failure is final, whatever the reason.
 
-    An error of space would be taken for one that passes, and a second sync may report success for
-    what the first has lost.
+    A lack of space would be treated as temporary, but a second sync may report success for pages
+    that the first one lost.
     """
     try:
         sync()
@@ -109,7 +109,7 @@ def sync_once(sync: Callable[[], None]) -> None:
 
 
 def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> None:
-    """Replace a small file so that after any crash it holds the old content or the new, whole."""
+    """Replace a small file: after any crash it holds the old content or the new."""
     temporary = f"{directory}/{name}.tmp"
     remove_if_there(files, temporary)
     file = files.create(temporary)
@@ -117,7 +117,7 @@ def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> N
         file.write_at(0, data)
         file.sync()
     except OSError:
-        # Half a file helps nobody, and on a full disk it takes what others could use.
+        # Half a file is useless, and on a full disk it takes space from others.
         with suppress(OSError):
             files.remove(temporary)
         raise
@@ -127,6 +127,6 @@ def atomic_write(files: FileSystem, directory: str, name: str, data: bytes) -> N
 
 
 def rename_for_good(files: FileSystem, directory: str, old: str, new: str) -> None:
-    """Give a file another name within its directory; a power cut does not undo it."""
+    """Rename a file within its directory, durably."""
     files.rename(f"{directory}/{old}", f"{directory}/{new}")
     files.sync_directory(directory)

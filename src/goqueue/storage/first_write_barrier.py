@@ -1,11 +1,11 @@
-"""What the first change of a log since its opening stands on.
+"""Makes the files that were found at an opening durable before the first change.
 
-An opening that finds nothing to mend changes nothing and syncs nothing, so a crash after it finds
-what was there before it, as if it had not been. But an earlier process may have left things in the
-page cache alone: a name, a length, a promise. Before the first change they are made durable, or
-else a power cut after that change could bring back some of what was there before theirs.
+An opening with nothing to repair changes nothing and syncs nothing, so a crash after it finds the
+same files. But an earlier process may have left a name, a length or a recovery point in the page
+cache only. They are made durable before the first change; otherwise a power cut after that change
+could restore older versions of them.
 
-So a log that is opened and never written to costs no sync, and one that is pays at its first write.
+So a log that is opened and never written to costs no sync; others pay at their first write.
 """
 
 import enum
@@ -21,20 +21,20 @@ __all__ = ["Footing", "Ground"]
 
 
 class Ground(enum.Enum):
-    """How much of a log's files can be relied on."""
+    """How durable the files of a log are."""
 
-    # An empty directory; the names on the way to it may not be durable.
+    # An empty directory; the names of its parents may not be durable.
     BARE = enum.auto()
-    # An empty directory that a power cut leaves in place.
+    # An empty directory that survives a power cut.
     MADE = enum.auto()
     # The files of an earlier process.
     FOUND = enum.auto()
-    # All of it is durable, or dirty and known to be.
+    # Everything is durable, or known to be dirty.
     SURE = enum.auto()
 
 
 class Footing:
-    """The ground of one log, made sure of once."""
+    """The barrier of one log; passed once."""
 
     __slots__ = ("_directory", "_files", "_ground", "_has_epochs")
 
@@ -53,15 +53,15 @@ class Footing:
         return self._ground in {Ground.BARE, Ground.MADE}
 
     def note_epochs(self) -> None:
-        """The log has an epoch from its first record on: an empty history of it would be a lie."""
+        """The log has an epoch from its first record on: an empty saved history would be wrong."""
         self._has_epochs = True
 
     def settle(self, active: SegmentFile, point: RecoveryPointFile, reached: RecoveryPoint) -> None:
-        """Make sure of everything up to `reached`; may be tried again after an OSError.
+        """Make everything up to `reached` durable; may be retried after an OSError.
 
         A new log costs one sync, of its directory: the segment is empty, and its name is durable
-        before a record is. Its first promise need not be: without it all of the log is looked at,
-        and there is no other promise that a crash could bring back.
+        before a record is. Its first recovery point need not be: without it the whole log is
+        scanned, and there is no older one that a crash could restore.
         """
         if self._ground is Ground.BARE:
             for path in directories_above(self._directory):
@@ -69,7 +69,7 @@ class Footing:
             self._ground = Ground.MADE
         if self._ground is Ground.MADE:
             self._files.create(f"{self._directory}/{segment_name(active.base)}").close()
-            # A second attempt, should the rest of this one be refused, finds a file.
+            # If the rest fails, a second attempt finds a file.
             self._ground = Ground.FOUND
             if not self._has_epochs:
                 save_epochs(self._files, self._directory, (), is_durable=False)

@@ -1,10 +1,9 @@
-"""Where things lie in a data directory, and what a name found there means.
+"""The layout of a data directory, and the meaning of the names in it.
 
 `logs/{topic}/{partition}/{base offset, 20 digits}.log`, with `.index` and `.timeindex` beside it,
-and `.holes` where records in it are damaged.
-Beside `logs`: `snapshots/{name}.json`, `trash` for deleted logs whose files are still to go,
-`unclaimed/{number}/{topic}` for logs that no topic lays claim to, and `journal-reserve`, which
-holds nothing but space.
+and `.holes` if some of its records are damaged. Beside `logs`: `snapshots/{name}.json`, `trash` for
+deleted logs whose files are not removed yet, `unclaimed/{number}/{topic}` for logs that no topic
+claims, and `journal-reserve`, which only occupies space.
 """
 
 import enum
@@ -47,12 +46,12 @@ CLEANED_FILE = "cleaned-upto"
 
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _SEGMENT = re.compile(r"([0-9]{20})(\.[a-z.]+)(-[0-9]+)?", re.ASCII)
-# Far beyond what a log can reach, and far enough from the limit of an offset to append after it.
+# Far beyond what a log can reach, and far enough below the maximum offset to append after it.
 _BASE_MAX = 1 << 62
 
 
 class NameKind(enum.StrEnum):
-    """What a file beside a log is for; the value is its suffix where it has one."""
+    """The kind of a file beside a log; the value is its suffix, if it has one."""
 
     SEGMENT = ".log"
     INDEX = ".index"
@@ -79,7 +78,7 @@ _NUMBERED = (NameKind.QUARANTINED, NameKind.CUT)
 
 
 def is_topic(name: str) -> bool:
-    """Whether the name of a directory can be that of a topic."""
+    """Whether a directory name is a valid topic name."""
     try:
         check_name(name, "topic")
     except Refused:
@@ -95,7 +94,7 @@ def log_directory(log: LogId) -> str:
 
 
 def directories_above(path: str) -> list[str]:
-    """Every directory on the way to this path, from the data directory down."""
+    """Every parent directory of this path, from the data directory down."""
     names = path.split("/")
     return ["/".join(names[:depth]) for depth in range(len(names))]
 
@@ -105,7 +104,7 @@ def segment_name(base: int, kind: NameKind = NameKind.SEGMENT) -> str:
 
 
 def quarantine_name(base: int, taken: Collection[str]) -> str:
-    """A name for a damaged segment that hides none set aside before."""
+    """A name for a quarantined segment that is not in use."""
     name = segment_name(base, NameKind.QUARANTINED)
     if name not in taken:
         return name
@@ -113,12 +112,12 @@ def quarantine_name(base: int, taken: Collection[str]) -> str:
 
 
 def cut_name(base: int, position: int) -> str:
-    """A name for the bytes that were cut off a segment at `position`."""
+    """A name for the bytes cut off a segment at `position`."""
     return f"{segment_name(base, NameKind.CUT)}-{position}"
 
 
 def classify(name: str) -> NameKind:
-    """What a name in a log's directory stands for."""
+    """The kind of a name in a log's directory."""
     if name in {POINT_FILE, EPOCHS_FILE, CLEANED_FILE}:
         return NameKind.OWN
     if name.removesuffix(NameKind.TEMPORARY) in {POINT_FILE, EPOCHS_FILE}:
@@ -127,7 +126,7 @@ def classify(name: str) -> NameKind:
     if match is None or int(match[1]) > _BASE_MAX:
         return NameKind.FOREIGN
     for kind in _SEGMENT_KINDS:
-        # What is kept beside a log may be kept more than once: a number tells one from another.
+        # There may be several such files beside a log, distinguished by a number.
         if match[2] == kind.value and (match[3] is None or kind in _NUMBERED):
             return kind
     return NameKind.FOREIGN
@@ -141,7 +140,7 @@ def segment_base(name: str) -> Offset:
 
 
 def find_logs(files: FileSystem) -> tuple[list[LogId], list[str]]:
-    """The logs of a data directory in order, and the paths in it that are none."""
+    """The logs of a data directory in order, and the paths that are not logs."""
     logs: list[LogId] = []
     foreign: list[str] = []
     kinds = [entry.kind for entry in files.entries("") if entry.name == LOGS]

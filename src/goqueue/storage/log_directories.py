@@ -1,27 +1,21 @@
-"""Deleted logs whose files are still to be removed.
+"""Creating, deleting and quarantining the directories of logs.
 
-Their names are free already, so nobody waits for this: files are removed one at a time, between
-other work. What cannot be removed, or was left by a crash, is tried again at the next start.
+Creation (`TreeChanges`): a new log is an empty directory. It is durable once each parent directory
+was synced, so logs that are created together share one sync per directory: ten thousand partitions
+of a topic cost three. No file is created before the first record: an empty directory opens as an
+empty log.
 
-Logs that no known topic lays claim to: moved out of the way, never deleted.
+Deletion (`Trash`): a log is deleted by one rename of its directory into the trash, so a crash
+leaves the whole log in its place or nothing of it. Its files are removed only once the rename is
+durable; otherwise a power cut could restore half of them under the old name. The name is free at
+once, so files are removed one at a time between other work, and again at the next start if that
+fails.
 
-Metadata may be older than the logs beside it, as after a restore. Then a topic that it does not
-mention is not one that was deleted, and what to do about it is for a person to say.
-`unclaimed/{number}` holds what one sweep found, under the names it had.
-
-Crash points: each topic is moved by one rename, and lies in one place or in the other. A process
-that dies between the rename and its syncs leaves a name that looks free: the next sweep syncs what
-the last one moved, before a topic of that name can be made.
-
-Logs that are made and thrown away, and what their directories need to be durable.
-
-A new log is an empty directory. It is durable once each directory on the way to it was synced, so
-all logs made together share one sync per directory: ten thousand partitions of a topic cost three.
-No file is made before the first record comes: an empty directory opens as an empty log.
-
-A deleted log is its directory moved into the trash, by one rename: a crash leaves all of the log in
-its place or nothing of it. Its files are removed only once the rename is durable, else a power cut
-could bring half of them back under the old name.
+Unclaimed logs (`move_unclaimed`): a log without a known topic is moved away, never deleted.
+Metadata may be older than the logs, as after a restore; then an unknown topic was not deleted, and
+the operator decides. `unclaimed/{number}` holds what one sweep found, under the old names. Each
+topic is moved by one rename. A crash between the rename and its syncs leaves a name that looks
+free: the next sweep syncs what the last one moved, before a topic of that name can be created.
 
 Invariant: between `finish` and the next change nothing here waits for a sync.
 """
@@ -49,7 +43,7 @@ from goqueue.storage.layout import (
 
 __all__ = ["Change", "Moved", "Trash", "TreeChanges", "move_unclaimed"]
 
-# A log has no directories in it. Somebody who puts some there is not followed for ever.
+# A log has no subdirectories; foreign ones are followed to a limited depth only.
 _DEPTH_MAX = 8
 
 
@@ -64,7 +58,7 @@ class Trash:
 
     @property
     def path(self) -> tuple[str, str]:
-        """The directories that must be synced before what was taken is in here for good."""
+        """The directories that must be synced before a move into the trash is durable."""
         return ("", TRASH)
 
     @property
@@ -72,7 +66,7 @@ class Trash:
         return self._removal is not None or bool(self._doomed)
 
     def take(self, directory: str) -> str:
-        """Move a directory in here, under a name that no other has; its new path."""
+        """Move a directory into the trash under a unique name; its new path."""
         if self._numbers is None:
             ensure_directory(self._files, TRASH)
             taken = [entry.name for entry in self._files.entries(TRASH)]
@@ -82,13 +76,13 @@ class Trash:
         return path
 
     def doom(self, path: str) -> None:
-        """Remove what was taken under this path: its move is durable."""
+        """Schedule the removal of this path: its move is durable."""
         self._doomed.append(path)
 
     def find_left(self) -> int:
-        """Doom whatever an earlier process left; how many logs that is.
+        """Schedule the removal of what an earlier process left; how many logs that is.
 
-        The move of the last ones may not be durable yet, on either side, so that comes first.
+        The last moves may not be durable yet, on either side, so they are synced first.
         """
         if self._files.kind(TRASH) is not EntryKind.DIRECTORY:
             return 0
@@ -106,7 +100,7 @@ class Trash:
         return [f"{LOGS}/{entry.name}" for entry in found if entry.kind is EntryKind.DIRECTORY]
 
     def step(self) -> None:
-        """Remove one file more. An error leaves the rest of that log for the next start."""
+        """Remove one more file. An error leaves the rest of that log to the next start."""
         if self._removal is None:
             self._removal = self._remove(self._doomed.popleft(), _DEPTH_MAX)
         try:
@@ -127,14 +121,14 @@ class Trash:
 
 
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
-    """The logs of a topic that were moved: from where, and where to."""
+    """The logs of a topic that were moved: source and target."""
 
     old: str
     new: str
 
 
 def move_unclaimed(files: FileSystem, topics: Collection[str]) -> tuple[Moved, ...]:
-    """Move the logs of every topic but these, durably; what was moved."""
+    """Move the logs of all other topics, durably; what was moved."""
     if files.kind(LOGS) is not EntryKind.DIRECTORY:
         return ()
     _finish_last_sweep(files)
@@ -151,7 +145,7 @@ def move_unclaimed(files: FileSystem, topics: Collection[str]) -> tuple[Moved, .
     try:
         for move in moves:
             files.rename(move.old, move.new)
-        # The new place first: if one of the two is lost, it should be the old one.
+        # The new location first: if one of the two is lost, it should be the old one.
         files.sync_directory(place)
         files.sync_directory(LOGS)
     except OSError:
@@ -161,7 +155,7 @@ def move_unclaimed(files: FileSystem, topics: Collection[str]) -> tuple[Moved, .
 
 
 def _finish_last_sweep(files: FileSystem) -> None:
-    """Make durable what a sweep moved that a crash may have cut short."""
+    """Sync the moves of the last sweep, which a crash may have interrupted."""
     if files.kind(UNCLAIMED) is not EntryKind.DIRECTORY:
         return
     numbers = [int(entry.name) for entry in files.entries(UNCLAIMED) if entry.name.isdecimal()]
@@ -171,9 +165,9 @@ def _finish_last_sweep(files: FileSystem) -> None:
 
 
 def _take_back(files: FileSystem, moves: tuple[Moved, ...]) -> None:
-    """A move that may not be durable never was: its name must not look free.
+    """Undo a move that may not be durable: its name must not look free.
 
-    A new topic of that name would else be made where, after a power cut, the old one lies.
+    Otherwise a new topic of that name could collide with the old one after a power cut.
     """
     for move in moves:
         with suppress(OSError):
@@ -193,7 +187,7 @@ def _make_place(files: FileSystem) -> str:
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A log that was made or thrown away, and what went wrong with that, if anything did."""
+    """A log that was created or deleted, and the error, if any."""
 
     log: LogId
     error: OSError | None
@@ -206,7 +200,7 @@ class TreeChanges:
     def __init__(self, files: FileSystem, trash: Trash) -> None:
         self._files = files
         self._trash = trash
-        # The directories to sync for each log, in order; those of a new log are all above it.
+        # The directories to sync for each log, in order; for a new log all its parents.
         self._made: dict[LogId, list[str]] = {}
         self._thrown: dict[LogId, list[str]] = {}
         self._doomed: dict[LogId, str] = {}
@@ -217,10 +211,9 @@ class TreeChanges:
         return log in self._made or log in self._thrown
 
     def make(self, log: LogId) -> bool:
-        """Make the directory of a new log; False if there was one that holds no record.
+        """Create the directory of a new log; False if there was one without records.
 
-        Raises OSError where that cannot be done, or where records lie already: they are nobody's to
-        overwrite.
+        Raises OSError if that fails, or if there are records: they must not be overwritten.
         """
         directory = log_directory(log)
         above = directories_above(directory)
@@ -237,7 +230,7 @@ class TreeChanges:
         return is_new
 
     def _look_into(self, directory: str) -> bool:
-        """Whether a directory that was there has anything in it."""
+        """Whether an existing directory has any contents."""
         if self._files.kind(directory) is not EntryKind.DIRECTORY:
             raise NotADirectoryError(errno.ENOTDIR, "in the way of a log", directory)
         entries = self._files.entries(directory)
@@ -250,7 +243,7 @@ class TreeChanges:
         return bool(entries)
 
     def throw_away(self, log: LogId) -> None:
-        """Take a log's directory out of the way; nothing happens where there is none."""
+        """Move a log's directory into the trash; does nothing if there is none."""
         directory = log_directory(log)
         above = directories_above(directory)
         for path in [*above[1:], directory]:
@@ -265,11 +258,11 @@ class TreeChanges:
         self._ensured.clear()
 
     def forget(self, log: LogId) -> None:
-        """A log that was just made is not wanted after all; what is there stays as it is."""
+        """Forget a log that was just created; its files stay."""
         self._made.pop(log, None)
 
     def finish(self) -> list[Change]:
-        """Make every change durable; what came of each."""
+        """Make every change durable; the result of each."""
         if not self._made and not self._thrown:
             return []
         errors: dict[str, OSError | None] = {}
@@ -304,7 +297,7 @@ class TreeChanges:
         doomed = self._doomed.get(log)
         if doomed is not None:
             self._trash.doom(doomed)
-        # Gone with the last partition. If a crash brings it back it is empty, and does no harm.
+        # Removed with the last partition. If a crash restores it, it is empty and harmless.
         self._remove_empty(log_directory(log).rpartition("/")[0])
 
     def _remove_empty(self, directory: str) -> None:

@@ -1,12 +1,12 @@
 """All files of one log: the active segment, the sealed ones, the recovery point.
 
-Carries out what the log decided, one change at a time, in an order that leaves a readable log
-after a crash between any two steps. Raises OSError when the disk refuses; what that means for
-the log is decided by `Storage`.
+Executes changes of the log one at a time, in an order that leaves a readable log after a crash
+between any two steps. Raises OSError when the disk refuses; `Storage` decides what that means for
+the log.
 
-One thread changes a log; others may read it. The guard is held for every read and wherever a
-change swaps what readers see, and never while a change waits for the disk, so that no read waits
-for a sync. A truncation is the exception: it holds the guard to its end.
+One thread changes a log; others may read it. The guard is held for every read and while a change
+swaps what readers see, and never while a change waits for the disk, so no read waits for a sync. A
+truncation is the exception: it holds the guard to its end.
 
 Invariant: every segment but the last is durable, so only the last can have a torn tail.
 """
@@ -91,7 +91,7 @@ class LogFiles:
         self._actives = pools.actives
         self._footing = footing
         self._is_dirty = False
-        # Whoever keeps several logs puts theirs here.
+        # Replaced by pools that several logs share.
         self.meter = UNCOUNTED
         self.guard: AbstractContextManager[object] = nullcontext()
 
@@ -118,12 +118,12 @@ class LogFiles:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether there are writes that no sync has covered yet."""
+        """Whether there are unsynced writes."""
         return self._is_dirty
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing was ever written to this log, so that it has no files yet."""
+        """Whether this log was never written to and has no files yet."""
         return self._footing.is_bare
 
     @property
@@ -131,26 +131,26 @@ class LogFiles:
         return self._point.point
 
     def facts(self, base: Offset) -> SegmentFacts | None:
-        """What is known of a sealed segment."""
+        """The facts of a sealed segment."""
         return self._sealed.get(base)
 
-    # Writing
+    # Writes
 
     def settle(self) -> None:
-        """Before any change: make sure of what the opening found, once.
+        """Before the first change: make what the opening found durable.
 
-        Changes nothing that a reader sees, and may wait for the disk.
+        Changes nothing that readers see, and may wait for the disk.
         """
         if not self._footing.is_sure:
             self._footing.settle(self._active, self._point, self._reached())
 
     def promise(self) -> None:
-        """After a repair: all there is was synced, and no other promise may be left."""
+        """After a repair: everything was synced; replace every older recovery point."""
         self._point.save_durably(self._reached())
         self._files.sync_directory(self._directory)
 
     def write(self, write: Write) -> None:
-        """Append one batch; the active segment must be where the log thinks it is."""
+        """Append one batch; the active segment must end where the log expects it."""
         assert self._footing.is_sure, "settled before the first change"
         assert write.segment == self._active.base, "the log and its files disagree on the segment"
         assert write.position == self._active.size, "the log and its files disagree on the size"
@@ -159,30 +159,30 @@ class LogFiles:
                 self._active.open()
                 self._actives.keep(self._active)
                 self._is_dirty = True
-        # A disk that is slow may hold up a write, and readers do not look beyond the old size.
+        # A slow disk may block a write; readers do not look beyond the old size.
         self._active.put(write.data)
         with self.guard:
             self._active.learn(write.data)
         assert self._active.end == write.next_offset, "the log and its files disagree on offsets"
 
     def trim(self) -> None:
-        """Take back a write that failed half way."""
+        """Undo a write that failed half way."""
         if self._active.is_torn:
             self._active.trim()
 
     def fail(self) -> None:
-        """The log has failed: there is no sync any more for which its file must stay open."""
+        """The log has failed: its file need not stay open for a sync."""
         with self.guard:
             self._is_dirty = False
             self._actives.use(self._active)
 
     def sync(self) -> None:
-        """Make everything written durable, then move the recovery point up to it."""
+        """Make all writes durable, then move the recovery point up to them."""
         self.sync_active()
         self.note_synced()
 
     def sync_active(self) -> None:
-        """The part of a sync that waits for the disk and changes nothing that a reader sees."""
+        """The part of a sync that waits for the disk and changes nothing that readers see."""
         if self._is_dirty:
             self._active.sync()
 
@@ -199,7 +199,7 @@ class LogFiles:
     def roll(self, base: Offset) -> None:
         """Seal the active segment, which was synced, and start the next.
 
-        So a segment that has a successor is whole.
+        So a segment with a successor is complete.
         """
         if self._active.base == base:
             return
@@ -229,13 +229,13 @@ class LogFiles:
             start=self.point.start if start is None else start,
         )
 
-    # Reshaping
+    # Changes of segments
 
     def truncate(self, offset: Offset) -> Truncated:
         """Remove every record from `offset` on.
 
-        The promise of durability is lowered first, then segments go from the last backwards:
-        a crash in between leaves a shorter log or the old one, never a hole.
+        The recovery point is lowered first, then segments are removed from the last backwards: a
+        crash in between leaves a shorter log or the old one, never a hole.
         """
         with self.guard:
             return self._truncate(offset)
@@ -248,7 +248,7 @@ class LogFiles:
         offset = min(offset, self._active.end)
         base = self._base_holding(offset)
         target = None if base is None else self._segment(base)
-        # Where compaction removed the last records before the cut, the promise ends before them.
+        # If compaction removed the last records before the cut, the point is before them.
         place = IndexEntry(offset, 0) if target is None else target.place_of(offset)
         self._point.save_durably(
             RecoveryPoint(
@@ -273,7 +273,7 @@ class LogFiles:
         return Truncated(log=self._log, offset=offset, active=self._active.facts)
 
     def _remove_from(self, base: Offset) -> None:
-        """Remove every segment that begins at or after `base`, the last one first."""
+        """Remove every segment that starts at or after `base`, the last one first."""
         for later in sorted((*self._sealed, self._active.base), reverse=True):
             if later >= base:
                 self._remove(later)
@@ -281,14 +281,14 @@ class LogFiles:
                 self._files.sync_directory(self._directory)
 
     def _base_holding(self, offset: Offset) -> Offset | None:
-        """The last segment that begins at or before `offset` and reaches it."""
+        """The last segment that starts at or before `offset` and reaches it."""
         if self._active.base <= offset:
             return self._active.base
         ends = {base: facts.end for base, facts in self._sealed.items()}
         return max((b for b, end in ends.items() if b <= offset <= end), default=None)
 
     def _reopen(self, target: SegmentFile, place: IndexEntry, offset: Offset) -> None:
-        """Make `target`, cut at `place`, the active segment."""
+        """Cut `target` at `place` and make it the active segment."""
         if target.base != self._active.base:
             self._sealed.pop(target.base)
             self._pool.take(self._log, target.base)
@@ -296,7 +296,7 @@ class LogFiles:
         self._active.cut(place.position, Offset(place.offset))
         if self._active.end < offset:
             # Compaction had removed the last record before the cut: the segment must still end
-            # where the log goes on.
+            # where the log continues.
             self._active.append(placeholder(offset - 1, self._active.facts.max_timestamp))
             self._active.sync()
 
@@ -313,11 +313,11 @@ class LogFiles:
         self._files.sync_directory(self._directory)
 
     def swap(self, replaced: tuple[Offset, ...], merged: SegmentFacts) -> OSError | None:
-        """Put a rewritten segment, complete and synced, in the place of those it was made from.
+        """Replace segments by their rewritten copy, which is complete and synced.
 
-        Indexes go first. After the rename the other segments are covered by the new one, which
+        Indexes are removed first. After the rename the new segment covers the others, which
         recovery recognises, so a crash before they are removed changes nothing. An error after the
-        rename is returned, because the swap has been made all the same.
+        rename is returned, because the swap has taken place.
         """
         first = replaced[0]
         cleaned = f"{self._directory}/{segment_name(first, NameKind.CLEANED)}"
@@ -330,7 +330,7 @@ class LogFiles:
             except OSError:
                 opened.close()
                 raise
-            # Reads go to the new file from here on, also if what follows fails.
+            # Reads use the new file from here on, even if the rest fails.
             size = sum(self._sealed[base].size for base in replaced)
             for base in replaced:
                 self._forget(base)
@@ -349,7 +349,7 @@ class LogFiles:
         return None
 
     def _index_anew(self, facts: SegmentFacts, path: str) -> SegmentFile:
-        """A segment that is about to get its name, read once so that no reader has to."""
+        """Index a segment before it gets its name, so that no reader has to."""
         interval = self._settings.index_interval_bytes
         opened = SegmentFile(self._files, self._directory, facts.base, facts.size, interval)
         try:
@@ -357,7 +357,7 @@ class LogFiles:
             opened.make_index()
         except Corrupt as corrupt:
             opened.close()
-            # What was written a moment ago: not damage of the log, which still has the old files.
+            # The new file is bad; the log still has the old ones, so this is not damage.
             raise OSError(errno.EIO, f"a rewritten segment: {corrupt}") from corrupt
         except OSError:
             opened.close()
@@ -365,18 +365,18 @@ class LogFiles:
         return opened
 
     def save_cleaned(self, upto: Offset) -> None:
-        """Remember over a restart that all below `upto` was compacted, durably."""
+        """Record that everything below `upto` was compacted, durably."""
         save_cleaned(self._files, self._directory, upto)
 
     def save_epochs(self, epochs: History) -> None:
-        """Keep a copy of the epoch history."""
+        """Save a copy of the epoch history."""
         self._footing.note_epochs()
         save_epochs(self._files, self._directory, epochs)
 
     def save(self) -> None:
         """Before a clean stop: sync, and leave nothing to scan."""
         if not self._footing.is_sure:
-            # Nothing was changed, and the opening had nothing to scan.
+            # Nothing changed, and the opening had nothing to scan.
             return
         self.sync()
         with self.guard:
@@ -384,7 +384,7 @@ class LogFiles:
         self._point.save_durably(self._reached())
 
     def release(self) -> None:
-        """Let go of the files without another write."""
+        """Close the files without another write."""
         with self.guard:
             self._actives.keep(self._active)
             self._active.close()
@@ -403,7 +403,7 @@ class LogFiles:
         self._files.remove(f"{self._directory}/{segment_name(base)}")
         self.meter.segments_deleted += 1
 
-    # Reading
+    # Reads
 
     def read(self, wanted: Slice) -> memoryview:
         """The records of a slice; raises DamageFound when they are not what was written."""
@@ -417,11 +417,11 @@ class LogFiles:
         try:
             return segment.read(wanted.offset, wanted.below, wanted.bytes_max)
         except Corrupt as corrupt:
-            # Read well a moment ago: a disk that cannot make up its mind.
+            # It was readable a moment ago: the disk is unreliable.
             raise OSError(errno.EIO, f"{self._log}: {corrupt}") from corrupt
 
     def find(self, seek: Seek) -> Offset | None:
-        """The first offset of the segment stamped at or after the time sought."""
+        """The first offset of the segment at or after a timestamp."""
         if seek.segment != self._active.base and seek.segment not in self._sealed:
             return None
         segment = self._segment(seek.segment)
@@ -435,7 +435,7 @@ class LogFiles:
             raise OSError(errno.EIO, f"{self._log}: {corrupt}") from corrupt
 
     def _look_closer(self, segment: SegmentFile, doubt: Corrupt) -> None:
-        """Make the index anew, and learn where the damage is, if the index was not wrong."""
+        """Rebuild the index, and find the damage unless only the index was wrong."""
         known = self._sealed.get(segment.base)
         try:
             segment.rebuild_index(self._active.end if known is None else known.end)
@@ -461,7 +461,7 @@ class LogFiles:
         )
 
     def check_damage(self, base: Offset, doubt: Corrupt) -> None:
-        """A record of a sealed segment does not add up: raises what is wrong with it."""
+        """Check a sealed segment after a bad record: raises the damage."""
         with self.guard:
             segment = self._segment(base)
             self._look_closer(segment, doubt)
@@ -469,7 +469,7 @@ class LogFiles:
                 raise self._damage(base, hole)
 
     def _segment_for(self, wanted: Slice) -> SegmentFile:
-        """The segment of a slice, also if it was merged into another since the slice was made."""
+        """The segment of a slice, also if it was merged into another in the meantime."""
         if wanted.segment == self._active.base or wanted.segment in self._sealed:
             return self._segment(wanted.segment)
         for base, facts in self._sealed.items():

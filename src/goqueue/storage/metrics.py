@@ -1,12 +1,10 @@
-"""What storage did since it was opened: by topic, and for snapshots by their kind.
+"""Counters of storage by topic, and of snapshots by kind, and their metric families.
 
-Plain numbers that only grow. Each is written by one thread, or under the guard of storage; whoever
-reads them gets each as it is, not all as of one moment. Never reads a clock: what something took is
-handed in.
+Plain integers that only grow. Each is written by one thread, or under the guard of storage; a
+reader gets each current value, not a consistent snapshot. Never reads a clock: durations are passed
+in.
 
-Invariant: a topic is counted as long as one of its logs is open.
-
-What storage counted, as families of samples; the names are those of the contract.
+Invariant: a topic has counters as long as one of its logs is open.
 """
 
 import enum
@@ -18,14 +16,14 @@ __all__ = ["UNCOUNTED", "IndexType", "Meters", "SnapshotMeter", "TopicMeter", "f
 
 
 class IndexType(enum.StrEnum):
-    """What records are looked up by."""
+    """What an index is searched by."""
 
     OFFSET = "offset"
     TIME = "time"
 
 
 class TopicMeter:
-    """What was done with the logs of one topic."""
+    """The counters of one topic."""
 
     __slots__ = (
         "bytes_read",
@@ -55,7 +53,7 @@ class TopicMeter:
         self.compaction_reclaimed = 0
 
     def replace(self, size_before: int, size: int) -> None:
-        """A segment was written anew; the others that it stands for are removed yet."""
+        """A segment was rewritten; the segments it replaces are removed separately."""
         self.segments_created += 1
         self.segments_deleted += 1
         self.bytes_written += size
@@ -69,12 +67,12 @@ class TopicMeter:
 
     @property
     def fsyncs(self) -> int:
-        """How many were tried."""
+        """The number of attempted syncs."""
         return self.fsync_latency.count + self.fsync_errors
 
 
 class SnapshotMeter:
-    """The snapshots of one kind."""
+    """The counters of one kind of snapshot."""
 
     __slots__ = ("latency", "size")
 
@@ -84,7 +82,7 @@ class SnapshotMeter:
         self.size = 0
 
 
-# For files that no storage has opened.
+# For files without a storage.
 UNCOUNTED = TopicMeter()
 
 
@@ -104,14 +102,14 @@ class Meters:
         return meter
 
     def end(self, topic: str) -> None:
-        """One log less; with the last one the topic is forgotten."""
+        """A log was closed; with the last one the topic is dropped."""
         meter = self._topics[topic]
         meter.logs -= 1
         if not meter.logs:
             del self._topics[topic]
 
     def save(self, kind: str, size: int, took_ns: int) -> None:
-        """A snapshot was kept."""
+        """A snapshot was saved."""
         meter = self._snapshots.get(kind)
         if meter is None:
             meter = self._snapshots[kind] = SnapshotMeter()
@@ -119,7 +117,7 @@ class Meters:
         meter.latency.observe(took_ns)
 
     def topics(self) -> list[tuple[tuple[str, ...], TopicMeter]]:
-        """By the name of their topic; a copy that later changes leave alone."""
+        """The counters by topic; a copy."""
         return [((name,), meter) for name, meter in list(self._topics.items())]
 
     def snapshots(self) -> list[tuple[tuple[str, ...], SnapshotMeter]]:

@@ -1,4 +1,4 @@
-"""One log's place in storage: its files, and what has been asked of them and not yet answered."""
+"""An open log: its files, and the syncs that are requested and not answered yet."""
 
 from collections.abc import Callable, Generator, Sequence
 
@@ -22,12 +22,12 @@ from goqueue.storage.metrics import TopicMeter
 
 __all__ = ["OpenLog", "Syncing", "TimedSync", "sync_in_turn"]
 
-# Carries out syncs of different files, in any order or at once; what each of them raised.
+# Executes syncs of different files, in any order or in parallel; the error of each.
 Syncing = Callable[[Sequence[Callable[[], None]]], Sequence[OSError | None]]
 
 
 class OpenLog:
-    """What storage knows of one log beyond its files."""
+    """The state of one log beyond its files."""
 
     __slots__ = (
         "compacting_since",
@@ -51,7 +51,7 @@ class OpenLog:
         self.compacting_since = 0
 
     def note(self, sync: Sync) -> None:
-        """Remember what is to be answered when the call ends."""
+        """Record a sync that is answered when the call ends."""
         if self.is_failed:
             return
         if sync.is_durable:
@@ -60,7 +60,7 @@ class OpenLog:
             self.written_upto = max(sync.upto, self.written_upto or Offset(0))
 
     def changes_files(self, change: Change) -> bool:
-        """Whether this change touches segments, for which the ground must be sure."""
+        """Whether this change touches segments, so that the first-write barrier applies."""
         match change:
             case SaveEpochs() | Rewind():
                 return False
@@ -71,7 +71,7 @@ class OpenLog:
         return True
 
     def change(self, disk: FileSystem, change: Change) -> Truncated | None:
-        """Carry out a change of the files; raises OSError, Corrupt or DamageFound."""
+        """Execute a change of the files; raises OSError, Corrupt or DamageFound."""
         files = self.files
         match change:
             case Roll(base):
@@ -92,7 +92,7 @@ class OpenLog:
         return None
 
     def forget(self) -> None:
-        """Nothing that was asked is answered any more."""
+        """Drop all unanswered syncs."""
         self.sync_upto = self.written_upto = None
 
 
@@ -113,7 +113,7 @@ class TimedSync:
 
 
 def sync_in_turn(syncs: Sequence[Callable[[], None]]) -> list[OSError | None]:
-    """One after the other, in the order given."""
+    """Execute syncs one after the other."""
     return [_outcome(sync) for sync in syncs]
 
 

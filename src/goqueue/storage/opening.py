@@ -1,12 +1,11 @@
-"""Opening a log after a stop of any kind: look at the files, mend what a crash left, report.
+"""Opens a log after any stop: checks the files, repairs what a crash left, and reports.
 
-Reads only what lies above the recovery point, plus the index and the last few kilobytes of each
-sealed segment.
-Everything that was cut, set aside, rebuilt or found and not understood is in the report.
+Reads only the bytes above the recovery point, plus the index and the last few kilobytes of each
+sealed segment. The report lists everything that was cut, quarantined, rebuilt or not recognised.
 
-Where there is nothing to mend, nothing is changed and nothing is synced: thousands of logs open in
-seconds, and a crash finds what was there before. What then still has to be made sure of waits for
-the first change (`LogFiles.settle`).
+If there is nothing to repair, nothing is changed and nothing is synced: thousands of logs open in
+seconds, and a crash finds the same files. What must still be made durable waits for the first
+change (`LogFiles.settle`).
 
 Crash points: each repair is complete in itself and found again by the next opening, so a crash
 during recovery is just one more crash.
@@ -69,7 +68,7 @@ __all__ = ["Opened", "new_log", "open_log"]
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A log that is ready: its files, its state, what it took, and what was opened on the way."""
+    """An opened log: its files, its state, the report, and the segments that were opened."""
 
     files: LogFiles
     state: LogState
@@ -78,7 +77,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) -> Opened:
-    """Open the log of one partition, creating it if it is not there.
+    """Open the log of one partition, creating it if it does not exist.
 
     The shared pools are not touched: other threads may use them meanwhile.
     """
@@ -86,7 +85,7 @@ def open_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools)
 
 
 def new_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) -> LogFiles:
-    """The files of a log whose directory was just made: none, until the first change."""
+    """The files of a log whose directory was just created: none until the first change."""
     return LogFiles(
         files,
         log,
@@ -105,8 +104,8 @@ _NOTHING = RecoveryPoint(
 
 
 class _TailFound(msgspec.Struct, frozen=True, kw_only=True):
-    """How a tail ends: the record that does not add up, and the facts before a batch that misses
-    some of its records; None for what it has not.
+    """The end of a tail: the invalid record, and the facts before an incomplete batch; None if
+    there is none.
     """
 
     torn: Corrupt | None = None
@@ -114,7 +113,7 @@ class _TailFound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Opening:
-    """One opening: what was listed, and what has been done about it so far."""
+    """One opening: the files found, and the repairs so far."""
 
     def __init__(self, files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) -> None:
         self._files = files
@@ -132,7 +131,7 @@ class _Opening:
         self._tails: dict[Offset, int] = {}
 
     def run(self) -> Opened:
-        """All of it; whatever was opened is closed again if it cannot be finished."""
+        """Run the opening; on failure every opened file is closed."""
         try:
             return self._run()
         except Exception:
@@ -187,7 +186,7 @@ class _Opening:
         return not entries and not self._removed and not assembly.state.end
 
     def _is_whole(self, assembly: Assembly) -> bool:
-        """Whether there is nothing to mend, given a recovery point at the very end."""
+        """Whether there is nothing to repair, with a recovery point at the very end."""
         return not (
             self._scanned
             or self._removed
@@ -200,29 +199,29 @@ class _Opening:
         )
 
     def _mend(self, assembly: Assembly, point: RecoveryPoint | None) -> SegmentFile:
-        """Repair what needs it, and make durable what will be served; the active segment."""
+        """Repair what needs it, and make what will be served durable; the active segment."""
         if point is None:
-            # Until a log has a recovery point, nobody may have made the way to it durable.
+            # Without a recovery point the parent directories may not be durable.
             for path in directories_above(self._directory):
                 self._files.sync_directory(path)
         for base, position in self._tails.items():
             if base in self._opened:
                 self._opened[base].write_again(position)
         self._remove_superseded(assembly)
-        # A new active segment comes before the damaged one is set aside: its name is what tells
-        # the next opening, should this one be cut short, which offsets are taken.
+        # Create the new active segment before quarantining the damaged one: its name tells the next
+        # opening, should this one be interrupted, which offsets are taken.
         is_name_taken = assembly.state.segments[-1].base in assembly.to_set_aside
         if is_name_taken:
             self._set_aside(assembly)
         active = self._activate(assembly)
         if not is_name_taken:
             self._set_aside(assembly)
-        # What the scan kept may be in the page cache only, and what is served must be durable.
+        # The scanned tail may be in the page cache only; what is served must be durable.
         active.sync()
         return active
 
     def _sort_out(self, entries: list[Entry]) -> dict[str, Entry]:
-        """Remove what a crash left half done, and note what is not ours."""
+        """Remove what a crash left half done, and list unknown files."""
         ours: dict[str, Entry] = {}
         for entry in sorted(entries, key=lambda found: found.name):
             kind = classify(entry.name)
@@ -259,7 +258,7 @@ class _Opening:
                 yield Checked(
                     base=segment_base(entry.name), reason="quarantined", is_set_aside=True
                 )
-        # An empty file at the end does not seal the one before: a roll may have made it and failed.
+        # An empty last file does not seal the one before: it may be left from a failed roll.
         last = max(
             (i for i, e in enumerate(segments) if e.size or e.kind != EntryKind.FILE), default=0
         )
@@ -313,11 +312,11 @@ class _Opening:
         found = self._scan_tail(segment, size, tail.expected)
         torn = found.torn
         if torn is not None and torn.reason == "unreadable":
-            # Nobody knows what is there, so it is not for us to cut.
+            # The contents are unknown, so nothing is cut.
             damage = damage or torn
         if damage is not None:
             self._close(base)
-            # As many records as can be in what was not read may have been acknowledged.
+            # As many records as fit into the unread bytes may have been acknowledged.
             unread = 0 if torn is None else (size - segment.size) // HEADER_SIZE
             return Checked(base=base, reason=damage.reason, end=Offset(segment.end + unread))
         expected = segment.end
@@ -330,7 +329,7 @@ class _Opening:
         return Checked(base=base, facts=segment.facts, damaged=_damaged_in(segment))
 
     def _scan_tail(self, segment: SegmentFile, size: int, expected: int) -> _TailFound:
-        """Take in the whole records above the recovery point."""
+        """Adopt the complete records above the recovery point."""
         start = segment.size
         if start == size:
             return _TailFound()
@@ -344,7 +343,7 @@ class _Opening:
                 batch = unfinished_batch(chunk.data, chunk.columns, chunk.position, batch)
                 records = memoryview(chunk.data)[: chunk.end]
                 if batch is not None and batch.position >= chunk.position:
-                    # It begins here: how the segment stood before it is what it may come back to.
+                    # It starts here: the segment may be cut back to this point.
                     segment.adopt(records[: batch.position - chunk.position])
                     whole = segment.facts
                     records = records[batch.position - chunk.position :]
@@ -358,7 +357,7 @@ class _Opening:
     def _keep_cut(
         self, segment: SegmentFile, size: int, torn: Corrupt | None, expected: Offset
     ) -> Cut:
-        """What is about to be cut off, kept first if good records stand behind the bad one."""
+        """Describe a cut; the bytes are copied first if good records follow the bad one."""
         cut = Cut(
             segment=segment.base,
             position=segment.size,
@@ -373,7 +372,7 @@ class _Opening:
                 return cut
             return keep_cut(self._files, self._directory, file, cut)
         except OSError:
-            # What the disk cannot read behind a torn record is no reason not to open.
+            # Unreadable bytes behind a torn record do not prevent the opening.
             return cut
         finally:
             file.close()
@@ -405,7 +404,7 @@ class _Opening:
     def _activate(self, assembly: Assembly) -> SegmentFile:
         facts = assembly.state.segments[-1]
         for base in [base for base in self._opened if base != facts.base]:
-            # Scanned as if it were the last one, and sealed after all.
+            # It was scanned like the last one, but it is sealed.
             self._opened[base].sync()
             self._opened[base].save_index()
             self._checked.put(self._log, self._opened.pop(base))
@@ -416,7 +415,7 @@ class _Opening:
             created = SegmentFile.create(self._files, self._directory, facts.base, interval)
             self._opened[facts.base] = created
             return created
-        # The file after it is gone and held nothing, so this sealed one is written to again.
+        # The file after it is gone and was empty, so this one is active again.
         self._close(facts.base)
         reopened = self._segment_file(facts.base, facts.size)
         self._opened[facts.base] = reopened
@@ -429,7 +428,7 @@ class _Opening:
     def _epochs(
         self, entries: dict[str, Entry], state: LogState, files: LogFiles
     ) -> tuple[tuple[int, int], ...]:
-        """The saved history if it can be trusted, else what the epoch records say."""
+        """The saved history if it can be trusted, else a scan of the epoch records."""
         is_there = EPOCHS_FILE in entries
         saved = load_epochs(self._files, self._directory) if is_there else None
         epochs = Epochs(
@@ -465,7 +464,7 @@ def _damaged_in(segment: SegmentFile) -> tuple[DamagedRange, ...]:
 
 
 def _reached(state: LogState, point: RecoveryPoint | None) -> RecoveryPoint:
-    """The promise that can be made of this log, numbered like the one before it."""
+    """The recovery point of the opened log, with the sequence of the last one."""
     active = state.segments[-1]
     return RecoveryPoint(
         sequence=point.sequence if point else 0,

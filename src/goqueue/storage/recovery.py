@@ -1,10 +1,9 @@
-"""What opening a log found and did, for whoever runs the node.
+"""The report of an opening, and copies of the bytes that recovery cut off.
 
-Copies of what a recovery cut off a log, for a person to look at.
-
-Made only where good records stand behind a bad one above the recovery point: most likely a torn
-write that left its pages out of order, but it may be damage, and the bytes are the only evidence.
-Nothing reads them again. A log keeps few of them, and an opening does not fail for want of one.
+A copy is made only if good records follow a bad one above the recovery point: most likely a torn
+write whose pages reached the disk out of order, but it may be damage, and the bytes are the only
+evidence. Copies are for the operator; nothing reads them again. A log keeps few of them, and an
+opening does not fail without one.
 """
 
 import errno
@@ -21,10 +20,10 @@ __all__ = ["CUTS_MAX", "Cut", "RecoveryReport", "keep_cut"]
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a segment that was removed, because a record or a batch was not whole.
+    """The end of a segment that was cut off, because a record or a batch was incomplete.
 
-    With good records behind the bad one it may be more than a torn tail: then `kept` is the path of
-    a copy of the first `kept_size` bytes, or `not_kept` says why there is none.
+    If good records follow the bad one, it may be more than a torn write: then `kept` is the path of
+    a copy of the first `kept_size` bytes, or `not_kept` is the reason why there is none.
     """
 
     segment: Offset
@@ -38,7 +37,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What opening a log found and did."""
+    """What an opening found and did."""
 
     log: LogId
     scanned_bytes: int
@@ -59,9 +58,9 @@ _CUT_BYTES_MAX = 64 * 1024 * 1024
 
 
 def keep_cut(files: FileSystem, directory: str, source: File, cut: Cut) -> Cut:
-    """Copy durably what is about to be cut off; the same cut, with what became of the copy.
+    """Copy, durably, what is about to be cut off; the cut with the result of the copy.
 
-    A crash before the cut is made repeats both, under the same name.
+    After a crash before the cut, both are repeated under the same name.
     """
     name = cut_name(cut.segment, cut.position)
     path = f"{directory}/{name}"

@@ -1,8 +1,8 @@
 """The recovery point of one log, kept in a file of two slots.
 
-Owns the promise "everything below this was synced". It is rewritten in place after each sync and
-itself synced only where a lower promise must not outlive a change of files (truncation, deletion,
-a new segment, a clean stop): a lost update leaves an older promise, which is still true.
+Owns the statement "everything below this was synced". It is rewritten in place after each sync, and
+synced itself only where a lower point must not survive a change of files (truncation, deletion, a
+new segment, a clean stop): a lost update leaves an older point, which is still true.
 
 Each slot is one readable line with its own CRC in a sector of its own, and updates alternate, so a
 torn write costs one update.
@@ -26,11 +26,11 @@ _decoder = msgspec.json.Decoder(RecoveryPoint)
 
 
 class RecoveryPointFile:
-    """The newest point, and where it is kept.
+    """The newest point and its file.
 
     The file is open only while it is written: thousands of logs share the descriptors of a
-    process. No error of an earlier write can be missed by that, because a durable save writes
-    both slots anew.
+    process. No error of an earlier write is missed, because a durable save writes both slots
+    again.
     """
 
     __slots__ = ("_directory", "_files", "_point")
@@ -45,7 +45,7 @@ class RecoveryPointFile:
         return self._point
 
     def save(self, point: RecoveryPoint) -> None:
-        """Write the newest promise over the older slot, without waiting for the disk."""
+        """Write the newest point over the older slot, without waiting for the disk."""
         file = self._open()
         try:
             self._write(file, point)
@@ -53,9 +53,9 @@ class RecoveryPointFile:
             file.close()
 
     def save_durably(self, point: RecoveryPoint) -> None:
-        """Make `point` the only promise that any crash can leave behind.
+        """Make `point` the only one that any crash can leave.
 
-        Where the file is new, its name is durable with the next sync of the log's directory.
+        The name of a new file is durable after the next sync of the log's directory.
         """
         file = self._open()
         try:
@@ -75,12 +75,12 @@ class RecoveryPointFile:
     def _write(self, file: File, point: RecoveryPoint) -> None:
         newer = msgspec.structs.replace(point, sequence=self._point.sequence + 1)
         file.write_at(newer.sequence % _SLOTS * _SLOT_SIZE, _encode(newer))
-        # Only now: after a failed write the next one must not go to the other, good slot.
+        # Only now: after a failed write the next one must not overwrite the other, good slot.
         self._point = newer
 
 
 def read_point(data: bytes) -> RecoveryPoint | None:
-    """The newest promise in the bytes of a recovery-point file, or None if no slot is whole."""
+    """The newest point in the bytes of a recovery-point file; None if no slot is valid."""
     points = [
         point
         for slot in range(_SLOTS)

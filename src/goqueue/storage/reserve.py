@@ -1,9 +1,9 @@
-"""Disk space that is kept for journals, in a file of its own.
+"""Disk space reserved for journals, in a preallocated file.
 
-A producer that fills the disk must not keep acknowledgements and metadata from being written. So a
-file of fixed size, preallocated, occupies the space from the first start on. When a journal finds
-no space, some of the file is given back and the write is repeated. While the file is smaller than
-it should be, data is refused, or it would take what was given back; the file grows again as soon
+A producer that fills the disk must not prevent acks and metadata from being written. So a
+preallocated file of fixed size occupies the space from the first start on. When a journal finds no
+space, part of the file is released and the write is repeated. While the file is smaller than its
+full size, data is refused, because it would take the released space; the file grows again as soon
 as there is room for all of it.
 
 Its size on disk is its only state, so restarts on a full disk change nothing. Losing the file loses
@@ -19,12 +19,12 @@ _RELEASE_BYTES = 1024 * 1024
 
 
 class JournalReserve:
-    """The file and how much of it there is."""
+    """The reserve file and its current size."""
 
     __slots__ = ("_file", "_files", "_is_whole", "_size")
 
     def __init__(self, files: FileSystem, size: int) -> None:
-        """A `size` of 0 keeps nothing back."""
+        """A `size` of 0 reserves nothing."""
         self._files = files
         self._size = size
         self._file: File | None = None
@@ -32,11 +32,11 @@ class JournalReserve:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the space is kept back, as far as is known without asking the disk."""
+        """Whether all of the space is reserved, as far as known without asking the disk."""
         return self._is_whole
 
     def restore(self) -> bool:
-        """Keep back all of the space if there is room for it; whether all of it is."""
+        """Reserve all of the space if there is room for it; whether all of it is reserved."""
         if self._is_whole:
             return True
         try:
@@ -44,7 +44,7 @@ class JournalReserve:
             missing = self._size - file.size()
             if missing < 0:
                 file.truncate(self._size)
-            # A disk that lacks the space is not filled up by trying.
+            # Do not fill a disk that lacks the space by trying.
             if missing > 0 and self._files.free_bytes() < missing:
                 return False
             file.allocate(self._size)
@@ -54,7 +54,7 @@ class JournalReserve:
         return True
 
     def release(self, size: int) -> bool:
-        """Give back enough for `size` more bytes of a journal; False if nothing was left."""
+        """Release enough for `size` more bytes of a journal; False if nothing was left."""
         if not self._size:
             return False
         try:

@@ -1,6 +1,6 @@
-"""Snapshots of what the core knows: caches, each replaced as a whole.
+"""Snapshots of core state: caches that are replaced as a whole.
 
-A snapshot that is missing or cannot be read costs time and nothing else, so loading never fails.
+A missing or unreadable snapshot costs only time, so loading never fails.
 """
 
 import errno
@@ -21,14 +21,14 @@ def _file_name(name: str) -> str:
 def save_snapshot(files: FileSystem, name: str, data: bytes) -> None:
     """Replace the snapshot of this name; a crash leaves the old one or the new. Raises OSError."""
     if len(data) > _BYTES_MAX:
-        # It would never be loaded, and the one before it may still serve.
+        # It could not be loaded, and the previous one may still be useful.
         raise OSError(errno.EFBIG, "larger than a snapshot may be", name)
     ensure_directory(files, SNAPSHOTS)
     atomic_write(files, SNAPSHOTS, _file_name(name), data)
 
 
 def load_snapshot(files: FileSystem, name: str) -> bytes | None:
-    """The snapshot of this name, or None if there is none that can be read."""
+    """The snapshot of this name; None if there is no readable one."""
     try:
         file = files.open(f"{SNAPSHOTS}/{_file_name(name)}")
     except OSError:

@@ -1,21 +1,21 @@
-"""A data directory: carries out the effects of its logs and reports what came of them.
+"""A data directory: executes the effects of its logs and reports the results.
 
 Synchronous, and the only caller of `LogFiles`. The runtime calls it from one thread, the simulator
-from its event loop; the code in between is the same. Where other threads read, a guard is handed
-in: it is held for every read and wherever a change swaps what readers see, and never while
-something waits for the disk. One thread may hold it more than once.
+from its event loop; the code in between is the same. If other threads read, a reentrant guard is
+passed in: it is held for every read and while a change swaps what readers see, and never while
+something waits for the disk.
 
-Group commit: all effects handed over in one call share one sync per log. So the cost of a sync is
-paid once however many batches arrived while the one before was under way. Syncs of different logs
-are handed over together (`syncing`), to be carried out at the same time where that is faster.
+Group commit: all effects of one call share one sync per log. So a sync is paid once, however many
+batches arrived during the previous one. Syncs of different logs are passed together to `syncing`,
+which may run them in parallel.
 
-Logs come and go. An effect for a log that is not open does nothing: it was deleted, or could not
-be made, and whoever asked was told by `Deleted` or `Failed`; what was on its way may still arrive.
+Logs are created and deleted at any time. An effect for a log that is not open does nothing: the log
+was deleted or could not be created, the node was told by `Deleted` or `Failed`, and effects sent
+before that may still arrive.
 
 What a refusal of the disk means is decided here, once:
 - no space for a write or for a new segment (or no descriptor, no memory): nothing of it is kept,
-  the log is told (`Filled`) and writes that are already on their way are dropped until it answers
-  with `Rewind`;
+  the log is told (`Filled`), and queued writes are dropped until it answers with `Rewind`;
 - any other error of a write, and every error of a sync: the log has failed for good. A second
   sync could report success for pages that are gone, so there is none.
 """
@@ -65,7 +65,7 @@ from goqueue.storage.snapshots import load_snapshot, save_snapshot
 
 __all__ = ["Storage"]
 
-# What goes away by itself: a write or a new file may succeed later.
+# Temporary errors: a write or a new file may succeed later.
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PASSING = _NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
@@ -76,7 +76,7 @@ def _describe(error: OSError) -> str:
 
 
 def _stand_still() -> int:
-    """For whoever does not want to know how long anything takes."""
+    """A clock that stands still, for callers that do not measure."""
     return 0
 
 
@@ -94,7 +94,7 @@ class Storage:
         syncing: Syncing = sync_in_turn,
         ticks: Callable[[], int] = _stand_still,
     ) -> None:
-        """`ticks` tells how long something takes, in nanoseconds; nothing is decided by it."""
+        """`ticks` measures durations in nanoseconds; no decision depends on it."""
         self._files = files
         self._guard = guard or nullcontext()
         self._reserve = JournalReserve(files, reserve_bytes)
@@ -110,9 +110,9 @@ class Storage:
         self._meters = Meters()
 
     def open(self, log: LogId, settings: LogSettings) -> Opened:
-        """Open or create a log, recovering it first; raises OSError if that cannot be done.
+        """Open or create a log, recovering it first; raises OSError if that fails.
 
-        Other threads may read, and one may carry out effects of other logs, at the same time.
+        Other threads may read, and one may execute effects of other logs, at the same time.
         """
         assert log not in self._open_logs
         opened = open_log(self._files, log, settings, self._pools)
@@ -127,7 +127,7 @@ class Storage:
         return OpenLog(files, self._meters.begin(files.log.topic))
 
     def close(self) -> None:
-        """A clean stop of every log that has not failed; raises the first error after all."""
+        """Stop every log that has not failed cleanly; raises the first error at the end."""
         errors: list[OSError] = []
         for entry in self._open_logs.values():
             self._end_compaction(entry)
@@ -147,17 +147,17 @@ class Storage:
             raise errors[0]
 
     def metrics(self) -> Iterator[Family]:
-        """What was counted so far, from any thread."""
+        """The metric families of storage; callable from any thread."""
         return families_of(self._meters)
 
     def restore_reserve(self) -> bool:
-        """Keep back the space for journals, as far as there is any; whether all of it is kept."""
+        """Reserve the space for journals, as far as possible; whether all of it is reserved."""
         return self._reserve.restore()
 
     # Effects
 
     def carry_out(self, effects: Sequence[Effect]) -> list[DiskEvent]:
-        """Do all of this, in order per log; syncs come last and once."""
+        """Execute effects in order per log; each log is synced once, at the end."""
         events: list[DiskEvent] = []
         touched: dict[LogId, OpenLog] = {}
         for effect in effects:
@@ -186,7 +186,7 @@ class Storage:
         if entry.is_failed or entry.is_full:
             return
         if not entry.files.settings.may_use_reserve and not self._reserve.restore():
-            # What was given back is for journals alone.
+            # Released space is for journals only.
             self._fill(entry, events)
             return
         try:
@@ -196,7 +196,7 @@ class Storage:
             self._refused(entry, error, events)
 
     def _try_write(self, entry: OpenLog, write: Write) -> bool:
-        """Write a batch; False if a journal found no space, and there is some now."""
+        """Write a batch; False if a journal found no space and some was released."""
         try:
             entry.files.settle()
             entry.files.write(write)
@@ -208,7 +208,7 @@ class Storage:
         return True
 
     def _relieve(self, entry: OpenLog, error: OSError, size: int) -> bool:
-        """Give a journal that lacks space some of what is kept for it; whether there was any."""
+        """Release reserved space to a journal that lacks it; whether there was any."""
         lacks_space = error.errno in _NO_SPACE and entry.files.settings.may_use_reserve
         return lacks_space and self._reserve.release(size)
 
@@ -224,7 +224,7 @@ class Storage:
             self._fill(entry, events)
 
     def _fill(self, entry: OpenLog, events: list[DiskEvent]) -> None:
-        # What was written before is settled first, so that the log hears of both in order.
+        # Answer earlier writes first, so that the log receives both in order.
         if not self._settle(entry, events):
             return
         entry.is_full = True
@@ -237,17 +237,17 @@ class Storage:
         entry.forget()
         self._end_compaction(entry)
         with suppress(OSError):
-            # At worst a descriptor that another log left cannot be closed.
+            # At worst a descriptor of another log cannot be closed.
             entry.files.fail()
         events.append(Failed(log=entry.files.log, reason=_describe(error)))
 
     def _settle(self, entry: OpenLog, events: list[DiskEvent]) -> bool:
-        """Answer the syncs asked for so far; False if the log has failed."""
+        """Answer the requested syncs; False if the log has failed."""
         self._settle_all([entry], events)
         return not entry.is_failed
 
     def _settle_all(self, entries: Iterable[OpenLog], events: list[DiskEvent]) -> None:
-        """Answer what was asked of all of these, log by log, after one round of syncs."""
+        """Answer the requests of these logs, log by log, after one round of syncs."""
         waiting = [
             entry for entry in entries if entry.sync_upto is not None and entry.files.is_dirty
         ]
@@ -278,7 +278,7 @@ class Storage:
         if entry.is_failed:
             return
         if isinstance(effect.change, Roll):
-            # A segment is synced before it is sealed; what that proves is answered on the way.
+            # A segment is synced before it is sealed; pending syncs are answered by that.
             entry.sync_upto = entry.files.end
         elif not isinstance(effect.change, SaveEpochs | Compact):
             self._give_up_compaction(entry, events)
@@ -300,13 +300,13 @@ class Storage:
             else:
                 self._fail(entry, error, events)
         except (Corrupt, DamageFound) as damage:
-            # Where to cut cannot be found in a damaged segment, and half a change is none.
+            # The cut cannot be located in a damaged segment, and half a change is not allowed.
             self._fail(entry, OSError(errno.EIO, f"{effect.change}: {damage}"), events)
 
-    # Logs that come and go
+    # Creation and deletion
 
     def _remake(self, log: LogId, change: Create | Delete, events: list[DiskEvent]) -> None:
-        """Begin to make or delete a log; `_finish_changes` tells what came of it."""
+        """Start to create or delete a log; `_finish_changes` reports the result."""
         try:
             if isinstance(change, Delete):
                 self._release(log)
@@ -325,18 +325,18 @@ class Storage:
                 self._open_logs[log] = self._entry_for(files)
                 self._open_logs[log].meter.segments_created += 1
             return
-        # Somebody began to make this log and did not live to tell.
+        # An earlier process crashed while it created this log.
         if self.open(log, settings).state != LogState():
             self._release(log)
             raise FileExistsError(errno.EEXIST, "a log that was not known of is there", str(log))
 
     def _release(self, log: LogId) -> None:
-        """Let go of a log and all it holds, whatever state it is in."""
+        """Close a log and everything it holds, whatever its state."""
         entry = self._open_logs.pop(log, None)
         if entry is not None:
             self._end_compaction(entry)
             with self._guard, suppress(OSError):
-                # Nothing of it is wanted any more, not even its errors.
+                # The log is no longer needed, so its errors are ignored.
                 self._meters.end(log.topic)
                 entry.files.release()
 
@@ -351,14 +351,14 @@ class Storage:
                 events.append(Deleted(log=change.log))
 
     def find_trash(self) -> int:
-        """At a start: have removed, in the background, what deleted logs left behind.
+        """At a start: schedule the removal of what deleted logs left, in the background.
 
-        Raises OSError; then it is tried again at the next start.
+        Raises OSError; the next start tries again.
         """
         return self._trash.find_left()
 
     def sweep(self, topics: Collection[str]) -> tuple[Moved, ...]:
-        """Move the logs of every topic but these out of the way; none of them may be open."""
+        """Move the logs of all other topics to `unclaimed`; none of them may be open."""
         known = frozenset(topics)
         assert all(log.topic in known for log in list(self._open_logs)), (
             "a log that is open is claimed"
@@ -368,31 +368,31 @@ class Storage:
     # Snapshots
 
     def save(self, name: str, data: bytes) -> None:
-        """Replace a snapshot; raises OSError, which loses nothing but the time it would save."""
+        """Replace a snapshot; raises OSError, which costs only time at the next start."""
         began = self._ticks()
         try:
             save_snapshot(self._files, name, data)
         except OSError as error:
-            # A journal is shortened by its snapshot, so this makes room in the end.
+            # A snapshot allows its journal to be shortened, so it frees space in the end.
             is_journal = is_internal(name) and error.errno in _NO_SPACE
             if not is_journal or not self._reserve.release(len(data)):
                 raise
             save_snapshot(self._files, name, data)
-        # Of topics by their number: that is behind the kind.
+        # The kind is followed by the number of the topic.
         self._meters.save(name.partition("-")[0], len(data), self._ticks() - began)
 
     def load(self, name: str) -> bytes | None:
-        """A snapshot, or None when there is none that can be read; from any thread."""
+        """A snapshot; None when there is no readable one. Callable from any thread."""
         return load_snapshot(self._files, name)
 
-    # Work in the background
+    # Background work
 
     @property
     def has_background_work(self) -> bool:
         return bool(self._compacting) or self._trash.has_work
 
     def work(self) -> list[DiskEvent]:
-        """One small step of one compaction, each in turn, and one file out of the trash."""
+        """One small step of one compaction, in turn, and one file from the trash."""
         events: list[DiskEvent] = []
         if self._trash.has_work:
             self._trash.step()
@@ -408,7 +408,7 @@ class Storage:
         self, entry: OpenLog, compaction: Iterator[Compacted | None], events: list[DiskEvent]
     ) -> None:
         if not self._reserve.restore():
-            # What a rewritten segment takes before it gives something back is for journals now.
+            # The space that a rewrite needs first is reserved for journals now.
             self._give_up_compaction(entry, events)
             return
         try:
@@ -440,7 +440,7 @@ class Storage:
         entry.compaction = None
         self._compacting.pop(entry.files.log, None)
 
-    # Reading
+    # Reads
 
     def read(self, wanted: Slice) -> memoryview:
         """The records of a slice; raises DamageFound, whose event belongs to the log."""
@@ -455,7 +455,7 @@ class Storage:
     def _entry(self, log: LogId) -> OpenLog:
         entry = self._open_logs.get(log)
         if entry is None:
-            # Deleted since the caller learned where its records are.
+            # Deleted after the caller got the slice.
             raise Refused(Code.TOPIC_NOT_FOUND, topic=log.topic)
         return entry
 

@@ -1,4 +1,4 @@
-"""One segment on disk: its records, its index, reading from it, and how many are open."""
+"""One segment on disk: its records, its index, reads, and the bound on open files."""
 
 from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, RecordSearch, chunks
 from goqueue.storage.segment.holes import DamageFound, Hole, remove_set_aside, set_aside

@@ -1,4 +1,4 @@
-"""The records of a segment's file, some at a time and each one checked."""
+"""The verified records of a segment file, in chunks."""
 
 import errno
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ __all__ = ["CHUNK_BYTES", "Chunk", "RecordSearch", "chunks", "read_sectors"]
 CHUNK_BYTES = 1024 * 1024
 _START = b"GQ\x01"
 _WINDOW_BYTES = 256 * 1024
-# What may be read for the sake of starts of records that turn out to be none.
+# Bytes that may be read for candidates that turn out not to be records.
 _SEARCH_BYTES_MAX = 4 * SEGMENT_BYTES
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Some whole records of a segment, checked: `data` up to `end`, at `position` in the file."""
+    """Verified records of a segment: `data` up to `end`, at `position` in the file."""
 
     position: int
     data: bytes
@@ -31,10 +31,10 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 def chunks(
     file: File, position: int, size: int, expected: int = -1, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[Chunk]:
-    """Walk the records between `position` and `size`, checking every sum.
+    """Walk the records between `position` and `size`, verifying every checksum.
 
-    With `expected` the offsets must go up one by one from there. Raises Corrupt, with the position
-    in the file, at the first record that does not add up.
+    With `expected` the offsets must rise by one from there. Raises Corrupt, with the position in
+    the file, at the first invalid record.
     """
     previous = -1
     window = chunk_bytes
@@ -45,7 +45,7 @@ def chunks(
         count = len(found.columns)
         if not count:
             is_partial = found.reason == "truncated" and position + found.needs <= size
-            # A read that is short tells that the file is: to read more would never end.
+            # A short read means a short file: reading on would never end.
             if not is_partial or len(data) < wanted:
                 raise Corrupt(position, found.reason or "truncated")
             window = found.needs
@@ -61,15 +61,15 @@ def chunks(
 
 
 class ReadableFile(Protocol):
-    """As much of a file as a search needs."""
+    """The part of a file that a search needs."""
 
     def read_at(self, position: int, size: int) -> bytes: ...
 
 
 class RecordSearch:
-    """Looks for good records behind bad ones, in hostile bytes, too, within bounded time.
+    """Finds good records behind bad ones within bounded time, also in hostile bytes.
 
-    Raises OSError where the disk cannot read.
+    Raises OSError if the disk cannot read.
     """
 
     def __init__(self, file: ReadableFile, size: int) -> None:
@@ -78,15 +78,15 @@ class RecordSearch:
         self._search_bytes_left = _SEARCH_BYTES_MAX
 
     def first_from(self, position: int, offset: int) -> int:
-        """Where the first good record at or behind `position` begins; else like `behind`."""
+        """The position of the first good record at or behind `position`; else like `behind`."""
         return position if self._is_good(position, offset) else self.behind(position, offset)
 
     def behind(self, position: int, offset: int) -> int:
-        """Where the next good record behind the bad one at `position` begins, at or above `offset`;
-        the size if there is none.
+        """The position of the next good record behind the bad one at `position`, with at least
+        `offset`; the size if there is none.
         """
-        # Mostly the length is right and the body is wrong. To look where it points first is
-        # quick, and keeps a record that is the value of the damaged one from being taken for ours.
+        # Usually the length is right and the body is wrong. Looking there first is quick and avoids
+        # mistaking a record inside the value of the damaged one for a record of the log.
         announced = position + self._length_at(position)
         if announced > position and (announced == self._size or self._is_good(announced, offset)):
             return announced
@@ -98,12 +98,12 @@ class RecordSearch:
                 if self._is_good(position + at, offset):
                     return position + at
                 at = data.find(_START, at + 1)
-            # A start may lie across the border of two windows.
+            # A start may cross the border of two windows.
             position += max(1, len(data) - len(_START) + 1)
         return self._size
 
     def _length_at(self, position: int) -> int:
-        """The length of the record at `position` by its own header, or 0 if that is no header."""
+        """The length in the record header at `position`; 0 if there is no header."""
         found = scan(self._file.read_at(position, min(HEADER_SIZE, self._size - position)))
         self._search_bytes_left -= HEADER_SIZE
         if found.reason == "truncated" and position + found.needs <= self._size:
@@ -122,7 +122,7 @@ class RecordSearch:
 
 
 def read_sectors(file: File, position: int, size: int) -> bytes:
-    """Read; a sector that the disk cannot read is damage like a sector that it reads wrongly."""
+    """Read; an unreadable sector is damage like a wrong one."""
     try:
         return file.read_at(position, size)
     except OSError as error:

@@ -1,10 +1,9 @@
-"""Damage: how it is told, where a damaged segment goes, and when it is removed after all.
+"""Damage within a segment, and quarantined segments.
 
-Damage within a segment: the records around it, and what is kept of where it is.
-
-Records before and behind the damage are as good as ever. So a segment is walked as chunks of
-checked records with holes between them, and the holes are kept in a small file beside the index. It
-is a cache like the index: without it the damage is found again when it is read.
+Records before and behind the damage stay readable: a segment is walked as chunks of verified
+records with holes between them. The holes are saved in a small file beside the index. It is a cache
+like the index: without it the damage is found again on read. A segment without a good record is
+renamed, and removed when its log is truncated below it.
 """
 
 import errno
@@ -38,7 +37,7 @@ __all__ = [
 
 
 class DamageFound(Exception):
-    """A read met bytes that no longer add up; `event` goes to the log."""
+    """A read found damaged bytes; `event` goes to the log."""
 
     def __init__(self, event: Damaged) -> None:
         super().__init__(event)
@@ -46,13 +45,13 @@ class DamageFound(Exception):
 
 
 def set_aside(files: FileSystem, directory: str, base: Offset) -> None:
-    """Give a damaged segment a name under which it is neither served nor lost."""
+    """Quarantine a segment: rename it so that it is neither served nor lost."""
     name = quarantine_name(base, [entry.name for entry in files.entries(directory)])
     files.rename(f"{directory}/{segment_name(base)}", f"{directory}/{name}")
 
 
 def remove_set_aside(files: FileSystem, directory: str, offset: Offset) -> None:
-    """Remove, durably, what was set aside of a log that is truncated to `offset`."""
+    """Remove, durably, quarantined segments of a log that is truncated to `offset`."""
     for entry in files.entries(directory):
         is_set_aside = classify(entry.name) is NameKind.QUARANTINED
         if is_set_aside and segment_base(entry.name) >= offset:
@@ -61,7 +60,7 @@ def remove_set_aside(files: FileSystem, directory: str, offset: Offset) -> None:
 
 
 _SECTOR = 4096
-# A disk that cannot read may take seconds for each sector that it fails to read.
+# A failing disk may take seconds for each unreadable sector.
 _BAD_SECTORS_MAX = 64
 _HOLES_MAX = 100
 _FILE_BYTES_MAX = 64 * 1024
@@ -69,9 +68,9 @@ _OFFSET_AT = slice(8, 16)
 
 
 class Hole(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes [position, end) of a segment that hold no good record, once offsets [first, below).
+    """Bytes [position, end) of a segment without a good record, formerly offsets [first, below).
 
-    Where nothing good follows in the segment, `below` is not known here, and is `first`.
+    If no good record follows in the segment, `below` is unknown here and equals `first`.
     """
 
     position: int
@@ -82,14 +81,14 @@ class Hole(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of the file; the sum is over the JSON of the holes."""
+    """Content of the file; the checksum is over the JSON of the holes."""
 
     crc: int
     holes: tuple[Hole, ...]
 
 
 def walk_around(file: File, size: int, base: Offset) -> Iterator[Chunk | Hole]:
-    """All of a segment: its records, each one checked, and the holes between them, in order."""
+    """The verified records of a segment and the holes between them, in order."""
     search = RecordSearch(_ReadableFile(file), size)
     position, offset, holes = 0, base, 0
     chunk_bytes = CHUNK_BYTES
@@ -101,8 +100,7 @@ def walk_around(file: File, size: int, base: Offset) -> Iterator[Chunk | Hole]:
                 offset = Offset(chunk.columns.offsets[-1] + 1)
         except Corrupt as corrupt:
             if corrupt.reason == "unreadable" and chunk_bytes > _SECTOR:
-                # One bad sector fails the whole read: the records before it are found in small
-                # steps.
+                # One bad sector fails the whole read: find the records before it in small steps.
                 chunk_bytes = _SECTOR
                 continue
             holes += 1
@@ -114,7 +112,7 @@ def walk_around(file: File, size: int, base: Offset) -> Iterator[Chunk | Hole]:
 
 
 def _rising(found: Iterator[Chunk], offset: Offset) -> Iterator[Chunk]:
-    """Chunks that go on from `offset`: the content of another segment is damage, too."""
+    """Chunks with offsets from `offset` on: the content of another segment is damage too."""
     for chunk in found:
         if chunk.columns.offsets[0] < offset:
             raise Corrupt(chunk.position, "offset")
@@ -122,7 +120,7 @@ def _rising(found: Iterator[Chunk], offset: Offset) -> Iterator[Chunk]:
 
 
 def stretches(holes: Iterable[Hole], position: int, size: int) -> Iterator[tuple[int, int]]:
-    """The parts of [position, size) that lie around the holes: where each begins and ends."""
+    """The parts of [position, size) outside the holes, as start and end."""
     for hole in holes:
         if hole.end <= position:
             continue
@@ -134,7 +132,7 @@ def stretches(holes: Iterable[Hole], position: int, size: int) -> Iterator[tuple
 
 
 def save_holes(files: FileSystem, path: str, holes: tuple[Hole, ...]) -> None:
-    """Keep them, or remove what was kept; no error of a cache is passed on."""
+    """Save the holes, or remove the file; errors of this cache are ignored."""
     with suppress(OSError):
         remove_if_there(files, path)
         if not holes:
@@ -148,7 +146,7 @@ def save_holes(files: FileSystem, path: str, holes: tuple[Hole, ...]) -> None:
 
 
 def load_holes(files: FileSystem, path: str, size: int) -> tuple[Hole, ...]:
-    """What was kept, if it can be right for a segment of this size; else nothing."""
+    """The saved holes, if they are plausible for a segment of this size; else none."""
     try:
         file = files.open(path)
     except OSError:
@@ -174,7 +172,7 @@ def _offset_at(file: File, position: int) -> Offset:
 
 
 class _ReadableFile:
-    """A file of which sectors that cannot be read are zeros, which are no record."""
+    """A file whose unreadable sectors read as zeros, which are no record."""
 
     def __init__(self, file: File) -> None:
         self._file = file

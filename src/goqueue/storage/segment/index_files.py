@@ -1,7 +1,7 @@
-"""The files of a segment's index: marks by offset, marks by time, and damage that was found.
+"""The index files of a segment: marks by offset, marks by time, and holes.
 
-They are a cache. They are not synced, and no error of writing them is passed on: what was not
-written is written again from the start, and what cannot be read is made again from the records.
+They are a cache: not synced, and write errors are ignored. After a failed write everything is
+written again; what cannot be read is rebuilt from the records.
 """
 
 from contextlib import suppress
@@ -15,7 +15,7 @@ __all__ = ["IndexFiles", "remove_index"]
 
 
 class IndexFiles:
-    """Knows how many marks the files hold, so that only new ones are written."""
+    """Tracks how many marks the files hold, so that only new ones are written."""
 
     __slots__ = ("_base", "_directory", "_files", "_saved")
 
@@ -29,7 +29,7 @@ class IndexFiles:
         return f"{self._directory}/{segment_name(self._base, kind)}"
 
     def save(self, index: SparseIndex) -> None:
-        """Write the marks that are not in the files yet."""
+        """Write the new marks."""
         try:
             self._extend(NameKind.INDEX, index.encode_offsets(self._saved))
             self._extend(NameKind.TIMEINDEX, index.encode_times(self._saved))
@@ -53,7 +53,7 @@ class IndexFiles:
     def load(self, upto: int, entries_max: int) -> SparseIndex | None:
         """The marks below position `upto`.
 
-        None if the files cannot be read, cannot be right, or hold more than `entries_max`.
+        None if the files are unreadable, implausible, or hold more than `entries_max`.
         """
         try:
             offsets = self._read(NameKind.INDEX, entries_max * ENTRY_SIZE)
@@ -65,7 +65,7 @@ class IndexFiles:
             return None
         count = len(index)
         index.cut(upto)
-        # If marks were cut off, the files hold too much and are written anew.
+        # If marks were cut off, the files hold too much and are written again.
         self._saved = count if len(index) == count else 0
         return index
 
@@ -80,11 +80,11 @@ class IndexFiles:
         save_holes(self._files, self._path(NameKind.HOLES), holes)
 
     def load_holes(self, upto: int) -> tuple[Hole, ...]:
-        """The damage that was found below position `upto`."""
+        """The known holes below position `upto`."""
         return load_holes(self._files, self._path(NameKind.HOLES), upto)
 
     def remove(self) -> None:
-        """Where that fails, what is left is found not to fit when it is read."""
+        """Remove the files; leftovers of a failure are rejected when they are loaded."""
         self._saved = 0
         with suppress(OSError):
             remove_if_there(self._files, self._path(NameKind.INDEX))
@@ -92,6 +92,6 @@ class IndexFiles:
 
 
 def remove_index(files: FileSystem, directory: str, base: int) -> None:
-    """Remove the index of a segment that goes, or whose records change; raises OSError."""
+    """Remove the index of a segment that is removed or rewritten; raises OSError."""
     for kind in (NameKind.INDEX, NameKind.TIMEINDEX, NameKind.HOLES):
         remove_if_there(files, f"{directory}/{segment_name(base, kind)}")

@@ -1,15 +1,10 @@
-"""Sealed segments that are open at the moment, over all logs of a data directory.
+"""The bounds on open files that all logs of a data directory share.
 
-Owns a bound on open files and on indexes in memory: the one not used for longest is closed.
-
-Active segments whose file is open at the moment, over all logs of a data directory.
-
-Owns a bound on the descriptors of idle logs: of those without unsynced writes, the one not used for
-longest is closed, and opens its file again when it is next used. A segment with unsynced writes
-is not listed here and so stays open: the error of a write-back is told to the descriptors that were
-open when it happened, and one that was closed in between might never hear of it.
-
-The bounds on open files that all logs of a data directory share.
+Sealed segments: the least recently used one is closed, with its index. Active segments: of those
+without unsynced writes, the least recently used one is closed and opens its file again on its next
+use. A segment with unsynced writes stays open: the kernel reports a write-back error to the
+descriptors that were open when it happened, and a descriptor that was closed in between might miss
+it.
 """
 
 from collections import OrderedDict
@@ -47,12 +42,12 @@ class OpenSegments:
             oldest.close()
 
     def absorb(self, others: "OpenSegments") -> None:
-        """Take over what was opened elsewhere."""
+        """Add segments that were opened elsewhere."""
         for log, segment in others.drain():
             self.put(log, segment)
 
     def drain(self) -> Iterator[tuple[LogId, SegmentFile]]:
-        """Hand every segment over to the caller, the one not used for longest first."""
+        """Remove and return every segment, least recently used first."""
         while self._opened:
             (log, _), segment = self._opened.popitem(last=False)
             yield log, segment
@@ -62,7 +57,7 @@ class OpenSegments:
             segment.close()
 
     def take(self, log: LogId, base: Offset) -> SegmentFile | None:
-        """Hand a segment over to the caller, who closes it."""
+        """Remove and return a segment; the caller closes it."""
         return self._opened.pop((log, base), None)
 
     def discard(self, log: LogId, base: Offset) -> None:
@@ -82,7 +77,7 @@ class OpenActives:
         return len(self._clean)
 
     def use(self, segment: SegmentFile) -> None:
-        """This one is used now and holds nothing that was not synced."""
+        """Mark a segment as used; it has no unsynced writes."""
         self._clean[segment] = None
         self._clean.move_to_end(segment)
         while len(self._clean) > self._limit:
@@ -90,7 +85,7 @@ class OpenActives:
             oldest.close()
 
     def keep(self, segment: SegmentFile) -> None:
-        """This one is not to be closed from here, until it is used again."""
+        """Do not close this segment until its next `use`."""
         self._clean.pop(segment, None)
 
 

@@ -1,15 +1,14 @@
-"""One segment on disk: its records, its index, and reading from it.
+"""One segment on disk: its records, its index, and reads.
 
-Owns the mapping from offsets to file positions. Serves only whole records whose sums were checked
-since the process started: bytes that this process wrote or has checked once are not checked again.
+Owns the mapping from offsets to file positions. Serves only complete records whose checksums were
+verified since the process started: bytes that this process wrote or verified are not verified
+again. Damaged records are holes: the records before and behind one are served.
 
-The file is opened when it is first needed and may be closed at any time: the next use opens it
-again. So a log that nobody uses costs no descriptor.
+The file is opened on first use and may be closed at any time: the next use opens it again. So an
+idle log costs no descriptor.
 
-Records that are damaged are holes: the records before and behind one are served.
-
-Invariant: `end` and `size` describe whole records and holes; what lies beyond `size` in the file is
-not ours. Behind each hole stands a mark of the index.
+Invariant: `end` and `size` describe complete records and holes; bytes beyond `size` are ignored. An
+index mark follows each hole.
 """
 
 import struct
@@ -40,7 +39,7 @@ _OFFSET_MAX = (1 << 63) - 1
 class SegmentFile:
     """The files of one segment."""
 
-    # There is one of these for each log of a node, and a node has thousands.
+    # Each log of a node has one, and a node has thousands.
     __slots__ = (
         "_base",
         "_directory",
@@ -91,7 +90,7 @@ class SegmentFile:
             created.open()
         except OSError:
             with suppress(OSError):
-                # The log goes on in the segment before, beside which this name must not stand.
+                # The log continues in the previous segment, so this name must not remain.
                 files.remove(path)
             raise
         return created
@@ -132,29 +131,29 @@ class SegmentFile:
             base=self._base, end=self._end, size=self._size, max_timestamp=self._max_timestamp
         )
 
-    # Writing
+    # Writes
 
     def append(self, data: Buffer) -> None:
-        """Write whole, stamped records at the end; a failed write leaves the segment as it was."""
+        """Append stamped records; a failed write leaves the segment unchanged."""
         self.put(data)
         self.learn(data)
 
     def put(self, data: Buffer) -> None:
-        """The part of an append that may wait for the disk; no reader sees what it wrote."""
+        """The part of an append that may wait for the disk; invisible to readers."""
         file = self._file
         self._is_torn = True
         file.write_at(self._size, data)
         self._is_torn = False
 
     def learn(self, data: Buffer) -> None:
-        """The part of an append after which readers see the records that were put."""
+        """The part of an append that makes the records visible to readers."""
         self._learn(data, self._size)
         self._trust(self._size, self._size + len(data))
         self._size += len(data)
 
     @property
     def is_torn(self) -> bool:
-        """Whether a write failed that may have left something beyond the last whole record."""
+        """Whether a failed write may have left bytes beyond the last complete record."""
         return self._is_torn
 
     def _learn(self, data: Buffer, position: int) -> None:
@@ -164,21 +163,21 @@ class SegmentFile:
         self._end = Offset(marks.next_offset)
 
     def trim(self) -> None:
-        """Remove what lies beyond the last whole record, durably.
+        """Remove the bytes beyond the last complete record, durably.
 
-        A write that failed half way may have left whole records there. Its producer is told that
-        nothing was taken, so no crash may bring them back.
+        A failed write may have left complete records there. Its producer is told that nothing was
+        stored, so no crash may restore them.
         """
         self._file.truncate(self._size)
         self._file.sync()
         self._is_torn = False
 
     def write_again(self, position: int) -> None:
-        """Write the records from `position` on over themselves, for a sync that follows.
+        """Write the records from `position` on again, before a sync.
 
-        If a sync failed before, the kernel may show these bytes, hold them for written, and have
-        lost them: the next sync would succeed and mean nothing. Written again they are dirty again.
-        The same goes for the length.
+        If an earlier sync failed, the kernel may show these bytes as clean although they never
+        reached the disk: the next sync would succeed and mean nothing. Written again they are
+        dirty. The same applies to the length.
         """
         self._file.truncate(self._size)
         while position < self._size:
@@ -187,9 +186,9 @@ class SegmentFile:
             position += len(data)
 
     def settle(self) -> None:
-        """Make the length durable that an earlier process left, through a descriptor of its own.
+        """Make the length that an earlier process left durable, through a new descriptor.
 
-        A cut whose sync failed may be seen by this process and not be on disk.
+        A cut whose sync failed may be visible to this process and not be on disk.
         """
         file = self._files.open(self.path(NameKind.SEGMENT))
         try:
@@ -202,7 +201,7 @@ class SegmentFile:
         self._file.sync()
 
     def cut(self, position: int, end: Offset) -> None:
-        """Shorten the segment durably to the whole records below `position` and offset `end`."""
+        """Truncate the segment, durably, to the records below `position` and offset `end`."""
         self._file.truncate(position)
         self._file.sync()
         self._size = position
@@ -210,7 +209,7 @@ class SegmentFile:
         self.rebuild_index(end)
 
     def close(self) -> None:
-        """Let go of the file; a second time does no harm, and the next use opens it again."""
+        """Close the file; idempotent, and the next use opens it again."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             handle.close()
@@ -218,15 +217,15 @@ class SegmentFile:
     # The index
 
     def save_index(self) -> None:
-        """Write the marks made since the last call."""
+        """Write the marks added since the last call."""
         self._index_files.save(self._index)
 
     def load_index(self, upto: int) -> bool:
-        """Take the index from its files if it fits the records below position `upto`.
+        """Load the index from its files if it fits the records below position `upto`.
 
-        The records from the last mark but one on are read and checked. They tell whether both
-        marks stand at records and whether the newest timestamp, on which retention rests, is
-        right; marks that are missing for them are made good.
+        The records from the last mark but one on are read and verified: both marks must point to
+        records, and the newest timestamp, which retention uses, must be right. Missing marks for
+        them are added.
         """
         index = self._index_files.load(upto, entries_max=self._size // HEADER_SIZE + 1)
         if index is None:
@@ -241,7 +240,7 @@ class SegmentFile:
         return self._fits(before, last, upto)
 
     def _fits(self, before: IndexEntry, last: IndexEntry, upto: int) -> bool:
-        """Check the last two marks against the records, and learn those after the last."""
+        """Check the last two marks against the records, and index those after the last."""
         try:
             for entry in (before, last):
                 if (
@@ -265,10 +264,10 @@ class SegmentFile:
         return True
 
     def rebuild_index(self, end: Offset = _NO_OFFSET) -> None:
-        """Make the index from the records, checking every sum; what is damaged becomes a hole.
+        """Rebuild the index from the records, verifying every checksum; damage becomes holes.
 
-        `end` is where the segment is known to end, should its last records be damaged. Raises
-        Corrupt where no record is good and nobody knows, and has then changed nothing.
+        `end` is the known end of the segment, in case its last records are damaged. Raises Corrupt,
+        before any change, if no record is good and the end is unknown.
         """
         self.make_index(end)
         self._index_files.remove()
@@ -276,7 +275,7 @@ class SegmentFile:
         self.save_index()
 
     def make_index(self, end: Offset = _NO_OFFSET) -> None:
-        """Make the index in memory alone."""
+        """Build the index in memory only."""
         end = max(end, self._end)
         index = SparseIndex(self._base)
         holes: list[Hole] = []
@@ -287,7 +286,7 @@ class SegmentFile:
                     part = msgspec.structs.replace(part, below=max(part.first, end))
                     reached = part.below
                 holes.append(part)
-                # The next record is marked, or a search would have to cross the hole.
+                # Mark the next record, or a search would have to cross the hole.
                 marked = -1
                 continue
             records = memoryview(part.data)[: part.end]
@@ -307,7 +306,7 @@ class SegmentFile:
         self._good = (0, self._size if not holes else holes[0].position)
 
     def adopt(self, records: memoryview) -> None:
-        """Take in checked records that a recovery scan found right behind the present size."""
+        """Adopt verified records that a recovery scan found right behind the current size."""
         if not records:
             return
         position = self._size
@@ -316,7 +315,7 @@ class SegmentFile:
         self._trust(position, self._size)
 
     def rewind(self, facts: SegmentFacts) -> None:
-        """Be as it was when it had these facts, before the last records were adopted."""
+        """Return to these facts, from before the last records were adopted."""
         self._size, self._end, self._max_timestamp = facts.size, facts.end, facts.max_timestamp
         self._index.cut(facts.size)
         self._good = (min(self._good[0], facts.size), min(self._good[1], facts.size))
@@ -325,37 +324,36 @@ class SegmentFile:
 
     @property
     def holes(self) -> tuple[Hole, ...]:
-        """The damage that is known."""
+        """The known holes."""
         return self._holes
 
     def hole_at(self, offset: int) -> Hole | None:
-        """The damage in which the record of this offset was."""
+        """The hole that contains this offset."""
         return next((hole for hole in self._holes if hole.first <= offset < hole.below), None)
 
     def _chunks(self, position: int, upto: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
-        """The records of a part of the file, checked, without the holes that are known."""
+        """The verified records of a part of the file, without known holes."""
         for start, end in stretches(self._holes, position, upto):
             yield from chunks(self._file, start, end, chunk_bytes=chunk_bytes)
 
     def _readable_end(self, position: int) -> int:
-        """How far the records go on from this position."""
+        """Where the records from this position end."""
         holes = self._holes
         return next((hole.position for hole in holes if hole.position >= position), self._size)
 
-    # Reading
+    # Reads
 
     def read(self, offset: int, below: int, bytes_max: int) -> memoryview:
-        """Whole records from the first at or after `offset`, all below `below`.
+        """Complete records from the first at or after `offset`, all below `below`.
 
-        At least one, unless compaction removed all of these offsets.
-
-        Raises Corrupt when the bytes do not add up, or do not fit the index.
+        At least one, unless compaction removed all of these offsets. Raises Corrupt when the bytes
+        are invalid or do not fit the index.
         """
         entry = self._hints.get(offset) or self._index.floor(offset)
         window = bytes_max + 2 * self._interval
         beyond = self._index.position_from(below)
         if beyond is not None:
-            # Nothing from there on is wanted, however much may be read.
+            # Nothing from there on is wanted, whatever the byte limit.
             window = min(window, max(beyond - entry.position, self._interval))
         readable_end = self._readable_end(entry.position) if self._holes else self._size
         while True:
@@ -368,8 +366,8 @@ class SegmentFile:
                 raise Corrupt(entry.position, "truncated")
             window *= 2
         start, end = bounds
-        # The records passed over are checked too, and so is one from `below` on that ends an
-        # empty read: with a wrong offset they would hide what was asked for.
+        # Skipped records are verified too, and so is one from `below` on that ends an empty
+        # read: with a wrong offset they would hide requested records.
         checked = end if start < end else start + span(data[start:], 0, _OFFSET_MAX, 1).end
         self._check_sums(data, entry.position, checked)
         return data[start:end]
@@ -377,14 +375,14 @@ class SegmentFile:
     def _bounds(
         self, data: memoryview, entry: IndexEntry, offset: int, below: int, bytes_max: int
     ) -> tuple[int, int] | None:
-        """Where the wanted records start and end in `data`; None if it does not hold one whole."""
+        """Where the wanted records start and end in `data`; None if none is complete."""
         first = _offset_at(data, 0)
         if first < 0 or entry.offset not in {first, _ANY_OFFSET}:
             raise Corrupt(entry.position, "index")
         head = span(data, offset, below, 1)
         if head.start == head.end:
             return (head.start, head.start) if head.reached else None
-        # Hop from the last mark within reach, not over every record: the marks are 4 KiB apart.
+        # Hop from the last mark in range, not over every record: marks are 4 KiB apart.
         goal = entry.position + head.start + bytes_max
         last = self._index.floor_position(goal)
         if last.offset >= below:
@@ -405,9 +403,9 @@ class SegmentFile:
         return head.start, end
 
     def _remember(self, offset: int, position: int) -> None:
-        """A reader that goes on where this read ended needs no search.
+        """Cache where this read ended: a reader that continues there needs no search.
 
-        The record there may have a higher offset, where compaction removed some.
+        The record there may have a higher offset, if compaction removed some.
         """
         if len(self._hints) >= _HINTS_MAX:
             self._hints.clear()
@@ -424,7 +422,7 @@ class SegmentFile:
         self._trust(low, high)
 
     def _trust(self, low: int, high: int) -> None:
-        """Remember one range of checked bytes: this one joined to it, or the longer of the two."""
+        """Track one range of verified bytes: the union with this one, or the longer of the two."""
         good_low, good_high = self._good
         if low <= good_high and high >= good_low:
             self._good = (min(good_low, low), max(good_high, high))
@@ -432,10 +430,10 @@ class SegmentFile:
             self._good = (low, high)
 
     def place_of(self, offset: int) -> IndexEntry:
-        """Where the records below `offset` end: the offset after the last, and the position.
+        """The end of the records below `offset`: the offset after the last, and the position.
 
-        What lies there is cut off, so this rests on an index that this process made. Raises Corrupt
-        within damage, where nobody knows which bytes are which record's.
+        The segment is truncated there, so this uses an index that this process built. Raises
+        Corrupt within damage, where the bytes of a record cannot be located.
         """
         if not self._is_index_ours:
             self.rebuild_index()
@@ -460,10 +458,10 @@ class SegmentFile:
         return IndexEntry(end, self._size)
 
     def find(self, timestamp: int, offset: int, below: int) -> Offset | None:
-        """The first offset from `offset` on, below `below`, stamped at or after `timestamp`.
+        """The first offset in [`offset`, `below`) with this `timestamp` or a later one.
 
-        Nothing in the records tells whether a time mark is right, so times are believed only of an
-        index that this process made.
+        The records cannot prove a time mark right, so only an index that this process built is
+        used.
         """
         if not self._size:
             return None
@@ -479,7 +477,7 @@ class SegmentFile:
 
 
 def _offset_at(data: Buffer, position: int) -> int:
-    """The offset in the record header at `position`, or -1 if no header is there."""
+    """The offset in the record header at `position`; -1 if there is no header."""
     if len(data) - position < HEADER_SIZE:
         return -1
     magic, offset = _MAGIC_AND_OFFSET.unpack_from(data, position)
