@@ -1,6 +1,6 @@
-"""Which commit was built and when, as the build wrote it down.
+"""The commit and time of the build, as recorded by the build.
 
-Never asks git: where a node runs there may be none, or one of another project.
+Never runs git: where a node runs there may be none, or another project's repository.
 """
 
 from pathlib import Path
@@ -15,14 +15,14 @@ _NOTE = "build.json"
 
 
 class BuildNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What the build knew; `unknown` where it knew nothing."""
+    """Facts of the build; `unknown` if they are missing."""
 
     commit: str = "unknown"
     time: str = "unknown"
 
 
 def read_build_note(package: Path | None = None) -> BuildNote:
-    """The note beside the package; what cannot be read is unknown."""
+    """The note beside the package; unreadable facts are `unknown`."""
     folder = Path(goqueue.__file__).parent if package is None else package
     try:
         return msgspec.json.decode((folder / _NOTE).read_bytes(), type=BuildNote)

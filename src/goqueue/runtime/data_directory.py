@@ -18,11 +18,11 @@ _KEY_BYTES = 32
 
 
 class DataDirectoryUnusable(Exception):
-    """Why this process cannot have the data directory; the message is for a person."""
+    """Why this process cannot use the data directory; the message is for the operator."""
 
 
 class DataDirectory:
-    """Made if it is absent, and locked until closed or until the process ends, however it ends."""
+    """Created if absent, and locked until closed or until the process ends."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -44,10 +44,10 @@ class DataDirectory:
         return self._root
 
     def receipt_key(self) -> bytes:
-        """The secret that seals receipts, made on first use; for nobody but this user.
+        """The secret that signs receipts, created on first use; readable by this user only.
 
-        In no log, so that nobody who may read logs can forge a receipt. Losing it makes the
-        receipts that were given out invalid, no more: their messages are delivered again.
+        It is in no log, so that a reader of the logs cannot forge a receipt. Losing it only
+        invalidates outstanding receipts: their messages are delivered again.
         """
         path = os.path.join(self._root, _KEY_FILE)
         try:
@@ -81,7 +81,7 @@ class DataDirectory:
             os.close(descriptor)
             raise DataDirectoryUnusable(f"cannot lock {path}: not a regular file")
         try:
-            # The directory itself is locked: somebody may remove a file. The file says by whom.
+            # Lock the directory itself, because a file may be removed. The file names the owner.
             fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
@@ -90,23 +90,23 @@ class DataDirectory:
                 f"{self._root} is in use by another process (pid {holder})"
             ) from None
         with suppress(OSError):
-            # A courtesy to whoever is refused; a full disk must not keep us out.
+            # Only informs other processes; a full disk must not prevent the start.
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return descriptor
 
 
 def _make_durably(root: str) -> None:
-    """Make a directory and those above it that are missing; a power cut takes none of them."""
+    """Create a directory and its missing parents, durably."""
     parent = os.path.dirname(os.path.abspath(root))
     if not os.path.isdir(root):
         _make_durably(parent)
         os.mkdir(root, 0o750)
     try:
-        # Also if it was there: whoever made it may have died before this.
+        # Also if it existed: its creator may have died before the sync.
         descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
-        # Somebody else's directory, in which somebody else made ours.
+        # The parent belongs to another user, who created ours.
         return
     try:
         os.fsync(descriptor)

@@ -1,12 +1,12 @@
-"""The disk thread: one per data directory, it does what would make the event loop wait.
+"""The disk thread: one per data directory; executes everything that would block the event loop.
 
-Takes effects, hands all that have gathered to storage at once, and posts the events. While one
-sync is under way the next batches gather, so the slower the disk, the larger the group that shares
-a sync. The queue holds no more than the core has in flight.
+Passes all queued effects to storage at once and posts the resulting events. While a sync is running
+the next batches collect, so the slower the disk, the larger the group that shares a sync. The queue
+holds no more than the core has in flight.
 
-Snapshots, deletions and whatever else may wait for the disk go the same way. What nobody waits for
-is not posted: a snapshot that could not be saved, or logs that were moved aside, are told to
-`tell`, for a person to read.
+Snapshots, deletions and all other work that may wait for the disk use the same queue. Results that
+no caller waits for are not posted: `tell` reports a snapshot that could not be saved, or logs that
+were moved away, to the operator.
 """
 
 import queue
@@ -34,19 +34,19 @@ __all__ = ["Disk", "Work", "reserve_for"]
 _RESERVE_SHARE = 20
 _EFFECTS_PER_GROUP_MAX = 4096
 _SYNC_THREADS = 8
-# Below this, handing syncs to other threads takes about as long as it saves.
+# Below this, passing syncs to other threads costs about as much as it saves.
 _SYNCS_TOGETHER_MIN = 4
 
 Work = Effect | Save | Sweep
 
 
 def reserve_for(wanted: int, disk_bytes: int) -> int:
-    """How much of a disk of this size is kept for journals; a small one keeps less than asked."""
+    """The journal reserve for a disk of this size; a small disk reserves less than configured."""
     return min(wanted, disk_bytes // _RESERVE_SHARE)
 
 
 class _SyncsTogether:
-    """Syncs of several files at once: a disk that is asked for many does them sooner."""
+    """Runs syncs of several files in parallel, which most disks finish sooner."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="goqueue-sync")
@@ -65,13 +65,13 @@ class _SyncsTogether:
 
 
 def _tell_nobody(_: object) -> None:
-    """For a shell without anybody who reads."""
+    """For a shell without a log."""
 
 
 class Disk:
-    """Carries out effects in its own thread; `post` is called there with what happened.
+    """Executes effects in its own thread; `post` is called there with the events.
 
-    `crashed` is called there, too, when a bug ends the thread: nothing more will be done.
+    `crashed` is called there when a bug ends the thread: nothing more is executed.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Disk:
         self._tell = tell
         self._crashed = crashed
         self._snapshots_lost = 0
-        # Each is written by one thread: whoever submits, and the disk thread.
+        # Each is written by one thread: the submitter, and the disk thread.
         self._submitted = 0
         self._done = 0
         self._queue: queue.SimpleQueue[Sequence[Work] | None] = queue.SimpleQueue()
@@ -125,7 +125,7 @@ class Disk:
         self._thread.start()
 
     def submit(self, work: Sequence[Work]) -> None:
-        """Hand work over: effects in order, snapshots after the effects that came before them."""
+        """Queue work: effects in order, snapshots after the effects before them."""
         if self._crash is not None:
             raise RuntimeError("the disk thread has ended by a bug") from self._crash
         self._submitted += len(work)
@@ -140,30 +140,30 @@ class Disk:
         return self._storage.find(seeks)
 
     def load(self, name: str) -> bytes | None:
-        """Bring a snapshot, from any thread; None if there is none that can be read."""
+        """Load a snapshot, from any thread; None if there is no readable one."""
         return self._storage.load(name)
 
     @property
     def queue_length(self) -> int:
-        """How much was handed over and is not done yet."""
+        """The number of queued items."""
         return self._submitted - self._done
 
     def metrics(self) -> Iterator[Family]:
-        """What storage counted so far, from any thread."""
+        """The metric families of storage; callable from any thread."""
         return self._storage.metrics()
 
     @property
     def snapshots_lost(self) -> int:
-        """How many snapshots could not be saved: the next start takes longer, no more."""
+        """The number of snapshots that could not be saved; they only slow down the next start."""
         return self._snapshots_lost
 
     @property
     def crash(self) -> BaseException | None:
-        """What ended the thread, if it ended by itself: a bug, and nothing more will be done."""
+        """The bug that ended the thread, if any: nothing more is executed."""
         return self._crash
 
     def close(self) -> None:
-        """Carry out what was submitted, then stop cleanly."""
+        """Execute what was submitted, then stop cleanly."""
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
@@ -185,7 +185,7 @@ class Disk:
             raise
 
     def _turn(self) -> bool:
-        """One group of work, then one step of background work; False when told to stop."""
+        """One group of work, then one step of background work; False to stop."""
         group: list[Work] = []
         is_running = True
         try:
@@ -207,7 +207,7 @@ class Disk:
 
     def _carry_out(self, group: list[Work]) -> None:
         effects: list[Effect] = []
-        # Of several snapshots of one name only the newest is worth its syncs.
+        # Of several snapshots of one name only the newest is saved.
         saves: dict[str, Save] = {}
         sweeps: list[Sweep] = []
         for work in group:
@@ -239,7 +239,7 @@ class Disk:
         self._try("move unclaimed logs", move)
 
     def _try(self, what: str, step: Callable[[], object]) -> bool:
-        """Do what nothing depends on; whether it could be done."""
+        """Execute a step that nothing depends on; whether it succeeded."""
         try:
             step()
         except OSError as error:

@@ -47,9 +47,9 @@ class Listeners:
         return iter(self._listeners)
 
     async def start(self) -> dict[str, Address]:
-        """Take every address, then accept where that need not wait; the addresses by name.
+        """Bind every address, then accept on listeners that need not wait; the addresses by name.
 
-        Raises OSError if an address cannot be had; then none is held.
+        Raises OSError if an address cannot be bound; then none is held.
         """
         try:
             addresses = {each.name: await each.open() for each in self._listeners}

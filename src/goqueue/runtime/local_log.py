@@ -1,7 +1,7 @@
 """One log of one data directory, driven from the calling thread.
 
-The smallest shell around the core: for the bench, the demo, and tools that need a log and no
-broker. Same machine, same disk thread, same recovery as the broker's.
+The smallest shell around the core, for benchmarks, demos and tools that need a log and no broker.
+It uses the same log, disk thread and recovery as the broker.
 """
 
 import queue
@@ -48,7 +48,7 @@ class LocalLog:
 
     @property
     def log(self) -> Log:
-        """The machine, for what it knows: offsets, segments, damage."""
+        """The log: offsets, segments, damage."""
         return self._log
 
     @property
@@ -57,16 +57,16 @@ class LocalLog:
         return self._report
 
     def append(self, batch: bytearray) -> Appended:
-        """Append a verified batch; it is committed when `wait_for_commit` says so."""
+        """Append a verified batch; `wait_for_commit` says when it is committed."""
         appended = self._log.append(batch, read_clock())
         self._disk.submit(appended.effects)
         return appended
 
     def wait_for_commit(self, upto: Offset, timeout_s: float = 30.0) -> Offset:
-        """Wait until everything below `upto` is committed or can no longer be; the high watermark.
+        """Wait until everything below `upto` is committed or cannot be; the high watermark.
 
-        Less than `upto` comes back when the disk is full or has failed: then what was appended
-        is gone, and the next append takes the same offsets. Raises TimeoutError.
+        It is less than `upto` if the disk is full or has failed: then the appended records are
+        gone, and the next append gets the same offsets. Raises TimeoutError.
         """
         give_up_at = time.monotonic() + timeout_s
         while self._log.high_watermark < upto <= self._log.end and self._log.failure is None:
@@ -78,7 +78,7 @@ class LocalLog:
         return self._log.high_watermark
 
     def tick(self) -> None:
-        """Do what has come due: flush, retention, compaction."""
+        """Run what is due: flush, retention, compaction."""
         now = read_clock()
         effects = [*self._log.expire(now), *self._log.maintain(now)]
         if effects:
@@ -90,7 +90,7 @@ class LocalLog:
                 return
 
     def read(self, offset: Offset, bytes_max: int = 1024 * 1024) -> memoryview | None:
-        """Committed records from `offset` on, or None at the end."""
+        """Committed records from `offset` on; None at the end."""
         wanted = self._log.read(offset, bytes_max)
         if wanted is None:
             return None
@@ -98,20 +98,20 @@ class LocalLog:
             return self._disk.read(wanted) or None
         except DamageFound as found:
             self._take([found.event])
-            # Refused from now on, which says more than the damage itself.
+            # The next read is refused with the details.
             self._log.read(offset, bytes_max)
             raise
 
     def seek(self, timestamp: Timestamp) -> Offset:
-        """The first committed offset stamped at or after `timestamp`, or the end.
+        """The first committed offset at or after `timestamp`, or the end.
 
-        Damaged records are passed over.
+        Damaged records are skipped.
         """
         found = self._disk.find(self._log.seek(timestamp))
         return self._log.high_watermark if found is None else found
 
     def close(self) -> None:
-        """A clean stop; the lock is given up whatever happens."""
+        """Stop cleanly; the lock is released in any case."""
         try:
             self._disk.close()
         finally:

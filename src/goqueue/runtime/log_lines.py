@@ -1,6 +1,6 @@
-"""Lines for the people who run a node: text or JSON on standard error.
+"""The log of the process: text or JSON lines on standard error.
 
-A line is one line whatever a caller sent: control characters are escaped.
+Control characters are escaped, so a caller cannot forge a line.
 """
 
 import logging
@@ -17,7 +17,7 @@ class _Text(logging.Formatter):
         return _printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
-        # What is left to be on lines of its own is a traceback.
+        # Only a traceback has several lines.
         first, *rest = super().format(record).split("\n")
         return "\n    ".join([first, *map(_printable, rest)])
 

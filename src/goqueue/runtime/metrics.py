@@ -100,7 +100,7 @@ def _single(kind: Kind, name: str, meaning: str, quantity: float) -> Family:
 
 def _memory() -> Iterator[Family]:
     with suppress(OSError):
-        # Behind the name, which may hold anything: the third field is the first.
+        # After the name, which may hold anything, the next field is the third.
         fields = (_PROC / "stat").read_text().rpartition(")")[2].split()
         boot = next(
             int(line.split()[1])
@@ -145,7 +145,7 @@ def shell_families(disk: Disk, lag: LoopLag) -> Iterator[Family]:
 
 
 def volume_families(files: OsFileSystem) -> Iterator[Family]:
-    """The file system that the data lies on; what it does not tell is left out."""
+    """The file system of the data directory; facts that it does not report are omitted."""
     with suppress(OSError):
         for name, meaning, quantity in (
             ("free", "Bytes that are free where the data lies.", files.free_bytes()),
@@ -174,19 +174,19 @@ def _family(kind: Kind, name: str, meaning: str, quantity: int) -> Family:
 
 Source = Callable[[], Iterable[Family]]
 
-# How long others wait at most for a slice to end is this and one slice more.
+# Other work waits at most this long plus one slice.
 _SLICE_NS = 4_000_000
 
 
 class Scraping:
-    """Makes the text of all metrics."""
+    """Renders the text of all metrics."""
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self._sources = tuple(sources)
         self._turn = asyncio.Lock()
 
     async def scrape(self) -> tuple[bytes, ...]:
-        """The text in pieces, in the order in which they belong together."""
+        """The text in pieces, in order."""
         async with self._turn:
             pieces: list[bytes] = []
             until = time.monotonic_ns() + _SLICE_NS

@@ -1,7 +1,7 @@
 """The real file system under one data directory.
 
 The only place that opens, renames or syncs files. Links are refused, not followed: a name in the
-data directory means a file in the data directory.
+data directory refers to a file in the data directory.
 """
 
 import errno
@@ -16,7 +16,7 @@ from goqueue.storage import Entry, EntryKind
 __all__ = ["OsFile", "OsFileSystem", "raise_descriptor_limit"]
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-# Without O_NONBLOCK a named pipe would hold up whoever opens it.
+# Without O_NONBLOCK opening a named pipe would block.
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _KINDS = {
     stat.S_IFREG: EntryKind.FILE,
@@ -30,13 +30,13 @@ _DIRECTORY_MODE = 0o750
 
 
 def raise_descriptor_limit() -> int:
-    """Let this process open as many files as it may; how many that is.
+    """Raise the soft limit of open files to the hard limit; the new limit.
 
-    The soft limit is low for the sake of programs that use `select`, of which this is none.
+    The soft limit is low for programs that use `select`, which this one does not.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        # A system may bound a process further than it says.
+        # The system may enforce a lower limit than it reports.
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -85,7 +85,7 @@ class OsFile:
             self._fill(size)
 
     def _fill(self, size: int) -> None:
-        """Take the space by writing, where a file system cannot give it away otherwise."""
+        """Reserve the space by writing zeros, if the file system cannot allocate it."""
         position = self.size()
         while position < size:
             zeros = bytes(min(_ZEROS, size - position))
@@ -123,7 +123,7 @@ class OsFileSystem:
         with os.scandir(self._path(directory)) as found:
             for item in found:
                 with suppress(FileNotFoundError):
-                    # Another thread or process may remove a file between the two calls.
+                    # Another thread or process may remove the file between the two calls.
                     entries.append(_entry(item))
         return entries
 
@@ -168,7 +168,7 @@ class OsFileSystem:
         return usage.f_bavail * usage.f_frsize
 
     def size_bytes(self) -> int:
-        """Of the file system that the data lies on."""
+        """The size of the file system of the data directory."""
         usage = os.statvfs(self._root)
         return usage.f_blocks * usage.f_frsize
 

@@ -1,11 +1,11 @@
-"""The event pump: the only caller of the node, and the only one that does what it decides.
+"""The event pump: the only caller of the node; executes its effects.
 
-Runs on the event loop. An event is handled at once, and what follows from it, until nothing more
-follows; writes go to the disk thread as one piece then, so that they share a sync. Reads of log
-bytes happen here: they come from the page cache nearly always.
+Runs on the event loop. It handles events, and the events that follow from them, for a slice of
+time; then the writes of the slice go to the disk thread together, so that they share a sync. Log
+bytes are read here: they are almost always in the page cache.
 
-Invariant: the node is never entered twice, and every question is answered once: by its answer, or
-by cancelling it.
+Invariant: the node is never entered twice, and every command is answered exactly once, unless its
+caller cancels it.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ __all__ = ["Pump"]
 _logger = logging.getLogger(__name__)
 
 _OPENED_TOGETHER = 64
-# How long events are handled before the loop looks at sockets again.
+# How long events are handled before the event loop serves sockets again.
 _SLICE_NS = 2_000_000
 
 
 class Pump:
-    """Carries events to the node and effects to the world."""
+    """Passes events to the node and executes its effects."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Pump:
         halt: Callable[[str], None],
         export: "Callable[[list[Note]], None] | None" = None,
     ) -> None:
-        """`export` gets what the node noted of the journeys of messages, and must never wait."""
+        """`export` receives the trace notes of the node, and must never wait."""
         self._node = node
         self._halt = halt
         self._export = export
@@ -69,7 +69,7 @@ class Pump:
         self._disk: Disk | None = None
         self._loop = asyncio.get_running_loop()
         self._events: deque[NodeEvent] = deque()
-        # What the node wants to know from its logs: read in slices, too.
+        # Log reads that the node requested; they count towards the slice too.
         self._reads: deque[Fetch | Find] = deque()
         self._work: list[Work] = []
         self._opens: list[Open] = []
@@ -87,29 +87,29 @@ class Pump:
 
     @property
     def waiting_count(self) -> int:
-        """How many questions are not answered yet."""
+        """The number of unanswered commands."""
         return len(self._waiting)
 
     def take_from_disk(self, events: list[DiskEvent]) -> None:
-        """What the disk did; called in its thread."""
+        """Receive events of the disk; called in its thread."""
         self._loop.call_soon_threadsafe(self._take, events)
 
     def take_crash(self, crash: BaseException) -> None:
-        """The disk thread has ended by a bug, and no write will ever be answered; called there."""
+        """A bug has ended the disk thread, so no write will be answered; called in its thread."""
         self._loop.call_soon_threadsafe(self._halt, f"a bug in the disk thread: {crash!r}")
 
     def start(self, disk: Disk) -> None:
-        """Begin; questions are refused until the node says that it serves."""
+        """Start the node; commands are refused until it serves."""
         self._disk = disk
         self._carry_out(self._node.start())
         self._take(())
 
     async def wait_until_serving(self) -> None:
-        """Recovery is done, and commands are taken."""
+        """Wait until recovery is done and commands are accepted."""
         await self._serving.wait()
 
     async def stop(self) -> None:
-        """Let nobody wait, and let what is on its way end; the caller closes the disk then."""
+        """End waiting commands and finish the running ones; then the caller closes the disk."""
         self._is_stopping = True
         self._carry_out(self._node.stop(read_clock()))
         self._take(())
@@ -118,7 +118,7 @@ class Pump:
         await self._quiet.wait()
 
     async def wait_until_opened(self) -> None:
-        """No log is being opened any more; after `stop` that is when the present one is."""
+        """Wait until no log is being opened; after `stop` only the current one."""
         if self._openings:
             await asyncio.wait(self._openings)
 
@@ -130,7 +130,7 @@ class Pump:
             self._quiet.set()
 
     async def ask(self, command: Command) -> Reply:
-        """The reply to a command; raises Refused. Cancelling it tells the node so."""
+        """The reply to a command; raises Refused. Cancelling it withdraws the command."""
         request = RequestId(self._next_request)
         self._next_request += 1
         answer: asyncio.Future[Reply] = self._loop.create_future()
@@ -154,14 +154,14 @@ class Pump:
             self._handle_events()
             self._finish_turn()
         except BaseException as bug:
-            # What the node knows can no longer be trusted: only a restart from its logs can. So
-            # it stays marked as running, and is not entered again before the process ends.
+            # The state of the node can no longer be trusted, only a restart from its logs. So it
+            # stays marked as running, and is not entered again before the process ends.
             self._halt(f"a bug: {bug!r}")
             raise
         self._is_running = False
 
     def _handle_events(self) -> None:
-        """Handle what has come, for a slice of time; the rest follows when others were served."""
+        """Handle queued events for a slice of time; the rest follows after other callbacks."""
         now = read_clock()
         end = now.instant + _SLICE_NS
         while self._events or self._reads:
@@ -255,7 +255,7 @@ class Pump:
         except Refused as refused:
             reply = refused
         except OSError as error:
-            # No descriptor or no memory at this moment: a matter of this answer alone.
+            # A temporary lack of descriptors or memory: only this answer fails.
             reason = f"the log cannot be read now: {error.strerror or error}"
             reply = Refused(Code.BROKER_UNAVAILABLE, reason=reason)
         self._node.served(effect.request, reply, read_clock())
@@ -277,7 +277,7 @@ class Pump:
         try:
             data: memoryview | None = self._read(effect.wanted)
         except (Refused, OSError):
-            # Damaged, or a passing lack of descriptors or memory: whoever asked tries again.
+            # Damaged, or a temporary lack of descriptors or memory: the component tries again.
             data = None
         self._events.append(Fetched(token=effect.token, data=data))
 
@@ -289,7 +289,7 @@ class Pump:
         self._events.append(Found(token=effect.token, offset=offset))
 
     def _open_all(self, opens: list[Open]) -> None:
-        """Open logs in a thread of their own: a start with many logs takes its time."""
+        """Open logs in a separate thread: with many logs this takes long."""
         opened: list[Opened] = []
         try:
             for each in opens:
@@ -303,6 +303,6 @@ class Pump:
         except OSError as error:
             self._loop.call_soon_threadsafe(self._halt, f"a log cannot be opened: {error}")
         except Exception as bug:
-            # Nobody looks at what ends this thread, and a start that never ends says nothing.
+            # No one else sees this error, and a start that never ends reports nothing.
             _logger.exception("opening logs failed")
             self._loop.call_soon_threadsafe(self._halt, f"a bug while opening logs: {bug!r}")

@@ -45,7 +45,7 @@ __all__ = ["Server"]
 
 _logger = logging.getLogger("goqueue")
 _GRACE_S = 10.0
-# What is left at least to responses on their way, when the node took all of the grace.
+# The minimum time for responses in flight, if the node used up the grace period.
 _GRACE_S_MIN = 1.0
 
 
@@ -123,7 +123,7 @@ class Server:
         )
 
     async def wait_until_serving(self) -> None:
-        """Recovery is done and every listener accepts; does not return if the node cannot go on."""
+        """Wait until recovery is done and every listener accepts; never returns after a halt."""
         assert self._pump is not None
         await self._pump.wait_until_serving()
         try:
@@ -133,7 +133,7 @@ class Server:
             await asyncio.Future()
 
     async def wait_until_halted(self) -> str:
-        """Why the node cannot go on; does not return while it can."""
+        """Wait for a halt of the node; its reason."""
         return await asyncio.shield(self._halted)
 
     def _halt(self, reason: str) -> None:
@@ -141,7 +141,7 @@ class Server:
             self._halted.set_result(reason)
 
     async def stop(self) -> None:
-        """Waiting requests end, running ones finish, logs are flushed."""
+        """End waiting requests, finish running ones, and flush the logs."""
         assert self._pump is not None
         assert self._disk is not None
         assert self._directory is not None
@@ -154,13 +154,13 @@ class Server:
         except TimeoutError:
             _logger.warning("some requests were still not answered after %s s", _GRACE_S)
         await self._listeners.stop(max(deadline - loop.time(), _GRACE_S_MIN))
-        # A log that is being opened cannot be closed; it is a matter of one log, whatever its size.
+        # A log that is being opened cannot be closed; at most one log is.
         await self._pump.wait_until_opened()
         try:
             await asyncio.to_thread(self._disk.close)
         finally:
             if self._exporting is not None:
-                # What was done is done: its spans come last, and take a few seconds at most.
+                # The spans come last, and take a few seconds at most.
                 await asyncio.to_thread(self._exporting.close)
             self._directory.close()
 
@@ -177,7 +177,7 @@ def _facts() -> NodeFacts:
 
 
 def _limits_within(descriptors: int) -> ConnectionLimits:
-    """Half of the descriptors are for files: clients must not be able to take those away."""
+    """Connections may use half of the descriptors; the others are for files."""
     limits = ConnectionLimits()
     connections = min(limits.connections_max, descriptors // 2)
     return msgspec.structs.replace(

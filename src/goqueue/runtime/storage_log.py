@@ -1,6 +1,6 @@
-"""Lines in the log of the process when the disk stops serving as it should, and when it does again.
+"""Logs when a disk becomes full or damaged, and when it recovers.
 
-Looks at what the node knows after each turn, which costs one comparison while nothing changes.
+Checks the state of the node after each turn, which costs one comparison while nothing changes.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _NAMED_MAX = 5
 
 
 class StorageLog:
-    """Says each thing once."""
+    """Logs each change once."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -24,7 +24,7 @@ class StorageLog:
         self._damaged: dict[DamagedOffsets, None] = {}
 
     def look(self, storage: StorageHealth) -> None:
-        """Tell what is new since the last look."""
+        """Log what changed since the last call."""
         if storage.version == self._version:
             return
         self._version = storage.version

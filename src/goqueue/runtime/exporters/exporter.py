@@ -1,20 +1,15 @@
-"""What waits for one exporter: notes, counted in spans.
+"""One span exporter: a bounded queue of notes, and a thread that ships their spans.
 
-One thread puts, another takes, and neither ever waits for the other: each writes a count of its own
-and reads that of the other one.
+The node only puts notes on the queue, which takes no lock and wakes no thread: producer and
+consumer each write their own counter and read the other's. The thread builds spans and ships them;
+what cannot be shipped is dropped and counted. Each cause of a failure is logged at most once a
+minute.
+
+The thread and the event loop share one interpreter. So the thread works in short slices and rests
+three times as long after each: under load the node gets three quarters of the time, and spans that
+an exporter cannot ship within its quarter are dropped.
 
 Invariant: at most `capacity` spans wait. Of a note that does not fit, the first messages are kept.
-
-Complaints about what goes wrong over and over: each cause is told once a minute.
-
-One exporter: a queue of notes, and a thread that makes spans of them and ships them.
-
-The node only ever puts notes on the queue, which takes no lock and wakes nobody; whatever happens
-to them later happens in the thread. What cannot be shipped is dropped and counted.
-
-There is one interpreter for the thread and the event loop. So the thread works in short slices and
-rests after each for three times as long: under load the node has three quarters of the time, and
-what an exporter does not get done within its quarter is dropped like anything else.
 """
 
 import logging
@@ -30,7 +25,7 @@ __all__ = ["Complaints", "Exporter", "ExporterUnusable", "NotShipped", "Sink", "
 
 
 class SpanQueue:
-    """Notes on their way to one exporter, oldest first."""
+    """Notes waiting for one exporter, oldest first."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -39,21 +34,21 @@ class SpanQueue:
         self._taken = 0
 
     def __len__(self) -> int:
-        """How many spans wait."""
+        """The number of waiting spans."""
         return self._put - self._taken
 
     def put(self, note: Note) -> int:
-        """Add a note as far as there is room; how many spans found none."""
+        """Add as much of a note as fits; the number of spans that did not."""
         count = len(note)
         fitting = min(count, self._capacity - len(self))
         if fitting > 0:
-            # Counted first: whoever takes must never have taken more than was put.
+            # Counted first: the consumer must never have taken more than was put.
             self._put += fitting
             self._notes.append((note, range(fitting)))
         return count - max(fitting, 0)
 
     def take(self, limit: int) -> list[tuple[Note, range]]:
-        """The oldest notes with the messages of each that are meant, at most `limit` in all."""
+        """The oldest notes with the indexes of their messages, at most `limit` in total."""
         taken: list[tuple[Note, range]] = []
         while limit and self._notes:
             note, indexes = self._notes.popleft()
@@ -72,7 +67,7 @@ _EVERY_NS = 60_000_000_000
 
 
 class Complaints:
-    """Tells of failures in the log. Causes are from a fixed list, so that few are remembered."""
+    """Logs failures. Causes are from a fixed list, so the memory is bounded."""
 
     def __init__(
         self,
@@ -85,7 +80,7 @@ class Complaints:
         self._kept: dict[str, int] = {}
 
     def add(self, cause: str, words: str) -> None:
-        """Tell this, unless the same cause was told of within the last minute."""
+        """Log a failure, unless the same cause was logged within the last minute."""
         now = self._clock()
         told = self._told.get(cause)
         if told is not None and now - told < _EVERY_NS:
@@ -100,18 +95,18 @@ T = TypeVar("T")
 
 _PAUSE_S = 0.2
 _SLICE = 16
-# For how long it rests, in times of what it worked.
+# The rest after a slice, as a multiple of its working time.
 _REST = 3
 _FLUSH_S = 3.0
 _ABORT_S = 1.0
 
 
 class ExporterUnusable(Exception):
-    """Why an exporter that is asked for cannot be; the message is for a person."""
+    """Why a configured exporter cannot be used; the message is for the operator."""
 
 
 class NotShipped(Exception):
-    """Spans did not get to where they should; the message is for a person."""
+    """Spans could not be shipped; the message is for the operator."""
 
     def __init__(self, words: str, *, cause: str = "") -> None:
         super().__init__(words)
@@ -119,37 +114,37 @@ class NotShipped(Exception):
 
 
 class Sink(Protocol[T]):
-    """Where spans go. Every call comes from the thread of its exporter, but for `abort`."""
+    """A target of spans. Every method except `abort` is called by the exporter's thread."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def batch_spans(self) -> int:
-        """How many spans are shipped at once at most."""
+        """The maximum number of spans per call of `ship`."""
         ...
 
     def encode(self, span: Span) -> T:
-        """A span in the form in which it is shipped."""
+        """A span in the format of this sink."""
         ...
 
     def ship(self, encoded: Sequence[T]) -> None:
-        """Ship spans; raises NotShipped if some of them did not get there."""
+        """Ship spans; raises NotShipped if some of them were not."""
         ...
 
     def tidy(self) -> bool:
-        """Do a small piece of what need not be done at once; whether there is more of it."""
+        """Do a small piece of deferred work; whether there is more."""
         ...
 
     def abort(self) -> None:
-        """Give up what `ship` waits for, as far as it can be; from another thread."""
+        """Interrupt a waiting `ship`, if possible; called by another thread."""
         ...
 
     def close(self) -> None: ...
 
 
 class Exporter(Generic[T]):
-    """Ships spans to one sink, in a thread of its own."""
+    """Ships spans to one sink in its own thread."""
 
     def __init__(self, sink: Sink[T], queue_spans: int) -> None:
         self._sink = sink
@@ -158,7 +153,7 @@ class Exporter(Generic[T]):
         self._complaints = Complaints()
         self._wake = threading.Event()
         self._deadline: float | None = None
-        # Each is written by one thread alone: whoever puts, and the exporter's own.
+        # Each is written by one thread: the producer, and the exporter's own.
         self._overflowed = 0
         self._lost = 0
         self._exported = 0
@@ -173,12 +168,12 @@ class Exporter(Generic[T]):
 
     @property
     def exported(self) -> int:
-        """Spans that got to where they should."""
+        """The number of shipped spans."""
         return self._exported
 
     @property
     def dropped(self) -> int:
-        """Spans that did not and will not: there was no room, or they could not be shipped."""
+        """The number of dropped spans: the queue was full, or they could not be shipped."""
         return self._overflowed + self._lost + self._abandoned
 
     @property
@@ -187,7 +182,7 @@ class Exporter(Generic[T]):
         return len(self._queue)
 
     def put(self, notes: Sequence[Note]) -> None:
-        """Take notes as far as there is room; never waits."""
+        """Queue notes as far as there is room; never waits."""
         queue = self._queue
         for note in notes:
             self._overflowed += queue.put(note)
@@ -198,7 +193,7 @@ class Exporter(Generic[T]):
         self._thread.start()
 
     def close(self) -> None:
-        """Ship what waits, for a few seconds at most; the rest is dropped."""
+        """Ship waiting spans for a few seconds at most; the rest is dropped."""
         self._deadline = time.monotonic() + _FLUSH_S
         self._wake.set()
         self._thread.join(_FLUSH_S)
@@ -220,13 +215,13 @@ class Exporter(Generic[T]):
         self._sink.close()
 
     def _drain(self) -> None:
-        """Ship all that waits; what need not be done at once comes between."""
+        """Ship all waiting spans, with deferred work in between."""
         has_more = True
         while has_more and not self._is_late():
             batch = self._queue.take(self._sink.batch_spans)
             if batch:
                 self._ship(batch)
-            # Also if more waits: a piece for each batch keeps up with what is written.
+            # Also if more is waiting: one piece per batch keeps up with what is written.
             is_untidy = self._tidy()
             has_more = bool(batch) or (is_untidy and self._deadline is None)
 
@@ -269,6 +264,6 @@ class Exporter(Generic[T]):
         return encoded
 
     def _rest(self, began: float) -> None:
-        """Leave the interpreter to others; at the end there is no more time for that."""
+        """Yield the interpreter, except during the close."""
         if self._deadline is None:
             time.sleep(max(0.0, time.thread_time() - began) * _REST)

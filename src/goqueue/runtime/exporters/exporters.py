@@ -1,4 +1,4 @@
-"""All exporters of a node, made from its settings."""
+"""All exporters of a node, created from its settings."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ _FAMILIES: tuple[tuple[str, Kind, str, Callable[[Exporter[Any]], int]], ...] = (
 
 
 class Exporting:
-    """Hands what a node notes to every exporter that is configured; raises ExporterUnusable.
+    """Passes the notes of a node to every configured exporter; raises ExporterUnusable.
 
     `put` is called on the event loop and never waits.
     """
@@ -56,8 +56,8 @@ class Exporting:
 
     def start(self) -> None:
         if self._exporters:
-            # How long the event loop waits for a thread that computes, each time it comes back from
-            # the operating system. At the default of 5 ms an exporter would slow it down manyfold.
+            # How long the event loop waits for a computing thread each time it returns from the
+            # operating system. At the default of 5 ms an exporter would slow it down manyfold.
             sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_S))
         for exporter in self._exporters:
             exporter.start()
@@ -67,13 +67,13 @@ class Exporting:
             exporter.put(notes)
 
     def close(self) -> None:
-        """Ship what waits, all exporters at once, for a few seconds at most."""
+        """Ship waiting spans, all exporters in parallel, for a few seconds at most."""
         if self._exporters:
             with ThreadPoolExecutor(len(self._exporters)) as closing:
                 list(closing.map(lambda exporter: exporter.close(), self._exporters))
 
     def metrics(self) -> Iterator[Family]:
-        """What was exported and what was not; nothing if there is no exporter."""
+        """Counts of exported, dropped and waiting spans; none without an exporter."""
         if not self._exporters:
             return
         for name, kind, meaning, count in _FAMILIES:
@@ -88,7 +88,7 @@ def _sink(name: str, settings: TracingSettings, node_id: str) -> Sink[Any]:
         case "stdout":
             return StreamSink(sys.stdout.fileno(), node_id)
         case _:
-            # OpenTelemetry takes a while to import, and need not be installed.
+            # OpenTelemetry is slow to import and optional.
             from goqueue.runtime.exporters.otlp import open_collector
 
             return open_collector(settings.otlp_protocol, settings.otlp_endpoint, node_id)

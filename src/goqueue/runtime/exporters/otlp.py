@@ -1,10 +1,10 @@
-"""Spans to a collector, by OTLP over HTTP or gRPC, in the words of the messaging conventions.
+"""Sends spans to a collector by OTLP over HTTP or gRPC, with the messaging conventions.
 
-Speaks through OpenTelemetry's own exporters, so only whoever wants OTLP imports this module. They
-retry for a while; what they give up is dropped. Headers, certificates, compression and how long
-they try are theirs to read from the environment (OTEL_EXPORTER_OTLP_HEADERS and so on).
+Uses OpenTelemetry's own exporters, so this module is imported only if OTLP is configured. They
+retry for a while, and drop what they could not send. They read headers, certificates, compression
+and timeouts from their environment variables (OTEL_EXPORTER_OTLP_HEADERS and so on).
 
-Ids and times are the broker's own, so a span is the same here as in the API and in files.
+Ids and times are the broker's, so a span is the same here as in the API and in files.
 """
 
 import logging
@@ -23,7 +23,7 @@ from goqueue.tracing import NO_OFFSET, Kind, Span
 
 __all__ = ["CollectorSink", "open_collector", "traces_url"]
 
-# OpenTelemetry makes a batch ready in one go, which takes milliseconds: small ones stall nobody.
+# OpenTelemetry encodes a batch in one piece, which takes milliseconds: keep batches small.
 _BATCH_SPANS = 128
 _SYSTEM = "goqueue"
 _PATH = "/v1/traces"
@@ -32,11 +32,11 @@ _UNSET = Status(StatusCode.UNSET)
 
 
 def open_collector(protocol: str, endpoint: str, node_id: str) -> "CollectorSink":
-    """A sink that speaks `http` or `grpc`; raises ExporterUnusable if it cannot."""
+    """A sink for `http` or `grpc`; raises ExporterUnusable if that is impossible."""
     try:
         exporter = _grpc(endpoint) if protocol == "grpc" else _http(endpoint)
     except Exception as refused:
-        # OpenTelemetry reads variables of its own, and refuses them in as many ways.
+        # OpenTelemetry reads its own variables, and raises various errors for bad ones.
         raise ExporterUnusable(f"OTLP cannot be spoken: {refused}") from refused
     return CollectorSink(exporter, endpoint, node_id)
 
@@ -48,7 +48,7 @@ def _http(endpoint: str) -> SpanExporter:
 
 
 def traces_url(endpoint: str) -> str:
-    """Where spans go over HTTP. Whoever names a path means it."""
+    """The URL for spans over HTTP. A given path is kept."""
     has_path = endpoint.partition("://")[2].partition("/")[2]
     return endpoint if has_path else endpoint.rstrip("/") + _PATH
 
@@ -60,12 +60,12 @@ def _grpc(endpoint: str) -> SpanExporter:
 
 
 class _Overheard(logging.NullHandler):
-    """Hears what OpenTelemetry's exporters log: why they failed, which they tell nobody else."""
+    """Captures the log of OpenTelemetry's exporters: the only place where they report errors."""
 
     said = ""
 
     def handle(self, record: logging.LogRecord) -> bool:
-        # The first is the reason, what follows are retries.
+        # The first is the reason; the others are retries.
         self.said = self.said or record.getMessage()
         return True
 
@@ -131,7 +131,7 @@ def _context(trace: bytes, span_id: int) -> SpanContext:
 
 
 def _is_creation(span: Span) -> bool:
-    """Whether it is under this span that the message was made."""
+    """Whether this span created the message."""
     return span.span_id == span.creation
 
 
@@ -142,12 +142,12 @@ def _kind(span: Span) -> SpanKind:
         case Role.CONSUMER:
             return SpanKind.CONSUMER
         case _:
-            # Also a message that brought its context: whoever made it is its producer.
+            # Also for a message with its own context, whose sender is the producer.
             return SpanKind.INTERNAL
 
 
 def _links(span: Span) -> list[Link]:
-    """Who sends, receives or settles a message links to the context in which it was made."""
+    """Spans that send, receive or settle a message link to the context that created it."""
     if _is_creation(span) or not WORDS[span.kind].operation_type:
         return []
     return [Link(_context(span.trace, span.creation))]

@@ -1,17 +1,15 @@
-"""The old files of a span file: their names, their compression, and how many are kept.
+"""Span files: appends spans as lines, and rotates and compresses full files.
 
-A file that is full is renamed to one with the next number, and compressed from there:
+A full file is renamed with the next number, and then compressed:
 
     spans.jsonl  ->  spans-00000007.jsonl  ->  spans-00000007.jsonl.gz
 
-Each step is a rename, so a file has its name with all of its content or not at all. What a crash
-left in between is finished at the next start. Names that begin with a dot are unfinished.
+Each step is a rename, so a file has its name with all of its content or not at all. The next start
+finishes what a crash interrupted. Names that begin with a dot are unfinished.
 
-Spans as lines of a file, which is put aside when it is full.
-
-Whatever happens to the file or to the disk is a matter of the spans of that moment: the next ones
-are written as soon as they can be. A file that somebody removed or renamed is made anew; a last
-line that a crash has torn is ended, so that the next one stands by itself.
+A failure of the file or the disk loses only the spans of that moment. A file that was removed or
+renamed is created again; a line that a crash has torn is terminated, so that the next one is
+readable.
 """
 
 import errno
@@ -36,7 +34,7 @@ _GZIP = 31
 
 
 class Shelf:
-    """The files that were written before; `kept` of them stay."""
+    """The rotated files; `kept` of them stay."""
 
     def __init__(self, path: str, kept: int) -> None:
         self._folder = os.path.dirname(path) or "."
@@ -48,18 +46,18 @@ class Shelf:
         self._plain = re.compile(numbered)
         self._packed = re.compile(rf"{numbered}\.gz")
         self._packing: _Packing | None = None
-        # Looked at again after every rotation, and once at the start.
+        # Checked after every rotation, and once at the start.
         self._is_tidy = False
 
     def put_aside(self) -> None:
-        """Make room for a new file: the present one is full."""
+        """Rename the current file, which is full."""
         numbers = [*self._numbers(self._plain), *self._numbers(self._packed)]
         number = max(numbers, default=0) + 1
         rename_for_good(self._files, ".", self._name, self._numbered(number))
         self._is_tidy = False
 
     def tidy(self) -> bool:
-        """Remove what is too old and compress a piece of the rest; whether there is more to do."""
+        """Remove old files and compress a piece of the rest; whether there is more to do."""
         if self._is_tidy:
             return False
         try:
@@ -71,14 +69,14 @@ class Shelf:
             elif self._packing.step():
                 self._packing = None
         except OSError:
-            # No room, perhaps. It stays as it is until the next rotation tries again.
+            # Perhaps there is no space. The next rotation tries again.
             self.close()
             self._is_tidy = True
             raise
         return not self._is_tidy
 
     def close(self) -> None:
-        """Leave what is half done to the next start."""
+        """Leave unfinished work to the next start."""
         if self._packing is not None:
             self._packing.give_up()
             self._packing = None
@@ -102,7 +100,7 @@ class Shelf:
         for number in self._numbers(self._plain):
             if number not in packed:
                 return _Packing(self._folder, self._numbered(number))
-            # It was compressed, and a crash came before it could be removed.
+            # It was compressed, and a crash prevented its removal.
             self._files.remove(self._numbered(number))
         return None
 
@@ -112,7 +110,7 @@ def _unfinished(name: str) -> str:
 
 
 class _Packing:
-    """One file that is being compressed, piece by piece."""
+    """The compression of one file, piece by piece."""
 
     def __init__(self, folder: str, name: str) -> None:
         self._files = OsFileSystem(folder)
@@ -156,14 +154,14 @@ class _Packing:
 _BATCH_SPANS = 2048
 _MODE = 0o640
 _DIRECTORY_MODE = 0o750
-# Without O_NONBLOCK a named pipe would hold up whoever opens it.
+# Without O_NONBLOCK opening a named pipe would block.
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class FileSink:
-    """Appends lines to a file; of `count_max` files each has `bytes_max` bytes at most.
+    """Appends lines to a file; keeps `count_max` files of at most `bytes_max` bytes each.
 
-    Only a single line that is longer makes a file longer.
+    Only a single longer line makes a file longer.
     """
 
     name = "file"
@@ -194,14 +192,14 @@ class FileSink:
             raise _not_shipped(self._path, error, "old files cannot be compressed") from error
 
     def abort(self) -> None:
-        """A disk is waited for: there is no way to tell it to stop."""
+        """Does nothing: a disk write cannot be interrupted."""
 
     def close(self) -> None:
         self._shelf.close()
         self._give_back()
 
     def _append_all(self, lines: Sequence[bytes]) -> None:
-        """Write lines, as many at a time as fit into one file."""
+        """Write lines, as many at a time as fit into the file."""
         file = self._opened()
         fitting: list[bytes] = []
         size = self._size
@@ -220,14 +218,14 @@ class FileSink:
             while left:
                 left = left[os.write(file, left) :]
         except OSError:
-            # Half a line helps nobody. Where it cannot be taken back, it is ended later.
+            # Remove half a line. If that fails, it is terminated later.
             with suppress(OSError):
                 os.ftruncate(file, self._size)
             raise
         self._size += len(data)
 
     def _opened(self) -> int:
-        """The file, made anew if it is no longer the one of its name."""
+        """The file, opened again if its name no longer refers to it."""
         if self._file is not None and not self._is_there(self._file):
             self._give_back()
         if self._file is None:

@@ -1,13 +1,8 @@
-"""What each kind of span is called: in files, and by OpenTelemetry's messaging conventions.
+"""Spans as JSON lines, and the names of each kind of span.
 
-The names are read by others and never change once released.
-
-A span as a line of JSON: the form of span files and of standard output.
-
-The form is documented in docs/reference/span-files.md. Fields are added to it, none is taken away
-or given another meaning.
-
-Spans as lines on standard output.
+Owns the format of span files and of standard output, which docs/reference/span-files.md describes,
+and the names by OpenTelemetry's messaging conventions. Other programs read both: fields and names
+are added, never removed or changed.
 """
 
 import enum
@@ -25,7 +20,7 @@ __all__ = ["WORDS", "Role", "SpanEvent", "SpanLine", "StreamSink", "Words", "enc
 
 
 class Role(enum.StrEnum):
-    """Whose part of a journey a span is."""
+    """The role of a span in its trace."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -33,10 +28,9 @@ class Role(enum.StrEnum):
 
 
 class Words(msgspec.Struct, frozen=True):
-    """The words of one kind of span; `operation_type` is empty where the conventions have none.
+    """The names of one kind of span; `operation_type` is empty if the conventions have none.
 
-    `failure` is what the conventions call `error.type`, empty where nothing has failed. A refusal
-    brings the code of its own.
+    `failure` is `error.type` in the conventions, empty for a success. A refusal has its own code.
     """
 
     name: str
@@ -65,20 +59,20 @@ WORDS: dict[Kind, Words] = {
     Kind.REPLICATE: Words("replicate", operation="replicate"),
 }
 
-# The spans of a note share their times, and notes of one moment come together.
+# The spans of a note share their times, and notes of one moment are adjacent.
 _format_time = functools.lru_cache(maxsize=256)(format_time)
 _encode = msgspec.json.Encoder().encode
 
 
 class SpanEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened at one moment of a span, named as the API names it."""
+    """An event of a span, with its name in the API."""
 
     timestamp: str
     event_type: str
 
 
 class SpanLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One span. What does not apply is left out."""
+    """One span. Fields that do not apply are omitted."""
 
     trace_id: str
     span_id: str
@@ -101,7 +95,7 @@ class SpanLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def encode_line(span: Span, node_id: str) -> bytes:
-    """The line of a span, with its end."""
+    """The line of a span, with its line feed."""
     words = WORDS[span.kind]
     line = SpanLine(
         trace_id=span.trace.hex(),
@@ -132,7 +126,7 @@ _BATCH_SPANS = 512
 
 
 class StreamSink:
-    """Writes lines to a descriptor that is somebody else's; a reader that is slow is waited for."""
+    """Writes lines to a descriptor that it does not own; waits for a slow reader."""
 
     name = "stdout"
     batch_spans = _BATCH_SPANS
@@ -158,7 +152,7 @@ class StreamSink:
         return False
 
     def abort(self) -> None:
-        """Whoever waits for a reader waits for it alone."""
+        """Does nothing: a write to a slow reader cannot be interrupted."""
 
     def close(self) -> None:
-        """The stream is not ours to close."""
+        """Does nothing: the stream belongs to the process."""

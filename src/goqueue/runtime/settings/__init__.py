@@ -1,6 +1,6 @@
-"""What a node is told at its start: one table of settings, read once, every problem at once.
+"""Node settings: one table, read once at start, with all problems reported together.
 
-Flag over environment over file over default. Binds nothing and starts nothing.
+Precedence: flag, environment, file, default. Binds nothing and starts nothing.
 """
 
 from goqueue.runtime.settings.catalogue import SETTINGS, Feature, Setting

@@ -1,9 +1,9 @@
-"""Every setting there is: its name, kind, default and meaning, and the feature that it belongs to.
+"""The table of all settings: name, kind, default, meaning and feature of each.
 
-The one table that flags, variables, file keys, `goqueue config show` and the reference are made
-from. Never holds a value that was given.
+Flags, variables, file keys, `goqueue config show` and the checks of the reference page are derived
+from it. Never holds a configured value.
 
-Invariant: the default of a setting whose feature is missing asks for nothing.
+Invariant: the default of a setting of a missing feature does not need that feature.
 """
 
 import enum
@@ -67,12 +67,12 @@ T = TypeVar("T")
 _KIB = 1 << 10
 _MIB = 1 << 20
 _GIB = 1 << 30
-# The reach of the timer wheel.
+# The range of the timing wheel.
 _DELAY_NS_MAX = 671_088_640 * MILLISECOND
 
 
 class Feature(enum.StrEnum):
-    """What a setting is for."""
+    """The feature that a setting belongs to."""
 
     BROKER = "the broker"
     HTTP = "HTTP"
@@ -90,18 +90,18 @@ class Feature(enum.StrEnum):
 
     @property
     def is_here(self) -> bool:
-        """Whether this version has it."""
+        """Whether this version has the feature."""
         return self in _HERE
 
 
-# A feature that arrives is added here, and its settings get their lasting defaults below.
+# Add a new feature here, and give its settings their final defaults below.
 _HERE = frozenset(
     {Feature.BROKER, Feature.HTTP, Feature.LOG, Feature.METRICS, Feature.DELAYS, Feature.TRACING}
 )
 
 
 class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One setting. `harmless` are the values that, besides the default, ask for nothing."""
+    """One setting. `harmless` are values besides the default that do not need its feature."""
 
     name: str
     kind: Kind[T]
@@ -125,15 +125,15 @@ class Setting(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     @property
     def is_switch(self) -> bool:
-        """Whether naming it alone, without a value, says enough."""
+        """Whether the flag may be given without a value."""
         return self.kind is BOOLEAN
 
     def asks_for_nothing(self, value: T) -> bool:
-        """Whether this value may be given to a version without the feature."""
+        """Whether this value is allowed in a version without the feature."""
         return value == self.default or value in self.harmless
 
     def show(self, value: T) -> str:
-        """The value as text; a secret only as being there."""
+        """The value as text; secrets are masked."""
         if self.is_secret:
             return "***" if value else ""
         return self.kind.show(value)

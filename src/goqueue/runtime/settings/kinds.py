@@ -1,9 +1,9 @@
-"""Kinds of values that a setting may have: how each is read, what is allowed, how it is shown.
+"""Kinds of values of settings: how each is parsed, validated and shown.
 
-Never knows which setting it reads, nor where the value stood. What cannot be read is a ValueError
+Never knows which setting it parses, nor where the value came from. An invalid value is a ValueError
 whose text is the reason.
 
-Invariant: a value that was read and shown is read from what was shown as the same value.
+Invariant: a value that was parsed and shown is parsed from the shown text as the same value.
 """
 
 import ipaddress
@@ -47,7 +47,7 @@ _COUNT_MAX = 1_000_000
 
 
 class Kind(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One kind of value. The environment and flags bring text, a TOML file brings values."""
+    """One kind of value. Environment and flags supply text, a TOML file supplies values."""
 
     allowed: str
     from_text: Callable[[str], T]
@@ -125,7 +125,7 @@ def _show_boolean(value: bool | None) -> str:
     return "unset" if value is None else str(value).lower()
 
 
-# None is for the settings that mean something by being left out.
+# None is for settings with a meaning when they are unset.
 BOOLEAN: Kind[bool | None] = Kind(
     allowed="true or false",
     from_text=_boolean,
@@ -158,14 +158,14 @@ def size(least: int, most: int) -> Kind[int]:
 
 
 def _sized(count: int) -> str:
-    """In the largest unit that divides it, so that nothing is rounded."""
+    """In the largest unit that divides it, without rounding."""
     fitting = (unit for unit in ("GiB", "MiB", "KiB") if count and count % _UNITS[unit] == 0)
     unit = next(fitting, "")
     return f"{count // _UNITS[unit]}{unit}"
 
 
 def _is_whole(given: object) -> TypeGuard[int]:
-    """Whether TOML gave a whole number; to Python, true and false are some too."""
+    """Whether a TOML value is an integer; Python counts true and false as integers too."""
     return isinstance(given, int) and not isinstance(given, bool)
 
 
@@ -218,7 +218,7 @@ def _share(given: str) -> float:
 
 
 def _share_from_toml(given: object) -> float:
-    # A share that is not a number compares false both ways, and so is refused.
+    # NaN compares false both ways, and so is refused.
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         raise ValueError("is not a share")
     return float(given)
@@ -237,7 +237,7 @@ SHARE: Kind[float] = Kind(
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """Where to listen. Port 0 is any free one."""
+    """The address of a listener. Port 0 means any free port."""
 
     host: str
     port: int
@@ -247,7 +247,7 @@ class Listener(msgspec.Struct, frozen=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect. A name other than localhost may mean anything."""
+        """Whether only this machine can connect. Names other than localhost may be any address."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -256,7 +256,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:]+)):([0-9]{1,5})", re.ASCII)
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-# A last label of digits would be an address, and addresses are read as such.
+# A last label of digits would be an address, which is parsed separately.
 _HOST_NAME = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+\Z){_LABEL}")
 _OFF = "off"
 
@@ -314,7 +314,7 @@ ENDPOINT: Kind[str] = _kind(
 
 
 def choices(*words: str) -> Kind[tuple[str, ...]]:
-    """Some of a few words, in the order in which they are given."""
+    """Any of a few words, in the given order."""
 
     def read(given: str) -> str:
         if given not in words:

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, told all at once and without giving a secret away.
+"""Problems of a configuration, reported together and without secrets.
 
 Invariant: a text in a problem has no control characters and a bounded length.
 """
@@ -15,7 +15,7 @@ _SHOWN_MAX = 80
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that is wrong: where it stood, what stood there, and why it cannot be."""
+    """One problem: its place, the value, and the reason."""
 
     setting: str
     origin: str
@@ -30,7 +30,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SettingsInvalid(Exception):
-    """A configuration that nothing is started with; it has one problem at least."""
+    """An invalid configuration, with at least one problem."""
 
     def __init__(self, problems: tuple[Problem, ...], warnings: tuple[str, ...] = ()) -> None:
         assert problems
@@ -45,13 +45,13 @@ class SettingsInvalid(Exception):
 def problem_with(
     setting: Setting[Any], origin: str, given: object, reason: str, *, allowed: str = ""
 ) -> Problem:
-    """A problem with the value of a setting; the value of a secret one is not told."""
+    """A problem with the value of a setting; the value of a secret is masked."""
     shown = "***" if setting.is_secret else _shown(given)
     return Problem(setting=setting.name, origin=origin, given=shown, reason=reason, allowed=allowed)
 
 
 def quote(text: str) -> str:
-    """A foreign text as part of a sentence."""
+    """Quote a foreign text for a message."""
     cut = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
     return '"' + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in cut) + '"'
 

@@ -1,9 +1,9 @@
-"""Settings as a whole: from what was given to frozen values, or to every problem at once.
+"""Builds the settings of a node from all sources, or reports all problems together.
 
-Reads no environment, no file and no host name: they are handed in. `load_settings` is the shell
-around that. Values of features that this version lacks are never taken in silence.
+Reads no environment, file or host name: they are passed in. `load_settings` is the shell around
+that. A value for a feature that this version lacks is never ignored.
 
-Invariant: a `Settings` exists only if nothing that was given is wrong.
+Invariant: a `Settings` exists only if every given value is valid.
 """
 
 import importlib.util
@@ -75,7 +75,7 @@ _SPAN_FILE = ("traces", "spans.jsonl")
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this node is, and where it keeps things."""
+    """Identity and storage of the node."""
 
     data_dir: str
     node_id: str
@@ -84,13 +84,13 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where callers are let in; None is off."""
+    """The listeners; None is off."""
 
     http: Listener | None
 
 
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What HTTP takes, and from whom. Limits are bytes."""
+    """Limits and origins of HTTP. Limits are bytes."""
 
     publish_body_limit: int
     body_limit: int
@@ -98,26 +98,26 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What no caller may exceed."""
+    """Limits for all callers."""
 
     max_delay_ns: int
 
 
 class LoggingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is logged, and how."""
+    """Level and format of the log."""
 
     level: str
     format: str
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How finely the node tells of itself."""
+    """The level of detail of metrics."""
 
     partitions: bool
 
 
 class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which journeys of messages are noted, and where their spans go."""
+    """Sampling and exporters of traces."""
 
     sampling: float
     exporters: tuple[str, ...]
@@ -130,7 +130,7 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the value of one setting came from; the value as text, a secret masked."""
+    """The origin of one setting, and its value as text; secrets are masked."""
 
     setting: str
     value: str
@@ -139,7 +139,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a node is told at its start. Warnings are logged at every start."""
+    """All settings of a node. Warnings are logged at every start."""
 
     broker: BrokerSettings
     listeners: ListenerSettings
@@ -154,7 +154,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Effective(msgspec.Struct, frozen=True, kw_only=True):
-    """The value that won for one setting, and where it stood."""
+    """The effective value of one setting, and its place."""
 
     value: object
     source: Source
@@ -185,7 +185,7 @@ class _Values:
 
 
 def load_settings(flags: Mapping[str, str], environment: Mapping[str, str]) -> Settings:
-    """Settings of a node started here and now: finds the file and asks for the host name."""
+    """The settings of a node started now: finds the file and reads the host name."""
     file = find_settings_file(flags, environment)
     return read_settings(
         flags, environment, file, host_name=socket.gethostname(), has_module=_is_importable
@@ -196,7 +196,7 @@ def _is_importable(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
-        # A package above it is missing, or is kept from being imported.
+        # A parent package is missing, or its import is blocked.
         return False
 
 
@@ -210,7 +210,7 @@ def read_settings(
 ) -> Settings:
     """Settings by precedence: flag, environment, file, default. Flags are keyed by setting.
 
-    Raises SettingsInvalid with every problem, also those of values that another one outweighs.
+    Raises SettingsInvalid with every problem, including those of overridden values.
     """
     problems: list[Problem] = []
     warnings: list[str] = []
@@ -233,7 +233,7 @@ def read_settings(
 
 
 def _take(values: _Values, given: Iterable[Given], problems: list[Problem]) -> None:
-    """Read every value; the sources come in the order of their weight, the heaviest last."""
+    """Parse every value; the sources are in order of precedence, the highest last."""
     by_name = {setting.name: setting for setting in SETTINGS}
     for each in given:
         setting = by_name[each.name]
@@ -252,7 +252,7 @@ def _take(values: _Values, given: Iterable[Given], problems: list[Problem]) -> N
 
 
 def _check_host_name(values: _Values, problems: list[Problem]) -> None:
-    """A host name is no problem as long as another node id is given."""
+    """An invalid host name is no problem if a node id is given."""
     effective = values.effective(BROKER_NODEID)
     if effective.source is Source.DEFAULT:
         try:
@@ -273,7 +273,7 @@ def _check_available(setting: Setting[Any], values: _Values, problems: list[Prob
 
 
 def _check_reach(values: _Values, problems: list[Problem], warnings: list[str]) -> None:
-    """Beyond this machine every caller would be an admin: that has to be said in so many words."""
+    """Beyond loopback every caller would be an admin: require an explicit setting."""
     listener = values.value(LISTENERS_HTTP)
     if listener is None:
         warnings.append("listeners.http is off: nobody can reach this node")
@@ -306,7 +306,7 @@ def _check_origins(values: _Values, problems: list[Problem]) -> None:
 def _check_collector(
     values: _Values, problems: list[Problem], has_module: Callable[[str], bool]
 ) -> None:
-    """Spans go to a collector by modules of an extra, and to an address of the right form."""
+    """Check that the OTLP extra is installed and the endpoint is valid."""
     if _OTLP not in values.value(TRACING_EXPORTERS):
         return
     protocol, endpoint = values.value(TRACING_OTLP_PROTOCOL), values.value(TRACING_OTLP_ENDPOINT)

@@ -1,7 +1,7 @@
-"""Where settings are given: flags, the environment, a TOML file. Collects, and judges only names.
+"""The sources of settings: flags, the environment, a TOML file. Validates names only.
 
-The environment and the flags are handed in. Reading the file is apart from reading what is in it,
-so that a file that cannot be read is one problem among the others.
+The environment and the flags are passed in. Loading the file is separate from parsing it, so that
+an unreadable file is reported together with the other problems.
 """
 
 import enum
@@ -28,14 +28,14 @@ __all__ = [
     "read_settings_file",
 ]
 
-# The name under which the path of the file stands among the flags; no setting has it.
+# The flag with the path of the file; no setting has this name.
 CONFIG_FLAG = "config"
 
 _PREFIX = "GOQUEUE_"
 _CONFIG_VARIABLE = "GOQUEUE_CONFIG"
 _FILE_NAME = "goqueue.toml"
 _FILE_BYTES_MAX = 1 << 20
-# Of the command line, and of the interpreter; none of them configures a node.
+# Variables of the command line and of the interpreter; none of them configures a node.
 _OTHER_VARIABLES = (
     "GOQUEUE_API_KEY",
     _CONFIG_VARIABLE,
@@ -52,7 +52,7 @@ _SECTIONS = tuple(
 
 
 class Source(enum.StrEnum):
-    """Kinds of places where a setting may be given; the later ones win."""
+    """The sources, in order of precedence; later ones win."""
 
     DEFAULT = "default"
     FILE = "file"
@@ -61,7 +61,7 @@ class Source(enum.StrEnum):
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What was given for one setting in one place. Only a file gives anything but text."""
+    """The value of one setting in one place. Only a file supplies values other than text."""
 
     name: str
     source: Source
@@ -80,7 +80,7 @@ class SettingsFile(msgspec.Struct, frozen=True, kw_only=True):
 def find_settings_file(
     flags: Mapping[str, str], environment: Mapping[str, str]
 ) -> SettingsFile | None:
-    """The file that was asked for, else `goqueue.toml` of the working directory, else none."""
+    """The requested file, else `goqueue.toml` in the working directory, else none."""
     asked = flags.get(CONFIG_FLAG)
     if asked is None:
         asked = environment.get(_CONFIG_VARIABLE) or None
@@ -90,12 +90,12 @@ def find_settings_file(
 
 
 def read_settings_file(path: str) -> SettingsFile:
-    """The file with its content; where that fails, with what failed."""
+    """The file with its content, or with the error."""
     try:
-        # Without O_NONBLOCK a named pipe would hold up the start.
+        # Without O_NONBLOCK a named pipe would block the start.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
-        # A path with a NUL in it is a ValueError, in words of the interpreter.
+        # A path with a NUL is a ValueError with a text of the interpreter.
         reason = error.strerror if isinstance(error, OSError) else "no such path"
         return SettingsFile(path=path, fault=f"cannot be read: {reason}")
     try:
@@ -133,7 +133,7 @@ def from_flags(flags: Mapping[str, str], problems: list[Problem]) -> list[Given]
 
 
 def from_environment(environment: Mapping[str, str], warnings: list[str]) -> list[Given]:
-    """Variables of ours; one that is not known is only warned about, somebody else may use it."""
+    """Our variables; an unknown one is only a warning, as another program may use it."""
     given: list[Given] = []
     for variable, text in sorted(environment.items()):
         if not variable.startswith(_PREFIX) or variable in _OTHER_VARIABLES:
@@ -185,7 +185,7 @@ def from_file(file: SettingsFile, problems: list[Problem]) -> list[Given]:
 
 
 def _leaves(document: Mapping[str, object]) -> Iterable[tuple[str, object]]:
-    """Keys with their sections. The content of an unknown section is not gone into."""
+    """Keys with their sections. The contents of an unknown section are skipped."""
     for key, value in document.items():
         if isinstance(value, dict) and key in _SECTIONS:
             for name, inner in value.items():
