@@ -186,7 +186,7 @@ topic-settings: setup ## write the SDK's types and docs/reference/topic-settings
 	@$(venv) -m scripts.topic_settings
 
 pictures: setup ## draw the pictures in docs/pictures again
-	@$(venv) docs/pictures/trace_picture.py >build/trace.svg && mv build/trace.svg docs/pictures/trace.svg
+	@mkdir -p build && $(venv) docs/pictures/trace_picture.py >build/trace.svg && mv build/trace.svg docs/pictures/trace.svg
 
 hooks: ## check commit subjects with a git hook in this clone
 	@git config core.hooksPath .githooks
