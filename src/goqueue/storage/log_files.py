@@ -91,7 +91,7 @@ class LogFiles:
         self._actives = pools.actives
         self._footing = footing
         self._is_dirty = False
-        # Replaced by pools that several logs share.
+        # Set by a storage that holds several logs.
         self.meter = UNCOUNTED
         self.guard: AbstractContextManager[object] = nullcontext()
 
