@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import pytest
 
-from tests.tidy import documents, hygiene, layout, purity, sets, shape, surface
+from tests.tidy import documents, hygiene, layout, purity, sets, shape, surface, wire
 from tests.tidy.sources import ROOT, Finding, Source, projects_sources, projects_texts
 
 Rule = Callable[[Source], Iterator[Finding]]
@@ -172,6 +172,13 @@ def test_the_public_surface_changes_only_on_purpose() -> None:
     )
 
 
+# ---- one home for every fact ---------------------------------------------------------------
+
+
+def test_a_name_on_the_wire_is_written_once() -> None:
+    assert_holds(wire.finds_copied_wire_names, PACKAGE)
+
+
 # ---- hygiene -------------------------------------------------------------------------------
 
 
@@ -273,6 +280,14 @@ BROKEN: list[tuple[Rule, Source]] = [
     (finds_foreign_modules, Source("tests/simulation/a.py", "import goqueue.model.ids")),
     (finds_foreign_modules, Source("bench/log/a.py", "from goqueue.model import _Hidden")),
     (surface.finds_overreaching_edges, Source(IN_GATEWAY, "from goqueue.log import Log")),
+    (wire.finds_copied_wire_names, Source(IN_CORE, 'CODEC = "gq.codec"')),
+    (wire.finds_copied_wire_names, Source(IN_CORE, 'ours = key.startswith(b"gq.")')),
+    (wire.finds_copied_wire_names, Source(IN_CORE, r'MARK = b"\x00\x08gq.batch"')),
+    (wire.finds_copied_wire_names, Source(IN_CORE, 'x = f"goqueue.dlq.{name}"')),
+    (wire.finds_copied_wire_names, Source(IN_GATEWAY, 'm = "application/vnd.goqueue.records"')),
+    (wire.finds_copied_wire_names, Source(IN_GATEWAY, 'm = b"text/plain; charset=utf-8"')),
+    (wire.finds_copied_wire_names, Source(IN_GATEWAY, 'h = b"GoQueue-Next-Offset"')),
+    (wire.finds_copied_wire_names, Source(IN_GATEWAY, 'x = "such as http://127.0.0.1:8080"')),
     (hygiene.finds_swallowed_errors, Source(IN_CORE, "try: f()\nexcept Exception: pass")),
     (hygiene.finds_swallowed_errors, Source(IN_CORE, "try: f()\nexcept: raise")),
     (hygiene.finds_swallowed_errors, Source(IN_CORE, "with suppress(Exception): f()")),
@@ -297,6 +312,8 @@ SOUND: list[tuple[Rule, Source]] = [
     (shape.finds_long_functions, Source(IN_CORE, "def f():\n" + "    x = 1\n" * 59)),
     (shape.finds_banned_class_names, Source(IN_CORE, "class DataLog: ...")),
     (documents.finds_outside_references_in_code, Source(IN_CORE, '"""Bounds of 64 MiB."""')),
+    (wire.finds_copied_wire_names, Source(IN_CORE, '"""Reads `gq.batch`."""\nx = "gq is fine"')),
+    (wire.finds_copied_wire_names, Source(wire.HOME, 'CODEC_HEADER = "gq.codec"')),
     (surface.finds_unsorted_all, Source(IN_CORE, '__all__ = ["A_MAX", "Log", "read"]')),
     (finds_foreign_modules, Source("src/goqueue/cli/a.py", "from goqueue.model import Offset")),
     (finds_foreign_modules, Source("src/goqueue/model/a.py", "from goqueue.model.ids import X")),
@@ -339,7 +356,7 @@ def test_a_path_of_one_machine_is_found(folder: str) -> None:
 
 
 def test_every_rule_is_shown_to_fail() -> None:
-    modules = (purity, sets, shape, surface, hygiene, layout, documents)
+    modules = (purity, sets, shape, surface, hygiene, layout, documents, wire)
     rules = [name for module in modules for name in module.__all__ if name.startswith("finds_")]
     shown = [named(case) for case in BROKEN]
     # These take more than one source, and are shown to fail above or below.

@@ -61,7 +61,7 @@ def loses_what_is_pending_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def replays_without_deliveries(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.delayed.delay_log.DELAYED_FROM", "gq.never-there")
+    patch.setattr("goqueue.broker.delayed.delay_log.DELAYED_FROM_HEADER", "gq.never-there")
 
 
 def replays_without_cancellations(patch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from goqueue.broker.outbox import Later, Outbox, Prune
 from goqueue.broker.turns import TurnBudget
 from goqueue.log import Log
 from goqueue.model import (
+    RESERVED_PREFIX,
     VALUE_BYTES_MAX,
     Code,
     DiskEvent,
@@ -68,6 +69,7 @@ _BEHIND_MAX = 16
 _RECORD_BYTES = 1024 * 1024
 _TURN_BYTES_MAX = 8 * 1024 * 1024
 _RETRY_NS = 1_000_000_000
+_RESERVED = RESERVED_PREFIX.encode()
 
 C = TypeVar("C")
 
@@ -280,7 +282,7 @@ class Journal(Generic[C]):
         """The changes of stored records, a turn at a time."""
         for position in walk(data).positions:
             record = decode(data, position)
-            is_ours = record.value is not None and not record.key.startswith(b"gq.")
+            is_ours = record.value is not None and not record.key.startswith(_RESERVED)
             changes = self._decoder.decode(record.value or b"") if is_ours else []
             yield Turn(changes, Timestamp(record.timestamp), Offset(record.offset))
 

@@ -11,17 +11,16 @@ import msgspec
 from goqueue.broker.catalog import Catalog, Topic
 from goqueue.delivery import Held
 from goqueue.groups import Group
-from goqueue.model import Header, LogId, Now, Offset
+from goqueue.model import TRACEPARENT_HEADER, Header, LogId, Now, Offset
 from goqueue.model.requests import Published, TraceSeed
 from goqueue.records import Waiting
 from goqueue.records.tracing import GIVEN_BYTES, Told, find_contexts, follow, look, make_contexts
 from goqueue.tracing import TRACE_BYTES, UNWRITTEN, Kind, Note, Place, Tracer, place_of
 
-__all__ = ["TRACE_PARENT", "PublishTrace", "TraceRecorder", "trace_header"]
+__all__ = ["PublishTrace", "TraceRecorder", "trace_header"]
 
 # The partition of what was never written.
 _NOWHERE = -1
-TRACE_PARENT = "traceparent"
 # Publications of open transactions that are kept in mind; how further ones end is not told.
 _OPEN_MAX = 100_000
 
@@ -320,4 +319,4 @@ class TraceRecorder:
 def trace_header(context: bytes) -> Header:
     """The header that carries a context."""
     trace, span = context[:TRACE_BYTES].hex(), context[TRACE_BYTES : GIVEN_BYTES - 1].hex()
-    return TRACE_PARENT, f"00-{trace}-{span}-{context[-1]:02x}".encode()
+    return TRACEPARENT_HEADER, f"00-{trace}-{span}-{context[-1]:02x}".encode()

@@ -31,6 +31,7 @@ import click
 import msgspec
 
 from goqueue.cli.options import Output, output_option
+from goqueue.client.entry import DEFAULT_SERVER
 from goqueue.model import Refused, check_name
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def check_server(given: str, place: str) -> str:
     """The address of a server without a slash at its end."""
     found = _SERVER.fullmatch(given) if len(given) <= 2048 else None
     if found is None or int(found[1] or 0) > _PORT_MAX:
-        raise ClientSettingsInvalid(f"{place} is not an address such as http://127.0.0.1:8080")
+        raise ClientSettingsInvalid(f"{place} is not an address such as {DEFAULT_SERVER}")
     return given.removesuffix("/")
 
 
@@ -215,14 +216,13 @@ def _toml(contexts: Contexts) -> bytes:
     return b"\n".join(lines).lstrip() + b"\n"
 
 
-_SERVER_SETTING = "http://127.0.0.1:8080"
 _TIMEOUT_S = 30.0
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The server, the key to show it (empty: none), and how long to wait for an answer."""
 
-    server: str = _SERVER_SETTING
+    server: str = DEFAULT_SERVER
     api_key: str = ""
     timeout_s: float = _TIMEOUT_S
 
@@ -253,7 +253,7 @@ def resolve_client_settings(
         flags, environment, "timeout", None if context.timeout is None else str(context.timeout)
     )
     return ClientSettings(
-        server=_SERVER_SETTING if server is None else check_server(server.value, server.place),
+        server=DEFAULT_SERVER if server is None else check_server(server.value, server.place),
         api_key="" if key is None else check_key(key.value, key.place),
         timeout_s=_TIMEOUT_S if timeout is None else check_timeout(timeout.value, timeout.place),
     )

@@ -23,11 +23,11 @@ from goqueue.cli.output import console, cut, draw, printable, table, write_docum
 from goqueue.client import GoQueueError, NotFound, TopicNotFound
 from goqueue.client.admin_replies import Topic
 from goqueue.client.http import get
+from goqueue.model import DEAD_LETTER_PREFIX
 
 __all__ = ["Moved", "dlq", "draw_moved", "list_letters", "read_place", "show_letter"]
 
 _PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
-_PREFIX = "goqueue.dlq."
 _VALUE_WIDTH = 60
 
 
@@ -118,7 +118,7 @@ async def _dead_letter_topic(session: Session, topic: str) -> str:
 
 
 def _fact(item: Item, name: str) -> str:
-    return item.headers.get(_PREFIX + name, b"").decode(errors="backslashreplace")
+    return item.headers.get(DEAD_LETTER_PREFIX + name, b"").decode(errors="backslashreplace")
 
 
 def _shown(octets: bytes | None) -> str:

@@ -23,6 +23,8 @@ from typing import TypeVar
 
 import click
 
+from goqueue.client.entry import DEFAULT_SERVER
+
 __all__ = [
     "Output",
     "complete_groups",
@@ -101,7 +103,7 @@ _SERVER_FLAGS = "goqueue.server"
 def server_options(decorated: Decorated) -> Decorated:
     """Give a command the flags that choose a server; none of them is an argument."""
     flags = (
-        ("-s", "--server", "URL", "Server to speak to.  [default: http://127.0.0.1:8080]"),
+        ("-s", "--server", "URL", f"Server to speak to.  [default: {DEFAULT_SERVER}]"),
         ("-c", "--context", "NAME", "Server and key that are kept under this name."),
         ("", "--api-key", "KEY", "Key to show the server."),
         ("", "--timeout", "S", "Seconds to wait for an answer.  [default: 30]"),

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from goqueue.cli.signals import Stop
-from goqueue.model import Priority, nearest_name
+from goqueue.model import DELAYED_FROM_HEADER, Priority, nearest_name
 
 __all__ = [
     "Draft",
@@ -104,8 +104,6 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _LINES = msgspec.json.Decoder(_Line)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-# What a broker says about where it delivered a message; of one that is sent anew it is not true.
-_DELIVERED = "gq.delayed-from"
 
 
 def read_draft(line: bytes, pattern: Pattern) -> Draft | None:
@@ -198,7 +196,8 @@ def _spelled_out(given: _Line, common: Draft) -> Draft:
 
 
 def _headers(given: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in given.items() if name != _DELIVERED}
+    # Where a broker delivered a message is not true of one that is sent again.
+    return {name: value for name, value in given.items() if name != DELAYED_FROM_HEADER}
 
 
 def _octets(text: str, is_base64: bool) -> bytes:

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from goqueue.client.retries import Retries
     from goqueue.client.sync import SyncConnection
 
-__all__ = ["connect", "connect_sync"]
+__all__ = ["DEFAULT_SERVER", "connect", "connect_sync"]
 
-_SERVER = "http://127.0.0.1:8080"
+DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 
 def connect(
@@ -42,7 +42,7 @@ def connect(
     from goqueue.client.retries import Retries
 
     if server is None:
-        server = os.environ.get("GOQUEUE_SERVER", _SERVER)
+        server = os.environ.get("GOQUEUE_SERVER", DEFAULT_SERVER)
         api_key = api_key or os.environ.get("GOQUEUE_API_KEY") or None
     settings = Settings(
         server=server,

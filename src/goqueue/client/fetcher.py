@@ -34,9 +34,10 @@ from goqueue.client.http import Request, Response, Transport, target
 from goqueue.client.message import Message
 from goqueue.client.retries import is_worth_retrying
 from goqueue.client.values import duration
-from goqueue.model import LogId
+from goqueue.model import ABORTED_HEADER, NEXT_OFFSET_HEADER, TRACE_SEED_HEADER, LogId
 from goqueue.model.requests import Isolation, TraceSeed
 from goqueue.records import (
+    BATCH_HEADER_START,
     HEADER_SIZE,
     Columns,
     Corrupt,
@@ -58,10 +59,10 @@ _TREATMENTS = bytes(
     _LEFT_OUT if flags & _HIDDEN else _UNPACKED if flags & _PACKED else _TAKEN
     for flags in range(256)
 )
-# The first header of a batch that a known producer wrote, after the count of headers: the broker's
-# own note, which is nobody else's business.
-_NOTE = b"\x00\x08gq.batch"
 _COUNT_SIZE = 2
+_NEXT_OFFSET = NEXT_OFFSET_HEADER.lower().encode()
+_ABORTED = ABORTED_HEADER.lower().encode()
+_TRACE_SEED = TRACE_SEED_HEADER.lower().encode()
 _SEED = re.compile(rb"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{1,17})")
 
 Ranges = tuple[tuple[int, int], ...]
@@ -159,8 +160,8 @@ def _plain(log: LogId, data: bytes, columns: Columns, seed: TraceSeed | None) ->
 
 
 def _headers(block: bytes) -> bytes:
-    """The headers of a record without the broker's note."""
-    if not block.startswith(_NOTE, _COUNT_SIZE):
+    """The headers of a record without the mark of its batch, which is for the log alone."""
+    if not block.startswith(BATCH_HEADER_START, _COUNT_SIZE):
         return block
     return encode_headers(decode_headers(block)[1:])
 
@@ -335,8 +336,8 @@ class Reader:
         )
 
     def _chunk(self, response: Response, next_offset: int) -> Chunk:
-        aborted = read_ranges(response.headers.get(b"goqueue-aborted", b""))
-        seed = read_seed(response.headers.get(b"goqueue-trace-seed", b""))
+        aborted = read_ranges(response.headers.get(_ABORTED, b""))
+        seed = read_seed(response.headers.get(_TRACE_SEED, b""))
         messages = decode_chunk(self.log, response.body, self._offset, aborted, seed)
         self._offset = next_offset
         return Chunk(self.log, messages, next_offset)
@@ -375,7 +376,7 @@ class Reader:
 
 
 def _next_offset(response: Response) -> int:
-    text = response.headers.get(b"goqueue-next-offset", b"")
+    text = response.headers.get(_NEXT_OFFSET, b"")
     if not text.isdigit():
         raise GoQueueError("response_invalid", "the answer does not say where to go on")
     return int(text)

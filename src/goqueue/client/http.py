@@ -37,6 +37,7 @@ import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError, ServerUnreachable, refusal
 from goqueue.client.retries import Retries
+from goqueue.model import JSON_MEDIA
 
 __all__ = [
     "Address",
@@ -248,7 +249,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     target: str
     body: bytes | bytearray = b""
-    content_type: str = "application/json"
+    content_type: str = JSON_MEDIA
     is_repeatable: bool = False
     wait_s: float = 0.0
     patience_s: float | None = None

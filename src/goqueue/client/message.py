@@ -13,7 +13,7 @@ import msgspec
 
 from goqueue.client.errors import GoQueueError
 from goqueue.client.tracing import Origin, Work, parent_of, processing, remote_context
-from goqueue.model import Priority
+from goqueue.model import TRACESTATE_HEADER, Priority
 from goqueue.records import decode_headers
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Message(msgspec.Struct, frozen=True, eq=False):
         return processing(work, self.traceparent, self._trace_state())
 
     def _trace_state(self) -> str:
-        return self.headers.get("tracestate", b"").decode(errors="replace")
+        return self.headers.get(TRACESTATE_HEADER, b"").decode(errors="replace")
 
     @property
     def delivery_count(self) -> int:

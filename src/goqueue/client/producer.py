@@ -39,7 +39,6 @@ from goqueue.client.sender import Buffer, PartitionSender, SenderContext
 from goqueue.client.tasks import Tasks
 from goqueue.client.tracing import start_sending
 from goqueue.client.values import (
-    DELIVER_HEADER,
     NORMAL_PRIORITY,
     Headers,
     Value,
@@ -49,7 +48,7 @@ from goqueue.client.values import (
     nanoseconds,
     priority_number,
 )
-from goqueue.model import KEY_BYTES_MAX, Message, Refused
+from goqueue.model import DELIVER_HEADER, KEY_BYTES_MAX, RESERVED_PREFIX, Message, Refused
 from goqueue.records import HEADER_SIZE, murmur3
 
 __all__ = ["BrokerClock", "Due", "Partitioner", "Producer", "ProducerConfig", "draft", "weigh"]
@@ -110,7 +109,7 @@ def _moment(time: dt.datetime) -> int:
     return (time - _EPOCH) // _MICROSECOND * 1000
 
 
-_RESERVED = b"gq."
+_RESERVED = RESERVED_PREFIX.encode()
 
 
 def draft(

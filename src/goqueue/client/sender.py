@@ -37,8 +37,8 @@ from goqueue import records
 from goqueue.client.batch import PartitionSequence, ProducerBatch, ProducerConfig, Receipt, Registry
 from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.http import Request, Transport, target
-from goqueue.client.values import DELIVER_HEADER, nanoseconds
-from goqueue.model import Message
+from goqueue.client.values import nanoseconds
+from goqueue.model import DELIVER_HEADER, RECORDS_MEDIA, Message
 
 __all__ = ["Accumulator", "BatchSender", "Buffer", "PartitionSender", "Placed", "SenderContext"]
 
@@ -138,8 +138,6 @@ class Accumulator:
             and parcel.size_bytes + size_bytes <= gathering.size_bytes_max
         )
 
-
-RECORDS = "application/vnd.goqueue.records"
 
 # The broker has another opinion of the producer than the lane: it was forgotten, or its partition
 # was, or the topic was made anew.
@@ -244,7 +242,7 @@ class BatchSender:
             method="POST",
             target=whither,
             body=body,
-            content_type=RECORDS,
+            content_type=RECORDS_MEDIA,
             is_repeatable=self._is_repeatable,
         )
         published = await self._transport.read(request, _PUBLISHED)

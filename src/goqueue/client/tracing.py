@@ -23,7 +23,14 @@ import msgspec
 
 from goqueue import records
 from goqueue.client.errors import GoQueueError
-from goqueue.model import Header, Message, Refused
+from goqueue.model import (
+    DELAYED_FROM_HEADER,
+    TRACEPARENT_HEADER,
+    TRACESTATE_HEADER,
+    Header,
+    Message,
+    Refused,
+)
 from goqueue.model.requests import TraceSeed
 from goqueue.records import HEADER_SIZE
 from goqueue.records.tracing import CONTEXT_BYTES, GIVEN_BYTES, make_contexts, read_context
@@ -73,8 +80,6 @@ def _load() -> Telemetry | None:
     return Telemetry(tracer, trace.SpanKind.PRODUCER, trace.SpanKind.CONSUMER)
 
 
-_PARENT = "traceparent"
-_DELAYED_FROM = "gq.delayed-from"
 _OFFSET_DIGITS_MAX = 19
 _TRACE_BYTES = 16
 _TRACE_DIGITS = 2 * _TRACE_BYTES
@@ -100,11 +105,11 @@ def parent_of(headers: Iterable[Header], offset: int, origin: Origin) -> str:
     up of the last 16 digits of that id.
     """
     for name, value in headers:
-        if name == _PARENT:
+        if name == TRACEPARENT_HEADER:
             context = read_context(value)
             if context:
                 return _written(context)
-        elif name == _DELAYED_FROM and value.isdigit() and len(value) <= _OFFSET_DIGITS_MAX:
+        elif name == DELAYED_FROM_HEADER and value.isdigit() and len(value) <= _OFFSET_DIGITS_MAX:
             offset = int(value)
     if isinstance(origin, TraceSeed):
         made = make_contexts(origin.high, origin.low, (offset,))
@@ -127,7 +132,9 @@ def remote_context(parent: str, state: str) -> "Context | None":
     from opentelemetry.context import get_current
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    carrier = {"traceparent": parent, "tracestate": state} if state else {"traceparent": parent}
+    carrier = {TRACEPARENT_HEADER: parent}
+    if state:
+        carrier[TRACESTATE_HEADER] = state
     return TraceContextTextMapPropagator().extract(carrier, context=get_current())
 
 
@@ -158,8 +165,7 @@ def processing(work: Work, parent: str, state: str) -> "Iterator[Span | None]":
         yield span
 
 
-_STATE = "tracestate"
-_NAMES = (_PARENT, _STATE)
+_NAMES = (TRACEPARENT_HEADER, TRACESTATE_HEADER)
 _STATE_CHARACTERS_MAX = 4096
 _TOPICS_MAX = 1024
 
@@ -169,7 +175,7 @@ def start_sending(topic: str, message: Message) -> "SendTrace | None":
     telemetry = find_telemetry()
     if telemetry is None:
         return None
-    if message.headers and any(name == _PARENT for name, _ in message.headers):
+    if message.headers and any(name == TRACEPARENT_HEADER for name, _ in message.headers):
         return None
     span = telemetry.tracer.start_span(
         f"send {topic}", kind=telemetry.producer, attributes=_attributes(topic)
@@ -234,5 +240,5 @@ def _headers(context: "SpanContext") -> tuple[Header, ...]:
     parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{flags:02x}".encode()
     state = context.trace_state.to_header() if context.trace_state else ""
     if not state or len(state) > _STATE_CHARACTERS_MAX:
-        return ((_PARENT, parent),)
-    return ((_PARENT, parent), (_STATE, state.encode()))
+        return ((TRACEPARENT_HEADER, parent),)
+    return ((TRACEPARENT_HEADER, parent), (TRACESTATE_HEADER, state.encode()))

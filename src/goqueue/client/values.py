@@ -14,7 +14,6 @@ from goqueue.client.errors import GoQueueError
 from goqueue.model import Header, Priority
 
 __all__ = [
-    "DELIVER_HEADER",
     "NORMAL_PRIORITY",
     "Headers",
     "Value",
@@ -26,8 +25,6 @@ __all__ = [
     "priority_number",
 ]
 
-# What names the time of a delayed record: nanoseconds since 1970 in decimal digits.
-DELIVER_HEADER = "gq.deliver-at"
 NORMAL_PRIORITY = int(Priority.NORMAL)
 
 # bytes, text, None (a tombstone), or anything that msgspec writes as JSON.

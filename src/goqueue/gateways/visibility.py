@@ -17,7 +17,7 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from goqueue.model import Offset, Record
+from goqueue.model import BATCH_HEADER, Offset, Record
 from goqueue.model.requests import Isolation, Parcel, Records
 from goqueue.records import (
     Corrupt,
@@ -43,7 +43,7 @@ __all__ = [
 _HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
 
 # Headers that only the log reads: who wrote a batch.
-INTERNAL_HEADERS = frozenset({"gq.batch"})
+INTERNAL_HEADERS = frozenset({BATCH_HEADER})
 
 
 class AbortedRanges:

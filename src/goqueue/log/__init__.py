@@ -1,6 +1,6 @@
 """The metadata of one partition's log: offsets, segments, epochs, retention, compaction."""
 
-from goqueue.log.batch_mark import BATCH_HEADER, BatchMark
+from goqueue.log.batch_mark import BatchMark
 from goqueue.log.compaction import KeptRange, Leftover, NewestOffsets, plan_compaction
 from goqueue.log.control import (
     ControlKind,
@@ -33,7 +33,6 @@ from goqueue.log.segments import DamagedRange, Segments
 from goqueue.log.watermarks import Watermarks
 
 __all__ = [
-    "BATCH_HEADER",
     "ENTRY_SIZE",
     "Appended",
     "Assembly",

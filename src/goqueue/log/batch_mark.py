@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from goqueue.records import HEADER_SIZE, Buffer, Columns, decode, encode
+from goqueue.model import BATCH_HEADER
+from goqueue.records import BATCH_HEADER_START, HEADER_SIZE, Buffer, Columns, decode, encode
 
-__all__ = ["BATCH_HEADER", "BatchMark", "label", "last_mark_in", "marks_in", "parse_mark"]
+__all__ = ["BatchMark", "label", "last_mark_in", "marks_in", "parse_mark"]
 
-BATCH_HEADER = "gq.batch"
-_NAME = len(BATCH_HEADER).to_bytes(2, "big") + BATCH_HEADER.encode()
 _COUNT_SIZE = 2
 _LENGTH_SIZE = 2
 
@@ -75,7 +74,7 @@ def label(batch: bytearray, mark: BatchMark) -> None:
 def marks_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, BatchMark]]:
     """Each mark among stored records, with the index of its record."""
     view = bytes(data)
-    place = view.find(_NAME)
+    place = view.find(BATCH_HEADER_START)
     if place < 0:
         return
     positions = columns.positions
@@ -86,18 +85,18 @@ def marks_in(data: Buffer, columns: Columns) -> Iterator[tuple[int, BatchMark]]:
         mark = _mark_at(view, columns, index, place)
         if mark is not None:
             yield index, mark
-        place = view.find(_NAME, place + 1)
+        place = view.find(BATCH_HEADER_START, place + 1)
 
 
 def last_mark_in(data: bytes, columns: Columns) -> tuple[int, BatchMark] | None:
     """The last mark among stored records, with the index of its record; cheaper than all marks."""
-    place = data.rfind(_NAME)
+    place = data.rfind(BATCH_HEADER_START)
     while place >= 0:
         index = bisect_right(columns.positions, place) - 1
         mark = _mark_at(data, columns, index, place)
         if mark is not None:
             return index, mark
-        place = data.rfind(_NAME, 0, place + len(_NAME) - 1)
+        place = data.rfind(BATCH_HEADER_START, 0, place + len(BATCH_HEADER_START) - 1)
     return None
 
 
@@ -108,6 +107,6 @@ def _mark_at(view: bytes, columns: Columns, index: int, place: int) -> BatchMark
     body = columns.key_lengths[index] + columns.value_lengths[index]
     if place != columns.positions[index] + HEADER_SIZE + body + _COUNT_SIZE:
         return None
-    start = place + len(_NAME)
+    start = place + len(BATCH_HEADER_START)
     size = int.from_bytes(view[start : start + _LENGTH_SIZE], "big")
     return parse_mark(view[start + _LENGTH_SIZE : start + _LENGTH_SIZE + size])

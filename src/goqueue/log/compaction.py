@@ -14,10 +14,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.log.batch_mark import BATCH_HEADER, BatchMark, marks_in, parse_mark
+from goqueue.log.batch_mark import BatchMark, marks_in, parse_mark
 from goqueue.log.control import ControlKind
 from goqueue.log.producer_state import Spans
-from goqueue.model import HOUR, Compact, LogSettings, Offset, Record, SegmentFacts, Timestamp
+from goqueue.model import (
+    BATCH_HEADER,
+    HOUR,
+    Compact,
+    LogSettings,
+    Offset,
+    Record,
+    SegmentFacts,
+    Timestamp,
+)
 from goqueue.records import HEADER_SIZE, Buffer, Columns, Flag, encode
 
 __all__ = ["KeptRange", "Leftover", "NewestOffsets", "plan_compaction"]

@@ -7,7 +7,14 @@ import enum
 
 import msgspec
 
-from goqueue.model import Message, Record
+from goqueue.model import (
+    CANCEL_KEY,
+    EPOCH_KEY,
+    PLACEHOLDER_KEY,
+    TRANSACTION_KEY,
+    Message,
+    Record,
+)
 from goqueue.records import Flag, encode
 
 __all__ = [
@@ -28,10 +35,10 @@ __all__ = [
 class ControlKind(enum.StrEnum):
     """The kinds of control record. A name never changes once it is on disk."""
 
-    CANCEL = "gq.cancel"
-    EPOCH = "gq.epoch"
-    PLACEHOLDER = "gq.placeholder"
-    TRANSACTION = "gq.transaction"
+    CANCEL = CANCEL_KEY
+    EPOCH = EPOCH_KEY
+    PLACEHOLDER = PLACEHOLDER_KEY
+    TRANSACTION = TRANSACTION_KEY
 
 
 class EpochStart(msgspec.Struct, frozen=True):

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from goqueue.log.batch_mark import BATCH_HEADER, BatchMark, marks_in, parse_mark
+from goqueue.log.batch_mark import BatchMark, marks_in, parse_mark
 from goqueue.log.control import ControlKind, Marker, ended_by
 from goqueue.log.producer_state import ProducerState
-from goqueue.model import Offset
+from goqueue.model import BATCH_HEADER, Offset
 from goqueue.records import Buffer, Columns, Flag, decode
 
 __all__ = ["Interruption", "replay", "statements_in"]

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from goqueue.client import TopicNotFound
+from goqueue.model import DEAD_LETTER_PREFIX, REDRIVEN_HEADER
 from goqueue.pipelines.connection import OptionWrong, Wiring
 from goqueue.pipelines.packaged_options import RedriveOptions
 
@@ -77,9 +78,6 @@ def _copies(
     rows = reader.load().selectExpr(place, "timestamp").where("place IS NOT NULL")
     return rows.groupBy("place").agg({"timestamp": "max"}).toDF("place", "copied")
 
-
-REDRIVEN_HEADER = "goqueue.dlq.redriven-from"
-_PREFIX = "goqueue.dlq."
 
 # Column, header, and type: what `--where` may speak of, beside the columns of the connector.
 COLUMNS = {
@@ -143,7 +141,7 @@ def fact(header: str) -> str:
 def letters(rows: "DataFrame") -> "DataFrame":
     """The columns of letters; `origin` is null for a message that is none."""
     expressions = [
-        f"try_cast(cast({fact(_PREFIX + header)} AS STRING) AS {kind}) AS {name}"
+        f"try_cast(cast({fact(DEAD_LETTER_PREFIX + header)} AS STRING) AS {kind}) AS {name}"
         for name, (header, kind) in COLUMNS.items()
     ]
     return rows.selectExpr("*", *expressions)

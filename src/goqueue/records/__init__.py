@@ -16,7 +16,7 @@ from goqueue.records.hops import (
     span,
     survey,
 )
-from goqueue.records.layout import CODEC_HEADER, HEADER_SIZE, Buffer, Corrupt, Flag
+from goqueue.records.layout import BATCH_HEADER_START, HEADER_SIZE, Buffer, Corrupt, Flag
 from goqueue.records.record import (
     decode,
     decode_headers,
@@ -29,7 +29,7 @@ from goqueue.records.record import (
 from goqueue.records.routing import Routed, Unroutable, murmur3, route
 
 __all__ = [
-    "CODEC_HEADER",
+    "BATCH_HEADER_START",
     "COMPILED",
     "HEADER_SIZE",
     "Buffer",

@@ -22,7 +22,7 @@ Invariant: the text of a reason never changes once released; operators and tests
 import enum
 import struct
 
-from goqueue.model import VALUE_BYTES_MAX
+from goqueue import model
 
 Buffer = bytes | bytearray | memoryview
 
@@ -33,14 +33,15 @@ VERSION = 1
 PRIORITY_MAX = 4
 # Also the highest timestamp. No record has this offset: the one after it would not fit.
 OFFSET_MAX = (1 << 63) - 1
-VALUE_MAX = VALUE_BYTES_MAX
+VALUE_MAX = model.VALUE_BYTES_MAX
 
 # What stands in the summed bytes of a record for a flag; see above.
-CONTROL_PREFIX = b"gq."
-CODEC_HEADER = "gq.codec"
-DELIVER_HEADER = "gq.deliver-at"
-# Who wrote a batch, on its first record: for the log alone.
-BATCH_HEADER = b"gq.batch"
+CONTROL_PREFIX = model.RESERVED_PREFIX.encode()
+CODEC_HEADER = model.CODEC_HEADER
+DELIVER_HEADER = model.DELIVER_HEADER
+BATCH_HEADER = model.BATCH_HEADER.encode()
+# Its name after its length, as in a block of headers.
+BATCH_HEADER_START = len(BATCH_HEADER).to_bytes(2, "big") + BATCH_HEADER
 
 # What hop() and check() answer, as integers: the compiled loops run without Python objects.
 OK = 0

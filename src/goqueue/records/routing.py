@@ -15,7 +15,7 @@ import msgspec
 
 from goqueue.model import GIVEN_HEADERS_BYTES_MAX
 from goqueue.records.cursor import Cursor
-from goqueue.records.layout import Buffer
+from goqueue.records.layout import BATCH_HEADER_START, Buffer
 
 if not cython.compiled:
     from goqueue.records.layout import BAD_HEADER_COUNT, IS_COMMIT, IS_CONTROL, IS_DELAYED, OK
@@ -40,8 +40,6 @@ _BAD_PARTITION = int(Unroutable.BAD_PARTITION)
 _RESERVED = int(Unroutable.RESERVED)
 _HEADERS = int(Unroutable.HEADERS)
 
-# Length and name of the header `gq.batch`.
-_MARK = b"\x00\x08gq.batch"
 LANES = 5
 # Name and value of the header `gq.deliver-at`.
 _DELIVERY_BYTES = 13 + 19
@@ -91,7 +89,7 @@ def route(
 
 def is_marked(cursor: Cursor) -> bool:
     """Whether a record begins its headers with the mark of a batch, which only the log sets."""
-    return cursor.headers_length > 0 and cursor.headers()[2:12] == _MARK
+    return cursor.headers_length > 0 and cursor.headers()[2:12] == BATCH_HEADER_START
 
 
 class Plan:

@@ -31,6 +31,13 @@ from goqueue.client.http import Address, Request, Settings, Transport, get, post
 from goqueue.client.retries import Retries
 from goqueue.client.sync import LoopThread
 from goqueue.client.transactional_producer import Coordinator, commit_group
+from goqueue.model import (
+    ABORTED_HEADER,
+    LAST_STABLE_OFFSET_HEADER,
+    LOG_START_HEADER,
+    NEXT_OFFSET_HEADER,
+    RECORDS_MEDIA,
+)
 from goqueue.model.requests import Owner
 from goqueue.spark.offsets import Edge
 from goqueue.spark.options import Link, OptionInvalid
@@ -51,6 +58,9 @@ __all__ = [
     "read_key",
     "read_tls",
 ]
+
+
+_ABORTED = ABORTED_HEADER.lower().encode()
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +169,6 @@ def reachable(link: Link) -> str:
     return link.servers[0]
 
 
-_RECORDS = "application/vnd.goqueue.records"
 _BEGIN_ATTEMPTS = 3
 # Bounded by time alone: a broker that starts refuses at once, and often. The time is enough for a
 # second attempt after one that was not answered.
@@ -270,7 +279,7 @@ class Broker:
         """The last stable offset, which only the records route tells, at no cost at its end."""
         request = get("topics", topic, "partitions", partition, "records", offset=end, max_bytes=1)
         response = await self._transport.ask(request)
-        return min(end, _number(response.headers, b"goqueue-last-stable-offset"))
+        return min(end, _number(response.headers, LAST_STABLE_OFFSET_HEADER))
 
     def fetch(
         self, topic: str, partition: int, offset: int, bytes_max: int, isolation: str
@@ -297,11 +306,11 @@ class Broker:
                 raise
             raise Truncated(int(str(error.details.get("earliest", 0)))) from error
         headers = response.headers
-        start = _number(headers, b"goqueue-log-start")
+        start = _number(headers, LOG_START_HEADER)
         if start > offset:
             raise Truncated(start)
-        following = _number(headers, b"goqueue-next-offset")
-        return Portion(response.body, following, _ranges(headers.get(b"goqueue-aborted", b"")))
+        following = _number(headers, NEXT_OFFSET_HEADER)
+        return Portion(response.body, following, _ranges(headers.get(_ABORTED, b"")))
 
     def offset_at(self, topic: str, partition: int, time_us: int, end: int) -> int:
         """The offset of the first message at or after a time, or the end."""
@@ -372,7 +381,7 @@ class Broker:
             method="POST",
             target=whither,
             body=batch.data,
-            content_type=_RECORDS,
+            content_type=RECORDS_MEDIA,
             is_repeatable=True,
         )
         published = await self._transport.read(request, PUBLISHED)
@@ -450,10 +459,10 @@ class Broker:
         ]
 
 
-def _number(headers: Mapping[bytes, bytes], name: bytes) -> int:
-    text = headers.get(name, b"")
+def _number(headers: Mapping[bytes, bytes], name: str) -> int:
+    text = headers.get(name.lower().encode(), b"")
     if not text.isdigit():
-        raise GoQueueError("response_invalid", f"{name.decode()} is {text!r}")
+        raise GoQueueError("response_invalid", f"{name} is {text!r}")
     return int(text)
 
 

@@ -38,8 +38,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from goqueue.model import DEAD_LETTER_PREFIX
 from goqueue.records.arrow import Frame, Strings
-from goqueue.spark.decoding import LETTER, PREFIX, Decoded, JsonValues, Origin, letter_headers
+from goqueue.spark.decoding import LETTER, Decoded, JsonValues, Origin, letter_headers
 from goqueue.spark.options import Filters, Match
 from goqueue.spark.read_options import ORIGIN, Shape
 
@@ -240,7 +241,7 @@ class Headings:
     def fact(self, column: str, rows: pa.Array) -> pa.Array:
         """A column about dead letters; null in rows that are none, or that say it wrongly."""
         name, kind = _FACTS[column]
-        found = pc.equal(self._names, PREFIX + name)
+        found = pc.equal(self._names, DEAD_LETTER_PREFIX + name)
         values = self._values.filter(found)
         if not len(values):
             return pa.nulls(len(rows), kind)

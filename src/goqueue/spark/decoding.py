@@ -53,9 +53,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from goqueue.model import DEAD_LETTER_PREFIX
+
 __all__ = [
     "LETTER",
-    "PREFIX",
     "Decoded",
     "JsonValues",
     "Origin",
@@ -318,7 +319,6 @@ def _python_of(kind: DataType) -> Any:  # noqa: ANN401 - types made at run time 
 
 
 LETTER = "_letter"
-PREFIX = "goqueue.dlq."
 _REASON_MAX = 1000
 _NEEDED = ("topic", "partition", "offset", "key", "value")
 
@@ -338,7 +338,7 @@ def letter_headers(
 ) -> list[tuple[str, bytes]]:
     """The headers of a record, and those that say why and where it died."""
     given = list(headers)
-    hops = next((value for name, value in given if name == f"{PREFIX}hops"), b"0")
+    hops = next((value for name, value in given if name == f"{DEAD_LETTER_PREFIX}hops"), b"0")
     facts = {
         "topic": origin.topic,
         "partition": str(origin.partition),
@@ -350,8 +350,8 @@ def letter_headers(
         "cause": "rejected",
         "reason": origin.reason[:_REASON_MAX],
     }
-    kept = [each for each in given if not each[0].startswith(PREFIX)]
-    return kept + [(PREFIX + name, fact.encode()) for name, fact in facts.items()]
+    kept = [each for each in given if not each[0].startswith(DEAD_LETTER_PREFIX)]
+    return kept + [(DEAD_LETTER_PREFIX + name, fact.encode()) for name, fact in facts.items()]
 
 
 def split_bad(
@@ -406,19 +406,19 @@ def _headers(rows: DataFrame, reason: Column, group: str) -> Column:
         "cause": sf.lit("rejected"),
         "reason": sf.substring(sf.coalesce(reason, sf.lit("")), 1, _REASON_MAX),
     }
-    named = {PREFIX + name: fact.cast(BinaryType()) for name, fact in facts.items()}
+    named = {DEAD_LETTER_PREFIX + name: fact.cast(BinaryType()) for name, fact in facts.items()}
     kind = _kind_of(rows, "headers")
     if isinstance(kind, ArrayType):
         pairs = [
             sf.struct(sf.lit(name).alias("key"), fact.alias("value"))
             for name, fact in named.items()
         ]
-        kept = sf.filter("headers", lambda each: ~each["key"].startswith(PREFIX))
+        kept = sf.filter("headers", lambda each: ~each["key"].startswith(DEAD_LETTER_PREFIX))
         return sf.concat(sf.coalesce(kept, sf.array()), sf.array(*pairs))
     made = sf.create_map(*(part for name, fact in named.items() for part in (sf.lit(name), fact)))
     if not isinstance(kind, MapType):
         return made
-    kept = sf.map_filter("headers", lambda name, _: ~name.startswith(PREFIX))
+    kept = sf.map_filter("headers", lambda name, _: ~name.startswith(DEAD_LETTER_PREFIX))
     return sf.when(sf.col("headers").isNull(), made).otherwise(sf.map_concat(kept, made))
 
 

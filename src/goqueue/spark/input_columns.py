@@ -15,14 +15,19 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from goqueue.model import GIVEN_HEADERS_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX
+from goqueue.model import (
+    DEAD_LETTER_PREFIX,
+    GIVEN_HEADERS_BYTES_MAX,
+    KEY_BYTES_MAX,
+    RESERVED_PREFIX,
+    VALUE_BYTES_MAX,
+)
 from goqueue.records.arrow import Integers, Pairs, Pieces, Sheet
-from goqueue.spark.decoding import PREFIX
 
 __all__ = ["refused_row", "to_sheet"]
 
 _PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_RESERVED = b"gq."
+_OURS = (RESERVED_PREFIX, DEAD_LETTER_PREFIX)
 _REASON_MAX = 1000
 # Kept free for the headers of a letter.
 _FACTS_BYTES_MAX = 4096
@@ -43,13 +48,11 @@ def refused_row(
         "reason": reason[:_REASON_MAX],
     }
     key = _bytes(given.get("key"))
-    if key and (len(key) > KEY_BYTES_MAX or key.startswith(_RESERVED)):
+    if key and (len(key) > KEY_BYTES_MAX or key.startswith(RESERVED_PREFIX.encode())):
         facts["key-dropped"] = str(len(key))
         key = None
     headers = _pairs(given.get("headers"))
-    kept = [
-        each for each in headers if each[0] and not each[0].startswith((_RESERVED.decode(), PREFIX))
-    ]
+    kept = [each for each in headers if each[0] and not each[0].startswith(_OURS)]
     if _size(kept) > GIVEN_HEADERS_BYTES_MAX - _FACTS_BYTES_MAX:
         kept = []
     if len(kept) < len(headers):
@@ -59,7 +62,7 @@ def refused_row(
     if value is not None and len(value) > room:
         facts["value-bytes"] = str(len(value))
         value = value[: max(0, room)]
-    pairs = kept + [(PREFIX + name, fact.encode()) for name, fact in facts.items()]
+    pairs = kept + [(DEAD_LETTER_PREFIX + name, fact.encode()) for name, fact in facts.items()]
     columns = {
         "key": pa.array([key], pa.binary()),
         "value": pa.array([value], pa.binary()),

@@ -4,8 +4,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.log import BATCH_HEADER
-from goqueue.model import SECOND, Code, LogId, Message, Offset, Record, Refused, RequestId
+from goqueue.model import (
+    BATCH_HEADER,
+    SECOND,
+    Code,
+    LogId,
+    Message,
+    Offset,
+    Record,
+    Refused,
+    RequestId,
+)
 from goqueue.model.requests import (
     Ack,
     Acked,

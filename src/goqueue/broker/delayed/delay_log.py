@@ -7,22 +7,19 @@ import msgspec
 
 from goqueue.delivery import Delays, DelaysStated
 from goqueue.log import (
-    BATCH_HEADER,
     BatchMark,
     Interruption,
     Marker,
     cancelled_by,
     statements_in,
 )
-from goqueue.model import Record
+from goqueue.model import BATCH_HEADER, DELAYED_FROM_HEADER, DELIVER_HEADER, Record
 from goqueue.records import Flag, decode, find_delayed, walk
 
-__all__ = ["DELAYED_FROM", "DELIVER_AT", "OF_THE_LOG", "Replay", "decode_delays", "delays_snapshot"]
+__all__ = ["OF_THE_LOG", "Replay", "decode_delays", "delays_snapshot"]
 
-DELAYED_FROM = "gq.delayed-from"
-DELIVER_AT = "gq.deliver-at"
 # What a record says about its own log is not true in another.
-OF_THE_LOG = (DELAYED_FROM, DELIVER_AT, BATCH_HEADER)
+OF_THE_LOG = (DELAYED_FROM_HEADER, DELIVER_HEADER, BATCH_HEADER)
 _MAY_DELIVER = Flag.HEADERS | Flag.DELAYED
 _DECODER = msgspec.json.Decoder(DelaysStated)
 
@@ -56,7 +53,7 @@ class Replay:
         statements = dict(statements_in(data, columns))
         self._hold(delayed.offsets, columns.offsets, statements)
         # Most records have nothing to do with delays, and a search is cheaper than to decode them.
-        has_deliveries = DELAYED_FROM.encode() in bytes(data)
+        has_deliveries = DELAYED_FROM_HEADER.encode() in bytes(data)
         for index, flags in enumerate(columns.flags):
             statement = statements.get(index)
             if isinstance(statement, Marker):
@@ -109,5 +106,5 @@ class _Batch(msgspec.Struct, frozen=True):
 
 def _delivered_by(record: Record) -> int | None:
     """The delayed message that this record delivers; None if it delivers none."""
-    value = next((value for name, value in record.headers if name == DELAYED_FROM), None)
+    value = next((value for name, value in record.headers if name == DELAYED_FROM_HEADER), None)
     return int(value) if value is not None and value.isdigit() else None

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from goqueue.broker.catalog import Topic
-from goqueue.broker.delayed.delay_log import DELAYED_FROM, DELIVER_AT, delays_snapshot
+from goqueue.broker.delayed.delay_log import delays_snapshot
 from goqueue.broker.delayed.delay_pages import find_page
 from goqueue.broker.delayed.due_batches import (
     Cancelled,
@@ -29,8 +29,11 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForDelays, Steps
 from goqueue.delivery import Delayed, Delays, Range, runs
-from goqueue.log import BATCH_HEADER, Ending, cancellation
+from goqueue.log import Ending, cancellation
 from goqueue.model import (
+    BATCH_HEADER,
+    DELAYED_FROM_HEADER,
+    DELIVER_HEADER,
     SECOND,
     Code,
     Instant,
@@ -248,8 +251,8 @@ class DelayedMessages:
         for offset, position in zip(columns.offsets, columns.positions, strict=True):
             if salvo.order and salvo.order[0] == offset:
                 # One header takes the place of the other, so there is room for it.
-                fired = ((DELAYED_FROM, b"%d" % offset),)
-                copy = rehead(data, position, fired, without=(DELIVER_AT, BATCH_HEADER))
+                fired = ((DELAYED_FROM_HEADER, b"%d" % offset),)
+                copy = rehead(data, position, fired, without=(DELIVER_HEADER, BATCH_HEADER))
                 salvo.add(copy, contexts.get(offset))
         if len(salvo.order) == left:
             # It is not where it was: to read it again would find the same.

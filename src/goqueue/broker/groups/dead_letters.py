@@ -21,10 +21,13 @@ from goqueue.broker.delayed.delay_log import OF_THE_LOG
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.topics import Topics
-from goqueue.broker.trace_recorder import TRACE_PARENT
 from goqueue.delivery import Position
 from goqueue.model import (
+    CODEC_HEADER,
+    DEAD_LETTER_PREFIX,
     HEADERS_BYTES_MAX,
+    REDRIVEN_HEADER,
+    TRACEPARENT_HEADER,
     Answer,
     Header,
     LogId,
@@ -35,12 +38,10 @@ from goqueue.model import (
     Timestamp,
     format_time,
 )
-from goqueue.records import CODEC_HEADER, Flag, decode, encode, rehead, walk
+from goqueue.records import Flag, decode, encode, rehead, walk
 
 __all__ = [
     "LETTERS_GROUP",
-    "PREFIX",
-    "REDRIVEN",
     "Cause",
     "DeadLetterEnds",
     "Letter",
@@ -52,17 +53,15 @@ __all__ = [
     "read_letter",
 ]
 
-PREFIX = "goqueue.dlq."
-REDRIVEN = PREFIX + "redriven-from"
-DROPPED = PREFIX + "headers-dropped"
-_REASON = PREFIX + "reason"
+DROPPED = DEAD_LETTER_PREFIX + "headers-dropped"
+_REASON = DEAD_LETTER_PREFIX + "reason"
 # What a letter can do without, in the order in which it does.
 _OPTIONAL = (
     _REASON,
-    TRACE_PARENT,
-    PREFIX + "time",
-    PREFIX + "deliveries",
-    PREFIX + "cause",
+    TRACEPARENT_HEADER,
+    DEAD_LETTER_PREFIX + "time",
+    DEAD_LETTER_PREFIX + "deliveries",
+    DEAD_LETTER_PREFIX + "cause",
 )
 # The longest mark of a batch with its name, the longest place of a letter, and a count.
 _MARK_BYTES = 128
@@ -95,7 +94,7 @@ def copy_of(data: memoryview, headers: tuple[Header, ...]) -> bytearray:
     record = decode(data, 0)
     named = {name for name, _ in headers}
     own = [each for each in record.headers if each[0] not in named and each[0] not in OF_THE_LOG]
-    room = _ROOM if REDRIVEN in named else _ROOM - _REDRIVEN_BYTES
+    room = _ROOM if REDRIVEN_HEADER in named else _ROOM - _REDRIVEN_BYTES
     ours = _fitted(headers, room - _size(own))
     if _size(own) + _size(ours) <= room:
         left_out = [name for name, _ in headers if name not in dict(ours)]
@@ -157,9 +156,9 @@ def messages_in(data: memoryview) -> Iterator[Record]:
 def read_letter(headers: tuple[Header, ...]) -> Letter | None:
     """What the headers say of a dead letter; None if they are not those of one."""
     facts = {
-        name.removeprefix(PREFIX): value.decode("utf-8", "replace")
+        name.removeprefix(DEAD_LETTER_PREFIX): value.decode("utf-8", "replace")
         for name, value in headers
-        if name.startswith(PREFIX)
+        if name.startswith(DEAD_LETTER_PREFIX)
     }
     try:
         return Letter(
@@ -260,7 +259,7 @@ class DeadLetterEnds:
     def headers(self, move: Move, source: LogId, data: memoryview) -> tuple[Header, ...]:
         """What the copy says of where it came from."""
         if move.route.is_redrive:
-            return ((REDRIVEN, f"{source}:{move.offset}".encode()),)
+            return ((REDRIVEN_HEADER, f"{source}:{move.offset}".encode()),)
         group = self._state.groups.numbered(move.route.group)
         before = next((read_letter(record.headers) for record in messages_in(data)), None)
         facts = {
@@ -275,4 +274,4 @@ class DeadLetterEnds:
         }
         if move.reason:
             facts["reason"] = move.reason
-        return tuple((PREFIX + name, value.encode()) for name, value in facts.items())
+        return tuple((DEAD_LETTER_PREFIX + name, value.encode()) for name, value in facts.items())

@@ -10,17 +10,16 @@ from collections.abc import Mapping
 
 import msgspec
 
-from goqueue.model import Code, Refused
+from goqueue.model import READ_HEADERS, TRACEPARENT_HEADER, Code, Refused
 
 __all__ = ["CorsPolicy", "Headers", "preflight"]
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
-_EXPOSED = (
-    b"X-Request-ID, Retry-After, GoQueue-Next-Offset, GoQueue-High-Watermark, "
-    b"GoQueue-Last-Stable-Offset, GoQueue-Log-Start, GoQueue-Aborted"
-)
-_ALLOWED_HEADERS = b"Authorization, Content-Type, X-API-Key, X-Request-ID, traceparent"
+_EXPOSED = ", ".join(("X-Request-ID", "Retry-After", *READ_HEADERS)).encode()
+_ALLOWED_HEADERS = ", ".join(
+    ("Authorization", "Content-Type", "X-API-Key", "X-Request-ID", TRACEPARENT_HEADER)
+).encode()
 _MAX_AGE = b"600"
 _LOCAL_NAME = "localhost"
 

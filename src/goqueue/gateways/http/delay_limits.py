@@ -10,6 +10,7 @@ import msgspec
 
 from goqueue.gateways.http.bodies import INT64_MAX, span_ns
 from goqueue.model import (
+    DELIVER_HEADER,
     SECOND,
     Code,
     Refused,
@@ -19,10 +20,7 @@ from goqueue.model import (
     parse_time,
 )
 
-__all__ = ["DELIVER_HEADER", "DelayLimits"]
-
-# What names the time of a delayed record: nanoseconds since 1970 in decimal digits.
-DELIVER_HEADER = "gq.deliver-at"
+__all__ = ["DelayLimits"]
 
 _DIGITS = re.compile(rb"[0-9]{1,19}")
 _YEAR = re.compile(r"[0-9]{4}(?=-)", re.ASCII)

@@ -16,7 +16,7 @@ from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import boolean
 from goqueue.gateways.http.routing.router import Route
 from goqueue.gateways.http.server.application import HttpResponse
-from goqueue.model import LogId, Refused, format_duration, format_time
+from goqueue.model import HTML_MEDIA, METRICS_MEDIA, LogId, Refused, format_duration, format_time
 from goqueue.model.requests import (
     CheckHealth,
     DescribeNode,
@@ -117,7 +117,6 @@ _VERBOSE = boolean("verbose", "whether to list what was checked")
 _FAILED = 503
 _NAMED_MAX = 10
 _STILL = TopicFlow()
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def _health(call: Call) -> HttpResponse:
@@ -226,7 +225,7 @@ async def _stats(call: Call) -> Stats:
 
 
 async def _metrics(call: Call) -> HttpResponse:
-    return HttpResponse(200, await call.context.metrics(), content_type=_TEXT.encode())
+    return HttpResponse(200, await call.context.metrics(), content_type=METRICS_MEDIA.encode())
 
 
 async def _openapi(call: Call) -> HttpResponse:
@@ -335,7 +334,7 @@ SERVICE_ROUTES = (
         section=_SECTION,
         summary="Metrics of the node as Prometheus reads them",
         run=_metrics,
-        answer_media=_TEXT,
+        answer_media=METRICS_MEDIA,
         is_service=True,
     ),
     Route(
@@ -352,7 +351,7 @@ SERVICE_ROUTES = (
         section=_SECTION,
         summary="This document as a page",
         run=_docs,
-        answer_media="text/html; charset=utf-8",
+        answer_media=HTML_MEDIA,
         is_service=True,
     ),
 )

@@ -26,7 +26,7 @@ from goqueue.gateways.http.bodies import (
     SequenceNumber,
     TimeText,
 )
-from goqueue.model import Header, Record
+from goqueue.model import DELAYED_FROM_HEADER, TRACEPARENT_HEADER, TRACESTATE_HEADER, Header, Record
 from goqueue.model.requests import TraceSeed
 from goqueue.records.tracing import CONTEXT_BYTES, make_contexts, read_context
 
@@ -302,9 +302,8 @@ class AuthoredOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     deliverAt: TimeText | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 - as in `AuthoredBody`
 
 
-_PARENT = "traceparent"
-_STATE = "tracestate"
-_DELAYED_FROM = "gq.delayed-from"
+_TRACEPARENT = TRACEPARENT_HEADER.encode()
+_TRACESTATE = TRACESTATE_HEADER.encode()
 _TRACE_DIGITS = 32
 _STATE_BYTES_MAX = 4096
 
@@ -345,21 +344,21 @@ class TraceNames:
         """What headers say: a trace, or where the message stood first."""
         made: str | None = None
         for name, value in headers:
-            if name == _PARENT:
+            if name == TRACEPARENT_HEADER:
                 context = read_context(value)
                 if context:
                     return context.hex()[:_TRACE_DIGITS]
-            elif name == _DELAYED_FROM and value.isdigit():
+            elif name == DELAYED_FROM_HEADER and value.isdigit():
                 made = self._made((int(value),))[0]
         return made
 
 
 def request_trace(headers: Mapping[bytes, bytes]) -> tuple[Header, ...]:
     """What a request says of the trace that it is part of, for the messages that it brings."""
-    parent = headers.get(b"traceparent")
+    parent = headers.get(_TRACEPARENT)
     if parent is None or not read_context(parent):
         return ()
-    state = headers.get(b"tracestate", b"")
+    state = headers.get(_TRACESTATE, b"")
     if not state or len(state) > _STATE_BYTES_MAX:
-        return ((_PARENT, parent),)
-    return ((_PARENT, parent), (_STATE, state))
+        return ((TRACEPARENT_HEADER, parent),)
+    return ((TRACEPARENT_HEADER, parent), (TRACESTATE_HEADER, state))

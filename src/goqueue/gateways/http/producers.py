@@ -11,7 +11,7 @@ status of its code.
 import msgspec
 
 from goqueue.gateways.http.bodies import INT64_MAX
-from goqueue.gateways.http.delay_limits import DELIVER_HEADER, DelayLimits
+from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.messages import (
     AuthorBody,
     AuthoredBody,
@@ -26,7 +26,16 @@ from goqueue.gateways.http.publish_decoder import decode_publish_one
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import ParameterLocation, integer
 from goqueue.gateways.http.routing.router import Route
-from goqueue.model import MILLISECOND, Code, Offset, Refused, Timestamp, check_name, format_time
+from goqueue.model import (
+    DELIVER_HEADER,
+    MILLISECOND,
+    Code,
+    Offset,
+    Refused,
+    Timestamp,
+    check_name,
+    format_time,
+)
 from goqueue.model.requests import (
     Author,
     Done,

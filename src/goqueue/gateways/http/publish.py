@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from goqueue.gateways.http.bodies import EPOCH_MAX, INT32_MAX, INT64_MAX
-from goqueue.gateways.http.delay_limits import DELIVER_HEADER, DelayLimits
+from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.errors import ERRORS, ItemError, describe
 from goqueue.gateways.http.messages import (
     PRIORITY_NAMES,
@@ -30,9 +30,18 @@ from goqueue.gateways.http.messages import (
 from goqueue.gateways.http.publish_decoder import PublishBatch, intake_steps, item_error
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import TOPIC, integer, partition
-from goqueue.gateways.http.routing.router import RECORDS, SCHEMA_REF, Route
+from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
 from goqueue.gateways.http.server.application import HttpResponse
-from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, Refused, format_time
+from goqueue.model import (
+    CODEC_HEADER,
+    DELIVER_HEADER,
+    GIVEN_HEADERS_BYTES_MAX,
+    RECORDS_MEDIA,
+    RESERVED_PREFIX,
+    Code,
+    Refused,
+    format_time,
+)
 from goqueue.model.requests import Author, Placed, Publish, Published
 from goqueue.records import Columns, Corrupt, Flag, Unroutable, decode, mark_delayed, walk
 
@@ -146,8 +155,6 @@ _PUBLISH_SCHEMA = {
 }
 
 _FORBIDDEN = int(Flag.CONTROL | Flag.COMMIT | Flag.DELAYED)
-_RESERVED = "gq."
-_CODEC_HEADER = "gq.codec"
 _TURN_RECORDS = 10_000
 
 
@@ -239,7 +246,7 @@ def _mark_delayed(body: bytearray, columns: Columns, delays: DelayLimits) -> lis
 
     Headers that are the broker's are refused. A body without `gq.` is not looked into.
     """
-    if _RESERVED.encode() not in body:
+    if RESERVED_PREFIX.encode() not in body:
         return None
     dues = mark_delayed(body, delays.now, delays.latest).tolist()
     for index, due in enumerate(dues) if min(dues) < 0 else ():
@@ -257,7 +264,7 @@ def _check_reserved(body: bytearray, position: int, delays: DelayLimits) -> None
             if given is not None:
                 raise _refused(position, f"`{DELIVER_HEADER}` is there twice")
             given = value
-        elif name.startswith(_RESERVED) and name != _CODEC_HEADER:
+        elif name.startswith(RESERVED_PREFIX) and name != CODEC_HEADER:
             raise _refused(position, "header names that begin with `gq.` are reserved")
     try:
         due = 0 if given is None else delays.of_header(given)
@@ -320,7 +327,7 @@ PUBLISH_ROUTES = (
         summary="Publish records in their stored bytes, all of them or none",
         run=_publish_raw,
         parameters=(TOPIC, _TARGET, *_IDEMPOTENCE),
-        body_media=RECORDS,
+        body_media=RECORDS_MEDIA,
         answer=RawPublishOut,
         errors=(
             Code.TOPIC_INTERNAL,

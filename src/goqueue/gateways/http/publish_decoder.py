@@ -21,7 +21,7 @@ from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.json_chunks import MessageChunks, Steps, check_values, finished
 from goqueue.gateways.http.messages import PRIORITY_NAMES, AuthoredBody, MessageBody, MessageFields
-from goqueue.model import GIVEN_HEADERS_BYTES_MAX, Code, Header, Priority, Refused
+from goqueue.model import GIVEN_HEADERS_BYTES_MAX, RESERVED_PREFIX, Code, Header, Priority, Refused
 from goqueue.records import Draft
 
 __all__ = ["PublishBatch", "decode_publish", "decode_publish_one", "intake_steps", "item_error"]
@@ -39,7 +39,6 @@ _TURN_MESSAGES = 500
 _HEADERS_MAX = 64
 _HEADER_NAME_BYTES_MAX = 249
 _HEADER_VALUE_BYTES_MAX = 4096
-_RESERVED = "gq."
 
 
 # To look for the name that was meant takes longer than to read a message.
@@ -433,7 +432,7 @@ def _headers(given: dict[str, str]) -> tuple[Header, ...]:
         if len(value) > _HEADER_VALUE_BYTES_MAX:
             reason = f"a header value has at most {_HEADER_VALUE_BYTES_MAX} bytes"
             raise Refused(Code.MESSAGE_INVALID, reason=reason)
-        if name.startswith(_RESERVED):
+        if name.startswith(RESERVED_PREFIX):
             reason = "header names that begin with `gq.` are reserved"
             raise Refused(Code.MESSAGE_INVALID, reason=reason)
         headers.append((name, value))

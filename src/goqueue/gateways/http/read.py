@@ -20,10 +20,23 @@ from goqueue.gateways.http.routing.parameter import (
     integer,
     moment,
 )
-from goqueue.gateways.http.routing.router import RECORDS, Route
+from goqueue.gateways.http.routing.router import Route
 from goqueue.gateways.http.server.application import HttpResponse
 from goqueue.gateways.visibility import AbortedRanges, end_for_reader, offset_after
-from goqueue.model import SECOND, Code, Offset, Refused
+from goqueue.model import (
+    ABORTED_HEADER,
+    HIGH_WATERMARK_HEADER,
+    LAST_STABLE_OFFSET_HEADER,
+    LOG_START_HEADER,
+    NEXT_OFFSET_HEADER,
+    READ_HEADERS,
+    RECORDS_MEDIA,
+    SECOND,
+    TRACE_SEED_HEADER,
+    Code,
+    Offset,
+    Refused,
+)
 from goqueue.model.requests import Isolation, Read, Records
 from goqueue.records import last_offset, walk
 
@@ -178,18 +191,18 @@ async def _records(call: Call) -> HttpResponse:
     portion = portion_of(records)
     aborted = ",".join(f"{first}-{following - 1}" for first, following in portion.aborted)
     headers: tuple[tuple[bytes, bytes], ...] = (
-        (b"GoQueue-Next-Offset", b"%d" % portion.next_offset),
-        (b"GoQueue-High-Watermark", b"%d" % records.high_watermark),
-        (b"GoQueue-Last-Stable-Offset", b"%d" % records.stable),
-        (b"GoQueue-Log-Start", b"%d" % records.start),
-        (b"GoQueue-Aborted", aborted.encode()),
+        (NEXT_OFFSET_HEADER.encode(), b"%d" % portion.next_offset),
+        (HIGH_WATERMARK_HEADER.encode(), b"%d" % records.high_watermark),
+        (LAST_STABLE_OFFSET_HEADER.encode(), b"%d" % records.stable),
+        (LOG_START_HEADER.encode(), b"%d" % records.start),
+        (ABORTED_HEADER.encode(), aborted.encode()),
     )
     seed = records.seed
     if seed is not None:
         # From what the traces of records that carry no context follow; see records.tracing.
         named = f"{seed.high:016x}-{seed.low:016x}-{seed.threshold:x}"
-        headers = (*headers, (b"GoQueue-Trace-Seed", named.encode()))
-    return HttpResponse(200, portion.pieces, RECORDS.encode(), headers)
+        headers = (*headers, (TRACE_SEED_HEADER.encode(), named.encode()))
+    return HttpResponse(200, portion.pieces, RECORDS_MEDIA.encode(), headers)
 
 
 READ_ROUTES = (
@@ -211,15 +224,8 @@ READ_ROUTES = (
         summary="Read records in their stored bytes",
         run=_records,
         parameters=(TOPIC, PARTITION, _OFFSET, _MAX_BYTES, _WAIT, ISOLATION),
-        answer_media=RECORDS,
-        answer_headers=(
-            "GoQueue-Next-Offset",
-            "GoQueue-High-Watermark",
-            "GoQueue-Last-Stable-Offset",
-            "GoQueue-Log-Start",
-            "GoQueue-Aborted",
-            "GoQueue-Trace-Seed",
-        ),
+        answer_media=RECORDS_MEDIA,
+        answer_headers=(*READ_HEADERS, TRACE_SEED_HEADER),
         errors=(
             Code.PARTITION_NOT_FOUND,
             Code.PARTITION_INVALID,

@@ -10,6 +10,7 @@ from array import array
 import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
+from goqueue.model import DELAYED_FROM_HEADER, TRACEPARENT_HEADER
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import Buffer
 
@@ -30,8 +31,8 @@ __all__ = [
 
 # Trace id, span id, flags.
 GIVEN_BYTES = 25
-_PARENT = b"traceparent"
-_DELAYED_FROM = b"gq.delayed-from"
+_PARENT = TRACEPARENT_HEADER.encode()
+_DELAYED_FROM = DELAYED_FROM_HEADER.encode()
 _PARENT_CHARACTERS = 55
 _OFFSET_DIGITS_MAX = 19
 _HEXADECIMAL = b"0123456789abcdef"

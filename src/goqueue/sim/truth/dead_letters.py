@@ -10,6 +10,7 @@ from goqueue.sim.truth.ledger import TopicTruth, redriven_from
 
 __all__ = ["Death", "Letters", "Origin"]
 
+# A copy on purpose: an oracle does not ask the broker how it spells a header.
 _PREFIX = "goqueue.dlq."
 _CAUSES = ("rejected", "max_deliveries")
 

@@ -55,6 +55,8 @@ class Place(msgspec.Struct, frozen=True, order=True):
     offset: int
 
 
+# Copies of names in goqueue.model.wire, on purpose: an oracle that asked the broker how it spells a
+# header would not notice another spelling.
 DELAYED_FROM = "gq.delayed-from"
 DELIVER_AT = "gq.deliver-at"
 
@@ -102,6 +104,7 @@ class Peaks:
         return self._peaks[bisect_left(self._peaks, (moment,))][1]
 
 
+# A copy on purpose, as above.
 _PREFIX = "goqueue.dlq."
 _REDRIVEN = _PREFIX + "redriven-from"
 

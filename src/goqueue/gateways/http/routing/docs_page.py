@@ -8,6 +8,7 @@ import base64
 import hashlib
 
 from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.model import HTML_MEDIA
 
 __all__ = ["docs_page"]
 
@@ -198,7 +199,7 @@ def docs_page() -> HttpResponse:
         (b"X-Content-Type-Options", b"nosniff"),
         (b"Referrer-Policy", b"no-referrer"),
     )
-    return HttpResponse(200, page.encode(), b"text/html; charset=utf-8", headers)
+    return HttpResponse(200, page.encode(), HTML_MEDIA.encode(), headers)
 
 
 def _digest(text: str) -> str:

@@ -9,8 +9,8 @@ import msgspec
 from goqueue.gateways.http.bodies import JsonSchema, scalar_schema
 from goqueue.gateways.http.errors import ERRORS, ErrorBody, describe
 from goqueue.gateways.http.routing.parameter import Parameter, ParameterLocation
-from goqueue.gateways.http.routing.router import JSON, SCHEMA_REF, Route
-from goqueue.model import Code
+from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
+from goqueue.model import JSON_MEDIA, Code
 
 __all__ = ["openapi_document", "route_errors"]
 
@@ -86,7 +86,7 @@ def _operation(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
     }
     if route.parameters:
         operation["parameters"] = [_parameter(each) for each in route.parameters]
-    if route.body is not None or route.body_media != JSON:
+    if route.body is not None or route.body_media != JSON_MEDIA:
         operation["requestBody"] = _request_body(route, schemas)
     return operation
 
@@ -123,7 +123,7 @@ def _responses(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
     content: JsonSchema = {}
     if route.answer is not None:
         content["schema"] = schemas[route.answer]
-    elif route.answer_media == JSON:
+    elif route.answer_media == JSON_MEDIA:
         content["schema"] = {"type": "object"}
     else:
         content["schema"] = {"type": "string"}
@@ -160,5 +160,5 @@ def _failure(
     return {
         "description": ", ".join(code.value for code in codes),
         "headers": headers,
-        "content": {JSON: {"schema": schema, "example": example}},
+        "content": {JSON_MEDIA: {"schema": schema, "example": example}},
     }

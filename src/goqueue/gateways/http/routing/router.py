@@ -20,11 +20,9 @@ from goqueue.gateways.http.bodies import JsonSchema, unknown_name
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import Parameter, ParameterLocation
 from goqueue.gateways.http.server.application import HttpResponse
-from goqueue.model import Code, Refused
+from goqueue.model import JSON_MEDIA, Code, Refused
 
 __all__ = [
-    "JSON",
-    "RECORDS",
     "SCHEMA_REF",
     "Answer",
     "Match",
@@ -34,9 +32,6 @@ __all__ = [
     "Run",
     "parse_query",
 ]
-
-JSON = "application/json"
-RECORDS = "application/vnd.goqueue.records"
 
 # Where the document keeps the schema of a struct.
 SCHEMA_REF = "#/components/schemas/{name}"
@@ -60,10 +55,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     run: Run
     parameters: tuple[Parameter[Any], ...] = ()
     body: type[msgspec.Struct] | None = None
-    body_media: str = JSON
+    body_media: str = JSON_MEDIA
     body_schema: JsonSchema | None = None
     answer: type[msgspec.Struct] | None = None
-    answer_media: str = JSON
+    answer_media: str = JSON_MEDIA
     answer_headers: tuple[str, ...] = ()
     failing: type[msgspec.Struct] | None = None
     status: int = 200
@@ -85,7 +80,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     def is_body_required(self) -> bool:
         """Whether an empty body cannot stand for an object without fields."""
         if self.body is None:
-            return self.body_media != JSON
+            return self.body_media != JSON_MEDIA
         return any(field.required for field in msgspec.structs.fields(self.body))
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from goqueue.model import Code
+from goqueue.model import JSON_MEDIA, Code
 
 __all__ = ["Application", "HttpLimits", "HttpRequest", "HttpResponse"]
 
@@ -59,7 +59,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes | bytearray | tuple[bytes | bytearray | memoryview, ...] = b""
-    content_type: bytes = b"application/json"
+    content_type: bytes = JSON_MEDIA.encode()
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 

@@ -1,0 +1,85 @@
+"""Names on the wire: headers of records, keys of control records, HTTP headers and media types.
+
+Every name that two sides must spell alike is written here and nowhere else in the package; a test
+looks for copies. Only `records/layout.pxd` repeats some for the compiler, which another test
+compares, and the oracles of the simulator have their own, so that a name that changes by mistake
+is noticed. The address at which a client looks for a server is in `client/entry.py`, which must
+not import this.
+
+Invariant: a name never changes once it was released; it stands in logs and in clients.
+"""
+
+__all__ = [
+    "ABORTED_HEADER",
+    "BATCH_HEADER",
+    "CANCEL_KEY",
+    "CODEC_HEADER",
+    "DEAD_LETTER_PREFIX",
+    "DELAYED_FROM_HEADER",
+    "DELIVER_HEADER",
+    "EPOCH_KEY",
+    "HIGH_WATERMARK_HEADER",
+    "HTML_MEDIA",
+    "JSON_MEDIA",
+    "LAST_STABLE_OFFSET_HEADER",
+    "LOG_START_HEADER",
+    "METRICS_MEDIA",
+    "NEXT_OFFSET_HEADER",
+    "PLACEHOLDER_KEY",
+    "READ_HEADERS",
+    "RECORDS_MEDIA",
+    "REDRIVEN_HEADER",
+    "RESERVED_PREFIX",
+    "TRACEPARENT_HEADER",
+    "TRACESTATE_HEADER",
+    "TRACE_SEED_HEADER",
+    "TRANSACTION_KEY",
+]
+
+# Keys and headers that begin like this are the broker's; producers may only give a codec and a
+# time of delivery.
+RESERVED_PREFIX = "gq."
+
+# Headers of records. The codec by which the value is compressed:
+CODEC_HEADER = "gq.codec"
+# when a delayed message is due, in nanoseconds since 1970 as decimal digits;
+DELIVER_HEADER = "gq.deliver-at"
+# the offset of the delayed message that this record delivers;
+DELAYED_FROM_HEADER = "gq.delayed-from"
+# who wrote a batch, on its first record, for the log alone;
+BATCH_HEADER = "gq.batch"
+# and the trace that the message belongs to (W3C), also a header of requests.
+TRACEPARENT_HEADER = "traceparent"
+TRACESTATE_HEADER = "tracestate"
+
+# Keys of control records.
+CANCEL_KEY = "gq.cancel"
+EPOCH_KEY = "gq.epoch"
+PLACEHOLDER_KEY = "gq.placeholder"
+TRANSACTION_KEY = "gq.transaction"
+
+# Headers that say where a dead letter came from and why begin like this.
+DEAD_LETTER_PREFIX = "goqueue.dlq."
+# On a message that was put back: the place of its dead letter.
+REDRIVEN_HEADER = "goqueue.dlq.redriven-from"
+
+# Headers of the answer with raw records.
+NEXT_OFFSET_HEADER = "GoQueue-Next-Offset"
+HIGH_WATERMARK_HEADER = "GoQueue-High-Watermark"
+LAST_STABLE_OFFSET_HEADER = "GoQueue-Last-Stable-Offset"
+LOG_START_HEADER = "GoQueue-Log-Start"
+ABORTED_HEADER = "GoQueue-Aborted"
+READ_HEADERS = (
+    NEXT_OFFSET_HEADER,
+    HIGH_WATERMARK_HEADER,
+    LAST_STABLE_OFFSET_HEADER,
+    LOG_START_HEADER,
+    ABORTED_HEADER,
+)
+# From what the trace ids of records without a context follow; only while a node traces.
+TRACE_SEED_HEADER = "GoQueue-Trace-Seed"
+
+JSON_MEDIA = "application/json"
+RECORDS_MEDIA = "application/vnd.goqueue.records"
+METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+HTML_MEDIA = "text/html; charset=utf-8"
