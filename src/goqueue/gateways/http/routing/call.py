@@ -16,7 +16,7 @@ from goqueue.gateways.port import Broker, NodeFacts, Scrape, ask
 from goqueue.model import MILLISECOND, Timestamp
 from goqueue.model.requests import Command, Reply
 
-__all__ = ["ApiContext", "ApiLimits", "Call"]
+__all__ = ["ApiContext", "ApiLimits", "Call", "ParameterValues"]
 
 Value = TypeVar("Value")
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -50,18 +50,25 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     page: HttpResponse
 
 
+class ParameterValues(msgspec.Struct, frozen=True):
+    """The value of every parameter of a route, and the names of those that the caller gave."""
+
+    by_name: dict[str, Any]
+    given: frozenset[str]
+
+
 class Call:
     """The parameters and the body of a request, for the code of its route."""
 
     __slots__ = ("_values", "context", "request")
 
-    def __init__(self, request: HttpRequest, values: dict[str, Any], context: ApiContext) -> None:
+    def __init__(self, request: HttpRequest, values: ParameterValues, context: ApiContext) -> None:
         self.request = request
         self.context = context
         self._values = values
 
     def __getitem__(self, parameter: Parameter[Value]) -> Value:
-        value: Value = self._values[parameter.name]
+        value: Value = self._values.by_name[parameter.name]
         return value
 
     def has(self, parameter: Parameter[Value]) -> bool:
@@ -71,8 +78,7 @@ class Call:
     @property
     def given(self) -> frozenset[str]:
         """The names of the parameters that the caller gave."""
-        given: frozenset[str] = self._values[""]
-        return given
+        return self._values.given
 
     def body(self, kind: type[Body]) -> Body:
         """The JSON body; an empty one is an object without fields."""

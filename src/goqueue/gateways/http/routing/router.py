@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from goqueue.gateways.http.bodies import JsonSchema, unknown_name
-from goqueue.gateways.http.routing.call import Call
+from goqueue.gateways.http.routing.call import Call, ParameterValues
 from goqueue.gateways.http.routing.parameter import Parameter, ParameterLocation
 from goqueue.gateways.http.server.application import HttpResponse
 from goqueue.model import JSON_MEDIA, Code, Refused
@@ -103,8 +103,8 @@ class Match(msgspec.Struct, frozen=True):
     route: Route
     segments: tuple[bytes, ...]
 
-    def values(self, query: bytes) -> dict[str, Any]:
-        """Every parameter read and checked; under "" the names of those that were given."""
+    def values(self, query: bytes) -> ParameterValues:
+        """Every parameter, read and checked."""
         values: dict[str, Any] = {}
         given = parse_query(query) if query else {}
         segments = iter(self.segments)
@@ -129,8 +129,7 @@ class Match(msgspec.Struct, frozen=True):
             )
             unknown = next(name for name in given if name not in known)
             raise unknown_name(unknown, known)
-        values[""] = frozenset(present)
-        return values
+        return ParameterValues(values, frozenset(present))
 
 
 class _Node:
