@@ -23,6 +23,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 RULES = Rules(
     hidden={
+        # For tools that run a loop of their own.
+        "Connection": ("coordinator", "pages", "poll_consumer", "records"),
         "Message": ("header_block", "held", "lease", "origin"),
         "Producer": ("discard", "drain", "end", "failure", "following", "is_closed", "is_lost"),
         "QueueConsumer": ("is_low", "pop", "refill", "take", "wait_for_more"),

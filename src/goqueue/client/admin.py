@@ -26,6 +26,7 @@ import msgspec
 
 from goqueue.client.admin_replies import (
     DelayedMessage,
+    DelayedPage,
     DelayStats,
     GroupDescription,
     GroupLag,
@@ -40,6 +41,7 @@ from goqueue.client.admin_replies import (
     ResetOffsets,
     Topic,
     TransactionDescription,
+    TransactionPage,
     TransactionStats,
     Version,
 )
@@ -228,9 +230,12 @@ class Groups:
         partition: int | None = None,
         dry_run: bool = False,
     ) -> ResetOffsets:
-        """Move positions to "earliest", "latest", an offset or a time; also back."""
+        """Move positions to "earliest", "latest", an offset or a time; also back.
+
+        A time is a datetime with a zone, or text (RFC 3339) with up to nanoseconds.
+        """
         fields: dict[str, object] = {"topic": topic, "partition": partition, "dry_run": dry_run}
-        if isinstance(to, str):
+        if isinstance(to, str) and not to[:1].isdigit():
             fields["strategy"] = to
         elif isinstance(to, int):
             fields |= {"strategy": "offset", "offset": to}
@@ -292,11 +297,7 @@ class DeadLetters:
         return (await self._transport.read(request, _MOVED)).moved
 
 
-class _Page(msgspec.Struct, frozen=True):
-    messages: tuple[DelayedMessage, ...]
-
-
-_PAGES = msgspec.json.Decoder(_Page)
+_PAGES = msgspec.json.Decoder(DelayedPage)
 _MESSAGES = msgspec.json.Decoder(DelayedMessage)
 _DELAY_STATS = msgspec.json.Decoder(DelayStats)
 
@@ -311,8 +312,12 @@ class DelayedMessages:
         self, topic: str, *, limit: int = 100, skip: int = 0
     ) -> tuple[DelayedMessage, ...]:
         """Those that wait, by the time they are due; at most 1000 at once."""
+        return (await self.page(topic, limit=limit, skip=skip)).messages
+
+    async def page(self, topic: str, *, limit: int = 100, skip: int = 0) -> DelayedPage:
+        """The same with their total, for a program that shows them page by page."""
         request = get("topics", topic, "delayed", limit=limit, skip=skip)
-        return (await self._transport.read(request, _PAGES)).messages
+        return await self._transport.read(request, _PAGES)
 
     async def get(self, topic: str, offset: int, *, partition: int | None = None) -> DelayedMessage:
         """One message, also when it was delivered or cancelled; `NotFound` if there is none."""
@@ -329,11 +334,7 @@ class DelayedMessages:
         return await self._transport.read(get("delay", "stats"), _DELAY_STATS)
 
 
-class _TransactionPage(msgspec.Struct, frozen=True):
-    transactions: tuple[TransactionDescription, ...]
-
-
-_TRANSACTION_PAGES = msgspec.json.Decoder(_TransactionPage)
+_TRANSACTION_PAGES = msgspec.json.Decoder(TransactionPage)
 _TRANSACTIONS = msgspec.json.Decoder(TransactionDescription)
 _TRANSACTION_STATS = msgspec.json.Decoder(TransactionStats)
 
@@ -346,8 +347,12 @@ class Transactions:
 
     async def list(self, *, limit: int = 100, skip: int = 0) -> tuple[TransactionDescription, ...]:
         """A page of those that have not ended, the oldest first; a page has at most 1,000."""
+        return (await self.page(limit=limit, skip=skip)).transactions
+
+    async def page(self, *, limit: int = 100, skip: int = 0) -> TransactionPage:
+        """The same with their total, for a program that shows them page by page."""
         request = get("transactions", limit=limit, skip=skip)
-        return (await self._transport.read(request, _TRANSACTION_PAGES)).transactions
+        return await self._transport.read(request, _TRANSACTION_PAGES)
 
     async def describe(self, transaction_id: str) -> TransactionDescription:
         """One that is open, or the last of its producer; `TransactionNotFound` otherwise."""

@@ -13,6 +13,7 @@ from goqueue.client.topic_settings import TopicConfig
 __all__ = [
     "DelayStats",
     "DelayedMessage",
+    "DelayedPage",
     "GroupDescription",
     "GroupLag",
     "GroupOffsets",
@@ -34,6 +35,7 @@ __all__ = [
     "TopicConfig",
     "TopicStats",
     "TransactionDescription",
+    "TransactionPage",
     "TransactionPartition",
     "TransactionStats",
     "Version",
@@ -171,6 +173,15 @@ class DelayedMessage(msgspec.Struct, frozen=True, kw_only=True):
     delivered_offset: int | None = None
 
 
+class DelayedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Delayed messages that wait, after the first `skip` of `total`."""
+
+    messages: tuple[DelayedMessage, ...]
+    topic: str = ""
+    total: int = 0
+    skip: int = 0
+
+
 class DelayStats(msgspec.Struct, frozen=True, kw_only=True):
     """Delayed messages of a node; `by_topic` counts those that wait, `avg_delay` is a duration."""
 
@@ -231,6 +242,14 @@ class TransactionDescription(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int
     partitions: tuple[TransactionPartition, ...]
     prepared: bool = False
+
+
+class TransactionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Transactions that have not ended, after the first `skip` of `total`."""
+
+    transactions: tuple[TransactionDescription, ...]
+    total: int = 0
+    skip: int = 0
 
 
 class TransactionStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,7 @@ __all__ = [
     "Registration",
     "Registry",
     "Sent",
+    "init_producer",
 ]
 
 KIB = 1024
@@ -92,6 +93,14 @@ class Registry(Protocol):
 _GRANTED = msgspec.json.Decoder(Identity)
 
 
+async def init_producer(transport: Transport, **fields: object) -> Identity:
+    """Become a producer that the broker knows; with a transactional id, take over that id."""
+    # An id that was granted and whose answer was lost is nobody's, and of two epochs the one that
+    # is answered last counts: no harm is done by a repetition.
+    request = post("producers", "init", fields=fields, is_repeatable=True)
+    return await transport.read(request, _GRANTED)
+
+
 class Registration:
     """A producer without transactions: any number of ids, one after the other."""
 
@@ -109,10 +118,8 @@ class Registration:
         """Another than `old`: the one that was granted meanwhile, or a new one."""
         async with self._asking:
             if self._identity is None or self._identity == old:
-                # An id that was granted and whose answer was lost is nobody's: no harm done.
-                request = post("producers", "init", fields={}, is_repeatable=True)
                 try:
-                    self._identity = await self._transport.read(request, _GRANTED)
+                    self._identity = await init_producer(self._transport)
                 except GoQueueError as error:
                     # Of whoever asks for an id to send something with, nothing was sent.
                     error.is_outcome_unknown = False

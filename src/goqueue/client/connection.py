@@ -5,7 +5,8 @@ closes them, producers last, so that what a consumer's work published is not los
 """
 
 import contextlib
-from collections.abc import Sequence
+import datetime as dt
+from collections.abc import Callable, Sequence
 from typing import Literal, overload
 
 from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Node, Topics, Transactions
@@ -20,14 +21,20 @@ from goqueue.client.admin_replies import (
 from goqueue.client.batch import ProducerConfig, Registration, Sent
 from goqueue.client.http import Settings, Transport
 from goqueue.client.membership import OnPartitions, Subscription
+from goqueue.client.message_drafts import MessageDraft, PublishResult, publish_drafts
+from goqueue.client.pages import DamageSkipped, PageReader, first_at, open_readers
+from goqueue.client.poll_consumer import PollConsumer
 from goqueue.client.producer import Due, Producer
 from goqueue.client.queue_consumer import QueueConsumer
 from goqueue.client.replay import Replay
+from goqueue.client.stored_records import StoredRecords
 from goqueue.client.stream_consumer import OffsetSource, Start, StreamConsumer
 from goqueue.client.tasks import Tasks
 from goqueue.client.traces import Traces
 from goqueue.client.transaction import Transaction, TransactionFactory
+from goqueue.client.transactional_producer import Coordinator
 from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
+from goqueue.model import LogId
 from goqueue.model.requests import Isolation
 
 __all__ = ["Connection"]
@@ -35,13 +42,15 @@ __all__ = ["Connection"]
 _AT_ONCE = ProducerConfig(linger_s=0.0)
 
 
-Consumer = QueueConsumer | StreamConsumer | Replay
+Consumer = QueueConsumer | StreamConsumer | PollConsumer | Replay
 
 
 class Connection:
     """`async with goqueue.connect() as q: ...`; for one event loop and any number of its tasks.
 
     `topics`, `groups`, `dead_letters`, `delayed`, `transactions` and `traces` administer.
+    `records` and `coordinator` are the low level, for programs that encode records, decode them, or
+    coordinate transactions over several processes by themselves.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -59,6 +68,8 @@ class Connection:
         self.delayed = DelayedMessages(self._transport)
         self.transactions = Transactions(self._transport)
         self.traces = Traces(self._transport)
+        self.records = StoredRecords(self._transport)
+        self.coordinator = Coordinator(self._transport, lambda: None)
 
     async def __aenter__(self) -> "Connection":
         await self._tasks.open()
@@ -113,6 +124,16 @@ class Connection:
             due=due,
         )
         return await receipt
+
+    async def publish_drafts(
+        self, topic: str, drafts: Sequence[MessageDraft | bytes]
+    ) -> list[PublishResult]:
+        """Publish up to 1000 messages by one request; a result for each, also if it was refused.
+
+        The request is not repeated. Drafts may be encoded before, by `encode_draft`. For many
+        messages use a `producer`.
+        """
+        return await publish_drafts(self._transport, topic, drafts)
 
     def producer(self, gathering: ProducerConfig | None = None) -> Producer:
         """A producer of its own: `async with q.producer() as producer: ...`."""
@@ -211,6 +232,34 @@ class Connection:
         self._keep(consumer)
         return consumer
 
+    def poll_consumer(
+        self,
+        topics: str | Sequence[str],
+        *,
+        group: str,
+        mode: str | None = None,
+        start: str = "earliest",
+        visibility_s: float | None = None,
+        isolation: str = Isolation.READ_COMMITTED,
+    ) -> PollConsumer:
+        """A member of a group that leases messages only when it is asked for some.
+
+        Nothing is leased ahead, renewed or settled in the background: `await consumer.poll()`,
+        `await consumer.ack(messages)`. For tools; a worker uses `consume`.
+        """
+        subscription = Subscription(
+            group=group,
+            topics=_names(topics),
+            client_id=self._settings.client_id,
+            mode=mode,
+            start=start,
+            visibility_s=visibility_s,
+            isolation=Isolation(isolation),
+        )
+        consumer = PollConsumer(self._transport, subscription)
+        self._keep(consumer)
+        return consumer
+
     def subscribe(
         self,
         topics: str | Sequence[str],
@@ -267,6 +316,36 @@ class Connection:
         )
         self._keep(replay)
         return replay
+
+    async def pages(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        from_: Start = "earliest",
+        isolation: str | None = None,
+        on_damage: Callable[[DamageSkipped], None] | None = None,
+    ) -> list[PageReader]:
+        """A reader for each partition, or for one, that reads a page when it is asked to.
+
+        Begins as `stream` does; a time may also be text (RFC 3339). Each reader knows where its
+        partition ends now, so that a program can stop there, and keeps the JSON of messages as the
+        server sent it. Records that are damaged on the broker's disk are reported to `on_damage`,
+        else to the log.
+        """
+        return await open_readers(
+            self._transport,
+            topic,
+            partition=partition,
+            start=from_,
+            isolation=isolation,
+            on_damage=on_damage,
+        )
+
+    async def offset_at(self, topic: str, partition: int, time: dt.datetime) -> int | None:
+        """The offset of the first message at or after a time; None if there is none yet."""
+        page = await first_at(self._transport, LogId(topic, partition), time)
+        return page.messages[0].message.offset if page.messages else None
 
     # The node
 

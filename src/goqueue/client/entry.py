@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from goqueue.client.connection import Connection
     from goqueue.client.retries import Retries
@@ -26,6 +27,7 @@ def connect(
     tls: "ssl.SSLContext | None" = None,
     retries: "Retries | None" = None,
     client_id: str = "python",
+    on_reply: "Callable[[bytes], None] | None" = None,
 ) -> "Connection":
     """A connection, to be entered: `async with goqueue.connect() as q: ...`.
 
@@ -35,7 +37,8 @@ def connect(
     One attempt at a request takes at most `timeout_s`, and what may be repeated is repeated for as
     long, unless `retries` says otherwise.
     `tls` replaces the default context of an https server. `client_id` names this program among
-    the members of a group.
+    the members of a group. `on_reply` is called with the body of every successful reply, for a
+    program that shows or records what the server said word for word.
     """
     from goqueue.client.connection import Connection
     from goqueue.client.http import Settings
@@ -51,6 +54,7 @@ def connect(
         tls=tls,
         retries=retries or Retries(total_s=timeout_s),
         client_id=client_id,
+        on_reply=on_reply,
     )
     return Connection(settings)
 
@@ -63,10 +67,12 @@ def connect_sync(
     tls: "ssl.SSLContext | None" = None,
     retries: "Retries | None" = None,
     client_id: str = "python",
+    on_reply: "Callable[[bytes], None] | None" = None,
 ) -> "SyncConnection":
     """The same without await, on a loop in a thread of its own; for any number of threads.
 
     Works at once, and as a context manager. Closed at the latest when the interpreter ends.
+    `on_reply` is called on the thread of the loop, and must not wait.
     """
     from goqueue.client.sync import SyncConnection
 
@@ -77,5 +83,6 @@ def connect_sync(
         tls=tls,
         retries=retries,
         client_id=client_id,
+        on_reply=on_reply,
     )
     return SyncConnection(connection)

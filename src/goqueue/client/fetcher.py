@@ -22,7 +22,6 @@ exactly once.
 import asyncio
 import itertools
 import logging
-import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -30,11 +29,11 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError
-from goqueue.client.http import Request, Response, Transport, target
+from goqueue.client.http import Transport
 from goqueue.client.message import Message
 from goqueue.client.retries import is_worth_retrying
-from goqueue.client.values import duration
-from goqueue.model import ABORTED_HEADER, NEXT_OFFSET_HEADER, TRACE_SEED_HEADER, LogId
+from goqueue.client.stored_records import RecordPage, fetch_records
+from goqueue.model import LogId
 from goqueue.model.requests import Isolation, TraceSeed
 from goqueue.records import (
     BATCH_HEADER_START,
@@ -49,7 +48,7 @@ from goqueue.records import (
     walk,
 )
 
-__all__ = ["Chunk", "Feed", "OffsetSource", "Reader", "decode_chunk", "read_ranges", "read_seed"]
+__all__ = ["Chunk", "Feed", "OffsetSource", "Reader", "decode_chunk"]
 
 # How a record is treated, by its flags: left out, taken as it is, or unpacked.
 _LEFT_OUT, _TAKEN, _UNPACKED = range(3)
@@ -60,10 +59,6 @@ _TREATMENTS = bytes(
     for flags in range(256)
 )
 _COUNT_SIZE = 2
-_NEXT_OFFSET = NEXT_OFFSET_HEADER.lower().encode()
-_ABORTED = ABORTED_HEADER.lower().encode()
-_TRACE_SEED = TRACE_SEED_HEADER.lower().encode()
-_SEED = re.compile(rb"([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{1,17})")
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -103,26 +98,6 @@ def _treatments(columns: Columns, offset: int, aborted: Ranges) -> bytearray:
         if begin < end:
             treatments[begin:end] = bytes(end - begin)
     return treatments
-
-
-def read_ranges(text: bytes) -> Ranges:
-    """The header that lists aborted offsets: `a-b,c-d`, both ends included."""
-    try:
-        pairs = [part.split(b"-") for part in text.split(b",") if part.strip()]
-        return tuple((int(first), int(last)) for first, last in pairs)
-    except ValueError:
-        raise GoQueueError("response_invalid", f"{text!r} lists no offsets") from None
-
-
-def read_seed(text: bytes) -> TraceSeed | None:
-    """The header from which traces follow: three hexadecimal numbers, or nothing."""
-    if not text:
-        return None
-    found = _SEED.fullmatch(text)
-    if found is None:
-        raise GoQueueError("response_invalid", f"{text!r} is no seed")
-    high, low, threshold = (int(part, 16) for part in found.groups())
-    return TraceSeed(high, low, threshold)
 
 
 def _plain(log: LogId, data: bytes, columns: Columns, seed: TraceSeed | None) -> list[Message]:
@@ -304,43 +279,29 @@ class Reader:
         while True:
             asked_at = clock()
             try:
-                response = await self._ask()
+                page = await self._fetch()
             except GoQueueError as error:
                 self._jump(error)
                 continue
-            next_offset = _next_offset(response)
-            if next_offset > self._offset:
-                return self._chunk(response, next_offset)
+            if page.next_offset > self._offset:
+                return self._chunk(page)
             if clock() - asked_at < _PAUSE_S:
                 await asyncio.sleep(_PAUSE_S)
 
-    async def _ask(self) -> Response:
-        log = self.log
-        return await self._transport.ask(
-            Request(
-                method="GET",
-                target=target(
-                    "topics",
-                    log.topic,
-                    "partitions",
-                    log.partition,
-                    "records",
-                    offset=self._offset,
-                    max_bytes=self._chunk_bytes,
-                    wait=duration(self._wait_s),
-                    isolation=self._isolation.value,
-                ),
-                is_repeatable=True,
-                wait_s=self._wait_s,
-            )
+    async def _fetch(self) -> RecordPage:
+        return await fetch_records(
+            self._transport,
+            self.log,
+            self._offset,
+            max_bytes=self._chunk_bytes,
+            wait_s=self._wait_s,
+            isolation=self._isolation,
         )
 
-    def _chunk(self, response: Response, next_offset: int) -> Chunk:
-        aborted = read_ranges(response.headers.get(_ABORTED, b""))
-        seed = read_seed(response.headers.get(_TRACE_SEED, b""))
-        messages = decode_chunk(self.log, response.body, self._offset, aborted, seed)
-        self._offset = next_offset
-        return Chunk(self.log, messages, next_offset)
+    def _chunk(self, page: RecordPage) -> Chunk:
+        messages = decode_chunk(self.log, page.data, self._offset, page.aborted, page.trace_seed)
+        self._offset = page.next_offset
+        return Chunk(self.log, messages, page.next_offset)
 
     def _skip_damage(self, error: GoQueueError) -> None:
         following = error.details.get("next_offset")
@@ -373,13 +334,6 @@ class Reader:
             raise error
         _log.warning("%s: offset %d is gone, going on at %d", self.log, self._offset, offset)
         self._offset = offset
-
-
-def _next_offset(response: Response) -> int:
-    text = response.headers.get(_NEXT_OFFSET, b"")
-    if not text.isdigit():
-        raise GoQueueError("response_invalid", "the answer does not say where to go on")
-    return int(text)
 
 
 class Feed:

@@ -105,6 +105,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one connection.
 
     Requests that wait for messages have connections of their own, or they would hold up the rest.
+    `on_reply` is called with the body of every successful reply, as the server sent it.
     """
 
     server: str
@@ -117,6 +118,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_connections_max: int = 256
     idle_s_max: float = 30.0
     response_bytes_max: int = 64 * 1024 * 1024
+    on_reply: Callable[[bytes], None] | None = None
 
 
 _HEADERS_MAX = 100
@@ -431,6 +433,8 @@ class Transport:
             try:
                 response = await self._ask_once(request)
                 self._is_troubled = False
+                if self._settings.on_reply is not None:
+                    self._settings.on_reply(response.body)
                 return response
             except GoQueueError as error:
                 is_outcome_unknown = is_outcome_unknown or error.is_outcome_unknown

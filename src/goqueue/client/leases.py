@@ -110,6 +110,15 @@ class Settlements:
         self._is_idle.clear()
         return answer
 
+    async def ack_all(self, receipt_handles: Sequence[str]) -> list[Result]:
+        """Acknowledge deliveries by one request, at most 1000; what became of each."""
+        fields: dict[str, object] = {"receipt_handles": receipt_handles}
+        results = await self._settle_all(("ack", "batch"), fields, None)
+        if len(results) != len(receipt_handles):
+            words = "not as many answers as acknowledgements"
+            raise GoQueueError("response_invalid", words, is_outcome_unknown=True)
+        return results
+
     async def settle(self, route: str, receipt_handle: str, fields: dict[str, object]) -> None:
         """Settle a single delivery in another way."""
         given = {"receipt_handle": receipt_handle, **fields}
@@ -148,7 +157,7 @@ class Settlements:
                 return
 
     async def _settle_all(
-        self, route: tuple[str, ...], fields: dict[str, object], patience_s: float
+        self, route: tuple[str, ...], fields: dict[str, object], patience_s: float | None
     ) -> list[Result]:
         request = post("messages", *route, fields=fields, is_repeatable=True, patience_s=patience_s)
         return (await self._transport.read(request, _RESULTS)).results

@@ -83,6 +83,7 @@ class _Beat(msgspec.Struct, frozen=True):
 
 # A server that is away notices by itself that a member is gone: closing does not wait for it.
 _FAREWELL_S = 2.0
+_FORGOTTEN = frozenset({"group_not_found", "member_not_found"})
 
 _JOINED = msgspec.json.Decoder(_Joined)
 _BEATS = msgspec.json.Decoder(_Beat)
@@ -135,7 +136,7 @@ class Membership:
             request = post("groups", group, "heartbeat", fields=fields, is_repeatable=True)
             beat = await self._transport.read(request, _BEATS)
         except GoQueueError as error:
-            if error.code not in {"group_not_found", "member_not_found"}:
+            if error.code not in _FORGOTTEN:
                 raise
             await self.join_again(member_id)
             return
@@ -153,17 +154,25 @@ class Membership:
 
     async def leave(self) -> None:
         """Give everything back; a member that is gone already is fine."""
+        try:
+            await self.depart()
+        except GoQueueError as error:
+            # Whatever the reason, the session ends by itself in its time.
+            _log.info("leaving group %s: %s", self._subscription.group, error)
+
+    async def depart(self) -> None:
+        """Give everything back; raises if the broker was not told and still counts this member."""
         if self.member_id is None:
             return
         fields: dict[str, object] = {"member_id": self.member_id}
         self.member_id = None
         group = self._subscription.group
+        request = post("groups", group, "leave", fields=fields, patience_s=_FAREWELL_S)
         try:
-            request = post("groups", group, "leave", fields=fields, patience_s=_FAREWELL_S)
             await self._transport.ask(request)
         except GoQueueError as error:
-            # Whatever the reason, the session ends by itself in its time.
-            _log.info("leaving group %s: %s", group, error)
+            if error.code not in _FORGOTTEN:
+                raise
 
     def _adopt(self, generation: int, assigned: list[str]) -> None:
         self.generation = generation

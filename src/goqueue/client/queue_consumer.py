@@ -20,7 +20,6 @@ only. Closing gives back what was not begun, without a delivery being counted.
 """
 
 import asyncio
-import base64
 import contextlib
 import logging
 import time
@@ -34,11 +33,10 @@ from goqueue.client.http import Transport, post, read_answer
 from goqueue.client.leases import Grant, HeldLease, LeaseRenewer, LeaseTimes, Settlements
 from goqueue.client.membership import Membership, Subscription
 from goqueue.client.message import Message
+from goqueue.client.pages import JsonMessage, decode_message
 from goqueue.client.retries import is_worth_retrying
 from goqueue.client.tasks import AsyncOnce, Tasks
-from goqueue.client.values import duration, nanoseconds
-from goqueue.model import Priority
-from goqueue.records import encode_headers
+from goqueue.client.values import duration
 
 __all__ = ["Polled", "PrefetchWindow", "QueueConsumer", "read_messages"]
 
@@ -100,29 +98,10 @@ class PrefetchWindow:
         return int(budget_s / pace_s)
 
 
-class _Delivered(msgspec.Struct, frozen=True):
-    """One message of a poll, as the contract words it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: str
-    value: str | None
-    receipt_handle: str
-    delivery_count: int
-    deadline: str
-    key: str = ""
-    priority: str = "normal"
-    headers: dict[str, str] = {}
-    encoding: str = ""
-    base64_headers: list[str] = []
-    trace_id: str = ""
-
-
 class Polled(msgspec.Struct, frozen=True):
     """The body of an answer to a poll."""
 
-    messages: list[_Delivered]
+    messages: list[JsonMessage]
 
 
 def read_messages(polled: Polled, grant_for: Callable[[str], Grant]) -> list[Message]:
@@ -138,34 +117,9 @@ def read_messages(polled: Polled, grant_for: Callable[[str], Grant]) -> list[Mes
         raise GoQueueError("response_invalid", words) from error
 
 
-def _message(delivered: _Delivered, grant: Grant) -> Message:
-    is_base64 = delivered.encoding == "base64"
+def _message(delivered: JsonMessage, grant: Grant) -> Message:
     lease = HeldLease(delivered.receipt_handle, delivered.delivery_count, delivered.deadline, grant)
-    return Message(
-        delivered.topic,
-        delivered.partition,
-        delivered.offset,
-        nanoseconds(delivered.timestamp),
-        int(Priority[delivered.priority.upper()]),
-        _bytes(delivered.key, is_base64),
-        None if delivered.value is None else _bytes(delivered.value, is_base64),
-        _block(delivered),
-        lease,
-        delivered.trace_id or None,
-    )
-
-
-def _bytes(text: str, is_base64: bool) -> bytes:
-    return base64.b64decode(text, validate=True) if is_base64 else text.encode()
-
-
-def _block(delivered: _Delivered) -> bytes:
-    if not delivered.headers:
-        return b""
-    encoded = delivered.base64_headers
-    return encode_headers(
-        (name, _bytes(value, name in encoded)) for name, value in delivered.headers.items()
-    )
+    return decode_message(delivered, lease)
 
 
 _log = logging.getLogger("goqueue.client")

@@ -36,11 +36,11 @@ import msgspec
 from goqueue import records
 from goqueue.client.batch import PartitionSequence, ProducerBatch, ProducerConfig, Receipt, Registry
 from goqueue.client.errors import Closed, GoQueueError, refusal
-from goqueue.client.http import Request, Transport, target
-from goqueue.client.values import nanoseconds
-from goqueue.model import DELIVER_HEADER, RECORDS_MEDIA, Message
+from goqueue.client.http import Transport, target
+from goqueue.client.stored_records import PublishedBatch, post_records
+from goqueue.model import DELIVER_HEADER, Message
 
-__all__ = ["Accumulator", "BatchSender", "Buffer", "PartitionSender", "Placed", "SenderContext"]
+__all__ = ["Accumulator", "BatchSender", "Buffer", "PartitionSender", "SenderContext"]
 
 
 class Buffer:
@@ -145,27 +145,6 @@ _ESTRANGED = frozenset({"producer_fenced", "producer_not_found", "sequence_out_o
 _RENEWALS_MAX = 2
 
 
-class _Placed(msgspec.Struct, frozen=True):
-    partition: int
-    base_offset: int
-    count: int
-
-
-class _Published(msgspec.Struct, frozen=True):
-    results: list[_Placed]
-    timestamp: str
-
-
-class Placed(msgspec.Struct, frozen=True):
-    """The offset of the first message, and the time of all."""
-
-    first: int
-    timestamp: int
-
-
-_PUBLISHED = msgspec.json.Decoder(_Published)
-
-
 class BatchSender:
     """Posts the parcels of one lane, one at a time."""
 
@@ -191,7 +170,7 @@ class BatchSender:
     def is_lost(self) -> bool:
         return self._sequence is not None and self._sequence.is_lost
 
-    async def post(self, parcel: ProducerBatch) -> Placed:
+    async def post(self, parcel: ProducerBatch) -> PublishedBatch:
         """Where the parcel went; raises if it went nowhere, or nobody can say."""
         renewals = 0
         while True:
@@ -221,7 +200,7 @@ class BatchSender:
         assert self._sequence is not None, "without numbers there is nothing to renew"
         await self._sequence.renew()
 
-    async def _post_numbered(self, body: bytearray, count: int) -> Placed:
+    async def _post_numbered(self, body: bytearray, count: int) -> PublishedBatch:
         sequence = self._sequence
         if sequence is None:
             return await self._post(self._target, body, count)
@@ -237,20 +216,10 @@ class BatchSender:
         sequence.advance(count)
         return placed
 
-    async def _post(self, whither: str, body: bytearray, count: int) -> Placed:
-        request = Request(
-            method="POST",
-            target=whither,
-            body=body,
-            content_type=RECORDS_MEDIA,
-            is_repeatable=self._is_repeatable,
+    async def _post(self, where: str, body: bytearray, count: int) -> PublishedBatch:
+        return await post_records(
+            self._transport, where, body, count, is_repeatable=self._is_repeatable
         )
-        published = await self._transport.read(request, _PUBLISHED)
-        placed = published.results
-        if len(placed) != 1 or placed[0].count != count:
-            words = "the broker took another number of messages"
-            raise GoQueueError("response_invalid", words, is_outcome_unknown=True)
-        return Placed(placed[0].base_offset, nanoseconds(published.timestamp))
 
 
 def _culprit(error: GoQueueError, body: bytearray) -> int | None:

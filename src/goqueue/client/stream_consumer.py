@@ -33,6 +33,7 @@ from goqueue.client.fetcher import Feed, Reader
 from goqueue.client.http import Request, Transport, get, post
 from goqueue.client.membership import Membership, Subscription
 from goqueue.client.message import Message
+from goqueue.client.pages import first_at
 from goqueue.client.tasks import AsyncOnce, Tasks
 from goqueue.model import LogId
 
@@ -67,19 +68,8 @@ class _Offsets(msgspec.Struct, frozen=True):
     offsets: dict[str, dict[str, int]]
 
 
-class _Page(msgspec.Struct, frozen=True):
-    next_offset: int
-    messages: list[msgspec.Raw]
-
-
-class _Placed(msgspec.Struct, frozen=True):
-    offset: int
-
-
 _TOPICS = msgspec.json.Decoder(_Topic)
 _OFFSETS = msgspec.json.Decoder(_Offsets)
-_PAGES = msgspec.json.Decoder(_Page)
-_PLACED = msgspec.json.Decoder(_Placed)
 
 
 async def partition_count(transport: Transport, topic: str) -> int:
@@ -106,7 +96,8 @@ async def find_start(transport: Transport, log: LogId, start: Start) -> int:
     if isinstance(start, int):
         return start
     if isinstance(start, dt.datetime):
-        return await _offset_at(transport, log, start)
+        page = await first_at(transport, log, start)
+        return page.messages[0].message.offset if page.messages else page.next_offset
     described = await transport.read(get("topics", log.topic), _TOPICS)
     ends = described.partition_offsets.get(str(log.partition))
     if ends is None:
@@ -114,18 +105,6 @@ async def find_start(transport: Transport, log: LogId, start: Start) -> int:
     if start not in {"earliest", "latest"}:
         raise ValueError(f"{start!r} is neither earliest, latest, an offset nor a time")
     return ends.earliest if start == "earliest" else ends.latest + 1
-
-
-async def _offset_at(transport: Transport, log: LogId, time: dt.datetime) -> int:
-    """The offset of the first message at or after a time; where none is, the end."""
-    if time.tzinfo is None:
-        raise ValueError("a time to read from needs a time zone")
-    stamp = time.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
-    request = get(
-        "topics", log.topic, "partitions", log.partition, "messages", timestamp=stamp, limit=1
-    )
-    page = await transport.read(request, _PAGES)
-    return _PLACED.decode(page.messages[0]).offset if page.messages else page.next_offset
 
 
 class Positions:

@@ -97,7 +97,10 @@ class TraceStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceCriteria(TypedDict, total=False):
-    """What a search may ask for; times have a zone, and are inclusive."""
+    """What a search may ask for; times have a zone, and are inclusive.
+
+    A time may be text (RFC 3339) with up to nanoseconds.
+    """
 
     topic: str
     partition: int
@@ -105,8 +108,8 @@ class TraceCriteria(TypedDict, total=False):
     key: str
     group: str
     consumer: str
-    start: dt.datetime
-    end: dt.datetime
+    start: dt.datetime | str
+    end: dt.datetime | str
     status: str
 
 
@@ -129,7 +132,6 @@ class Traces:
     async def search(self, *, limit: int = 100, **wanted: Unpack[TraceCriteria]) -> TraceList:
         """The newest with an event that is like this."""
         check_keywords("search", wanted, _CRITERIA)
-        start, end = wanted.get("start"), wanted.get("end")
         request = get(
             "traces",
             "search",
@@ -139,8 +141,8 @@ class Traces:
             key=wanted.get("key"),
             consumer_group=wanted.get("group"),
             consumer_id=wanted.get("consumer"),
-            start=None if start is None else start.isoformat(),
-            end=None if end is None else end.isoformat(),
+            start=_time(wanted.get("start")),
+            end=_time(wanted.get("end")),
             status=wanted.get("status"),
             limit=limit,
         )
@@ -153,3 +155,7 @@ class Traces:
     async def stats(self) -> TraceStats:
         """Counts over all that is kept."""
         return await self._transport.read(get("traces", "stats"), _STATS)
+
+
+def _time(given: dt.datetime | str | None) -> str | None:
+    return given.isoformat() if isinstance(given, dt.datetime) else given

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from goqueue.client.batch import Fixed, Identity, ProducerConfig
+from goqueue.client.batch import Fixed, Identity, ProducerConfig, init_producer
 from goqueue.client.errors import (
     Closed,
     GoQueueError,
@@ -98,7 +98,6 @@ class _Status(msgspec.Struct, frozen=True):
     status: str
 
 
-_GRANTED = msgspec.json.Decoder(Identity)
 _BEGUN = msgspec.json.Decoder(_Begun)
 _STATUS = msgspec.json.Decoder(_Status)
 
@@ -110,15 +109,17 @@ class Coordinator:
         self._transport = transport
         self._on_doubt = on_doubt
 
+    async def register(self) -> Identity:
+        """Become an idempotent producer without transactions."""
+        return await init_producer(self._transport)
+
     async def init(self, transactional_id: str, timeout_s: float) -> Owner:
         """Hold the transactional id from now on; who held it before is fenced."""
-        fields: dict[str, object] = {
-            "transactional_id": transactional_id,
-            "transaction_timeout_ms": round(timeout_s * 1000),
-        }
-        # Twice is once more than needed: the epoch that is answered last is the one that counts.
-        request = post("producers", "init", fields=fields, is_repeatable=True)
-        granted = await self._transport.read(request, _GRANTED)
+        granted = await init_producer(
+            self._transport,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=round(timeout_s * 1000),
+        )
         return Owner(
             producer_id=granted.producer_id,
             epoch=granted.epoch,

@@ -3,8 +3,9 @@
 import pytest
 
 from goqueue.client.errors import GoQueueError
-from goqueue.client.fetcher import decode_chunk, read_seed
+from goqueue.client.fetcher import decode_chunk
 from goqueue.client.message import Message
+from goqueue.client.stored_records import read_seed
 from goqueue.client.tracing import SendTrace, parent_of, start_sending
 from goqueue.model import LogId
 from goqueue.model import Message as Draft

@@ -7,6 +7,7 @@ from typing import Unpack
 from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Topics, Transactions
 from goqueue.client.admin_replies import (
     DelayedMessage,
+    DelayedPage,
     DelayStats,
     GroupDescription,
     GroupLag,
@@ -16,6 +17,7 @@ from goqueue.client.admin_replies import (
     ResetOffsets,
     Topic,
     TransactionDescription,
+    TransactionPage,
     TransactionStats,
 )
 from goqueue.client.message import Message
@@ -109,7 +111,10 @@ class SyncGroups:
         partition: int | None = None,
         dry_run: bool = False,
     ) -> ResetOffsets:
-        """Move positions to "earliest", "latest", an offset or a time; also back."""
+        """Move positions to "earliest", "latest", an offset or a time; also back.
+
+        A time is a datetime with a zone, or text (RFC 3339) with up to nanoseconds.
+        """
         return self._loop.call(
             self._groups.reset(group, topic, to, partition=partition, dry_run=dry_run)
         )
@@ -159,6 +164,10 @@ class SyncDelayedMessages:
         """Those that wait, by the time they are due; at most 1000 at once."""
         return self._loop.call(self._delayed_messages.list(topic, limit=limit, skip=skip))
 
+    def page(self, topic: str, *, limit: int = 100, skip: int = 0) -> DelayedPage:
+        """The same with their total, for a program that shows them page by page."""
+        return self._loop.call(self._delayed_messages.page(topic, limit=limit, skip=skip))
+
     def get(self, topic: str, offset: int, *, partition: int | None = None) -> DelayedMessage:
         """One message, also when it was delivered or cancelled; `NotFound` if there is none."""
         return self._loop.call(self._delayed_messages.get(topic, offset, partition=partition))
@@ -183,6 +192,10 @@ class SyncTransactions:
     def list(self, *, limit: int = 100, skip: int = 0) -> tuple[TransactionDescription, ...]:
         """A page of those that have not ended, the oldest first; a page has at most 1,000."""
         return self._loop.call(self._transactions.list(limit=limit, skip=skip))
+
+    def page(self, *, limit: int = 100, skip: int = 0) -> TransactionPage:
+        """The same with their total, for a program that shows them page by page."""
+        return self._loop.call(self._transactions.page(limit=limit, skip=skip))
 
     def describe(self, transaction_id: str) -> TransactionDescription:
         """One that is open, or the last of its producer; `TransactionNotFound` otherwise."""

@@ -1,5 +1,6 @@
 """The connection for threads."""
 
+import datetime as dt
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Literal, overload
@@ -15,6 +16,7 @@ from goqueue.client.admin_replies import (
 from goqueue.client.batch import ProducerConfig, Sent
 from goqueue.client.connection import Connection
 from goqueue.client.membership import OnPartitions
+from goqueue.client.message_drafts import MessageDraft, PublishResult
 from goqueue.client.producer import Due
 from goqueue.client.queue_consumer import QueueConsumer
 from goqueue.client.stream_consumer import Start, StreamConsumer
@@ -108,6 +110,16 @@ class SyncConnection:
                 due=due,
             )
         )
+
+    def publish_drafts(
+        self, topic: str, drafts: Sequence[MessageDraft | bytes]
+    ) -> list[PublishResult]:
+        """Publish up to 1000 messages by one request; a result for each, also if it was refused.
+
+        The request is not repeated. Drafts may be encoded before, by `encode_draft`. For many
+        messages use a `producer`.
+        """
+        return self._loop.call(self._connection.publish_drafts(topic, drafts))
 
     def producer(self, gathering: ProducerConfig | None = None) -> SyncProducer:
         """A producer of its own: `with q.producer() as producer: ...`."""
@@ -266,6 +278,10 @@ class SyncConnection:
                 )
             ),
         )
+
+    def offset_at(self, topic: str, partition: int, time: dt.datetime) -> int | None:
+        """The offset of the first message at or after a time; None if there is none yet."""
+        return self._loop.call(self._connection.offset_at(topic, partition, time))
 
     def health(self) -> Health:
         return self._loop.call(self._connection.health())

@@ -1,0 +1,98 @@
+"""A member of a group that leases messages only when its program asks for some.
+
+The queue consumer leases ahead, renews and settles in the background. This one does none of it: a
+poll is one request, and so is an acknowledgement of many messages. For tools that must lease
+exactly what they use. Polls keep the session alive, so they have to come more often than it ends.
+
+Owns the membership, and joins again when the broker has lost it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from goqueue.client.errors import GoQueueError
+from goqueue.client.http import Transport, post
+from goqueue.client.leases import Result, Settlements
+from goqueue.client.membership import Membership, Subscription
+from goqueue.client.pages import PageMessage, decode_page
+from goqueue.client.values import duration
+
+__all__ = ["PollConsumer"]
+
+_PAUSE_S = 0.05
+_LOST = frozenset({"group_not_found", "member_not_found"})
+
+
+class PollConsumer:
+    """`async with q.poll_consumer("orders", group="shop") as consumer: ...`."""
+
+    def __init__(self, transport: Transport, subscription: Subscription) -> None:
+        self._transport = transport
+        self._subscription = subscription
+        self._membership = Membership(transport, subscription)
+        self._settlements = Settlements(transport, subscription.group)
+        self._is_closed = False
+
+    async def __aenter__(self) -> "PollConsumer":
+        await self._membership.join()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    async def poll(self, *, limit: int = 100, wait_s: float = 1.0) -> list[PageMessage]:
+        """Lease at most `limit` messages, 1000 at most; none if none came within `wait_s`."""
+        membership = self._membership
+        if membership.member_id is None:
+            await membership.join()
+        clock = asyncio.get_running_loop().time
+        polled_at = clock()
+        try:
+            messages = await self._poll(limit, wait_s)
+        except GoQueueError as error:
+            if error.code not in _LOST:
+                raise
+            membership.member_id = None
+            await asyncio.sleep(_PAUSE_S)
+            return await self.poll(limit=limit, wait_s=wait_s)
+        if not messages and clock() - polled_at < min(_PAUSE_S, wait_s / 2):
+            # A broker that is stopping answers at once: do not ask it in a tight loop.
+            await asyncio.sleep(_PAUSE_S)
+        return messages
+
+    async def ack(self, messages: Sequence[PageMessage]) -> list[Result]:
+        """Acknowledge messages, at most 1000; what became of each."""
+        return await self._settlements.ack_all([each.receipt_handle for each in messages])
+
+    async def leave(self) -> None:
+        """Leave the group; what was leased and not settled is free at once.
+
+        Raises what keeps the broker from being told: then the session ends by itself.
+        """
+        self._is_closed = True
+        await self._membership.depart()
+
+    async def close(self) -> None:
+        """Leave the group, if that has not been done; a broker that is away is not waited for."""
+        self._is_closed = True
+        await self._membership.leave()
+
+    async def _poll(self, limit: int, wait_s: float) -> list[PageMessage]:
+        subscription = self._subscription
+        visibility_s = subscription.visibility_s
+        fields: dict[str, object] = {
+            "member_id": self._membership.member_id,
+            "timeout": duration(wait_s),
+            "max_messages": limit,
+            "visibility_timeout": None if visibility_s is None else duration(visibility_s),
+            "isolation": subscription.isolation.value,
+        }
+        # Repeated although it leases: what the lost answer leased comes again with its lease's end.
+        request = post(
+            "groups", subscription.group, "poll", fields=fields, is_repeatable=True, wait_s=wait_s
+        )
+        return decode_page((await self._transport.ask(request)).body).messages
