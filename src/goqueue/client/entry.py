@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from goqueue.client.connection import Connection
     from goqueue.client.retries import Retries
     from goqueue.client.sync import SyncConnection
 
-__all__ = ["DEFAULT_SERVER", "connect", "connect_sync"]
+__all__ = ["DEFAULT_SERVER", "connect", "connect_sync", "first_reachable"]
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
@@ -86,3 +86,22 @@ def connect_sync(
         on_reply=on_reply,
     )
     return SyncConnection(connection)
+
+
+def first_reachable(servers: "Sequence[str]", *, timeout_s: float) -> str:
+    """The first server that takes a connection within the time; the very first if none does.
+
+    For a program that is given several: it connects to this one. Blocks.
+    """
+    import socket
+
+    from goqueue.client.http import Address
+
+    for server in servers:
+        address = Address.parse(server)
+        try:
+            socket.create_connection((address.host, address.port), timeout_s).close()
+        except OSError:
+            continue
+        return server
+    return servers[0]

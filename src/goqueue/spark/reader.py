@@ -39,8 +39,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from goqueue.client import TopicNotFound
+from goqueue.client.stored_records import RecordPage
 from goqueue.records.arrow import Lift
-from goqueue.spark.broker import Broker, Portion, TopicView, Truncated, broker
+from goqueue.spark.broker import Broker, TopicView, Truncated, broker
 from goqueue.spark.columns import Batches
 from goqueue.spark.offsets import Edge, Positions, Range, advance, backlog, plan, resolve, split
 from goqueue.spark.options import OptionInvalid, Place
@@ -83,7 +84,7 @@ _IDLE_FETCHES_MAX = 3
 _FIRST_BYTES = 1 << 20
 
 
-def portions(options: ReadOptions, wanted: Range) -> Iterator[tuple[int, Portion]]:
+def portions(options: ReadOptions, wanted: Range) -> Iterator[tuple[int, RecordPage]]:
     """The stored records of a range, each portion with the offset that it begins at."""
     link = broker(options.link)
     offset = wanted.start
@@ -114,7 +115,7 @@ def portions(options: ReadOptions, wanted: Range) -> Iterator[tuple[int, Portion
 
 def _fetch(
     link: Broker, options: ReadOptions, wanted: Range, offset: int, bytes_max: int
-) -> tuple[int, Portion]:
+) -> tuple[int, RecordPage]:
     """The portion from an offset on, and that offset: a later one if records are gone."""
     while True:
         try:
@@ -132,7 +133,7 @@ def _fetch(
             return offset, portion
 
 
-def _appetite(portion: Portion, offset: int, end: int, bytes_max: int) -> int:
+def _appetite(portion: RecordPage, offset: int, end: int, bytes_max: int) -> int:
     """How much to fetch next: not much more than what the rest of the range should weigh."""
     seen = portion.next_offset - offset
     if seen <= 0 or not portion.data:
@@ -414,7 +415,7 @@ def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Record
             portion.data,
             offset,
             wanted.end,
-            portion.aborted,
+            [(first, last + 1) for first, last in portion.aborted],
             with_headers=batches.needs_headers,
             with_keys=batches.needs_keys,
             with_values=batches.needs_values,

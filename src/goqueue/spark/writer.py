@@ -55,10 +55,12 @@ from goqueue.client import (
     TransactionAborted,
     TransactionStateInvalid,
 )
+from goqueue.client.batch import Identity
+from goqueue.client.stored_records import RecordBatch
 from goqueue.model import Refused
 from goqueue.model.requests import Owner
 from goqueue.records.arrow import Press, Pressed
-from goqueue.spark.broker import Author, Batch, Broker, broker
+from goqueue.spark.broker import Broker, broker
 from goqueue.spark.columns import ColumnInvalid
 from goqueue.spark.input_columns import refused_row, to_sheet
 from goqueue.spark.options import OptionInvalid
@@ -78,9 +80,9 @@ class Posting:
     those, and else make the task fail.
     """
 
-    def __init__(self, link: Broker, author: Author, options: WriteOptions) -> None:
+    def __init__(self, link: Broker, producer: Identity, options: WriteOptions) -> None:
         self._link = link
-        self._author = author
+        self._producer = producer
         self._options = options
         self._presses: dict[str, Press] = {}
         self._limits: dict[str, int] = {}
@@ -189,7 +191,7 @@ class Posting:
             sequence = self._sequences.get((topic, partition), 0)
             self._sequences[topic, partition] = sequence + gathered.count
             batches.append(
-                Batch(
+                RecordBatch(
                     topic=topic,
                     partition=partition,
                     data=gathered.data,
@@ -201,7 +203,7 @@ class Posting:
         self._size = 0
         if self._under_way is not None:
             self._under_way.result()
-        self._under_way = self._sender.submit(self._link.publish, batches, self._author)
+        self._under_way = self._sender.submit(self._link.publish, batches, self._producer)
 
 
 def _column_invalid(refused: Refused) -> ColumnInvalid:
@@ -266,10 +268,10 @@ def publish(
                 if options.exactly_once:
                     owner = link.begin(transactional_id, options.transaction_timeout_s)
                     beats.start(owner)
-                    author = Author(owner.producer_id, owner.epoch)
+                    producer = Identity(owner.producer_id, owner.epoch)
                 else:
-                    author = link.register()
-                posting = Posting(link, author, options)
+                    producer = link.register()
+                posting = Posting(link, producer, options)
             posting.add(batch)
         if posting is None:
             return Staged(0)
