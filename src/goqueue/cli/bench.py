@@ -8,8 +8,8 @@ The three measurements: publish, read, and both with the way between them.
 import asyncio
 import os
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import click
 import msgspec
@@ -23,26 +23,20 @@ from goqueue.cli.bench_load import (
     Publisher,
     producer_config,
     read_through,
+    show_report,
 )
-from goqueue.cli.client import Session
+from goqueue.cli.client import Session, run_session
 from goqueue.cli.errors import tell
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.cli.signals import Stop, stopped_by_signals
-from goqueue.client import TopicNotFound, connect
+from goqueue.client import TopicNotFound
 from goqueue.client.admin_replies import Topic
-from goqueue.client.http import get, post
 from goqueue.client.producer import Producer
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from goqueue.cli.bench_load import Plan
-    from goqueue.cli.client import Session
 
 __all__ = [
     "Run",
     "bench",
-    "find_topic",
     "make_topic",
     "measure_consuming",
     "measure_producing",
@@ -50,19 +44,14 @@ __all__ = [
 ]
 
 
-async def find_topic(session: Session, plan: Plan) -> Topic:
-    return await session.read(get("topics", plan.topic), Topic)
-
-
 async def make_topic(session: Session, plan: Plan) -> Topic:
     """The topic; a new one has a partition for each worker."""
     try:
-        return await find_topic(session, plan)
+        return await session.q.topics.describe(plan.topic)
     except TopicNotFound:
-        fields: dict[str, object] = {"name": plan.topic, "num_partitions": plan.concurrency}
-        await session.ask(post("topics", fields=fields))
+        await session.q.topics.create(plan.topic, partitions=plan.concurrency)
         tell(f"made topic {plan.topic}; it stays until: goqueue topic delete {plan.topic}")
-        return await find_topic(session, plan)
+        return await session.q.topics.describe(plan.topic)
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -78,9 +67,7 @@ async def measure_producing(session: Session, plan: Plan) -> Run:
     topic = await make_topic(session, plan)
     measured = Measurement()
     value = os.urandom(plan.size)
-    settings = session.settings
-    key = settings.api_key or None
-    async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
+    async with session.patient_connection() as connection:
         producers = [connection.producer(producer_config(plan)) for _ in range(plan.concurrency)]
         with stopped_by_signals() as stop:
             started = time.monotonic_ns()
@@ -97,15 +84,13 @@ async def measure_producing(session: Session, plan: Plan) -> Run:
 
 async def measure_consuming(session: Session, plan: Plan) -> Run:
     """How fast messages are read from the beginning; one duration is that of one answer."""
-    topic = await find_topic(session, plan)
+    topic = await session.q.topics.describe(plan.topic)
     if not topic.total_messages:
         raise click.ClickException(
             f"there is nothing to read in {plan.topic}; fill it with: goqueue bench produce"
         )
     measured = Measurement()
-    settings = session.settings
-    key = settings.api_key or None
-    async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
+    async with session.patient_connection() as connection:
         replays = [connection.stream(plan.topic) for _ in range(plan.concurrency)]
         with stopped_by_signals() as stop:
             started = time.monotonic_ns()
@@ -121,9 +106,7 @@ async def measure_roundtrip(session: Session, plan: Plan) -> Run:
     """How long a message takes from its sender to a reader that waits for it."""
     topic = await make_topic(session, plan)
     echoes = Echoes(plan, os.urandom(8))
-    settings = session.settings
-    key = settings.api_key or None
-    async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
+    async with session.patient_connection() as connection:
         # From where each partition ends now: nothing that is published from here on is missed.
         replays = [
             connection.stream(plan.topic, partition=number, from_=ends.latest + 1)
@@ -143,7 +126,7 @@ async def measure_roundtrip(session: Session, plan: Plan) -> Run:
                     measured=published,
                     stop=stop,
                 )
-                await echoes.wait_for_all(settings.timeout_s)
+                await echoes.wait_for_all(session.settings.timeout_s)
                 for task in listening:
                     task.cancel()
             measured = echoes.result(published)
@@ -172,10 +155,6 @@ def _run(measured: Measurement, started_ns: int, stop: Stop) -> Run:
     seconds = (time.monotonic_ns() - started_ns) / SECOND_NS
     return Run(measured, seconds, stop.is_asked)
 
-
-DONE = 0
-FAILED = 1
-INTERRUPTED = 130
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -233,7 +212,7 @@ def _plan_options(decorated: Decorated) -> Decorated:
 @_plan_options
 @server_options
 @output_option
-def produce_command(**given: object) -> int:
+def produce_command(**given: object) -> ExitCode:
     """Measure how fast messages are made durable. A latency is that of one request."""
 
     return _measure("produce", "request", measure_producing, given)
@@ -243,7 +222,7 @@ def produce_command(**given: object) -> int:
 @_plan_options
 @server_options
 @output_option
-def consume_command(**given: object) -> int:
+def consume_command(**given: object) -> ExitCode:
     """Measure how fast a topic is read from its beginning, by each worker in full.
 
     A latency is the time until the next batch was at hand.
@@ -256,7 +235,7 @@ def consume_command(**given: object) -> int:
 @_plan_options
 @server_options
 @output_option
-def roundtrip_command(**given: object) -> int:
+def roundtrip_command(**given: object) -> ExitCode:
     """Measure how long a message takes from its sender to a reader that waits for it.
 
     With --rate a latency counts from the moment that the message was due.
@@ -268,22 +247,13 @@ def roundtrip_command(**given: object) -> int:
 def _measure(
     name: str,
     latency_of: str,
-    measure: "Callable[[Session, Plan], Awaitable[Run]]",
+    measure: Callable[[Session, Plan], Awaitable[Run]],
     given: dict[str, object],
-) -> int:
-    import msgspec
-
-    from goqueue.cli.bench_load import Plan, show_report
-    from goqueue.cli.client import Session, run_session
-
+) -> ExitCode:
     output = Output(str(given.pop("output")))
     plan = msgspec.convert(given, type=Plan)
-
-    async def scene(session: Session) -> "Run":
-        return await measure(session, plan)
-
-    run = run_session(scene)
+    run = run_session(lambda session: measure(session, plan))
     show_report(name, plan, run.measured, seconds=run.seconds, latency_of=latency_of, output=output)
     if run.is_stopped:
-        return INTERRUPTED
-    return FAILED if run.measured.failures else DONE
+        return ExitCode.INTERRUPTED
+    return ExitCode.FAILED if run.measured.failures else ExitCode.DONE

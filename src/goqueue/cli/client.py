@@ -1,59 +1,74 @@
-"""One command's talk with one server, from its flags to its end.
+"""One command's session with one server, from its flags to its exit code.
 
-Owns the event loop of a command. Everything that a server or the way to it can do wrong leaves
-here as the end of the command, wrong flags as a usage error; nothing else is caught.
+Owns the event loop of a command and its connection. Everything that a server or the network can do
+wrong leaves here as the end of the command, wrong flags as a usage error; nothing else is caught.
 
-A person waits: a request that may be repeated is, but for less than a second.
+A person waits: a request that may be repeated is, but for less than a second. The SDK is imported
+when a connection is opened, so that `--help` of a command does without it.
 """
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-import msgspec
 import uvloop
 
 from goqueue.cli.context import ClientSettings, ClientSettingsInvalid, load_client_settings
 from goqueue.cli.errors import as_failure
 from goqueue.cli.options import given_server_flags
-from goqueue.client import GoQueueError
-from goqueue.client.http import Request, Settings, Transport
+from goqueue.cli.output import Reply
+from goqueue.client import GoQueueError, connect
 from goqueue.client.retries import Retries
 
-__all__ = ["Session", "ask", "chosen_settings", "run_session"]
+if TYPE_CHECKING:
+    from goqueue.client.connection import Connection
+
+__all__ = ["Session", "ask", "ask_once", "chosen_settings", "first_failure", "run_session"]
 
 T = TypeVar("T")
 
 _HASTY = Retries(attempts_max=3, total_s=1.0)
+_ONCE = Retries(attempts_max=1)
 _CLIENT_ID = "goqueue-cli"
 
 
 class Session:
-    """A server to ask: bodies as they came, or as values."""
+    """The connection of a command: `q`. Keeps the last reply as the server sent it."""
 
-    def __init__(self, settings: ClientSettings, *, retries: Retries = _HASTY) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        retries: Retries = _HASTY,
+        timeout_s_max: float | None = None,
+        client_id: str = _CLIENT_ID,
+    ) -> None:
         self.settings = settings
-        self._transport = Transport(
-            Settings(
-                server=settings.server,
-                api_key=settings.api_key or None,
-                timeout_s=settings.timeout_s,
-                retries=retries,
-                client_id=_CLIENT_ID,
-            )
+        self.body = b""
+        timeout_s = settings.timeout_s
+        self.q = connect(
+            settings.server,
+            api_key=settings.api_key or None,
+            timeout_s=timeout_s if timeout_s_max is None else min(timeout_s, timeout_s_max),
+            retries=retries,
+            client_id=client_id,
+            on_reply=self._keep,
         )
 
-    async def ask(self, request: Request) -> bytes:
-        """The body of the answer, unchanged."""
-        return (await self._transport.ask(request)).body
+    async def ask(self, call: "Callable[[Connection], Awaitable[T]]") -> Reply[T]:
+        """Make one call; its value, and the reply word for word."""
+        value = await call(self.q)
+        return Reply(value, self.body)
 
-    async def read(self, request: Request, shape: type[T]) -> T:
-        """The body of the answer as a value."""
-        return await self._transport.read(request, msgspec.json.Decoder(shape))
+    def patient_connection(self) -> "Connection":
+        """A second connection that retries for as long as the SDK does, for bulk work."""
+        settings = self.settings
+        key = settings.api_key or None
+        return connect(settings.server, api_key=key, timeout_s=settings.timeout_s)
 
-    def close(self) -> None:
-        self._transport.close()
+    def _keep(self, body: bytes) -> None:
+        self.body = body
 
 
 def chosen_settings(context: click.Context) -> ClientSettings:
@@ -64,34 +79,56 @@ def chosen_settings(context: click.Context) -> ClientSettings:
         raise click.UsageError(str(invalid)) from invalid
 
 
-def run_session(scene: Callable[[Session], Awaitable[T]]) -> T:
-    """Play a scene with the server that the present command was told of."""
+def run_session(
+    work: Callable[[Session], Awaitable[T]],
+    *,
+    retries: Retries = _HASTY,
+    timeout_s_max: float | None = None,
+    client_id: str = _CLIENT_ID,
+) -> T:
+    """Run the work of the present command with the server that its flags name."""
     settings = chosen_settings(click.get_current_context())
+
+    async def run() -> T:
+        session = Session(
+            settings, retries=retries, timeout_s_max=timeout_s_max, client_id=client_id
+        )
+        async with session.q:
+            return await work(session)
+
     try:
-        return uvloop.run(_play(scene, settings))
+        return uvloop.run(run())
     except GoQueueError as error:
         raise as_failure(error, settings.server) from error
     except BaseExceptionGroup as group:
-        first = _first(group)
+        first = first_failure(group)
         if isinstance(first, GoQueueError):
             raise as_failure(first, settings.server) from group
         raise first from group
 
 
-def ask(request: Request) -> bytes:
-    """Ask one thing; the body of the answer, unchanged."""
-    return run_session(lambda session: session.ask(request))
+def ask(call: "Callable[[Connection], Awaitable[T]]") -> Reply[T]:
+    """Make one call to the server of the present command."""
+    return run_session(lambda session: session.ask(call))
 
 
-async def _play(scene: Callable[[Session], Awaitable[T]], settings: ClientSettings) -> T:
-    session = Session(settings)
-    try:
-        return await scene(session)
-    finally:
-        session.close()
+def ask_once(
+    settings: ClientSettings,
+    call: "Callable[[Connection], Awaitable[T]]",
+    *,
+    timeout_s_max: float,
+) -> Reply[T]:
+    """Make one call without a retry and without much time; raises a `GoQueueError`."""
+
+    async def run() -> Reply[T]:
+        session = Session(settings, retries=_ONCE, timeout_s_max=timeout_s_max)
+        async with session.q:
+            return await session.ask(call)
+
+    return uvloop.run(run())
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Tasks that run side by side fail as a group; a person is told of one failure."""
     first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return first_failure(first) if isinstance(first, BaseExceptionGroup) else first

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option
 from goqueue.runtime.settings import (
     CONFIG_FLAG,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from goqueue.runtime.settings import Problem, SettingsFile
 
 __all__ = [
-    "MISUSED",
     "config",
     "exit_with",
     "given_flags",
@@ -41,7 +41,6 @@ __all__ = [
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
-MISUSED = 2
 
 _KEY = "goqueue.flags"
 
@@ -77,7 +76,7 @@ def given_settings() -> Settings:
 def exit_with(invalid: SettingsInvalid) -> NoReturn:
     """Show one line for each problem and end the command."""
     tell(invalid.warnings, invalid.problems)
-    raise click.exceptions.Exit(MISUSED)
+    raise click.exceptions.Exit(ExitCode.MISUSED)
 
 
 def tell(warnings: Iterable[str], problems: Iterable[Problem] = ()) -> None:
@@ -118,9 +117,6 @@ def _keeping(name: str) -> Callable[[click.Context, click.Parameter, str | None]
     return keep
 
 
-DONE = 0
-
-
 @click.group("config")
 def config() -> None:
     """Show and check the settings of a node.
@@ -132,7 +128,7 @@ def config() -> None:
 @config.command("show", short_help="Show every setting and where its value comes from.")
 @setting_options
 @output_option
-def show_command(output: Output) -> int:
+def show_command(output: Output) -> None:
     """Show every setting that `goqueue serve` would have here, with these flags, and its origin.
 
     Secrets are masked. Settings that cannot be used are all told, with exit code 2.
@@ -147,7 +143,6 @@ def show_command(output: Output) -> int:
     else:
         origins, warnings = list(settings.origins), list(settings.warnings)
         write_document({"settings": origins, "warnings": warnings}, output)
-    return DONE
 
 
 @config.command("check", short_help="Check a file of settings.")
@@ -186,7 +181,7 @@ def check_command(file: str | None, output: Output) -> int:
     else:
         path = found.path if found is not None else None
         write_document({"file": path, "problems": problems, "warnings": warnings}, output)
-    return MISUSED if problems else DONE
+    return ExitCode.MISUSED if problems else ExitCode.DONE
 
 
 def _checked(found: "SettingsFile | None", *, is_alone: bool) -> str:

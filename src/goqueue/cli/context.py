@@ -284,9 +284,6 @@ def _first(
     return None if kept is None else _Found(kept, f"{name} of the context")
 
 
-DONE = 0
-
-
 @click.group("context")
 def context() -> None:
     """Keep servers and keys of this command line by name.
@@ -298,7 +295,7 @@ def context() -> None:
 
 @context.command("list", short_help="List all contexts.")
 @output_option
-def list_command(output: Output) -> int:
+def list_command(output: Output) -> None:
     """List all contexts. The one that is used is marked; keys are masked."""
     from goqueue.cli.output import write_document
 
@@ -310,13 +307,12 @@ def list_command(output: Output) -> int:
         _print(shown)
     else:
         print("no contexts; make one with: goqueue context set NAME --server URL")
-    return DONE
 
 
 @context.command("show", short_help="Show one context.")
 @click.argument("name", required=False)
 @output_option
-def show_command(name: str | None, output: Output) -> int:
+def show_command(name: str | None, output: Output) -> None:
     """Show the context NAME, or the one that is used. The key is masked."""
     from goqueue.cli.output import write_document
 
@@ -333,12 +329,11 @@ def show_command(name: str | None, output: Output) -> int:
         _print([shown])
     else:
         write_document(shown, output)
-    return DONE
 
 
 @context.command("use", short_help="Use a context from now on.")
 @click.argument("name")
-def use_command(name: str) -> int:
+def use_command(name: str) -> None:
     """Use the context NAME whenever no other one is asked for."""
 
     def choose(kept: "Contexts") -> "Contexts":
@@ -346,7 +341,6 @@ def use_command(name: str) -> int:
         return msgspec.structs.replace(kept, current=name)
 
     _change(choose)
-    return DONE
 
 
 @context.command("set", short_help="Make or change a context.")
@@ -354,7 +348,7 @@ def use_command(name: str) -> int:
 @click.option("--server", metavar="URL", help="Address of the server.")
 @click.option("--api-key", metavar="KEY", help="Key to show it; - reads it from standard input.")
 @click.option("--timeout", metavar="S", help="Seconds to wait for an answer.")
-def set_command(name: str, *, server: str | None, api_key: str | None, timeout: str | None) -> int:
+def set_command(name: str, *, server: str | None, api_key: str | None, timeout: str | None) -> None:
     """Make the context NAME or change it. What is not given stays; an empty value takes it away."""
 
     if api_key == "-":
@@ -373,13 +367,12 @@ def set_command(name: str, *, server: str | None, api_key: str | None, timeout: 
         return msgspec.structs.replace(kept, contexts={**kept.contexts, name: changed})
 
     _change(put)
-    return DONE
 
 
 @context.command("delete", short_help="Forget a context and its key.")
 @click.argument("name")
 @click.option("-f", "--force", "is_forced", is_flag=True, help="Do not ask.")
-def delete_command(name: str, *, is_forced: bool) -> int:
+def delete_command(name: str, *, is_forced: bool) -> None:
     """Forget the context NAME and its key."""
 
     def drop(kept: "Contexts") -> "Contexts":
@@ -391,7 +384,6 @@ def delete_command(name: str, *, is_forced: bool) -> int:
     if not is_forced:
         _ask(f"Forget the context {name!a} and its key?")
     _change(drop)
-    return DONE
 
 
 def _ask(question: str) -> None:

@@ -6,8 +6,8 @@ Delayed messages drawn for a person.
 import datetime as dt
 
 import click
-import msgspec
 
+from goqueue.cli.client import ask
 from goqueue.cli.options import (
     Output,
     confirm,
@@ -16,39 +16,19 @@ from goqueue.cli.options import (
     server_options,
     topic_argument,
 )
-from goqueue.cli.output import console, draw, printable, table
-from goqueue.client.admin_replies import DelayedMessage, DelayStats
+from goqueue.cli.output import console, draw, printable, show, table
+from goqueue.client.admin_replies import DelayedMessage, DelayedPage, DelayStats
 from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = [
-    "Cancelled",
-    "Page",
     "delayed",
-    "draw_cancelled",
     "draw_message",
     "draw_page",
     "draw_stats",
 ]
 
 
-class Page(msgspec.Struct, frozen=True):
-    """The answer that lists those that wait."""
-
-    topic: str
-    messages: tuple[DelayedMessage, ...]
-    total: int
-    skip: int
-
-
-class Cancelled(msgspec.Struct, frozen=True):
-    """The answer to a cancellation."""
-
-    topic: str
-    partition: int
-    offset: int
-
-
-def draw_page(page: Page) -> None:
+def draw_page(page: DelayedPage) -> None:
     rows = [
         (
             f"{each.partition}:{each.offset}",
@@ -80,10 +60,6 @@ def draw_message(message: DelayedMessage) -> None:
     console().print(table(("FIELD", "VALUE"), facts))
 
 
-def draw_cancelled(cancelled: Cancelled) -> None:
-    print(printable(f"cancelled {cancelled.topic} {cancelled.partition}:{cancelled.offset}"))
-
-
 def draw_stats(stats: DelayStats) -> None:
     facts = [
         ("waiting", str(stats.pending_count)),
@@ -110,8 +86,6 @@ def _time(moment: dt.datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-DONE = 0
-
 _OFFSET = click.argument("offset", type=click.IntRange(0))
 
 
@@ -136,15 +110,10 @@ def delayed(output: Output) -> None:
 @click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over so many.")
 @server_options
 @output_option
-def list_command(topic: str, limit: int, skip: int, output: Output) -> int:
+def list_command(topic: str, limit: int, skip: int, output: Output) -> None:
     """List the messages of TOPIC that wait, by the time they are due."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import get
-
-    request = get("topics", topic, "delayed", limit=limit, skip=skip)
-    show(ask(request), output, Page, draw_page)
-    return DONE
+    page = ask(lambda q: q.delayed.page(topic, limit=limit, skip=skip))
+    show(page, output, draw_page)
 
 
 @delayed.command("get", short_help="Show what became of one delayed message.")
@@ -159,16 +128,10 @@ def list_command(topic: str, limit: int, skip: int, output: Output) -> int:
 )
 @server_options
 @output_option
-def get_command(topic: str, offset: int, partition: int | None, output: Output) -> int:
+def get_command(topic: str, offset: int, partition: int | None, output: Output) -> None:
     """Show the delayed message of TOPIC that was published at OFFSET."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.admin_replies import DelayedMessage
-    from goqueue.client.http import get
-
-    request = get("topics", topic, "delayed", offset, partition=partition)
-    show(ask(request), output, DelayedMessage, draw_message)
-    return DONE
+    found = ask(lambda q: q.delayed.get(topic, offset, partition=partition))
+    show(found, output, draw_message)
 
 
 @delayed.command("cancel", short_help="Cancel a message that waits.")
@@ -180,28 +143,17 @@ def get_command(topic: str, offset: int, partition: int | None, output: Output) 
 @output_option
 def cancel_command(
     topic: str, partition: int, offset: int, output: Output, *, is_forced: bool
-) -> int:
+) -> None:
     """Cancel the message of TOPIC that was published at PARTITION and OFFSET, for good."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import Request, target
-
     confirm(f"Cancel the message {partition}:{offset} of {topic!a}?", is_forced=is_forced)
-    place = target("topics", topic, "delayed", partition, offset)
-    request = Request(method="DELETE", target=place, is_repeatable=True)
-    show(ask(request), output, Cancelled, draw_cancelled)
-    return DONE
+    cancelled = ask(lambda q: q.delayed.cancel(topic, partition, offset))
+    words = printable(f"cancelled {topic} {partition}:{offset}")
+    show(cancelled, output, lambda _: print(words))
 
 
 @delayed.command("stats", short_help="Count delayed messages.")
 @server_options
 @output_option
-def stats_command(output: Output) -> int:
+def stats_command(output: Output) -> None:
     """Count the delayed messages of the server: those that wait, were delivered, were cancelled."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.admin_replies import DelayStats
-    from goqueue.client.http import get
-
-    show(ask(get("delay", "stats")), output, DelayStats, draw_stats)
-    return DONE
+    show(ask(lambda q: q.delayed.stats()), output, draw_stats)

@@ -4,12 +4,13 @@ Dead letters read from the topic that keeps them.
 """
 
 import re
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from goqueue.cli.client import Session
-from goqueue.cli.messages import Item, Start, open_cursors, read_merged, read_page
+from goqueue.cli.client import Session, ask, run_session
+from goqueue.cli.messages import read_merged, report_damage
 from goqueue.cli.options import (
     Output,
     complete_topics,
@@ -19,26 +20,21 @@ from goqueue.cli.options import (
     server_options,
     topic_argument,
 )
-from goqueue.cli.output import console, cut, draw, printable, table, write_document
+from goqueue.cli.output import console, cut, draw, printable, show, table, write_document
 from goqueue.client import GoQueueError, NotFound, TopicNotFound
-from goqueue.client.admin_replies import Topic
-from goqueue.client.http import get
-from goqueue.model import DEAD_LETTER_PREFIX
+from goqueue.model import DEAD_LETTER_PREFIX, format_time
 
-__all__ = ["Moved", "dlq", "draw_moved", "list_letters", "read_place", "show_letter"]
+if TYPE_CHECKING:
+    from goqueue.client.pages import PageMessage
+
+__all__ = ["dlq", "draw_moved", "list_letters", "read_place", "show_letter"]
 
 _PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 _VALUE_WIDTH = 60
 
 
-class Moved(msgspec.Struct, frozen=True):
-    """The answer to a redrive."""
-
-    moved: int
-
-
-def draw_moved(moved: Moved) -> None:
-    print(f"moved {moved.moved} dead letter{'' if moved.moved == 1 else 's'}")
+def draw_moved(count: int) -> None:
+    print(f"moved {count} dead letter{'' if count == 1 else 's'}")
 
 
 def read_place(text: str) -> tuple[int, int]:
@@ -52,30 +48,30 @@ def read_place(text: str) -> tuple[int, int]:
 async def list_letters(session: Session, topic: str, limit: int, output: Output) -> None:
     name = await _dead_letter_topic(session, topic)
     try:
-        cursors = await open_cursors(session, name, None, Start(), None)
+        readers = await session.q.pages(name, from_=0, on_damage=report_damage)
     except TopicNotFound:
         # Made by the first letter: none has died yet.
-        cursors = []
-    items = [item async for item in read_merged(session, cursors, limit)]
-    offsets = {str(cursor.partition): cursor.offset for cursor in cursors}
+        readers = []
+    items = [item async for item in read_merged(readers, limit)]
+    offsets = {str(reader.log.partition): reader.offset for reader in readers}
     if output is Output.TABLE:
         draw_letters(items, topic)
     else:
-        messages = [msgspec.json.decode(item.raw) for item in items]
+        messages = [msgspec.json.decode(item.json) for item in items]
         write_document({"messages": messages, "next_offsets": offsets}, output)
 
 
-def draw_letters(items: list[Item], topic: str) -> None:
+def draw_letters(items: "list[PageMessage]", topic: str) -> None:
     rows = [
         (
-            f"{item.partition}:{item.offset}",
-            _fact(item, "time") or item.fields.timestamp,
+            f"{item.message.partition}:{item.message.offset}",
+            _fact(item, "time") or format_time(item.message.timestamp),
             f"{_fact(item, 'partition')}:{_fact(item, 'offset')}",
             _fact(item, "group"),
             _fact(item, "cause"),
             _fact(item, "deliveries"),
             _fact(item, "reason"),
-            cut(_shown(item.value), _VALUE_WIDTH),
+            cut(_shown(item.message.value), _VALUE_WIDTH),
         )
         for item in items
     ]
@@ -87,47 +83,45 @@ async def show_letter(
     session: Session, topic: str, partition: int, offset: int, output: Output
 ) -> None:
     name = await _dead_letter_topic(session, topic)
-    request = get("topics", name, "partitions", partition, "messages", offset=offset, limit=1)
-    page = read_page(await session.ask(request))
-    if not page.items or page.items[0].offset != offset:
+    items = (await session.q.page(name, partition, offset=offset, limit=1)).messages
+    if not items or items[0].message.offset != offset:
         words = f"there is no dead letter {partition}:{offset} of {topic}"
         raise NotFound("message_not_found", words)
-    item = page.items[0]
     if output is not Output.TABLE:
-        write_document(msgspec.json.decode(item.raw), output)
+        write_document(msgspec.json.decode(items[0].json), output)
         return
+    letter = items[0].message
     facts = [
-        ("topic", item.fields.topic),
+        ("topic", letter.topic),
         ("place", f"{partition}:{offset}"),
-        ("time", item.fields.timestamp),
-        ("priority", item.fields.priority),
-        ("key", _shown(item.key)),
+        ("time", format_time(letter.timestamp)),
+        ("priority", letter.lane.name.lower()),
+        ("key", _shown(letter.key)),
     ]
-    headers = sorted(item.headers.items())
+    headers = sorted(letter.headers.items())
     facts += [(printable(header), _shown(value)) for header, value in headers]
     console().print(table(("FIELD", "VALUE"), facts))
-    print(_shown(item.value))
+    print(_shown(letter.value))
 
 
 async def _dead_letter_topic(session: Session, topic: str) -> str:
-    name = (await session.read(get("topics", topic), Topic)).config.dead_letter_topic
+    name = (await session.q.topics.describe(topic)).config.dead_letter_topic
     if not name:
         words = f"{topic} holds dead letters and has none of its own; name the topic they came from"
         raise GoQueueError("dead_letter_loop", words)
     return name
 
 
-def _fact(item: Item, name: str) -> str:
-    return item.headers.get(DEAD_LETTER_PREFIX + name, b"").decode(errors="backslashreplace")
+def _fact(item: "PageMessage", name: str) -> str:
+    return item.message.headers.get(DEAD_LETTER_PREFIX + name, b"").decode(
+        errors="backslashreplace"
+    )
 
 
 def _shown(octets: bytes | None) -> str:
     if octets is None:
         return "(null)"
     return printable(octets.decode(errors="backslashreplace"))
-
-
-DONE = 0
 
 
 @click.group("dlq")
@@ -150,15 +144,9 @@ def dlq(output: Output) -> None:
 )
 @server_options
 @output_option
-def list_command(topic: str, limit: int, output: Output) -> int:
+def list_command(topic: str, limit: int, output: Output) -> None:
     """List the dead letters of TOPIC that are kept, oldest first, redriven ones included."""
-    from goqueue.cli.client import Session, run_session
-
-    async def scene(session: Session) -> None:
-        await list_letters(session, topic, limit, output)
-
-    run_session(scene)
-    return DONE
+    run_session(lambda session: list_letters(session, topic, limit, output))
 
 
 @dlq.command("show", short_help="Show one dead letter in full.")
@@ -166,17 +154,10 @@ def list_command(topic: str, limit: int, output: Output) -> int:
 @click.argument("place", metavar="PARTITION:OFFSET")
 @server_options
 @output_option
-def show_command(topic: str, place: str, output: Output) -> int:
+def show_command(topic: str, place: str, output: Output) -> None:
     """Show the dead letter of TOPIC at PARTITION:OFFSET, as `dlq list` names it."""
-    from goqueue.cli.client import Session, run_session
-
     partition, offset = read_place(place)
-
-    async def scene(session: Session) -> None:
-        await show_letter(session, topic, partition, offset, output)
-
-    run_session(scene)
-    return DONE
+    run_session(lambda session: show_letter(session, topic, partition, offset, output))
 
 
 @dlq.command("redrive", short_help="Put dead letters back.")
@@ -200,19 +181,11 @@ def redrive_command(
     output: Output,
     *,
     is_forced: bool,
-) -> int:
+) -> None:
     """Put dead letters of TOPIC back, oldest first, each once. Repeat until none is moved."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import post
-
     goal = "back into" if to_topic is None else f"into {to_topic!a} instead of"
     confirm(f"Put dead letters {goal} {topic!a}?", is_forced=is_forced)
-    fields: dict[str, object] = {
-        "max": count_max,
-        "to_topic": to_topic,
-        "filter": None if reason is None else {"reason": reason},
-    }
-    request = post("topics", topic, "dlq", "redrive", fields=fields)
-    show(ask(request), output, Moved, draw_moved)
-    return DONE
+    moved = ask(
+        lambda q: q.dead_letters.redrive(topic, limit=count_max, to_topic=to_topic, reason=reason)
+    )
+    show(moved, output, draw_moved)

@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.output import printable
 from goqueue.client import GoQueueError, ServerUnreachable
 
@@ -31,13 +32,13 @@ _HINTS = {
 class ServerRefusal(click.ClickException):
     """The server does not do what was asked."""
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
 
 class ServerNotReached(click.ClickException):
     """There is no server, or none that answers in time."""
 
-    exit_code = 3
+    exit_code = ExitCode.UNREACHED
 
 
 def as_failure(error: GoQueueError, server: str) -> click.ClickException:

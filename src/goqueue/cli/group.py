@@ -9,14 +9,13 @@ As JSON and YAML the answer is that of the API, unchanged; only a person is show
 Where a group is to be moved, as the flags say it.
 """
 
-import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import click
 import msgspec
 
-from goqueue.cli.client import Session, run_session
+from goqueue.cli.client import Session, ask, run_session
 from goqueue.cli.messages import read_time
 from goqueue.cli.options import (
     Output,
@@ -36,14 +35,10 @@ from goqueue.client.admin_replies import (
     GroupSummary,
     ResetOffsets,
 )
-from goqueue.client.http import Request, get, post
 
 __all__ = [
-    "DeletedGroup",
-    "Groups",
     "Reset",
     "describe_group",
-    "draw_deleted",
     "draw_group",
     "draw_groups",
     "draw_lag",
@@ -55,19 +50,7 @@ __all__ = [
 ]
 
 
-class Groups(msgspec.Struct, frozen=True):
-    """The answer that lists groups."""
-
-    group_details: tuple[GroupSummary, ...]
-
-
-class DeletedGroup(msgspec.Struct, frozen=True):
-    """The answer to a deletion."""
-
-    group_id: str
-
-
-def draw_groups(groups: Groups, lags: Mapping[str, int]) -> None:
+def draw_groups(groups: Sequence[GroupSummary], lags: Mapping[str, int]) -> None:
     rows = [
         (
             each.group_id,
@@ -77,7 +60,7 @@ def draw_groups(groups: Groups, lags: Mapping[str, int]) -> None:
             lags.get(each.group_id, "-"),
             ", ".join(each.topics),
         )
-        for each in groups.group_details
+        for each in groups
     ]
     empty = "no groups; one is made by its first member: goqueue consume TOPIC -g GROUP"
     draw(("GROUP", "STATE", "MODE", "MEMBERS", "LAG", "TOPICS"), rows, empty=empty)
@@ -143,45 +126,33 @@ def draw_reset(reset: ResetOffsets) -> None:
     draw(("TOPIC", "PARTITION", "NEXT OFFSET", "LAG"), rows, empty="no position to move")
 
 
-def draw_deleted(deleted: DeletedGroup) -> None:
-    print(f"deleted group {printable(deleted.group_id)}")
-
-
 # Of more groups than anybody reads the lag is left out: each costs a request.
 _LAGS_MAX = 100
 
 
-def list_groups(output: Output) -> None:
+async def list_groups(session: Session, output: Output) -> None:
     """Show all groups."""
-
-    async def scene(session: Session) -> None:
-        body = await session.ask(get("groups"))
-        lags: dict[str, int] = {}
-        if output is Output.TABLE:
-            for each in msgspec.json.decode(body, type=Groups).group_details[:_LAGS_MAX]:
-                lag = await _lag(session, each.group_id)
-                if lag is not None:
-                    lags[each.group_id] = lag
-        show(body, output, Groups, functools.partial(draw_groups, lags=lags))
-
-    run_session(scene)
+    listed = await session.ask(lambda q: q.groups.list())
+    lags: dict[str, int] = {}
+    if output is Output.TABLE:
+        for each in listed.value[:_LAGS_MAX]:
+            lag = await _lag(session, each.group_id)
+            if lag is not None:
+                lags[each.group_id] = lag
+    show(listed, output, lambda groups: draw_groups(groups, lags))
 
 
-def describe_group(group: str, output: Output) -> None:
+async def describe_group(session: Session, group: str, output: Output) -> None:
     """Show one group."""
-
-    async def scene(session: Session) -> None:
-        body = await session.ask(get("groups", group))
-        lag = await _lag(session, group) if output is Output.TABLE else None
-        show(body, output, GroupDescription, functools.partial(draw_group, lag=lag))
-
-    run_session(scene)
+    described = await session.ask(lambda q: q.groups.describe(group))
+    lag = await _lag(session, group) if output is Output.TABLE else None
+    show(described, output, lambda found: draw_group(found, lag))
 
 
 async def _lag(session: Session, group: str) -> int | None:
     """How far a group is behind; None for one that is gone by now."""
     try:
-        return (await session.read(get("groups", group, "lag"), GroupLag)).total_lag
+        return (await session.q.groups.lag(group)).total_lag
     except GoQueueError as error:
         if error.code == "group_not_found":
             return None
@@ -209,7 +180,8 @@ class Reset(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     topic: str
     words: str
-    request: Request
+    to: str | int
+    partition: int | None
     output: Output
     is_dry: bool
     is_forced: bool
@@ -222,43 +194,35 @@ def read_reset(given: Mapping[str, object]) -> Reset:
     if len(goals) != 1:
         raise click.UsageError("one of --to-earliest, --to-latest, --to-timestamp, --to-offset")
     ((words, goal),) = goals.items()
-    fields: dict[str, object] = {
-        "topic": flags.topic,
-        "partition": flags.partition,
-        "dry_run": True if flags.dry_run else None,
-        **goal,
-    }
     return Reset(
         group=flags.group,
         topic=flags.topic,
         words=words,
-        request=post("groups", flags.group, "offsets", "reset", fields=fields),
+        to=goal,
+        partition=flags.partition,
         output=flags.output,
         is_dry=flags.dry_run,
         is_forced=flags.is_forced,
     )
 
 
-def _goals(flags: _Flags, now_ns: int) -> dict[str, dict[str, object]]:
+def _goals(flags: _Flags, now_ns: int) -> dict[str, str | int]:
     """Every goal that was given, by the words for it."""
-    goals: dict[str, dict[str, object]] = {}
+    goals: dict[str, str | int] = {}
     if flags.to_earliest:
-        goals["the oldest message"] = {"strategy": "earliest"}
+        goals["the oldest message"] = "earliest"
     if flags.to_latest:
-        goals["the end"] = {"strategy": "latest"}
+        goals["the end"] = "latest"
     if flags.to_offset is not None:
-        goals[f"offset {flags.to_offset}"] = {"strategy": "offset", "offset": flags.to_offset}
+        goals[f"offset {flags.to_offset}"] = flags.to_offset
     if flags.to_timestamp is not None:
         try:
             moment = read_time(flags.to_timestamp, now_ns)
         except ValueError as error:
             words = "--to-timestamp is neither a time such as 2026-01-31T12:00:00Z nor an age"
             raise click.UsageError(f"{words} such as 15m: {error}") from error
-        goals[moment] = {"strategy": "timestamp", "timestamp": moment}
+        goals[moment] = moment
     return goals
-
-
-DONE = 0
 
 
 @click.group("group")
@@ -271,37 +235,27 @@ def group(output: Output) -> None:
 @group.command("list", short_help="List all groups.")
 @server_options
 @output_option
-def list_command(output: Output) -> int:
+def list_command(output: Output) -> None:
     """List all groups."""
-
-    list_groups(output)
-    return DONE
+    run_session(lambda session: list_groups(session, output))
 
 
 @group.command("describe", short_help="Show one group and its members.")
 @group_argument
 @server_options
 @output_option
-def describe_command(group: str, output: Output) -> int:
+def describe_command(group: str, output: Output) -> None:
     """Show GROUP and its members."""
-
-    describe_group(group, output)
-    return DONE
+    run_session(lambda session: describe_group(session, group, output))
 
 
 @group.command("lag", short_help="Show how far a group is behind.")
 @group_argument
 @server_options
 @output_option
-def lag_command(group: str, output: Output) -> int:
+def lag_command(group: str, output: Output) -> None:
     """Show how many messages GROUP has not settled, and for how long the oldest has waited."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.admin_replies import GroupLag
-    from goqueue.client.http import get
-
-    show(ask(get("groups", group, "lag")), output, GroupLag, draw_lag)
-    return DONE
+    show(ask(lambda q: q.groups.lag(group)), output, draw_lag)
 
 
 @group.command("offsets", short_help="Show the positions of a group.")
@@ -309,15 +263,9 @@ def lag_command(group: str, output: Output) -> int:
 @click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="Only this topic.")
 @server_options
 @output_option
-def offsets_command(group: str, topic: str | None, output: Output) -> int:
+def offsets_command(group: str, topic: str | None, output: Output) -> None:
     """Show the next offset of GROUP wherever it has committed one."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.admin_replies import GroupOffsets
-    from goqueue.client.http import get
-
-    show(ask(get("groups", group, "offsets", topic=topic)), output, GroupOffsets, draw_offsets)
-    return DONE
+    show(ask(lambda q: q.groups.offsets(group, topic=topic)), output, draw_offsets)
 
 
 @group.command("delete", short_help="Delete a group and its positions.")
@@ -325,16 +273,11 @@ def offsets_command(group: str, topic: str | None, output: Output) -> int:
 @force_option
 @server_options
 @output_option
-def delete_command(group: str, output: Output, *, is_forced: bool) -> int:
+def delete_command(group: str, output: Output, *, is_forced: bool) -> None:
     """Delete GROUP with its members, positions and leases. No message is lost."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import Request, target
-
     confirm(f"Delete the group {group!a} and its positions?", is_forced=is_forced)
-    request = Request(method="DELETE", target=target("groups", group))
-    show(ask(request), output, DeletedGroup, draw_deleted)
-    return DONE
+    deleted = ask(lambda q: q.groups.delete(group))
+    show(deleted, output, lambda _: print(f"deleted group {printable(group)}"))
 
 
 @group.command("reset-offsets", short_help="Move the positions of a group.")
@@ -357,15 +300,15 @@ def delete_command(group: str, output: Output, *, is_forced: bool) -> int:
 @force_option
 @server_options
 @output_option
-def reset_command(**given: object) -> int:
+def reset_command(**given: object) -> None:
     """Move positions of GROUP, also back. Open leases of those partitions become stale."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.admin_replies import ResetOffsets
-
     reset = read_reset(given)
     if not reset.is_dry:
         question = f"Move the group {reset.group!a} in {reset.topic!a} to {reset.words}?"
         confirm(question, is_forced=reset.is_forced)
-    show(ask(reset.request), reset.output, ResetOffsets, draw_reset)
-    return DONE
+    moved = ask(
+        lambda q: q.groups.reset(
+            reset.group, reset.topic, reset.to, partition=reset.partition, dry_run=reset.is_dry
+        )
+    )
+    show(moved, reset.output, draw_reset)

@@ -85,15 +85,15 @@ def group_argument(decorated: Decorated) -> Decorated:
 
 
 def complete_topics(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from goqueue.cli.completion import known_names
+    from goqueue.cli.completion import known_topics
 
-    return known_names(context, "topics", incomplete)
+    return known_topics(context, incomplete)
 
 
 def complete_groups(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from goqueue.cli.completion import known_names
+    from goqueue.cli.completion import known_groups
 
-    return known_names(context, "groups", incomplete)
+    return known_groups(context, incomplete)
 
 
 # Click shares `meta` between a command and the groups around it.

@@ -12,7 +12,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Advance",
     "ListWriter",
+    "Reply",
     "console",
     "cut",
     "draw",
@@ -190,12 +191,19 @@ def progress(words: str, total_bytes: int) -> Iterator[Advance]:
 T = TypeVar("T")
 
 
-def show(body: bytes, output: Output, shape: type[T], drawing: Callable[[T], None]) -> None:
-    """Print the body; in a table's stead `drawing` is called with what the body says."""
+class Reply(msgspec.Struct, Generic[T], frozen=True, eq=False):
+    """What the server said: as a value, and word for word."""
+
+    value: T
+    body: bytes
+
+
+def show(reply: Reply[T], output: Output, drawing: Callable[[T], None]) -> None:
+    """Print the body as the server sent it; for a table, call `drawing` with the value."""
     if output is Output.TABLE:
-        drawing(msgspec.json.decode(body, type=shape))
+        drawing(reply.value)
     else:
-        write_document(msgspec.json.decode(body), output)
+        write_document(msgspec.json.decode(reply.body), output)
 
 
 def draw(headings: Sequence[str], rows: Sequence[Sequence[str | int]], *, empty: str) -> None:

@@ -17,17 +17,17 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 import click
 import msgspec
 
-from goqueue.cli.client import Session
+from goqueue.cli.client import Session, run_session
 from goqueue.cli.errors import ServerNotReached, as_failure, tell
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option, server_options, topic_argument
 from goqueue.cli.output import write_document
 from goqueue.cli.produce_input import (
-    Draft,
     DraftInvalid,
     Line,
     LineFormat,
@@ -38,14 +38,10 @@ from goqueue.cli.produce_input import (
     read_pieces,
     read_priority,
 )
-from goqueue.cli.publishers import Posting, Sending, Tally
+from goqueue.cli.publishers import DraftPublisher, ProducerPublisher, Tally, produce_single
 from goqueue.cli.signals import Stop, stopped_by_signals
-from goqueue.client import GoQueueError, ServerUnreachable, connect
-from goqueue.client.admin_replies import Topic
-from goqueue.client.http import get
-
-if TYPE_CHECKING:
-    pass
+from goqueue.client import GoQueueError, ServerUnreachable
+from goqueue.client.message_drafts import MessageDraft
 
 __all__ = [
     "Bar",
@@ -93,7 +89,7 @@ def read_flags(given: Mapping[str, object]) -> Flags:
     return flags
 
 
-def read_message(flags: Flags) -> Draft:
+def read_message(flags: Flags) -> MessageDraft:
     """The one message that stands on the command line."""
     assert flags.message is not None
     common = _common(flags)
@@ -112,10 +108,10 @@ def read_pattern(flags: Flags) -> Pattern:
     )
 
 
-def _common(flags: Flags) -> Draft:
+def _common(flags: Flags) -> MessageDraft:
     try:
         key = (flags.key or "").encode(errors="surrogateescape")
-        return Draft(
+        return MessageDraft(
             value=None,
             key=decode_base64(key) if flags.base64 else key,
             headers=_headers(flags.header),
@@ -174,9 +170,6 @@ def show_bar(topic: str, descriptor: int, tally: Tally) -> Iterator[Bar]:
         yield _Drawn()
 
 
-DONE = 0
-FAILED = 1
-INTERRUPTED = 130
 _FAREWELL_S = 1.0
 
 
@@ -189,13 +182,13 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     output: Output
 
 
-async def produce_bulk(session: Session, bulk: Bulk) -> int:
+async def produce_bulk(session: Session, bulk: Bulk) -> ExitCode:
     """Send every line; the exit code."""
     # A topic that is not there, or a server that is away, is told before anything is read.
-    await session.read(get("topics", bulk.topic), Topic)
+    await session.q.topics.describe(bulk.topic)
     tally = Tally()
     started = time.monotonic()
-    posting = Posting(session, bulk.topic, tally, keeps=bulk.output is not Output.TABLE)
+    posting = DraftPublisher(session.q, bulk.topic, tally, keeps=bulk.output is not Output.TABLE)
     with stopped_by_signals() as stop:
         try:
             await _send_all(session, bulk, tally, posting, stop)
@@ -210,30 +203,30 @@ async def produce_bulk(session: Session, bulk: Bulk) -> int:
     tally.print_failures()
     if is_stopped:
         tell(f"stopped: {tally}")
-        return INTERRUPTED
-    return FAILED if tally.failed else DONE
+        return ExitCode.INTERRUPTED
+    return ExitCode.FAILED if tally.failed else ExitCode.DONE
 
 
 async def _send_all(
-    session: Session, bulk: Bulk, tally: Tally, posting: Posting, stop: Stop
+    session: Session, bulk: Bulk, tally: Tally, posting: DraftPublisher, stop: Stop
 ) -> None:
-    async with _sending(session, bulk, tally) as sending:
+    async with _fast_path(session, bulk, tally) as sending:
         with show_bar(bulk.topic, bulk.descriptor, tally) as bar:
             await _send_lines(bulk, posting, sending, bar, stop)
 
 
 @contextlib.asynccontextmanager
-async def _sending(session: Session, bulk: Bulk, tally: Tally) -> AsyncIterator[Sending | None]:
-    """The fast road, for those who do not ask for the answers of the API."""
+async def _fast_path(
+    session: Session, bulk: Bulk, tally: Tally
+) -> AsyncIterator[ProducerPublisher | None]:
+    """The fast path, unless the results of the API are to be shown."""
     if bulk.output is not Output.TABLE:
         yield None
         return
-    settings = session.settings
-    key = settings.api_key or None
-    async with connect(settings.server, api_key=key, timeout_s=settings.timeout_s) as connection:
+    async with session.patient_connection() as connection:
         producer = connection.producer()
         try:
-            yield Sending(producer, bulk.topic, tally)
+            yield ProducerPublisher(producer, bulk.topic, tally)
         finally:
             # Whatever went wrong was found at its line. After a failure that ended everything, what
             # still waits would be tried for a long time.
@@ -243,7 +236,7 @@ async def _sending(session: Session, bulk: Bulk, tally: Tally) -> AsyncIterator[
 
 
 async def _send_lines(
-    bulk: Bulk, posting: Posting, sending: Sending | None, bar: Bar, stop: Stop
+    bulk: Bulk, posting: DraftPublisher, sending: ProducerPublisher | None, bar: Bar, stop: Stop
 ) -> None:
     lines = Lines()
     async for piece in read_pieces(bulk.descriptor, stop):
@@ -260,7 +253,7 @@ async def _send_lines(
 
 
 async def _send_line(
-    line: Line, pattern: Pattern, posting: Posting, sending: Sending | None
+    line: Line, pattern: Pattern, posting: DraftPublisher, sending: ProducerPublisher | None
 ) -> None:
     if line.text is None:
         await posting.note_invalid(line.number, "the line is too long")
@@ -309,7 +302,7 @@ def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.Cl
 )
 @server_options
 @output_option
-def produce(**given: object) -> int:
+def produce(**given: object) -> ExitCode:
     """Publish to TOPIC: one message with -m, or one for each line of a file or a pipe.
 
     A line is a value, whatever is in it. With --format json it is a message:
@@ -317,32 +310,20 @@ def produce(**given: object) -> int:
     skipped, and unknown fields are errors. The other flags hold for every line that does not say
     otherwise.
     """
-    from goqueue.cli.client import Session, run_session
-    from goqueue.cli.publishers import produce_single
-
     flags = read_flags(given)
     if flags.message is not None:
         draft = read_message(flags)
-
-        async def single(session: Session) -> int:
-            await produce_single(session, flags.topic, draft, flags.output)
-            return DONE
-
-        return run_session(single)
+        run_session(lambda session: produce_single(session, flags.topic, draft, flags.output))
+        return ExitCode.DONE
     pattern = read_pattern(flags)
-
     with _opened(flags) as file:
         wanted = Bulk(
             topic=flags.topic, descriptor=file.fileno(), pattern=pattern, output=flags.output
         )
-
-        async def bulk(session: Session) -> int:
-            return await produce_bulk(session, wanted)
-
-        return run_session(bulk)
+        return run_session(lambda session: produce_bulk(session, wanted))
 
 
-def _opened(flags: "Flags") -> BinaryIO:
+def _opened(flags: Flags) -> BinaryIO:
     if flags.file is None or flags.file == "-":
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     try:

@@ -22,16 +22,15 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from goqueue.cli.signals import Stop
+from goqueue.client.message_drafts import MessageDraft
 from goqueue.model import DELAYED_FROM_HEADER, Priority, nearest_name
 
 __all__ = [
-    "Draft",
     "DraftInvalid",
     "Line",
     "LineFormat",
     "Lines",
     "Pattern",
-    "as_json",
     "decode_base64",
     "read_draft",
     "read_pieces",
@@ -50,29 +49,13 @@ class DraftInvalid(ValueError):
     """Why a line is no message; one sentence without a full stop."""
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """One message; what is None is left to the server."""
-
-    value: bytes | None
-    key: bytes = b""
-    headers: dict[str, str] = {}
-    partition: int | None = None
-    priority: int | None = None
-    delay: str | float | None = None
-    deliver_at: str | None = None
-
-    @property
-    def is_delayed(self) -> bool:
-        return self.delay is not None or self.deliver_at is not None
-
-
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """How lines are read, and what every message gets that does not say otherwise.
 
     With `is_base64` lines that are values, and keys that stand by themselves, are base64.
     """
 
-    common: Draft = Draft(value=None)
+    common: MessageDraft = MessageDraft(value=None)
     format: LineFormat = LineFormat.TEXT
     is_base64: bool = False
 
@@ -106,7 +89,7 @@ _LINES = msgspec.json.Decoder(_Line)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
-def read_draft(line: bytes, pattern: Pattern) -> Draft | None:
+def read_draft(line: bytes, pattern: Pattern) -> MessageDraft | None:
     """The message of a line without its line feed; None for a line that is skipped."""
     if pattern.format is LineFormat.TEXT:
         return _plain(line, pattern)
@@ -143,38 +126,12 @@ def read_priority(given: str | int) -> int:
         ) from None
 
 
-def as_json(draft: Draft) -> bytes:
-    """The message as the API takes it; as text where it is text."""
-    value, key, encoding = _texts(draft)
-    fields: dict[str, object] = {"value": value}
-    optional = {
-        "key": key or None,
-        "encoding": encoding,
-        "headers": draft.headers or None,
-        "partition": draft.partition,
-        "priority": draft.priority,
-        "delay": draft.delay,
-        "deliverAt": draft.deliver_at,
-    }
-    fields |= {name: given for name, given in optional.items() if given is not None}
-    return msgspec.json.encode(fields)
-
-
-def _texts(draft: Draft) -> tuple[str | None, str, str | None]:
-    try:
-        value = None if draft.value is None else draft.value.decode()
-        return value, draft.key.decode(), None
-    except UnicodeDecodeError:
-        value = None if draft.value is None else base64.b64encode(draft.value).decode()
-        return value, base64.b64encode(draft.key).decode(), "base64"
-
-
-def _plain(line: bytes, pattern: Pattern) -> Draft:
+def _plain(line: bytes, pattern: Pattern) -> MessageDraft:
     value = decode_base64(line.strip()) if pattern.is_base64 else line
     return msgspec.structs.replace(pattern.common, value=value)
 
 
-def _spelled_out(given: _Line, common: Draft) -> Draft:
+def _spelled_out(given: _Line, common: MessageDraft) -> MessageDraft:
     if given.value is msgspec.UNSET:
         raise DraftInvalid("`value` is missing; a tombstone is an explicit null")
     if given.due is not None and given.deliver_at is not None:
@@ -184,7 +141,7 @@ def _spelled_out(given: _Line, common: Draft) -> Draft:
     is_base64 = given.encoding == "base64"
     deliver_at = given.due or given.deliver_at
     own_time = given.delay is not None or deliver_at is not None
-    return Draft(
+    return MessageDraft(
         value=_octets(given.value, is_base64) if isinstance(given.value, str) else None,
         key=_octets(given.key, is_base64) if given.key is not None else common.key,
         headers={**common.headers, **_headers(given.headers or {})},

@@ -14,15 +14,11 @@ from collections.abc import Sequence
 
 import click
 
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option, server_options
 
 __all__ = ["main", "run"]
 
-DONE = 0
-FAILED = 1
-MISUSED = 2
-INTERRUPTED = 130
-PIPE_CLOSED = 141
 
 # Where each command is, and its line in the list of commands: to show the list, none is imported.
 _COMMANDS = {
@@ -71,7 +67,7 @@ class _Program(click.Group):
             # Caught here because click would call it failure (1), which means damage. What is
             # still buffered goes nowhere, or the interpreter complains about it on its way out.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return PIPE_CLOSED
+            return ExitCode.PIPE_CLOSED
         return code
 
 
@@ -97,24 +93,26 @@ def run(arguments: Sequence[str]) -> int:
         code = program.main(list(arguments), prog_name="goqueue", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as bare:
         print(bare.format_message(), file=sys.stderr)
-        return MISUSED
+        return ExitCode.MISUSED
     except click.UsageError as misuse:
         path = misuse.ctx.command_path if misuse.ctx else "goqueue"
-        return _fail(f"{misuse.format_message().rstrip('.')} (see {path} --help)", MISUSED)
+        return _fail(f"{misuse.format_message().rstrip('.')} (see {path} --help)", ExitCode.MISUSED)
     except click.ClickException as refusal:
         return _fail(refusal.format_message(), refusal.exit_code)
     except click.Abort:
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except UnicodeEncodeError:
         # A shell hands over any bytes; names and texts of the API are UTF-8.
-        return _fail("an argument is not UTF-8", MISUSED)
+        return _fail("an argument is not UTF-8", ExitCode.MISUSED)
     except PermissionError as error:
         name = error.filename or "a file"
-        return _fail(f"{name}: permission denied; run this as the user of the broker", FAILED)
+        return _fail(
+            f"{name}: permission denied; run this as the user of the broker", ExitCode.FAILED
+        )
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{name}{error.strerror or error}", FAILED)
-    return code if isinstance(code, int) else DONE
+        return _fail(f"{name}{error.strerror or error}", ExitCode.FAILED)
+    return code if isinstance(code, int) else ExitCode.DONE
 
 
 def _fail(sentence: str, code: int) -> int:

@@ -1,20 +1,15 @@
-"""How `goqueue produce` sends: over the JSON route, or through the SDK's producer.
+"""How `goqueue produce` sends: as drafts with a result for each, or through the SDK's producer.
 
-What became of the lines: how many were sent, how many were not, and why the first were not.
-
-One message from the command line, and where it went.
-
-Messages through the JSON route, many in one request: delayed ones, and those whose answers are
-to be shown as the API gives them.
+Drafts are for delayed messages, and for results that are shown as the API gives them; the producer
+is the fast path. Both count what became of the lines in a `Tally`.
 
 Invariant: results are kept in the order of the lines, one for each.
-
-Messages through the SDK's producer: records in their stored form, many requests at a time.
 """
 
 import contextlib
 import sys
 from collections import deque
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,14 +17,16 @@ from goqueue.cli.client import Session
 from goqueue.cli.errors import ServerRefusal, describe
 from goqueue.cli.options import Output
 from goqueue.cli.output import printable, write_document
-from goqueue.cli.produce_input import Draft, as_json
 from goqueue.client import GoQueueError, ServerUnreachable
-from goqueue.client.batch import Receipt
-from goqueue.client.http import Request, target
-from goqueue.client.producer import Producer
+from goqueue.client.message_drafts import MessageDraft, PublishResult, encode_draft
 from goqueue.model import Priority
 
-__all__ = ["Posting", "Sending", "Tally", "post_messages", "produce_single"]
+if TYPE_CHECKING:
+    from goqueue.client.batch import Receipt
+    from goqueue.client.connection import Connection
+    from goqueue.client.producer import Producer
+
+__all__ = ["DraftPublisher", "ProducerPublisher", "Tally", "produce_single"]
 
 _SHOWN_MAX = 5
 
@@ -62,31 +59,16 @@ class Tally:
         return f"{sent} and {self.failed} not" if self.failed else sent
 
 
-class _Result(msgspec.Struct, frozen=True):
-    partition: int = 0
-    offset: int = 0
-    code: str = ""
-    error: str = ""
-    due: str = msgspec.field(default="", name="deliverAt")
-
-
-class _Results(msgspec.Struct, frozen=True):
-    results: tuple[_Result]
-
-
-async def produce_single(session: Session, topic: str, draft: Draft, output: Output) -> None:
-    body = await post_messages(session, topic, [as_json(draft)])
-    try:
-        (result,) = msgspec.json.decode(body, type=_Results).results
-    except msgspec.MsgspecError as error:
-        words = f"the answer is not what the contract says: {error}"
-        raise GoQueueError("response_invalid", words) from error
+async def produce_single(session: Session, topic: str, draft: MessageDraft, output: Output) -> None:
+    """Publish one message and show its result."""
+    published = await session.ask(lambda q: q.publish_drafts(topic, [draft]))
+    (result,) = published.value
     if output is not Output.TABLE:
-        write_document(msgspec.json.decode(body), output)
+        write_document(msgspec.json.decode(published.body), output)
     if result.code:
         raise ServerRefusal(describe(result.code, result.error))
     if output is Output.TABLE:
-        due = f", due {result.due}" if result.due else ""
+        due = f", due {result.deliver_at}" if result.deliver_at else ""
         print(printable(f"{topic} {result.partition}:{result.offset}{due}"))
 
 
@@ -94,56 +76,11 @@ _MESSAGES_MAX = 1000
 _BYTES_MAX = 4 * 1024 * 1024
 
 
-class _Posted(msgspec.Struct, frozen=True):
-    code: str = ""
-    error: str = ""
+class DraftPublisher:
+    """Gathers drafts and publishes them; with `keeps` all results are kept to be shown."""
 
-
-class _PostedAll(msgspec.Struct, frozen=True):
-    results: list[msgspec.Raw]
-
-
-_RESULT = msgspec.json.Decoder(_Posted)
-
-
-# With these, too, each message has its result, if the request got as far as messages.
-_NONE_STORED = frozenset({400, 403, 404, 413, 422, 500, 507})
-
-
-class _Failure(msgspec.Struct, frozen=True):
-    error: str = ""
-    code: str = ""
-    results: list[msgspec.Raw] | None = None
-
-
-_FAILURES = msgspec.json.Decoder(_Failure)
-
-
-async def post_messages(session: Session, topic: str, messages: list[bytes]) -> bytes:
-    """The body of the answer to one request, which has a result for each message."""
-    body = b'{"messages":[' + b",".join(messages) + b"]}"
-    request = Request(
-        method="POST",
-        target=target("topics", topic, "messages"),
-        body=body,
-        answers=_NONE_STORED,
-    )
-    answer = await session.ask(request)
-    try:
-        failure = _FAILURES.decode(answer)
-    except msgspec.MsgspecError:
-        # Whoever reads the results says what is wrong with them.
-        return answer
-    if failure.code and failure.results is None:
-        raise GoQueueError(failure.code, failure.error)
-    return answer
-
-
-class Posting:
-    """Gathers messages and posts them; with `keeps` all results are kept to be shown."""
-
-    def __init__(self, session: Session, topic: str, tally: Tally, *, keeps: bool) -> None:
-        self._session = session
+    def __init__(self, q: "Connection", topic: str, tally: Tally, *, keeps: bool) -> None:
+        self._q = q
         self._topic = topic
         self._tally = tally
         self._keeps = keeps
@@ -151,12 +88,12 @@ class Posting:
         self._size = 0
         self.results: list[object] = []
 
-    async def add(self, number: int, draft: Draft) -> None:
-        message = as_json(draft)
-        if self._waiting and self._size + len(message) > _BYTES_MAX:
+    async def add(self, number: int, draft: MessageDraft) -> None:
+        encoded = encode_draft(draft)
+        if self._waiting and self._size + len(encoded) > _BYTES_MAX:
             await self.flush()
-        self._waiting.append((number, message))
-        self._size += len(message)
+        self._waiting.append((number, encoded))
+        self._size += len(encoded)
         if len(self._waiting) >= _MESSAGES_MAX:
             await self.flush()
 
@@ -168,28 +105,21 @@ class Posting:
             self.results.append({"error": words, "code": "message_invalid"})
 
     async def flush(self) -> None:
-        """Post what waits."""
+        """Publish what waits."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         if not waiting:
             return
-        messages = [message for _, message in waiting]
-        body = await post_messages(self._session, self._topic, messages)
-        try:
-            results = msgspec.json.decode(body, type=_PostedAll).results
-            for (number, _), raw in zip(waiting, results, strict=True):
-                self._settle(number, raw)
-        except ValueError as error:
-            words = f"the answer is not what the contract says: {error}"
-            raise GoQueueError("response_invalid", words) from error
+        results = await self._q.publish_drafts(self._topic, [encoded for _, encoded in waiting])
+        for (number, _), result in zip(waiting, results, strict=True):
+            self._settle(number, result)
 
-    def _settle(self, number: int, raw: msgspec.Raw) -> None:
-        result = _RESULT.decode(raw)
+    def _settle(self, number: int, result: PublishResult) -> None:
         if result.code:
             self._tally.note_failed(number, describe(result.code, result.error))
         else:
             self._tally.note_sent()
         if self._keeps:
-            self.results.append(msgspec.json.decode(raw))
+            self.results.append(msgspec.json.decode(result.json))
 
 
 # Answers are looked at in the order of the lines, this many lines behind at most.
@@ -197,16 +127,16 @@ _BEHIND_MAX = 20_000
 _LOOK_EVERY = 1_000
 
 
-class Sending:
+class ProducerPublisher:
     """Sends drafts, and tells the tally what became of each. A server that is gone is raised."""
 
-    def __init__(self, producer: Producer, topic: str, tally: Tally) -> None:
+    def __init__(self, producer: "Producer", topic: str, tally: Tally) -> None:
         self._producer = producer
         self._topic = topic
         self._tally = tally
         self._open: deque[tuple[int, Receipt]] = deque()
 
-    async def add(self, number: int, draft: Draft) -> None:
+    async def add(self, number: int, draft: MessageDraft) -> None:
         try:
             receipt = await self._producer.send(
                 self._topic,

@@ -22,6 +22,7 @@ import msgspec
 import uvloop
 
 from goqueue.cli.config import exit_with, given_settings, setting_options, tell
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.runtime import (
     DataDirectoryUnusable,
     ExporterUnusable,
@@ -33,9 +34,6 @@ from goqueue.runtime.settings import Listener, Settings
 
 __all__ = ["dev", "run_node", "serve"]
 
-DONE = 0
-FAILED = 1
-MISUSED = 2
 
 # A collection looks at every lease and every position, of which there may be hundreds of
 # thousands, while hardly anything here is ever part of a cycle: a node with 100,000 messages in
@@ -54,11 +52,11 @@ def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
     gc.set_threshold(*_COLLECTOR)
     start_logging(settings.log.level, settings.log.format)
     if settings.listeners.http is None:
-        return _fail("listeners.http is off, and there is no other way in", MISUSED)
+        return _fail("listeners.http is off, and there is no other way in", ExitCode.MISUSED)
     try:
         return uvloop.run(_run(settings, say, ports_tried))
     except (DataDirectoryUnusable, ExporterUnusable) as unusable:
-        return _fail(str(unusable), FAILED)
+        return _fail(str(unusable), ExitCode.FAILED)
 
 
 async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
@@ -75,12 +73,12 @@ async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
         halted = tasks.create_task(server.wait_until_halted())
         stopped = tasks.create_task(stop.wait())
         await asyncio.wait((halted, stopped), return_when=asyncio.FIRST_COMPLETED)
-        code = DONE
+        code: int = ExitCode.DONE
         if not halted.done():
             # A node may find while it stops that it cannot: that is no clean stop.
             ended = tasks.create_task(_stop(server))
             await asyncio.wait((halted, ended), return_when=asyncio.FIRST_COMPLETED)
-            code = ended.result() if ended.done() else FAILED
+            code = ended.result() if ended.done() else ExitCode.FAILED
         if halted.done():
             _break_off(halted.result())
         for task in (serving, halted, stopped):
@@ -92,15 +90,15 @@ async def _stop(server: Server) -> int:
     try:
         await server.stop()
     except OSError as error:
-        return _fail(f"the node did not stop cleanly: {error}", FAILED)
-    return DONE
+        return _fail(f"the node did not stop cleanly: {error}", ExitCode.FAILED)
+    return ExitCode.DONE
 
 
 def _break_off(reason: str) -> NoReturn:
     """What the node knows can no longer be made durable, so nothing is flushed on the way out."""
-    _fail(f"the node cannot go on: {reason}", FAILED)
+    _fail(f"the node cannot go on: {reason}", ExitCode.FAILED)
     sys.stderr.flush()
-    os._exit(FAILED)
+    os._exit(ExitCode.FAILED)
 
 
 async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
@@ -133,7 +131,7 @@ async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | i
             if error.errno != errno.EADDRINUSE or attempt + 1 == ports_tried:
                 reason = error.strerror or error
                 hint = "; another program has it" if error.errno == errno.EADDRINUSE else ""
-                return _fail(f"cannot listen on {listener}: {reason}{hint}", FAILED)
+                return _fail(f"cannot listen on {listener}: {reason}{hint}", ExitCode.FAILED)
             print(f"port {listener.port} is taken, trying the next one", file=sys.stderr)
         else:
             return server, f"http://{Listener(host, port)}"

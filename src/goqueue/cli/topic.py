@@ -9,11 +9,12 @@ Topics drawn for a person.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
 
-from goqueue.cli.client import Session
+from goqueue.cli.client import Session, ask, run_session
 from goqueue.cli.options import (
     Output,
     confirm,
@@ -22,19 +23,17 @@ from goqueue.cli.options import (
     server_options,
     topic_argument,
 )
-from goqueue.cli.output import console, draw, printable, sized, table, write_document
+from goqueue.cli.output import console, draw, printable, show, sized, table
 from goqueue.client import GoQueueError, ServerUnreachable
-from goqueue.client.admin_replies import LaneStats, NodeStats, Partition, PriorityStats, Topic
-from goqueue.client.http import get
+from goqueue.client.admin_replies import LaneStats, NodeStats, Partition, Topic
 from goqueue.model.requests import TOPIC_SETTINGS, SettingKind
 
+if TYPE_CHECKING:
+    from goqueue.client.admin import NewTopicSettings, TopicSettings
+
 __all__ = [
-    "Created",
-    "Deleted",
-    "Partitions",
     "describe_topic",
     "draw_created",
-    "draw_deleted",
     "draw_lanes",
     "draw_list",
     "draw_partitions",
@@ -45,6 +44,7 @@ __all__ = [
 ]
 
 _KINDS = {setting.name: setting.kind for setting in TOPIC_SETTINGS}
+_FIXED = tuple(setting.name for setting in TOPIC_SETTINGS if not setting.takes_effect)
 _SWITCHES = {"true": True, "false": False}
 _DIGITS_MAX = 19
 
@@ -87,32 +87,9 @@ def _is_whole(value: str) -> bool:
     return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX
 
 
-class Created(msgspec.Struct, frozen=True):
-    """The answer to a new topic, as far as it is shown."""
-
-    name: str
-    partitions: int
-
-
-class Deleted(msgspec.Struct, frozen=True):
-    """The answer to a deletion."""
-
-    name: str
-
-
-class Partitions(msgspec.Struct, frozen=True):
-    """The answer that lists partitions."""
-
-    partitions: tuple[Partition, ...]
-
-
-def draw_created(created: Created) -> None:
+def draw_created(created: Topic) -> None:
     count = f"{created.partitions} partition{'' if created.partitions == 1 else 's'}"
     print(f"made topic {printable(created.name)} with {count}")
-
-
-def draw_deleted(deleted: Deleted) -> None:
-    print(f"deleted topic {printable(deleted.name)}")
 
 
 def draw_list(names: tuple[str, ...], stats: NodeStats | None) -> None:
@@ -178,7 +155,7 @@ def draw_lanes(lanes: tuple[LaneStats, ...]) -> None:
     draw(headings, rows, empty="")
 
 
-def draw_partitions(answer: Partitions) -> None:
+def draw_partitions(partitions: tuple[Partition, ...]) -> None:
     rows = [
         (
             each.partition,
@@ -190,7 +167,7 @@ def draw_partitions(answer: Partitions) -> None:
             each.high_watermark,
             sized(each.size_bytes),
         )
-        for each in answer.partitions
+        for each in partitions
     ]
     headings = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST", "END", "COMMITTED", "SIZE")
     draw(headings, rows, empty="no partitions")
@@ -203,11 +180,10 @@ def _worded(value: object) -> str:
 
 
 async def describe_topic(session: Session, topic: str, output: Output) -> None:
-    body = await session.ask(get("topics", topic))
+    described = await session.ask(lambda q: q.topics.describe(topic))
+    show(described, output, draw_topic)
     if output is not Output.TABLE:
-        write_document(msgspec.json.decode(body), output)
         return
-    draw_topic(msgspec.json.decode(body, type=Topic))
     lanes = await _lanes(session, topic)
     if len({lane.priority for lane in lanes}) > 1:
         draw_lanes(lanes)
@@ -215,7 +191,7 @@ async def describe_topic(session: Session, topic: str, output: Output) -> None:
 
 async def _lanes(session: Session, topic: str) -> tuple[LaneStats, ...]:
     try:
-        stats = await session.read(get("priority", "stats"), PriorityStats)
+        stats = await session.q.priorities()
     except ServerUnreachable:
         raise
     except GoQueueError:
@@ -224,29 +200,20 @@ async def _lanes(session: Session, topic: str) -> tuple[LaneStats, ...]:
     return tuple(lane for lane in stats.lanes if lane.topic == topic)
 
 
-class _Names(msgspec.Struct, frozen=True):
-    topics: tuple[str, ...]
-
-
 async def list_topics(session: Session, output: Output) -> None:
-    body = await session.ask(get("topics"))
-    if output is not Output.TABLE:
-        write_document(msgspec.json.decode(body), output)
-        return
-    draw_list(msgspec.json.decode(body, type=_Names).topics, await _sizes(session))
+    listed = await session.ask(lambda q: q.topics.list())
+    sizes = await _sizes(session) if output is Output.TABLE else None
+    show(listed, output, lambda names: draw_list(names, sizes))
 
 
 async def _sizes(session: Session) -> NodeStats | None:
     try:
-        return await session.read(get("stats"), NodeStats)
+        return await session.q.stats()
     except ServerUnreachable:
         raise
     except GoQueueError:
         # A key that may list topics need not see the node.
         return None
-
-
-DONE = 0
 
 
 @click.group("topic")
@@ -259,44 +226,27 @@ def topic(output: Output) -> None:
 @topic.command("list", short_help="List all topics.")
 @server_options
 @output_option
-def list_command(output: Output) -> int:
+def list_command(output: Output) -> None:
     """List all topics, with their sizes."""
-    from goqueue.cli.client import Session, run_session
-
-    async def scene(session: Session) -> None:
-        await list_topics(session, output)
-
-    run_session(scene)
-    return DONE
+    run_session(lambda session: list_topics(session, output))
 
 
 @topic.command("describe", short_help="Show one topic.")
 @topic_argument
 @server_options
 @output_option
-def describe_command(topic: str, output: Output) -> int:
+def describe_command(topic: str, output: Output) -> None:
     """Show the settings, the sizes and the offsets of TOPIC, and its lanes if it has several."""
-    from goqueue.cli.client import Session, run_session
-
-    async def scene(session: Session) -> None:
-        await describe_topic(session, topic, output)
-
-    run_session(scene)
-    return DONE
+    run_session(lambda session: describe_topic(session, topic, output))
 
 
 @topic.command("partitions", short_help="Show the partitions of a topic.")
 @topic_argument
 @server_options
 @output_option
-def partitions_command(topic: str, output: Output) -> int:
+def partitions_command(topic: str, output: Output) -> None:
     """Show where the partitions of TOPIC are, and how far each goes."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import get
-
-    show(ask(get("topics", topic, "partitions")), output, Partitions, draw_partitions)
-    return DONE
+    show(ask(lambda q: q.topics.partitions(topic)), output, draw_partitions)
 
 
 @topic.command("create", short_help="Make a topic.")
@@ -322,19 +272,16 @@ def create_command(
     retention: int | None,
     given: tuple[str, ...],
     output: Output,
-) -> int:
+) -> None:
     """Make TOPIC. What is not given is left to the server."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import post
-
-    fields: dict[str, object] = {
-        "name": topic,
+    fields = {
         **read_settings(given),
         **_given(num_partitions=partitions, retention_hours=retention),
     }
-    show(ask(post("topics", fields=fields)), output, Created, draw_created)
-    return DONE
+    number = cast("int | None", fields.pop("num_partitions", None))
+    settings = cast("NewTopicSettings", fields)
+    created = ask(lambda q: q.topics.create(topic, partitions=number, **settings))
+    show(created, output, draw_created)
 
 
 @topic.command("alter", short_help="Change settings of a topic.")
@@ -345,26 +292,18 @@ def create_command(
 )
 @server_options
 @output_option
-def alter_command(topic: str, retention: int | None, given: tuple[str, ...], output: Output) -> int:
+def alter_command(
+    topic: str, retention: int | None, given: tuple[str, ...], output: Output
+) -> None:
     """Change settings of TOPIC; what is not named stays as it is."""
-    import msgspec
-
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.admin_replies import Topic
-    from goqueue.client.http import Request, target
-
     fields = {**read_settings(given), **_given(retention_hours=retention)}
     if not fields:
         raise click.UsageError("nothing to change: add --set FIELD=VALUE or --retention HOURS")
-    request = Request(
-        method="PATCH",
-        target=target("topics", topic),
-        body=msgspec.json.encode(fields),
-        is_repeatable=True,
-    )
-    show(ask(request), output, Topic, draw_topic)
-    return DONE
+    for name in _FIXED:
+        if name in fields:
+            raise click.UsageError(f"--set {name} is fixed when a topic is created")
+    settings = cast("TopicSettings", fields)
+    show(ask(lambda q: q.topics.alter(topic, **settings)), output, draw_topic)
 
 
 @topic.command("delete", short_help="Delete a topic and its messages.")
@@ -372,16 +311,11 @@ def alter_command(topic: str, retention: int | None, given: tuple[str, ...], out
 @force_option
 @server_options
 @output_option
-def delete_command(topic: str, output: Output, *, is_forced: bool) -> int:
+def delete_command(topic: str, output: Output, *, is_forced: bool) -> None:
     """Delete TOPIC, its messages, and every group's place in it. Its dead letters stay."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import Request, target
-
     confirm(f"Delete the topic {topic!a} and all its messages?", is_forced=is_forced)
-    request = Request(method="DELETE", target=target("topics", topic))
-    show(ask(request), output, Deleted, draw_deleted)
-    return DONE
+    deleted = ask(lambda q: q.topics.delete(topic))
+    show(deleted, output, lambda _: print(f"deleted topic {printable(topic)}"))
 
 
 def _given(**fields: int | None) -> dict[str, object]:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 import msgspec
 
-from goqueue.cli.client import Session
+from goqueue.cli.client import Session, ask, run_session
 from goqueue.cli.errors import ServerRefusal
 from goqueue.cli.messages import read_time
 from goqueue.cli.options import (
@@ -32,9 +32,15 @@ from goqueue.cli.options import (
     server_options,
     topic_argument,
 )
-from goqueue.cli.output import console, printable, table
-from goqueue.client.http import Request, get
-from goqueue.client.traces import Trace, TraceEvent, TraceFacts, TraceList, TraceStats
+from goqueue.cli.output import Reply, console, printable, show, table
+from goqueue.client.traces import (
+    Trace,
+    TraceCriteria,
+    TraceEvent,
+    TraceFacts,
+    TraceList,
+    TraceStats,
+)
 from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = [
@@ -44,7 +50,7 @@ __all__ = [
     "elapsed",
     "find_message",
     "place",
-    "search_request",
+    "read_criteria",
     "timeline",
     "trace",
 ]
@@ -253,13 +259,13 @@ def draw_stats(stats: TraceStats) -> None:
     console().print(table(("FIELD", "VALUE"), facts))
 
 
-async def find_message(session: Session, topic: str, partition: int, offset: int) -> bytes:
-    """The body of the answer about its trace; one sentence if none is kept."""
-    wanted = get("traces", "search", topic=topic, partition=partition, offset=offset, limit=1)
-    found = (await session.read(wanted, TraceList)).traces
-    if found:
-        return await session.ask(get("traces", found[0].trace_id))
-    stats = await session.read(get("traces", "stats"), TraceStats)
+async def find_message(session: Session, topic: str, partition: int, offset: int) -> Reply[Trace]:
+    """The trace of the message at a place; one sentence if none is kept."""
+    traces = session.q.traces
+    found = await traces.search(topic=topic, partition=partition, offset=offset, limit=1)
+    if found.traces:
+        return await session.ask(lambda q: q.traces.get(found.traces[0].trace_id))
+    stats = await traces.stats()
     raise ServerRefusal(_sentence(f"{topic} {partition}:{offset}", stats))
 
 
@@ -272,19 +278,18 @@ def _sentence(message: str, stats: TraceStats) -> str:
     )
 
 
-# Flags whose names are shorter than those of the API.
-_NAMES = {"group": "consumer_group", "consumer": "consumer_id"}
 _TIMES = ("start", "end")
 
 
-def search_request(given: Mapping[str, str | int | None]) -> Request:
-    """The request for what the flags say; a time that is none is a usage error."""
+def read_criteria(given: Mapping[str, str | int | None]) -> TraceCriteria:
+    """What the flags ask for; a time that is none is a usage error."""
     now_ns = time.time_ns()
-    query: dict[str, str | float | None] = {}
-    for flag, value in given.items():
-        is_time = flag in _TIMES and isinstance(value, str)
-        query[_NAMES.get(flag, flag)] = _time(flag, str(value), now_ns) if is_time else value
-    return get("traces", "search", **query)
+    wanted = {
+        flag: _time(flag, value, now_ns) if flag in _TIMES and isinstance(value, str) else value
+        for flag, value in given.items()
+        if value is not None
+    }
+    return msgspec.convert(wanted, type=TraceCriteria)
 
 
 def _time(flag: str, text: str, now_ns: int) -> str:
@@ -294,8 +299,6 @@ def _time(flag: str, text: str, now_ns: int) -> str:
         words = f"--{flag} is neither a time such as 2026-01-31T12:00:00Z nor an age such as 15m"
         raise click.UsageError(f"{words}: {error}") from error
 
-
-DONE = 0
 
 _LIMIT = click.option(
     "-n",
@@ -330,47 +333,28 @@ def trace(output: Output) -> None:
 @click.argument("offset", type=click.IntRange(0))
 @server_options
 @output_option
-def message_command(topic: str, partition: int, offset: int, output: Output) -> int:
+def message_command(topic: str, partition: int, offset: int, output: Output) -> None:
     """Show the whole journey of the message that stands, or stood, at this place of TOPIC."""
-    from goqueue.cli.client import Session, run_session
-    from goqueue.cli.output import show
-    from goqueue.client.traces import Trace
-
-    async def scene(session: Session) -> bytes:
-        return await find_message(session, topic, partition, offset)
-
-    show(run_session(scene), output, Trace, draw_trace)
-    return DONE
+    found = run_session(lambda session: find_message(session, topic, partition, offset))
+    show(found, output, draw_trace)
 
 
 @trace.command("list", short_help="List the newest journeys.")
 @_LIMIT
 @server_options
 @output_option
-def list_command(limit: int, output: Output) -> int:
+def list_command(limit: int, output: Output) -> None:
     """List the journeys of messages, the newest first."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import get
-    from goqueue.client.traces import TraceList
-
-    show(ask(get("traces", limit=limit)), output, TraceList, draw_page)
-    return DONE
+    show(ask(lambda q: q.traces.list(limit=limit)), output, draw_page)
 
 
 @trace.command("get", short_help="Show one journey.")
 @click.argument("trace_id", metavar="ID", shell_complete=_complete)
 @server_options
 @output_option
-def get_command(trace_id: str, output: Output) -> int:
+def get_command(trace_id: str, output: Output) -> None:
     """Show everything that is kept of the trace ID, as a tree."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import get
-    from goqueue.client.traces import Trace
-
-    show(ask(get("traces", trace_id)), output, Trace, draw_trace)
-    return DONE
+    show(ask(lambda q: q.traces.get(trace_id)), output, draw_trace)
 
 
 @trace.command("search", short_help="List journeys with an event that is like this.")
@@ -390,25 +374,15 @@ def get_command(trace_id: str, output: Output) -> int:
 @_LIMIT
 @server_options
 @output_option
-def search_command(output: Output, **given: str | int | None) -> int:
+def search_command(output: Output, limit: int, **given: str | int | None) -> None:
     """List the journeys with an event that fits all that is given, the newest first."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.traces import TraceList
-
-    show(ask(search_request(given)), output, TraceList, draw_page)
-    return DONE
+    wanted = read_criteria(given)
+    show(ask(lambda q: q.traces.search(limit=limit, **wanted)), output, draw_page)
 
 
 @trace.command("stats", short_help="Count journeys.")
 @server_options
 @output_option
-def stats_command(output: Output) -> int:
+def stats_command(output: Output) -> None:
     """Count the journeys that are kept, and say how many are followed at all."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import get
-    from goqueue.client.traces import TraceStats
-
-    show(ask(get("traces", "stats")), output, TraceStats, draw_stats)
-    return DONE
+    show(ask(lambda q: q.traces.stats()), output, draw_stats)

@@ -10,20 +10,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import click
-import msgspec
 
-from goqueue.cli.client import Session
+from goqueue.cli.client import ask
 from goqueue.cli.options import Output, confirm, force_option, output_option, server_options
-from goqueue.cli.output import console, draw, printable, table
-from goqueue.client.admin_replies import TransactionDescription, TransactionStats
-from goqueue.client.http import get, post
+from goqueue.cli.output import console, draw, printable, show, table
+from goqueue.client.admin_replies import (
+    TransactionDescription,
+    TransactionPage,
+    TransactionStats,
+)
 from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = [
-    "Ended",
-    "Page",
-    "abort_transaction",
-    "draw_ended",
     "draw_page",
     "draw_stats",
     "draw_transaction",
@@ -31,21 +29,7 @@ __all__ = [
 ]
 
 
-class Page(msgspec.Struct, frozen=True):
-    """The answer that lists those that have not ended."""
-
-    transactions: tuple[TransactionDescription, ...]
-    total: int
-    skip: int
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """The answer to an abort."""
-
-    status: str
-
-
-def draw_page(page: Page) -> None:
+def draw_page(page: TransactionPage) -> None:
     rows = [
         (
             each.transaction_id,
@@ -82,10 +66,6 @@ def draw_transaction(transaction: TransactionDescription) -> None:
     draw(("TOPIC", "PARTITION"), rows, empty=nothing)
 
 
-def draw_ended(transaction: str, ended: Ended) -> None:
-    print(printable(f"{ended.status} {transaction}"))
-
-
 def draw_stats(stats: TransactionStats) -> None:
     facts = [
         ("open", str(stats.active_transactions)),
@@ -113,21 +93,6 @@ def _span(text: str) -> str:
 def _time(moment: dt.datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
-
-async def abort_transaction(session: Session, transaction: str) -> bytes:
-    """Abort it; the body of the answer."""
-    found = await session.read(get("transactions", transaction), TransactionDescription)
-    fields: dict[str, object] = {
-        "producer_id": found.producer_id,
-        "epoch": found.epoch,
-        "transactional_id": found.transactional_id,
-        # Its producer may have ended it and begun another meanwhile.
-        "transaction_id": transaction,
-    }
-    return await session.ask(post("transactions", "abort", fields=fields, is_repeatable=True))
-
-
-DONE = 0
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -163,30 +128,18 @@ def txn(output: Output) -> None:
 @click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over so many.")
 @server_options
 @output_option
-def list_command(limit: int, skip: int, output: Output) -> int:
+def list_command(limit: int, skip: int, output: Output) -> None:
     """List the transactions that have not ended, the oldest first."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.http import get
-
-    show(ask(get("transactions", limit=limit, skip=skip)), output, Page, draw_page)
-    return DONE
+    show(ask(lambda q: q.transactions.page(limit=limit, skip=skip)), output, draw_page)
 
 
 @txn.command("describe", short_help="Show one transaction.")
 @_transaction_argument
 @server_options
 @output_option
-def describe_command(transaction: str, output: Output) -> int:
+def describe_command(transaction: str, output: Output) -> None:
     """Show TRANSACTION, as `txn list` names it: whose it is, how it stands, where it writes."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.admin_replies import TransactionDescription
-    from goqueue.client.http import get
-
-    body = ask(get("transactions", transaction))
-    show(body, output, TransactionDescription, draw_transaction)
-    return DONE
+    show(ask(lambda q: q.transactions.describe(transaction)), output, draw_transaction)
 
 
 @txn.command("abort", short_help="Abort a transaction: nobody will see any of it.")
@@ -194,32 +147,19 @@ def describe_command(transaction: str, output: Output) -> int:
 @force_option
 @server_options
 @output_option
-def abort_command(transaction: str, output: Output, *, is_forced: bool) -> int:
+def abort_command(transaction: str, output: Output, *, is_forced: bool) -> None:
     """Abort TRANSACTION, whoever began it: nobody will ever see any of its messages.
 
     Its producer is refused when it goes on with it, and may begin another.
     """
-    from goqueue.cli.client import Session, run_session
-    from goqueue.cli.output import show
-
     confirm(f"Abort the transaction {transaction!a}?", is_forced=is_forced)
-
-    async def scene(session: Session) -> bytes:
-        return await abort_transaction(session, transaction)
-
-    show(run_session(scene), output, Ended, lambda ended: draw_ended(transaction, ended))
-    return DONE
+    aborted = ask(lambda q: q.transactions.abort(transaction))
+    show(aborted, output, lambda _: print(printable(f"aborted {transaction}")))
 
 
 @txn.command("stats", short_help="Count transactions.")
 @server_options
 @output_option
-def stats_command(output: Output) -> int:
+def stats_command(output: Output) -> None:
     """Count the transactions of the server: those that are open, committed and aborted."""
-    from goqueue.cli.client import ask
-    from goqueue.cli.output import show
-    from goqueue.client.admin_replies import TransactionStats
-    from goqueue.client.http import get
-
-    show(ask(get("transactions", "stats")), output, TransactionStats, draw_stats)
-    return DONE
+    show(ask(lambda q: q.transactions.stats()), output, draw_stats)

@@ -22,7 +22,14 @@ from goqueue.client.batch import ProducerConfig, Registration, Sent
 from goqueue.client.http import Settings, Transport
 from goqueue.client.membership import OnPartitions, Subscription
 from goqueue.client.message_drafts import MessageDraft, PublishResult, publish_drafts
-from goqueue.client.pages import DamageSkipped, PageReader, first_at, open_readers
+from goqueue.client.pages import (
+    DamageSkipped,
+    MessagePage,
+    PageReader,
+    fetch_page,
+    first_at,
+    open_readers,
+)
 from goqueue.client.poll_consumer import PollConsumer
 from goqueue.client.producer import Due, Producer
 from goqueue.client.queue_consumer import QueueConsumer
@@ -316,6 +323,24 @@ class Connection:
         )
         self._keep(replay)
         return replay
+
+    async def page(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        offset: int,
+        limit: int = 100,
+        isolation: str | None = None,
+    ) -> MessagePage:
+        """One page of a partition, at most 1000 messages, each with its JSON as the server sent it.
+
+        For many pages see `pages`, for many messages `stream`.
+        """
+        log = LogId(topic, partition)
+        return await fetch_page(
+            self._transport, log, offset=offset, limit=limit, isolation=isolation
+        )
 
     async def pages(
         self,

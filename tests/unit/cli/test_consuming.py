@@ -6,14 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.cli.errors import as_failure, describe
-from goqueue.cli.messages import Item, as_line, read_page, read_time
+from goqueue.cli.messages import as_line, read_time, report_damage
 from goqueue.client import GoQueueError, ServerUnreachable
+from goqueue.client.pages import DamageSkipped, PageMessage, decode_page
+from goqueue.model import LogId
 from tests.unit.cli.data_directories import Terminal
 
 NOON = 1_767_268_800 * 10**9
 
 
-def item(**fields: object) -> Item:
+def item(**fields: object) -> PageMessage:
     whole = {
         "topic": "t",
         "partition": 1,
@@ -22,7 +24,7 @@ def item(**fields: object) -> Item:
         "value": "v",
         **fields,
     }
-    return Item(msgspec.json.encode(whole))
+    return decode_page(msgspec.json.encode({"messages": [whole]})).messages[0]
 
 
 def test_a_line_shows_place_time_key_and_value() -> None:
@@ -38,19 +40,12 @@ def test_a_line_is_always_one_line_that_a_terminal_can_show(value: str, key: str
     assert as_line(item(value=value, key=key)).isprintable()
 
 
-def test_a_message_keeps_its_json_as_it_came() -> None:
-    place = b'"topic":"t","partition":0,"offset":0,"timestamp":"2026-01-01T00:00:00Z"'
-    raw = b"{" + place + b',"value":"v","new":1}'
-    page = read_page(b'{"messages":[' + raw + b'],"next_offset":1,"more":[]}')
-    assert (page.items[0].raw, page.next_offset) == (raw, 1)
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"[]", b'{"messages":[{}]}', b'{"messages":[{"topic":"t"}],"next_offset":1}']
-)
-def test_an_answer_that_is_not_of_the_contract_is_told_as_such(body: bytes) -> None:
-    with pytest.raises(GoQueueError, match="not what the contract says"):
-        read_page(body)
+@pytest.mark.parametrize(("first", "words"), [(3, "offsets 3 to 7"), (None, "offsets up to 7")])
+def test_damage_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], first: int | None, words: str
+) -> None:
+    report_damage(DamageSkipped(LogId("t", 1), first, 8))
+    assert capsys.readouterr().err == f"goqueue: t 1: {words} are damaged, skipped\n"
 
 
 def test_a_time_is_a_moment_or_an_age() -> None:

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.cli.produce_input import (
-    Draft,
     DraftInvalid,
     LineFormat,
     Lines,
     Pattern,
-    as_json,
     read_draft,
 )
+from goqueue.client.message_drafts import MessageDraft, encode_draft
 
 TEXT = Pattern()
 JSON = Pattern(format=LineFormat.JSON)
@@ -24,14 +23,14 @@ JSON = Pattern(format=LineFormat.JSON)
 def test_blank_lines_and_comments_are_skipped_between_objects() -> None:
     for line in (b"", b"   ", b"\t\r", b"# words", b"  #{"):
         assert read_draft(line, JSON) is None
-        assert read_draft(line, TEXT) == Draft(value=line)
+        assert read_draft(line, TEXT) == MessageDraft(value=line)
 
 
 @pytest.mark.parametrize(
     "line", [b"text", b'"quoted"', b"[1]", b'{"value":"a","amount":5}', b"\xff{}", b"text\r", b"{"]
 )
 def test_a_line_is_a_value_whatever_is_in_it(line: bytes) -> None:
-    assert read_draft(line, TEXT) == Draft(value=line)
+    assert read_draft(line, TEXT) == MessageDraft(value=line)
 
 
 @pytest.mark.parametrize("line", [b"text", b'"quoted"', b"[1]", b"17", b"{broken", b"\xff{}"])
@@ -41,10 +40,12 @@ def test_among_objects_any_other_line_is_refused(line: bytes) -> None:
 
 
 def test_an_object_is_a_message_and_outweighs_what_all_get() -> None:
-    common = Draft(value=None, key=b"k", headers={"a": "1", "b": "1"}, partition=1, delay="1s")
+    common = MessageDraft(
+        value=None, key=b"k", headers={"a": "1", "b": "1"}, partition=1, delay="1s"
+    )
     pattern = Pattern(common=common, format=LineFormat.JSON)
     line = b'{"value":"v","key":"own","headers":{"b":"2"},"partition":0,"deliverAt":"T"}'
-    assert read_draft(line, pattern) == Draft(
+    assert read_draft(line, pattern) == MessageDraft(
         value=b"v", key=b"own", headers={"a": "1", "b": "2"}, partition=0, deliver_at="T"
     )
     plain = msgspec.structs.replace(common, value=b"plain")
@@ -53,11 +54,11 @@ def test_an_object_is_a_message_and_outweighs_what_all_get() -> None:
 
 def test_what_a_broker_said_about_a_delivery_is_not_said_again() -> None:
     line = b'{"value":"v","headers":{"gq.delayed-from":"7","a":"b"}}'
-    assert read_draft(line, JSON) == Draft(value=b"v", headers={"a": "b"})
+    assert read_draft(line, JSON) == MessageDraft(value=b"v", headers={"a": "b"})
 
 
 def test_a_tombstone_is_an_explicit_null() -> None:
-    assert read_draft(b'{"key":"k","value":null}', JSON) == Draft(value=None, key=b"k")
+    assert read_draft(b'{"key":"k","value":null}', JSON) == MessageDraft(value=None, key=b"k")
     with pytest.raises(DraftInvalid, match="`value` is missing"):
         read_draft(b'{"key":"k"}', JSON)
 
@@ -65,22 +66,22 @@ def test_a_tombstone_is_an_explicit_null() -> None:
 def test_a_message_that_was_consumed_can_be_sent_again() -> None:
     line = b"""{"topic":"t","partition":1,"offset":7,"timestamp":"T","value":"v","priority":"low",
         "trace_id":"x","receipt_handle":"r","delivery_count":1,"deadline":"T"}"""
-    assert read_draft(line, JSON) == Draft(value=b"v", partition=1, priority=3)
+    assert read_draft(line, JSON) == MessageDraft(value=b"v", partition=1, priority=3)
 
 
 def test_both_names_of_the_time_are_read() -> None:
     for name in (b"deliverAt", b"deliver_at"):
         draft = read_draft(b'{"value":"v","' + name + b'":"T"}', JSON)
-        assert draft == Draft(value=b"v", deliver_at="T")
+        assert draft == MessageDraft(value=b"v", deliver_at="T")
     with pytest.raises(DraftInvalid, match="one field"):
         read_draft(b'{"value":"v","deliverAt":"T","deliver_at":"T"}', JSON)
 
 
 def test_base64_is_decoded_where_it_is_said_to_be() -> None:
     encoded = base64.b64encode(b"\xff\x00")
-    assert read_draft(encoded, Pattern(is_base64=True)) == Draft(value=b"\xff\x00")
+    assert read_draft(encoded, Pattern(is_base64=True)) == MessageDraft(value=b"\xff\x00")
     line = b'{"value":"' + encoded + b'","encoding":"base64"}'
-    assert read_draft(line, JSON) == Draft(value=b"\xff\x00")
+    assert read_draft(line, JSON) == MessageDraft(value=b"\xff\x00")
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,8 @@ def test_a_priority_goes_by_name_or_number(given_as: bytes) -> None:
 def test_a_message_written_as_json_is_read_as_itself(
     value: bytes | None, key: bytes, partition: int | None
 ) -> None:
-    draft = Draft(value=value, key=key, partition=partition, priority=4, delay="5s")
-    assert read_draft(as_json(draft), JSON) == draft
+    draft = MessageDraft(value=value, key=key, partition=partition, priority=4, delay="5s")
+    assert read_draft(encode_draft(draft), JSON) == draft
 
 
 @given(text=st.binary(), cuts=st.lists(st.integers(0, 50)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["log"]
 
-DONE = 0
-DAMAGED = 1
 
 _directory = click.argument("directory", metavar="DIR")
 
@@ -58,7 +57,7 @@ def verify_command(directory: str, output: Output) -> int:
         print_verification(Verification(verdict=verification.verdict, notes=notes))
     else:
         write_document(verification.verdict, output)
-    return DAMAGED if verification.verdict.problems else DONE
+    return ExitCode.FAILED if verification.verdict.problems else ExitCode.DONE
 
 
 @log.command("dump", short_help="Show messages in the order of their offsets.")
@@ -115,7 +114,7 @@ def dump_command(
 @log.command("stats", short_help="Show what each log holds, quickly.")
 @_directory
 @output_option
-def stats_command(directory: str, output: Output) -> int:
+def stats_command(directory: str, output: Output) -> None:
     """Show what each log in DIR holds, without reading all of it.
 
     Offsets are counted, not records: after compaction there are fewer records. An index that is
@@ -131,7 +130,6 @@ def stats_command(directory: str, output: Output) -> int:
         print_statistics(statistics)
     else:
         write_document(statistics, output)
-    return DONE
 
 
 @log.command("rebuild-index", short_help="Make every index anew; needs the lock.")
@@ -166,7 +164,7 @@ def rebuild_index_command(directory: str, output: Output) -> int:
         print_reindexed(reindexed)
     else:
         write_document(reindexed, output)
-    return DAMAGED if reindexed.problems else DONE
+    return ExitCode.FAILED if reindexed.problems else ExitCode.DONE
 
 
 def _look_at(directory: str) -> "Tree":
@@ -201,4 +199,5 @@ def _report(damage: "list[Problem]") -> int:
             f"goqueue: {problem.kind} in {place}, byte {problem.position}: {problem.reason}",
             file=sys.stderr,
         )
-    return DAMAGED if any(problem.kind is not Kind.TORN for problem in damage) else DONE
+    is_damaged = any(problem.kind is not Kind.TORN for problem in damage)
+    return ExitCode.FAILED if is_damaged else ExitCode.DONE

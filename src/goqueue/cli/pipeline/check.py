@@ -10,6 +10,7 @@ import msgspec
 
 from goqueue.cli.client import chosen_settings, run_session
 from goqueue.cli.errors import ServerNotReached, tell
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output
 from goqueue.cli.output import console, printable, table, write_document
 from goqueue.cli.pipeline.session import EXPECTED, Found, asked_of, ended, link_to, look_at_topics
@@ -22,9 +23,6 @@ from goqueue.pipelines.spec import Pipeline, option_texts
 from goqueue.pipelines.spec_files import read_pipeline
 
 __all__ = ["check_file"]
-
-DONE = 0
-MISSING = 1
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +54,7 @@ def check_file(file: Path, output: Output) -> int:
     missing = [name for name, count in (checked.topics or {}).items() if count is None]
     for name in missing:
         tell(f"there is no topic {name!r}; make one with: goqueue topic create {name}")
-    return MISSING if missing else DONE
+    return ExitCode.FAILED if missing else ExitCode.DONE
 
 
 def _check(file: Path, pipeline: Pipeline, link: dict[str, str]) -> Checked:

@@ -101,7 +101,7 @@ def check_command(file: Path, output: Output) -> int:
 @click.option("--checkpoint", metavar="DIR", help="Look at this checkpoint.")
 @server_options
 @output_option
-def status_command(files: tuple[Path, ...], checkpoint: str | None, output: Output) -> int:
+def status_command(files: tuple[Path, ...], checkpoint: str | None, output: Output) -> None:
     """Show how far the pipelines of the FILEs are; without FILE, of those in this folder.
 
     Reads their checkpoints, and asks the server how far the topics are. Starts no Spark.
@@ -109,18 +109,18 @@ def status_command(files: tuple[Path, ...], checkpoint: str | None, output: Outp
     require_spark()
     from goqueue.cli.pipeline.status import show_statuses
 
-    return show_statuses(files, checkpoint, output)
+    show_statuses(files, checkpoint, output)
 
 
 @pipeline.command("list", short_help="List packaged pipelines and those of this folder.")
 @output_option
-def list_command(output: Output) -> int:
+def list_command(output: Output) -> None:
     """List the packaged pipelines, and the pipeline files of this folder."""
     require_spark()
     from goqueue.cli.pipeline.status import show_list
 
     packaged = {name: command.get_short_help_str(80) for name, command in PACKAGED.items()}
-    return show_list(packaged, output)
+    show_list(packaged, output)
 
 
 PACKAGED: dict[str, click.Command] = {

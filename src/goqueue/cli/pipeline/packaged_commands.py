@@ -121,9 +121,6 @@ def archive_command(
     return run_archive(request, output)
 
 
-DONE = 0
-
-
 @click.command("replay", short_help="Send rows of a topic or an archive to a topic.")
 @click.option(
     "-t",
@@ -164,7 +161,7 @@ DONE = 0
 @output_option
 def replay_command(
     checkpoint: str | None, master: str, output: Output, *, dry_run: bool, **more: object
-) -> int:
+) -> None:
     """Send rows of TOPIC, or of its archive, to another topic: each once, keys in order.
 
     Every row gets a header `goqueue.replayed.from` that says where it was. A replay that was
@@ -179,7 +176,6 @@ def replay_command(
 
     more.pop("is_once")
     run_replay(more, checkpoint, master, output, is_dry=dry_run)
-    return DONE
 
 
 @click.command("redrive", short_help="Group dead letters by reason; put some back.")
@@ -232,7 +228,7 @@ def replay_command(
 @output_option
 def redrive_command(
     checkpoint: str | None, master: str, output: Output, *, is_once: bool, **more: object
-) -> int:
+) -> None:
     """Report on the dead letters of TOPIC by origin, group and reason; put some back with --send.
 
     A letter is put back once, whoever does it: letters that were redriven before, by this command
@@ -248,7 +244,6 @@ def redrive_command(
 
     del checkpoint, is_once  # Of no use here: what was redriven is kept by the broker.
     run_redrive(more, master, output)
-    return DONE
 
 
 @click.command("traces", short_help="Latencies by topic and hop, from span files.")
@@ -277,7 +272,7 @@ def redrive_command(
 @output_option
 def traces_command(
     checkpoint: str | None, master: str, output: Output, *, is_once: bool, **more: object
-) -> int:
+) -> None:
     """Read span files; show how long each hop takes, the slowest journeys, and unfinished ones.
 
     A journey is the way of one message to one group: publish (received to persisted), wait
@@ -291,7 +286,6 @@ def traces_command(
 
     del checkpoint, is_once  # Of no use here: files are read once.
     run_traces(more, master, output)
-    return DONE
 
 
 @click.command("audit", short_help="Look for loss, duplicates and broken order.")

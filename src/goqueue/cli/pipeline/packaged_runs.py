@@ -30,10 +30,11 @@ import msgspec
 
 from goqueue.cli.client import chosen_settings
 from goqueue.cli.errors import as_failure
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output
 from goqueue.cli.output import cut, draw, encode, printable, sized, write_document
 from goqueue.cli.pipeline.run import batch_document, batch_line, log_path
-from goqueue.cli.pipeline.session import link_to
+from goqueue.cli.pipeline.session import ENDS, Misused, WorkFailed, link_to
 from goqueue.client import GoQueueError
 from goqueue.pipelines import JavaMissing, session
 from goqueue.pipelines.archive.compaction import Compacted, compact
@@ -41,7 +42,7 @@ from goqueue.pipelines.archive.manifest import Layout
 from goqueue.pipelines.archive.run import Archived, archive
 from goqueue.pipelines.audit import CopyFindings, Findings, audit, audit_copy
 from goqueue.pipelines.connection import OptionWrong, PipelineFailed, Wiring
-from goqueue.pipelines.errors import Fault, explain
+from goqueue.pipelines.errors import explain
 from goqueue.pipelines.packaged_options import (
     ArchiveOptions,
     AuditOptions,
@@ -77,27 +78,6 @@ __all__ = [
 
 # What goes wrong is told in one sentence; these would tell it again, at length.
 _TALKATIVE = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
-
-
-class WorkFailed(click.ClickException):
-    """The work could not be done, or not to its end."""
-
-    exit_code = 1
-
-
-class Misused(click.ClickException):
-    """It was asked for in a wrong way."""
-
-    exit_code = 2
-
-
-class Unreached(click.ClickException):
-    """There is no broker, or none that answers."""
-
-    exit_code = 3
-
-
-_ENDS = {Fault.WORK: WorkFailed, Fault.USAGE: Misused, Fault.SERVER: Unreached}
 
 
 class PipelineRun:
@@ -143,7 +123,7 @@ def endeavour(name: str, master: str) -> Iterator[PipelineRun]:
         raise as_failure(error, settings.server) from error
     except PySparkException as error:
         failure = explain(str(error))
-        raise _ENDS[failure.fault](f"{name}: {failure.sentence}") from error
+        raise ENDS[failure.fault](f"{name}: {failure.sentence}") from error
 
 
 def is_drawn(output: Output) -> bool:
@@ -159,8 +139,6 @@ def write_result(name: str, result: object, output: Output, *, is_line: bool = F
         write_document(result, output)
 
 
-DONE = 0
-INTERRUPTED = 130
 _NAME = "archive"
 _MEBIBYTE = 1 << 20
 
@@ -184,7 +162,7 @@ def run_archive(request: Request, output: Output) -> int:
             options = _compaction(request)
             with run.spark() as spark:
                 _show_compacted(compact(spark, options), output)
-            return DONE
+            return ExitCode.DONE
         return _archive(run, request, output)
 
 
@@ -211,14 +189,14 @@ def _archive(run: PipelineRun, request: Request, output: Output) -> int:
         with run.spark(checkpoint) as spark, stopped_by_signals() as stop:
             done = archive(spark, options, stop=stop, journal=journal)
             if stop.is_urgent:
-                return INTERRUPTED
+                return ExitCode.INTERRUPTED
             error = None
             _show(done, output)
             if request.is_compacted and not stop.is_asked:
                 _show_compacted(compact(spark, _compaction(request)), output)
     finally:
         journal.end(_now(), error)
-    return DONE
+    return ExitCode.DONE
 
 
 def _now() -> str:

@@ -24,6 +24,7 @@ import msgspec
 
 from goqueue.cli.client import chosen_settings, run_session
 from goqueue.cli.errors import ServerRefusal, describe
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output
 from goqueue.cli.output import console, encode, printable, table
 from goqueue.cli.pipeline.session import EXPECTED, asked_of, ended, link_to, look_at_topics
@@ -152,8 +153,6 @@ def _many(count: int, one: str, more: str) -> str:
     return f"{count:,} {one if count == 1 else more}"
 
 
-DONE = 0
-INTERRUPTED = 130
 _LOG_BYTES_MAX = 16 << 20
 
 
@@ -201,11 +200,11 @@ def _run(wish: Wish, master: str, log: Path, output: Output) -> int:
             journal.tell(display.batch)
             totals = run_pipeline(spark, wish, journal, stop, display.rows)
         if stop.is_urgent:
-            return INTERRUPTED
+            return ExitCode.INTERRUPTED
         display.end(totals, is_stopped=stop.is_asked)
     finally:
         spark.stop()
-    return DONE
+    return ExitCode.DONE
 
 
 def log_path(checkpoint: Path | None) -> Path:

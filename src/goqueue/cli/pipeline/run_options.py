@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import click
 
+from goqueue.cli.exit_codes import ExitCode
+
 __all__ = ["SparkMissing", "require_spark", "run_options"]
 
 _NEEDED = ("pyspark", "pyarrow", "yaml")
@@ -21,7 +23,7 @@ _NEEDED = ("pyspark", "pyarrow", "yaml")
 class SparkMissing(click.ClickException):
     """The extra is not installed."""
 
-    exit_code = 2
+    exit_code = ExitCode.MISUSED
 
 
 def require_spark() -> None:

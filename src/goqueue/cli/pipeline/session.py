@@ -19,9 +19,9 @@ import msgspec
 
 from goqueue.cli.client import Session
 from goqueue.cli.context import ClientSettings
+from goqueue.cli.exit_codes import ExitCode
 from goqueue.client import TopicNotFound
 from goqueue.client.admin_replies import Topic
-from goqueue.client.http import get
 from goqueue.pipelines import JavaMissing
 from goqueue.pipelines.errors import Fault, StepInvalid
 from goqueue.pipelines.progress import CheckpointBusy
@@ -30,8 +30,11 @@ from goqueue.pipelines.spec import Pipeline
 from goqueue.pipelines.spec_files import PipelineInvalid
 
 __all__ = [
+    "ENDS",
     "EXPECTED",
     "Found",
+    "Misused",
+    "WorkFailed",
     "asked_of",
     "ended",
     "link_to",
@@ -46,22 +49,22 @@ EXPECTED = (CheckpointBusy, JavaMissing, PipelineInvalid, RunFailed, StepInvalid
 class WorkFailed(click.ClickException):
     """A pipeline that could not go on."""
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
 
 class Misused(click.ClickException):
     """A pipeline that cannot be run as it is."""
 
-    exit_code = 2
+    exit_code = ExitCode.MISUSED
 
 
 class Unreached(click.ClickException):
     """A pipeline whose broker does not answer."""
 
-    exit_code = 3
+    exit_code = ExitCode.UNREACHED
 
 
-_ENDS = {Fault.WORK: WorkFailed, Fault.USAGE: Misused, Fault.SERVER: Unreached}
+ENDS = {Fault.WORK: WorkFailed, Fault.USAGE: Misused, Fault.SERVER: Unreached}
 
 
 def ended(error: Exception, file: str, log: str | None = None) -> click.ClickException:
@@ -72,7 +75,7 @@ def ended(error: Exception, file: str, log: str | None = None) -> click.ClickExc
         return Misused(f"{file}: {error}")
     if isinstance(error, RunFailed):
         more = "" if log is None else f"; Spark's own words are in {log}"
-        return _ENDS[error.failure.fault](f"{file}: {error}{more}")
+        return ENDS[error.failure.fault](f"{file}: {error}{more}")
     return WorkFailed(f"{file}: {error}")
 
 
@@ -130,7 +133,7 @@ async def look_at_topics(session: Session, topics: list[str]) -> list[Found]:
     found = []
     for topic in topics:
         try:
-            told = await session.read(get("topics", topic), Topic)
+            told = await session.q.topics.describe(topic)
         except TopicNotFound:
             found.append(Found(topic, None, {}))
         else:

@@ -18,7 +18,6 @@ from goqueue.pipelines.spec_files import PipelineInvalid, read_pipeline
 
 __all__ = ["Listed", "Reported", "pipeline_files", "show_list", "show_statuses"]
 
-DONE = 0
 _FILES_MAX = 1000
 _WORDS_MAX = 100
 
@@ -40,7 +39,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     description: str
 
 
-def show_statuses(files: tuple[Path, ...], checkpoint: str | None, output: Output) -> int:
+def show_statuses(files: tuple[Path, ...], checkpoint: str | None, output: Output) -> None:
     """Print how far they are; the exit code."""
     if checkpoint is not None and len(files) > 1:
         raise click.UsageError("--checkpoint is for one pipeline")
@@ -62,7 +61,6 @@ def show_statuses(files: tuple[Path, ...], checkpoint: str | None, output: Outpu
         write_document({"pipelines": reported}, output)
     else:
         _draw_statuses(reported, is_detailed=len(reported) == 1)
-    return DONE
 
 
 def _checkpoint(file: Path, checkpoint: str | None) -> tuple[str, Path]:
@@ -156,7 +154,7 @@ def _number(number: int | None) -> str:
 # Lists
 
 
-def show_list(packaged: dict[str, str], output: Output) -> int:
+def show_list(packaged: dict[str, str], output: Output) -> None:
     """Print what can be run here; the exit code."""
     listed = [
         Listed(name=name, kind="packaged", file=None, description=words)
@@ -174,12 +172,11 @@ def show_list(packaged: dict[str, str], output: Output) -> int:
             listed.append(Listed(name=name, kind="file", file=str(file), description=words))
     if output is not Output.TABLE:
         write_document({"pipelines": listed}, output)
-        return DONE
+        return
     rows = [
         (each.name, each.file or "packaged", cut(each.description, _WORDS_MAX)) for each in listed
     ]
     draw(("PIPELINE", "FILE", "DESCRIPTION"), rows, empty="there is no pipeline here")
-    return DONE
 
 
 def pipeline_files(folder: Path) -> list[Path]:

@@ -81,8 +81,6 @@ def _palette() -> Palette:
     )
 
 
-DONE = 0
-
 _INTERVAL_S_MIN = 0.2
 _INTERVAL_S_MAX = 3600.0
 
@@ -114,7 +112,7 @@ def _check_interval(_: click.Context, __: click.Parameter, given: float) -> floa
 @click.option("--once", is_flag=True, help="Print one picture and end; needs no terminal.")
 @server_options
 @output_option
-def top(interval_s: float, view: str, wanted: str, output: Output, *, once: bool) -> int:
+def top(interval_s: float, view: str, wanted: str, output: Output, *, once: bool) -> None:
     """Watch a node as it works: topics with their rates, groups with their lag, lanes, delays,
     dead letters, open transactions, and whether the node is well.
 
@@ -128,4 +126,3 @@ def top(interval_s: float, view: str, wanted: str, output: Output, *, once: bool
 
     is_document = output is not Output.TABLE
     play(Wish(interval_s, view, wanted, output, is_once=once or is_document))
-    return DONE

@@ -16,7 +16,7 @@ import msgspec
 
 from goqueue.cli.top.frame import draw_frame
 from goqueue.cli.top.model import Board, Wants
-from goqueue.cli.top.source import Source, first_failure, reason_of
+from goqueue.cli.top.source import Source, one_failure, reason_of
 from goqueue.cli.top.state import Choice, press
 from goqueue.cli.top.terminal import Keys, Screen, taken_over
 from goqueue.client import GoQueueError
@@ -54,7 +54,7 @@ class Live:
         # Only now is it known which groups there are to ask for.
         self._is_hasty.set()
         with self._obeyed(reading), taken_over(self._screen):
-            async with first_failure(), asyncio.TaskGroup() as group:
+            async with one_failure(), asyncio.TaskGroup() as group:
                 asking = group.create_task(self._ask())
                 try:
                     await self._draw()

@@ -10,13 +10,14 @@ import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
+from goqueue.cli.client import first_failure
 from goqueue.cli.context import ClientSettings
 from goqueue.cli.top.model import Sample, Wants
 from goqueue.client import GoQueueError, NotFound, connect
 from goqueue.client.connection import Connection
 from goqueue.client.retries import Retries
 
-__all__ = ["Source", "first_failure", "open_connection", "reason_of"]
+__all__ = ["Source", "one_failure", "open_connection", "reason_of"]
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class Source:
         asked_s = clock()
         readiness = await q.readiness()
         round_trip_s = clock() - asked_s
-        async with first_failure(), asyncio.TaskGroup() as group:
+        async with one_failure(), asyncio.TaskGroup() as group:
             version = group.create_task(q.version())
             stats = group.create_task(q.stats())
             reliability = group.create_task(q.reliability())
@@ -106,12 +107,9 @@ async def _each(names: tuple[str, ...], ask: Callable[[str], Awaitable[T]]) -> d
 
 
 @contextlib.asynccontextmanager
-async def first_failure() -> AsyncIterator[None]:
+async def one_failure() -> AsyncIterator[None]:
     """Tasks that run side by side fail as a group; one failure says enough."""
     try:
         yield
     except BaseExceptionGroup as group:
-        first: BaseException = group
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from group
+        raise first_failure(group) from group

@@ -17,6 +17,7 @@ from goqueue.client.batch import ProducerConfig, Sent
 from goqueue.client.connection import Connection
 from goqueue.client.membership import OnPartitions
 from goqueue.client.message_drafts import MessageDraft, PublishResult
+from goqueue.client.pages import MessagePage
 from goqueue.client.producer import Due
 from goqueue.client.queue_consumer import QueueConsumer
 from goqueue.client.stream_consumer import Start, StreamConsumer
@@ -277,6 +278,23 @@ class SyncConnection:
                     topic, partition=partition, from_=from_, isolation=isolation
                 )
             ),
+        )
+
+    def page(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        offset: int,
+        limit: int = 100,
+        isolation: str | None = None,
+    ) -> MessagePage:
+        """One page of a partition, at most 1000 messages, each with its JSON as the server sent it.
+
+        For many pages see `pages`, for many messages `stream`.
+        """
+        return self._loop.call(
+            self._connection.page(topic, partition, offset=offset, limit=limit, isolation=isolation)
         )
 
     def offset_at(self, topic: str, partition: int, time: dt.datetime) -> int | None:
