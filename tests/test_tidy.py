@@ -164,6 +164,10 @@ def test_gateways_and_clients_see_only_words_and_bytes() -> None:
     assert_holds(surface.finds_overreaching_edges, PACKAGE)
 
 
+def test_only_the_sdk_speaks_http_to_a_node() -> None:
+    assert_holds(surface.finds_other_clients, PACKAGE)
+
+
 def test_the_public_surface_changes_only_on_purpose() -> None:
     accepted = msgspec.json.decode(surface.GOLDEN.read_bytes(), type=dict[str, list[str]])
     assert surface.public_surface(EVERYWHERE) == accepted, (
@@ -228,6 +232,7 @@ def test_the_lock_file_names_every_dependency() -> None:
 IN_CORE = "src/goqueue/log/segments.py"
 IN_PACKAGE = "src/goqueue/log/__init__.py"
 IN_GATEWAY = "src/goqueue/gateways/pages.py"
+IN_CLI = "src/goqueue/cli/a.py"
 
 BROKEN: list[tuple[Rule, Source]] = [
     (purity.finds_async_functions, Source(IN_CORE, "async def wait(): ...")),
@@ -288,6 +293,11 @@ BROKEN: list[tuple[Rule, Source]] = [
     (wire.finds_copied_wire_names, Source(IN_GATEWAY, 'm = b"text/plain; charset=utf-8"')),
     (wire.finds_copied_wire_names, Source(IN_GATEWAY, 'h = b"GoQueue-Next-Offset"')),
     (wire.finds_copied_wire_names, Source(IN_GATEWAY, 'x = "such as http://127.0.0.1:8080"')),
+    (surface.finds_other_clients, Source(IN_CLI, "from goqueue.client.http import get")),
+    (surface.finds_other_clients, Source(IN_CLI, "from goqueue.client import http")),
+    (surface.finds_other_clients, Source(IN_CLI, "import urllib.request")),
+    (surface.finds_other_clients, Source(IN_CLI, "from http import client")),
+    (surface.finds_other_clients, Source(IN_GATEWAY, "import httpx")),
     (hygiene.finds_swallowed_errors, Source(IN_CORE, "try: f()\nexcept Exception: pass")),
     (hygiene.finds_swallowed_errors, Source(IN_CORE, "try: f()\nexcept: raise")),
     (hygiene.finds_swallowed_errors, Source(IN_CORE, "with suppress(Exception): f()")),
@@ -318,6 +328,9 @@ SOUND: list[tuple[Rule, Source]] = [
     (finds_foreign_modules, Source("src/goqueue/cli/a.py", "from goqueue.model import Offset")),
     (finds_foreign_modules, Source("src/goqueue/model/a.py", "from goqueue.model.ids import X")),
     (finds_foreign_modules, Source("tests/unit/model/a.py", "from goqueue.model.ids import X")),
+    (surface.finds_other_clients, Source(IN_CLI, "from goqueue.client import connect")),
+    (surface.finds_other_clients, Source(IN_CLI, "from http import HTTPStatus")),
+    (surface.finds_other_clients, Source(IN_GATEWAY, "import httptools")),
     (hygiene.finds_swallowed_errors, Source(IN_CORE, "try: f()\nexcept KeyError: pass")),
     (hygiene.finds_renames, Source(hygiene.RENAMING_FILE, "os.replace(a, b)")),
     (hygiene.finds_renames, Source(IN_CORE, "name.replace('a', 'b')")),

@@ -16,6 +16,7 @@ __all__ = [
     "GOLDEN",
     "finds_foreign_modules",
     "finds_missing_all",
+    "finds_other_clients",
     "finds_other_things_in_packages",
     "finds_overreaching_edges",
     "finds_unsorted_all",
@@ -34,6 +35,21 @@ _OPEN_ROOMS = ("client", "gateways", "pipelines", "spark")
 # Gateways and clients see the words and the bytes of a message, never the machines.
 _EDGE_ROOMS = ("gateways", "client")
 _EDGE_MAY_IMPORT = ("model", "records")
+
+
+# What speaks HTTP. Only the SDK asks a node; the gateway parses what it is asked.
+_TRANSPORTS = (
+    "aiohttp",
+    "goqueue.client.http",
+    "http.client",
+    "httpcore",
+    "httptools",
+    "httpx",
+    "requests",
+    "urllib.request",
+    "urllib3",
+)
+_MAY_SPEAK_HTTP = {"client": _TRANSPORTS, "gateways": ("httptools",)}
 
 
 class _RoomImport(msgspec.Struct, frozen=True):
@@ -122,6 +138,27 @@ def finds_overreaching_edges(source: Source) -> Iterator[Finding]:
     for taken in _room_imports(source):
         if taken.room not in (*_EDGE_MAY_IMPORT, source.room):
             yield source.finding(taken.node, f"{source.room} may import model and records only")
+
+
+def finds_other_clients(source: Source) -> Iterator[Finding]:
+    """Modules outside the SDK that speak HTTP by themselves."""
+    if not source.is_package:
+        return
+    allowed = _MAY_SPEAK_HTTP.get(source.room or "", ())
+    for node in ast.walk(source.tree):
+        for name in _imported_names(node):
+            spoken = [each for each in _TRANSPORTS if f"{name}.".startswith(f"{each}.")]
+            if spoken and spoken[0] not in allowed:
+                yield source.finding(node, f"only goqueue.client speaks HTTP: not {spoken[0]}")
+
+
+def _imported_names(node: ast.AST) -> list[str]:
+    """Dotted names of what is imported, as `from a import b` is `a.b`."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module is not None:
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
 
 
 def _room_imports(source: Source) -> Iterator[_RoomImport]:
