@@ -55,7 +55,7 @@ def test_what_is_produced_with_a_delay_is_listed_shown_and_cancelled(
     assert program.do("delayed", "list", topic, "-n", "1").lines[-1] == "1 more: --skip 1"
     assert "1:0" in program.do("delayed", "list", topic, "--skip", "1").text
     beyond = program.do("delayed", "list", topic, "--skip", "9").text
-    assert beyond == f"nothing of {topic} waits beyond these 2\n"
+    assert beyond == f"no delayed messages in {topic} beyond these 2\n"
 
     assert "pending" in program.do("delayed", "get", topic, "1").text
     cancelled = program.do("delayed", "cancel", topic, "1", "1", "-f").text
@@ -77,7 +77,7 @@ def test_json_and_yaml_are_the_body_of_the_api(
         expected = httpx.get(f"{server.url}{path}").json()
         assert program.do("delayed", *words, "-o", "json").json() == expected
         assert msgspec.yaml.decode(program.do("delayed", *words, "-o", "yaml").out) == expected
-    assert program.do("delayed", "list", topic).text == f"nothing of {topic} waits\n"
+    assert program.do("delayed", "list", topic).text == f"no delayed messages in {topic}\n"
 
 
 def test_too_late_unknown_and_unasked_are_told_apart(program: Program, topic: str) -> None:

@@ -316,11 +316,11 @@ def test_following_prints_what_comes_and_outlives_a_restart(
         with program.talk("consume", "t", "-f", "-o", "json") as reader:
             assert msgspec.json.decode(reader.read_line())["value"] == "before"
             server.kill()
-            reader.wait_for_words("trying again")
+            reader.wait_for_words("retrying")
             server.start()
             program.do("produce", "t", "-m", "after")
             assert msgspec.json.decode(reader.read_line())["value"] == "after"
-            reader.wait_for_words("the server answers again")
+            reader.wait_for_words("the server is reachable again")
             ended = reader.stop()
         assert (ended.code, ended.out) == (0, b"")
         assert "Traceback" not in ended.err

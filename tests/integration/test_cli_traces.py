@@ -140,7 +140,7 @@ def test_a_search_by_every_flag(
     else:
         assert done.code == 0, done.err
         assert (story in done.text) is is_found
-        assert is_found or done.text == "no such trace is kept\n"
+        assert is_found or done.text == "no matching traces\n"
 
 
 def test_the_list_and_the_counts_are_tables(program: Program, story: str) -> None:
@@ -158,9 +158,7 @@ def test_a_message_of_which_nothing_is_kept_is_told_in_one_sentence(
     done = program.run("trace", "message", "orders", "0", "99")
     assert (done.code, done.out) == (1, b"")
     (sentence,) = done.err.splitlines()
-    assert sentence.startswith(
-        "goqueue: nothing is kept of orders 0:99: a server keeps the last 10,000"
-    )
+    assert sentence.startswith("goqueue: no trace of orders 0:99: the server keeps the last 10,000")
     assert "older ones are only where it exports them" in sentence
     assert program.do("trace", "get", story).code == 0
 
@@ -169,7 +167,7 @@ def test_a_message_of_which_nothing_is_kept_is_told_in_one_sentence(
     ("words", "code", "said"),
     [
         (("get", "0" * 31), 1, "32 hexadecimal digits"),
-        (("get", "0" * 31 + "1"), 1, "(trace_not_found); only the newest are kept"),
+        (("get", "0" * 31 + "1"), 1, "(trace_not_found); only the newest traces are kept"),
         (("get", "../topics"), 1, "(request_invalid)"),
         (("message", "orders", "0"), 2, "Missing argument 'OFFSET'"),
         (("message", "orders", "x", "0"), 2, "PARTITION"),

@@ -75,7 +75,7 @@ def test_a_prepared_one_is_told_apart(program: Program, api: Api, topic: str) ->
     (line,) = [line for line in program.do("txn", "list").lines if begun in line]
     assert "(prepared)" in line
     program.do("txn", "abort", begun, "--force")
-    assert program.do("txn", "list").text == "no transaction is open\n"
+    assert program.do("txn", "list").text == "no open transactions\n"
 
 
 def test_json_and_yaml_are_the_body_of_the_api(

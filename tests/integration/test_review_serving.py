@@ -100,7 +100,7 @@ def test_a_journal_that_fails_while_the_node_stops_is_no_clean_stop(tmp_path: Pa
         process.wait()
 
     assert process.returncode == 1
-    assert said.splitlines()[-1].startswith("goqueue: the node cannot go on: ")
+    assert said.splitlines()[-1].startswith("goqueue: the node cannot continue: ")
     assert "planted" in said.splitlines()[-1]
 
 

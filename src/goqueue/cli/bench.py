@@ -50,7 +50,7 @@ async def make_topic(session: Session, plan: Plan) -> Topic:
         return await session.q.topics.describe(plan.topic)
     except TopicNotFound:
         await session.q.topics.create(plan.topic, partitions=plan.concurrency)
-        tell(f"made topic {plan.topic}; it stays until: goqueue topic delete {plan.topic}")
+        tell(f"created topic {plan.topic}; delete it with: goqueue topic delete {plan.topic}")
         return await session.q.topics.describe(plan.topic)
 
 
@@ -86,9 +86,7 @@ async def measure_consuming(session: Session, plan: Plan) -> Run:
     """How fast messages are read from the beginning; one duration is that of one answer."""
     topic = await session.q.topics.describe(plan.topic)
     if not topic.total_messages:
-        raise click.ClickException(
-            f"there is nothing to read in {plan.topic}; fill it with: goqueue bench produce"
-        )
+        raise click.ClickException(f"{plan.topic} is empty; fill it with: goqueue bench produce")
     measured = Measurement()
     async with session.patient_connection() as connection:
         replays = [connection.stream(plan.topic) for _ in range(plan.concurrency)]
@@ -163,22 +161,29 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 @server_options
 @output_option
 def bench(output: Output) -> None:
-    """Measure a server: rates, percentiles of latency, and failures counted as failures."""
+    """Measure a server: rates, latency percentiles and failures."""
 
 
 def _plan_options(decorated: Decorated) -> Decorated:
     """The flags of every measurement."""
     options = (
-        click.option("--topic", default="goqueue-bench", show_default=True, help="Made if absent."),
+        click.option(
+            "--topic",
+            default="goqueue-bench",
+            show_default=True,
+            help="Topic to use; created if absent.",
+        ),
         click.option(
             "--size",
             type=click.IntRange(1),
             default=1024,
             show_default=True,
-            help="Bytes of a value.",
+            help="Size of a value in bytes.",
         ),
         click.option(
-            "--rate", type=click.FloatRange(0, min_open=True), help="Messages per second."
+            "--rate",
+            type=click.FloatRange(0, min_open=True),
+            help="Messages per second.  [default: unlimited]",
         ),
         click.option(
             "--batch",
@@ -192,7 +197,7 @@ def _plan_options(decorated: Decorated) -> Decorated:
             type=click.IntRange(1, 256),
             default=4,
             show_default=True,
-            help="Workers.",
+            help="Number of workers.",
         ),
         click.option(
             "--duration",
@@ -200,7 +205,7 @@ def _plan_options(decorated: Decorated) -> Decorated:
             type=click.FloatRange(0, 86_400, min_open=True),
             default=10,
             show_default=True,
-            help="Seconds.",
+            help="Seconds to run.",
         ),
     )
     for option in reversed(options):
@@ -213,7 +218,7 @@ def _plan_options(decorated: Decorated) -> Decorated:
 @server_options
 @output_option
 def produce_command(**given: object) -> ExitCode:
-    """Measure how fast messages are made durable. A latency is that of one request."""
+    """Measure how fast messages are made durable. Latency is per request."""
 
     return _measure("produce", "request", measure_producing, given)
 
@@ -223,22 +228,22 @@ def produce_command(**given: object) -> ExitCode:
 @server_options
 @output_option
 def consume_command(**given: object) -> ExitCode:
-    """Measure how fast a topic is read from its beginning, by each worker in full.
+    """Measure how fast a topic is read from its beginning; each worker reads all of it.
 
-    A latency is the time until the next batch was at hand.
+    Latency is the time until the next batch is available.
     """
 
     return _measure("consume", "batch", measure_consuming, given)
 
 
-@bench.command("roundtrip", short_help="Measure from sender to reader.")
+@bench.command("roundtrip", short_help="Measure latency from sender to reader.")
 @_plan_options
 @server_options
 @output_option
 def roundtrip_command(**given: object) -> ExitCode:
-    """Measure how long a message takes from its sender to a reader that waits for it.
+    """Measure how long a message takes from its sender to a waiting reader.
 
-    With --rate a latency counts from the moment that the message was due.
+    With --rate, latency counts from the time at which the message was due.
     """
 
     return _measure("roundtrip", "message", measure_roundtrip, given)

@@ -54,7 +54,7 @@ def setting_options(decorated: Decorated) -> Decorated:
         metavar="FILE",
         expose_value=False,
         callback=_keeping(CONFIG_FLAG),
-        help="Settings as TOML.  [default: GOQUEUE_CONFIG, else ./goqueue.toml if present]",
+        help="Settings file (TOML).  [default: GOQUEUE_CONFIG, else ./goqueue.toml if present]",
     )
     return config(decorated)
 
@@ -121,7 +121,7 @@ def _keeping(name: str) -> Callable[[click.Context, click.Parameter, str | None]
 def config() -> None:
     """Show and check the settings of a node.
 
-    A flag outweighs the environment, the environment outweighs the file, the file the default.
+    A flag overrides the environment, the environment overrides the file, the file the default.
     """
 
 
@@ -129,9 +129,9 @@ def config() -> None:
 @setting_options
 @output_option
 def show_command(output: Output) -> None:
-    """Show every setting that `goqueue serve` would have here, with these flags, and its origin.
+    """Show every setting that `goqueue serve` would use with these flags, and where it comes from.
 
-    Secrets are masked. Settings that cannot be used are all told, with exit code 2.
+    Secrets are masked. Invalid settings are all reported, with exit code 2.
     """
     from goqueue.cli.output import console, table, write_document
 
@@ -149,9 +149,9 @@ def show_command(output: Output) -> None:
 @click.argument("file", metavar="[FILE]", required=False)
 @output_option
 def check_command(file: str | None, output: Output) -> int:
-    """Check FILE by itself; without FILE, the file and the environment that a node here would use.
+    """Check FILE on its own; without FILE, the file and environment that a node here would use.
 
-    Exit code 2 means that a node would not start; every problem is told.
+    Exit code 2 means that a node would not start. Every problem is reported.
     """
     from goqueue.cli.output import write_document
     from goqueue.runtime.settings import (

@@ -117,14 +117,14 @@ def _start(flags: _Flags, now_ns: int) -> int | str:
     has_place = (flags.offset is not None, flags.from_time is not None)
     if sum((*has_place, flags.from_beginning, flags.from_latest)) > 1:
         raise click.UsageError(
-            "only one of --offset, --from-time, --from-beginning and --from-latest"
+            "give only one of --offset, --from-time, --from-beginning and --from-latest"
         )
     if flags.from_time is None:
         return _LATEST if flags.from_latest else flags.offset or 0
     try:
         return read_time(flags.from_time, now_ns)
     except ValueError as error:
-        words = "--from-time is neither a time such as 2026-01-31T12:00:00Z nor an age such as 15m"
+        words = "--from-time is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m)"
         raise click.UsageError(f"{words}: {error}") from error
 
 
@@ -135,8 +135,8 @@ def _refuse_foreign(options: ConsumeOptions) -> None:
             raise click.UsageError("--mode and --no-ack need --group")
     elif options.partition is not None or options.start not in (0, _LATEST):
         raise click.UsageError(
-            "a group goes on where it was: no --partition, --offset or --from-time with --group; "
-            "move it with: goqueue group reset-offsets"
+            "a group continues at its own offsets: --group cannot be combined with --partition, "
+            "--offset or --from-time; move it with: goqueue group reset-offsets"
         )
 
 
@@ -174,7 +174,7 @@ async def _leave(consumer: "PollConsumer") -> None:
         await consumer.leave()
     except GoQueueError as error:
         # The session ends by itself in its time, and the messages come back then.
-        tell(f"the group was not left: {error.sentence}")
+        tell(f"could not leave the group: {error.sentence}")
 
 
 class _GroupPrinter:
@@ -256,7 +256,7 @@ class _GroupPrinter:
                 if not result.success:
                     failed += 1
                     place = f"{item.message.partition}:{item.message.offset}"
-                    tell(f"{place} is not acknowledged: {describe(result.code, result.error)}")
+                    tell(f"{place} was not acknowledged: {describe(result.code, result.error)}")
         return failed
 
 
@@ -304,9 +304,9 @@ async def _print(
 def _advise(readers: "Sequence[PageReader]", options: ConsumeOptions, count: int) -> None:
     """What a person at a terminal may wonder about."""
     if not count:
-        print("no messages; wait for some with --follow", file=sys.stderr)
+        print("no messages; use --follow to wait for some", file=sys.stderr)
     elif options.limit == count and not all(reader.is_at_end for reader in readers):
-        print(f"there are more; this was -n {count}", file=sys.stderr)
+        print(f"more messages are available; increase -n {count}", file=sys.stderr)
 
 
 async def _print_whole(readers: "Sequence[PageReader]", options: ConsumeOptions) -> None:
@@ -320,52 +320,58 @@ async def _print_whole(readers: "Sequence[PageReader]", options: ConsumeOptions)
     write_document(document, options.output)
 
 
-@click.command("consume", short_help="Read messages of a topic.")
+@click.command("consume", short_help="Read messages from a topic.")
 @topic_argument
 @click.option(
-    "-p", "--partition", type=click.IntRange(0), metavar="N", help="Only this one.  [default: all]"
+    "-p",
+    "--partition",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Read only this partition.  [default: all]",
 )
-@click.option("--offset", type=click.IntRange(0), metavar="N", help="Begin at this offset.")
-@click.option("--from-beginning", is_flag=True, help="Begin at the oldest.  [default]")
-@click.option("--from-latest", is_flag=True, help="Begin after the newest.")
-@click.option("--from-time", metavar="TIME", help="Begin at a time, or so long ago as 15m.")
+@click.option("--offset", type=click.IntRange(0), metavar="N", help="Start at this offset.")
+@click.option("--from-beginning", is_flag=True, help="Start at the oldest message.  [default]")
+@click.option("--from-latest", is_flag=True, help="Start after the newest message.")
+@click.option("--from-time", metavar="TIME", help="Start at a timestamp, or a duration ago (15m).")
 @click.option(
     "-n",
     "--limit",
     type=click.IntRange(0),
     metavar="N",
-    help="At most so many; 0 is all.  [default: 10, with --follow all]",
+    help="Maximum number of messages; 0 is all.  [default: 10, with --follow all]",
 )
-@click.option("-f", "--follow", is_flag=True, help="Wait for more, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for new messages, until Ctrl-C.")
 @click.option(
     "--isolation",
     type=click.Choice(["read_committed", "read_uncommitted"]),
-    help="Whether to see open and aborted transactions.",
+    help="Whether to read open and aborted transactions.",
 )
-@click.option("--values", is_flag=True, help="Print the values alone, as they are.")
+@click.option("--values", is_flag=True, help="Print only the values, as raw bytes.")
 @click.option(
     "-g",
     "--group",
     metavar="GROUP",
     shell_complete=complete_groups,
-    help="Lease and acknowledge as its member.",
+    help="Consume as a member of this group, and acknowledge.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["partitioned", "shared", "key_ordered"]),
-    help="How the group shares the messages.",
+    help="How messages are shared in the group.",
 )
-@click.option("--no-ack", is_flag=True, help="Give leased messages back; each was a delivery.")
+@click.option(
+    "--no-ack", is_flag=True, help="Return the messages instead; each counts as a delivery."
+)
 @server_options
 @output_option
 def consume(**given: object) -> ExitCode:
-    """Print messages of TOPIC: what is there, or with --follow also what comes.
+    """Print the messages of TOPIC, and with --follow also new ones as they arrive.
 
-    Without --group anyone may read, any number of times. With --group a message is leased,
-    printed and acknowledged, and the group does not get it again.
+    Without --group, reading changes nothing and can be repeated. With --group, messages are
+    leased, printed and acknowledged, and the group does not get them again.
 
-    A line shows partition:offset, time, key and value. With -o json the answer of the API is
-    printed, or with --follow one message per line.
+    A line shows partition:offset, time, key and value. -o json prints the response of the API, or
+    with --follow one message per line.
     """
     options = read_options(given)
 

@@ -124,7 +124,7 @@ def contexts_path(environment: Mapping[str, str]) -> str:
     """Where the contexts of this user are kept."""
     home = environment.get("HOME", "")
     if not home.startswith("/"):
-        raise ClientSettingsInvalid("HOME is not set: there is no place for contexts")
+        raise ClientSettingsInvalid("HOME is not set, so there is no place for contexts")
     return f"{home}/{_DIRECTORY}/{_FILE}"
 
 
@@ -286,17 +286,17 @@ def _first(
 
 @click.group("context")
 def context() -> None:
-    """Keep servers and keys of this command line by name.
+    """Save servers and API keys under names.
 
-    They are kept in ~/.goqueue/config.toml, which only its owner can read. A flag or a variable
-    outweighs the context.
+    They are stored in ~/.goqueue/config.toml, which only its owner can read. A flag or an
+    environment variable overrides the context.
     """
 
 
 @context.command("list", short_help="List all contexts.")
 @output_option
 def list_command(output: Output) -> None:
-    """List all contexts. The one that is used is marked; keys are masked."""
+    """List all contexts. The current one is marked; keys are masked."""
     from goqueue.cli.output import write_document
 
     kept = _read()
@@ -306,20 +306,20 @@ def list_command(output: Output) -> None:
     elif shown:
         _print(shown)
     else:
-        print("no contexts; make one with: goqueue context set NAME --server URL")
+        print("no contexts; create one with: goqueue context set NAME --server URL")
 
 
 @context.command("show", short_help="Show one context.")
 @click.argument("name", required=False)
 @output_option
 def show_command(name: str | None, output: Output) -> None:
-    """Show the context NAME, or the one that is used. The key is masked."""
+    """Show the context NAME, or the current one. The key is masked."""
     from goqueue.cli.output import write_document
 
     kept = _read()
     name = name or kept.current
     if name is None:
-        raise click.UsageError("no context is in use; choose one with: goqueue context use NAME")
+        raise click.UsageError("no context is in use; select one with: goqueue context use NAME")
     try:
         kept.named(name)
     except ClientSettingsInvalid as invalid:
@@ -331,10 +331,10 @@ def show_command(name: str | None, output: Output) -> None:
         write_document(shown, output)
 
 
-@context.command("use", short_help="Use a context from now on.")
+@context.command("use", short_help="Select the context to use.")
 @click.argument("name")
 def use_command(name: str) -> None:
-    """Use the context NAME whenever no other one is asked for."""
+    """Use the context NAME for every command that names no other."""
 
     def choose(kept: "Contexts") -> "Contexts":
         kept.named(name)
@@ -343,13 +343,16 @@ def use_command(name: str) -> None:
     _change(choose)
 
 
-@context.command("set", short_help="Make or change a context.")
+@context.command("set", short_help="Create or change a context.")
 @click.argument("name")
-@click.option("--server", metavar="URL", help="Address of the server.")
-@click.option("--api-key", metavar="KEY", help="Key to show it; - reads it from standard input.")
-@click.option("--timeout", metavar="S", help="Seconds to wait for an answer.")
+@click.option("--server", metavar="URL", help="Server URL.")
+@click.option("--api-key", metavar="KEY", help="API key; - reads it from standard input.")
+@click.option("--timeout", metavar="S", help="Seconds to wait for a response.")
 def set_command(name: str, *, server: str | None, api_key: str | None, timeout: str | None) -> None:
-    """Make the context NAME or change it. What is not given stays; an empty value takes it away."""
+    """Create or change the context NAME.
+
+    Options that are not given keep their value; an empty value removes it.
+    """
 
     if api_key == "-":
         # A key on the command line is seen by whoever lists the processes.
@@ -369,11 +372,11 @@ def set_command(name: str, *, server: str | None, api_key: str | None, timeout: 
     _change(put)
 
 
-@context.command("delete", short_help="Forget a context and its key.")
+@context.command("delete", short_help="Delete a context and its key.")
 @click.argument("name")
-@click.option("-f", "--force", "is_forced", is_flag=True, help="Do not ask.")
+@click.option("-f", "--force", "is_forced", is_flag=True, help="Do not ask for confirmation.")
 def delete_command(name: str, *, is_forced: bool) -> None:
-    """Forget the context NAME and its key."""
+    """Delete the context NAME and its key."""
 
     def drop(kept: "Contexts") -> "Contexts":
         kept.named(name)
@@ -382,15 +385,15 @@ def delete_command(name: str, *, is_forced: bool) -> None:
         return msgspec.structs.replace(kept, current=current, contexts=rest)
 
     if not is_forced:
-        _ask(f"Forget the context {name!a} and its key?")
+        _ask(f"Delete the context {name!a} and its key?")
     _change(drop)
 
 
 def _ask(question: str) -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on: add --force")
+        raise click.UsageError("there is no terminal to confirm on: add --force")
     if click.prompt(f"{question} Type yes", default="no", show_default=False, err=True) != "yes":
-        raise click.UsageError("nothing was done")
+        raise click.UsageError("not confirmed; nothing was done")
 
 
 def _read() -> "Contexts":

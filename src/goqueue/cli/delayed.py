@@ -38,7 +38,7 @@ def draw_page(page: DelayedPage) -> None:
         )
         for each in page.messages
     ]
-    nothing = f"nothing of {printable(page.topic)} waits"
+    nothing = f"no delayed messages in {printable(page.topic)}"
     empty = f"{nothing} beyond these {page.total}" if page.total else nothing
     draw(("MESSAGE", "DUE", "IN", "PRIORITY"), rows, empty=empty)
     following = page.skip + len(rows)
@@ -93,10 +93,10 @@ _OFFSET = click.argument("offset", type=click.IntRange(0))
 @server_options
 @output_option
 def delayed(output: Output) -> None:
-    """Look at messages that wait for their time, and cancel them."""
+    """Inspect delayed messages that are not due yet, and cancel them."""
 
 
-@delayed.command("list", short_help="List messages that wait, by the time they are due.")
+@delayed.command("list", short_help="List pending messages by the time they are due.")
 @topic_argument
 @click.option(
     "-n",
@@ -105,18 +105,20 @@ def delayed(output: Output) -> None:
     default=100,
     show_default=True,
     metavar="N",
-    help="At most so many; the server gives no more than 1000.",
+    help="Maximum number of messages, up to 1000.",
 )
-@click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over so many.")
+@click.option(
+    "--skip", type=click.IntRange(0), default=0, metavar="N", help="Number of messages to skip."
+)
 @server_options
 @output_option
 def list_command(topic: str, limit: int, skip: int, output: Output) -> None:
-    """List the messages of TOPIC that wait, by the time they are due."""
+    """List the pending delayed messages of TOPIC by the time they are due."""
     page = ask(lambda q: q.delayed.page(topic, limit=limit, skip=skip))
     show(page, output, draw_page)
 
 
-@delayed.command("get", short_help="Show what became of one delayed message.")
+@delayed.command("get", short_help="Show one delayed message.")
 @topic_argument
 @_OFFSET
 @click.option(
@@ -124,7 +126,7 @@ def list_command(topic: str, limit: int, skip: int, output: Output) -> None:
     "--partition",
     type=click.IntRange(0),
     metavar="N",
-    help="Where to look.  [default: the first that has it]",
+    help="Partition.  [default: the first with a delayed message at OFFSET]",
 )
 @server_options
 @output_option
@@ -134,7 +136,7 @@ def get_command(topic: str, offset: int, partition: int | None, output: Output) 
     show(found, output, draw_message)
 
 
-@delayed.command("cancel", short_help="Cancel a message that waits.")
+@delayed.command("cancel", short_help="Cancel a pending message.")
 @topic_argument
 @click.argument("partition", type=click.IntRange(0))
 @_OFFSET
@@ -144,7 +146,7 @@ def get_command(topic: str, offset: int, partition: int | None, output: Output) 
 def cancel_command(
     topic: str, partition: int, offset: int, output: Output, *, is_forced: bool
 ) -> None:
-    """Cancel the message of TOPIC that was published at PARTITION and OFFSET, for good."""
+    """Cancel the delayed message of TOPIC at PARTITION and OFFSET: it is never delivered."""
     confirm(f"Cancel the message {partition}:{offset} of {topic!a}?", is_forced=is_forced)
     cancelled = ask(lambda q: q.delayed.cancel(topic, partition, offset))
     words = printable(f"cancelled {topic} {partition}:{offset}")
@@ -155,5 +157,5 @@ def cancel_command(
 @server_options
 @output_option
 def stats_command(output: Output) -> None:
-    """Count the delayed messages of the server: those that wait, were delivered, were cancelled."""
+    """Count pending, delivered and cancelled delayed messages on the server."""
     show(ask(lambda q: q.delayed.stats()), output, draw_stats)

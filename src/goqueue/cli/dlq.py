@@ -107,7 +107,7 @@ async def show_letter(
 async def _dead_letter_topic(session: Session, topic: str) -> str:
     name = (await session.q.topics.describe(topic)).config.dead_letter_topic
     if not name:
-        words = f"{topic} holds dead letters and has none of its own; name the topic they came from"
+        words = f"{topic} is a dead-letter topic itself; name the topic that its messages came from"
         raise GoQueueError("dead_letter_loop", words)
     return name
 
@@ -128,7 +128,7 @@ def _shown(octets: bytes | None) -> str:
 @server_options
 @output_option
 def dlq(output: Output) -> None:
-    """Look at dead letters: messages that were rejected, or failed too often. Put them back."""
+    """Inspect dead letters (messages that were rejected or failed too often) and redrive them."""
 
 
 @dlq.command("list", short_help="List dead letters, oldest first.")
@@ -140,12 +140,12 @@ def dlq(output: Output) -> None:
     default=100,
     show_default=True,
     metavar="N",
-    help="At most so many.",
+    help="Maximum number of messages.",
 )
 @server_options
 @output_option
 def list_command(topic: str, limit: int, output: Output) -> None:
-    """List the dead letters of TOPIC that are kept, oldest first, redriven ones included."""
+    """List the dead letters of TOPIC, oldest first, including those already redriven."""
     run_session(lambda session: list_letters(session, topic, limit, output))
 
 
@@ -155,21 +155,23 @@ def list_command(topic: str, limit: int, output: Output) -> None:
 @server_options
 @output_option
 def show_command(topic: str, place: str, output: Output) -> None:
-    """Show the dead letter of TOPIC at PARTITION:OFFSET, as `dlq list` names it."""
+    """Show the dead letter of TOPIC at PARTITION:OFFSET, as shown by `dlq list`."""
     partition, offset = read_place(place)
     run_session(lambda session: show_letter(session, topic, partition, offset, output))
 
 
-@dlq.command("redrive", short_help="Put dead letters back.")
+@dlq.command("redrive", short_help="Move dead letters back to their topic.")
 @topic_argument
-@click.option("--max", "count_max", type=int, metavar="N", help="At most so many.  [default: 1000]")
+@click.option(
+    "--max", "count_max", type=int, metavar="N", help="Maximum number of messages.  [default: 1000]"
+)
 @click.option(
     "--to-topic",
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="Not back to their origin but here.",
+    help="Target topic (default: the original topic).",
 )
-@click.option("--reason", metavar="TEXT", help="Only those with this cause or reason.")
+@click.option("--reason", metavar="TEXT", help="Only messages with this cause or reason.")
 @force_option
 @server_options
 @output_option
@@ -182,9 +184,9 @@ def redrive_command(
     *,
     is_forced: bool,
 ) -> None:
-    """Put dead letters of TOPIC back, oldest first, each once. Repeat until none is moved."""
-    goal = "back into" if to_topic is None else f"into {to_topic!a} instead of"
-    confirm(f"Put dead letters {goal} {topic!a}?", is_forced=is_forced)
+    """Move dead letters of TOPIC back, oldest first, each once. Repeat until none is moved."""
+    goal = "back to it" if to_topic is None else f"to {to_topic!a}"
+    confirm(f"Move dead letters of {topic!a} {goal}?", is_forced=is_forced)
     moved = ask(
         lambda q: q.dead_letters.redrive(topic, limit=count_max, to_topic=to_topic, reason=reason)
     )

@@ -16,16 +16,16 @@ __all__ = ["ServerNotReached", "ServerRefusal", "as_failure", "describe", "tell"
 
 _LOOPBACK = ("://127.", "://localhost", "://[::1]")
 _HINTS = {
-    "already_delivered": "it is a message of its topic now",
+    "already_delivered": "it can no longer be cancelled",
     "group_not_found": "see: goqueue group list",
     "partition_not_found": "see: goqueue topic partitions TOPIC",
-    "permission_denied": "the key may not do this; give another with --api-key",
-    "route_not_found": "the server is older than this program, or no GoQueue server",
+    "permission_denied": "the API key does not allow this; use another one with --api-key",
+    "route_not_found": "the server is older than this program, or not a GoQueue server",
     "topic_exists": "see: goqueue topic describe TOPIC",
-    "topic_not_found": "see: goqueue topic list; make one with: goqueue topic create TOPIC",
-    "trace_not_found": "only the newest are kept; see: goqueue trace list",
-    "transaction_not_found": "it has ended, or never was; see: goqueue txn list",
-    "unauthenticated": "give a key with --api-key, GOQUEUE_API_KEY or a context",
+    "topic_not_found": "see: goqueue topic list; create one with: goqueue topic create TOPIC",
+    "trace_not_found": "only the newest traces are kept; see: goqueue trace list",
+    "transaction_not_found": "it has ended or never existed; see: goqueue txn list",
+    "unauthenticated": "provide an API key with --api-key, GOQUEUE_API_KEY or a context",
 }
 
 
@@ -65,7 +65,7 @@ def tell(sentence: str) -> None:
 def _where(server: str) -> str:
     if any(mark in server for mark in _LOOPBACK):
         return "is a server running? start one with: goqueue dev"
-    return f"is {server} right? choose another with --server or --context"
+    return f"is {server} the right address? choose another with --server or --context"
 
 
 def _trim(sentence: str) -> str:

@@ -62,7 +62,7 @@ def draw_groups(groups: Sequence[GroupSummary], lags: Mapping[str, int]) -> None
         )
         for each in groups
     ]
-    empty = "no groups; one is made by its first member: goqueue consume TOPIC -g GROUP"
+    empty = "no groups; the first member creates one: goqueue consume TOPIC -g GROUP"
     draw(("GROUP", "STATE", "MODE", "MEMBERS", "LAG", "TOPICS"), rows, empty=empty)
 
 
@@ -107,7 +107,7 @@ def draw_lag(lag: GroupLag) -> None:
         for each in lag.partitions
     ]
     headings = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "BEHIND BY")
-    draw(headings, rows, empty="the group reads nothing")
+    draw(headings, rows, empty="the group reads no topic")
     if rows:
         print(f"total lag {lag.total_lag}")
 
@@ -118,12 +118,12 @@ def draw_offsets(offsets: GroupOffsets) -> None:
         for topic, partitions in sorted(offsets.offsets.items())
         for partition, offset in sorted(partitions.items())
     ]
-    draw(("TOPIC", "PARTITION", "NEXT OFFSET"), rows, empty="nothing is committed yet")
+    draw(("TOPIC", "PARTITION", "NEXT OFFSET"), rows, empty="no committed offsets yet")
 
 
 def draw_reset(reset: ResetOffsets) -> None:
     rows = [(each.topic, each.partition, each.offset, each.lag) for each in reset.new_offsets]
-    draw(("TOPIC", "PARTITION", "NEXT OFFSET", "LAG"), rows, empty="no position to move")
+    draw(("TOPIC", "PARTITION", "NEXT OFFSET", "LAG"), rows, empty="no offsets to move")
 
 
 # Of more groups than anybody reads the lag is left out: each costs a request.
@@ -192,7 +192,9 @@ def read_reset(given: Mapping[str, object]) -> Reset:
     flags = msgspec.convert(given, type=_Flags)
     goals = _goals(flags, time.time_ns())
     if len(goals) != 1:
-        raise click.UsageError("one of --to-earliest, --to-latest, --to-timestamp, --to-offset")
+        raise click.UsageError(
+            "give exactly one of --to-earliest, --to-latest, --to-timestamp and --to-offset"
+        )
     ((words, goal),) = goals.items()
     return Reset(
         group=flags.group,
@@ -219,8 +221,10 @@ def _goals(flags: _Flags, now_ns: int) -> dict[str, str | int]:
         try:
             moment = read_time(flags.to_timestamp, now_ns)
         except ValueError as error:
-            words = "--to-timestamp is neither a time such as 2026-01-31T12:00:00Z nor an age"
-            raise click.UsageError(f"{words} such as 15m: {error}") from error
+            words = (
+                "--to-timestamp is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m)"
+            )
+            raise click.UsageError(f"{words}: {error}") from error
         goals[moment] = moment
     return goals
 
@@ -229,7 +233,7 @@ def _goals(flags: _Flags, now_ns: int) -> dict[str, str | int]:
 @server_options
 @output_option
 def group(output: Output) -> None:
-    """Look at consumer groups, their lag and their positions, and move them."""
+    """Inspect consumer groups, their lag and their offsets, and reset or delete them."""
 
 
 @group.command("list", short_help="List all groups.")
@@ -249,59 +253,63 @@ def describe_command(group: str, output: Output) -> None:
     run_session(lambda session: describe_group(session, group, output))
 
 
-@group.command("lag", short_help="Show how far a group is behind.")
+@group.command("lag", short_help="Show the lag of a group.")
 @group_argument
 @server_options
 @output_option
 def lag_command(group: str, output: Output) -> None:
-    """Show how many messages GROUP has not settled, and for how long the oldest has waited."""
+    """Show how many messages GROUP has not settled, and the age of the oldest."""
     show(ask(lambda q: q.groups.lag(group)), output, draw_lag)
 
 
-@group.command("offsets", short_help="Show the positions of a group.")
+@group.command("offsets", short_help="Show the committed offsets of a group.")
 @group_argument
 @click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="Only this topic.")
 @server_options
 @output_option
 def offsets_command(group: str, topic: str | None, output: Output) -> None:
-    """Show the next offset of GROUP wherever it has committed one."""
+    """Show the next offset of GROUP in every partition where it has committed one."""
     show(ask(lambda q: q.groups.offsets(group, topic=topic)), output, draw_offsets)
 
 
-@group.command("delete", short_help="Delete a group and its positions.")
+@group.command("delete", short_help="Delete a group and its offsets.")
 @group_argument
 @force_option
 @server_options
 @output_option
 def delete_command(group: str, output: Output, *, is_forced: bool) -> None:
-    """Delete GROUP with its members, positions and leases. No message is lost."""
-    confirm(f"Delete the group {group!a} and its positions?", is_forced=is_forced)
+    """Delete GROUP with its members, offsets and leases. Messages are not deleted."""
+    confirm(f"Delete the group {group!a} and its offsets?", is_forced=is_forced)
     deleted = ask(lambda q: q.groups.delete(group))
     show(deleted, output, lambda _: print(f"deleted group {printable(group)}"))
 
 
-@group.command("reset-offsets", short_help="Move the positions of a group.")
+@group.command("reset-offsets", short_help="Move the offsets of a group.")
 @group_argument
 @click.option(
     "--topic",
     required=True,
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="The topic to move in.",
+    help="Topic to move the group in.",
 )
 @click.option(
-    "-p", "--partition", type=click.IntRange(0), metavar="N", help="Only this one.  [default: all]"
+    "-p",
+    "--partition",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only this partition.  [default: all]",
 )
 @click.option("--to-earliest", is_flag=True, help="To the oldest message.")
-@click.option("--to-latest", is_flag=True, help="Past the newest message.")
-@click.option("--to-timestamp", metavar="TIME", help="To a time, or so long ago as 15m.")
+@click.option("--to-latest", is_flag=True, help="After the newest message.")
+@click.option("--to-timestamp", metavar="TIME", help="To a timestamp, or a duration ago (15m).")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
-@click.option("--dry-run", is_flag=True, help="Show where it would go; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the new offsets without changing anything.")
 @force_option
 @server_options
 @output_option
 def reset_command(**given: object) -> None:
-    """Move positions of GROUP, also back. Open leases of those partitions become stale."""
+    """Move the offsets of GROUP, forwards or backwards. Open leases in those partitions end."""
     reset = read_reset(given)
     if not reset.is_dry:
         question = f"Move the group {reset.group!a} in {reset.topic!a} to {reset.words}?"

@@ -55,7 +55,7 @@ def report_damage(skipped: "DamageSkipped") -> None:
     log = skipped.log
     first = "up to " if skipped.first is None else f"{skipped.first} to "
     last = skipped.next_offset - 1
-    tell(f"{log.topic} {log.partition}: offsets {first}{last} are damaged, skipped")
+    tell(f"{log.topic} {log.partition}: offsets {first}{last} are damaged and were skipped")
 
 
 _PAGE = 500
@@ -115,7 +115,7 @@ class Outage:
             raise error
         if not self._is_on:
             self._is_on = True
-            tell(f"{error.sentence.rstrip('.')}; trying again")
+            tell(f"{error.sentence.rstrip('.')}; retrying")
         pause_s = self._pause_s
         self._pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         await asyncio.sleep(pause_s)
@@ -123,7 +123,7 @@ class Outage:
     def note_answer(self) -> None:
         """The server answers."""
         if self._is_on:
-            tell("the server answers again")
+            tell("the server is reachable again")
         self._is_on = False
         self._pause_s = _PAUSE_S
 

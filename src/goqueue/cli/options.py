@@ -42,7 +42,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 
 class Output(enum.StrEnum):
-    """The form of an answer."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -69,7 +69,7 @@ def output_option(decorated: Decorated) -> Decorated:
         type=click.Choice([output.value for output in Output]),
         callback=_choose,
         is_eager=True,
-        help="Form of the answer.  [default: table]",
+        help="Output format.  [default: table]",
     )
     return option(decorated)
 
@@ -103,10 +103,10 @@ _SERVER_FLAGS = "goqueue.server"
 def server_options(decorated: Decorated) -> Decorated:
     """Give a command the flags that choose a server; none of them is an argument."""
     flags = (
-        ("-s", "--server", "URL", f"Server to speak to.  [default: {DEFAULT_SERVER}]"),
-        ("-c", "--context", "NAME", "Server and key that are kept under this name."),
-        ("", "--api-key", "KEY", "Key to show the server."),
-        ("", "--timeout", "S", "Seconds to wait for an answer.  [default: 30]"),
+        ("-s", "--server", "URL", f"Server URL.  [default: {DEFAULT_SERVER}]"),
+        ("-c", "--context", "NAME", "Saved server and key to use; see goqueue context."),
+        ("", "--api-key", "KEY", "API key."),
+        ("", "--timeout", "S", "Seconds to wait for a response.  [default: 30]"),
     )
     for short, long, metavar, words in reversed(flags):
         name = long.removeprefix("--")
@@ -138,7 +138,9 @@ def _keeping(name: str) -> Callable[[click.Context, click.Parameter, str | None]
 
 def force_option(decorated: Decorated) -> Decorated:
     """Give a command `-f/--force`; it arrives as `is_forced`."""
-    option = click.option("-f", "--force", "is_forced", is_flag=True, help="Do not ask.")
+    option = click.option(
+        "-f", "--force", "is_forced", is_flag=True, help="Do not ask for confirmation."
+    )
     return option(decorated)
 
 
@@ -147,6 +149,6 @@ def confirm(question: str, *, is_forced: bool) -> None:
     if is_forced:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} There is no terminal to ask on: add --force")
+        raise click.UsageError(f"{question} There is no terminal to confirm on: add --force")
     if click.prompt(f"{question} Type yes", default="no", show_default=False, err=True) != "yes":
-        raise click.UsageError("nothing was done")
+        raise click.UsageError("not confirmed; nothing was done")

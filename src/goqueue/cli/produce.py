@@ -79,11 +79,15 @@ def read_flags(given: Mapping[str, object]) -> Flags:
     flags = msgspec.convert(given, type=Flags)
     has_lines = flags.file is not None or flags.raw or flags.format is not None
     if flags.message is not None and has_lines:
-        raise click.UsageError("--message is one message: no --file and no --format with it")
+        raise click.UsageError(
+            "--message publishes one message; it cannot be combined with --file or --format"
+        )
     if flags.raw and flags.format is LineFormat.JSON:
-        raise click.UsageError("--raw is --format text: not --format json, too")
+        raise click.UsageError(
+            "--raw means --format text; it cannot be combined with --format json"
+        )
     if flags.delay is not None and flags.deliver_at is not None:
-        raise click.UsageError("only one of --delay and --deliver-at")
+        raise click.UsageError("give only one of --delay and --deliver-at")
     if flags.message is None and flags.file is None and sys.stdin.isatty():
         raise click.UsageError("nothing to send: add -m TEXT, or -f FILE (- to type messages)")
     return flags
@@ -283,32 +287,39 @@ def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.Cl
 
 @click.command("produce", short_help="Publish messages.")
 @topic_argument
-@click.option("-m", "--message", metavar="TEXT", help="The value of one message.")
-@click.option("-k", "--key", metavar="KEY", help="Messages of one key keep their order.")
-@click.option("-p", "--partition", type=int, metavar="N", help="The partition.  [default: by key]")
-@click.option("-H", "--header", multiple=True, metavar="K=V", help="A header; may be repeated.")
-@click.option("-d", "--delay", metavar="TIME", help="Deliver after so long: 30s, 1h30m.")
-@click.option("--deliver-at", metavar="TIME", help="Deliver at this time: 2026-01-31T12:00:00Z.")
+@click.option("-m", "--message", metavar="TEXT", help="Publish one message with this value.")
+@click.option(
+    "-k", "--key", metavar="KEY", help="Message key; messages with the same key stay in order."
+)
+@click.option(
+    "-p", "--partition", type=int, metavar="N", help="Partition.  [default: chosen by key]"
+)
+@click.option("-H", "--header", multiple=True, metavar="K=V", help="Header; may be repeated.")
+@click.option("-d", "--delay", metavar="TIME", help="Deliver after a delay: 30s, 1h30m.")
+@click.option("--deliver-at", metavar="TIME", help="Deliver at a time: 2026-01-31T12:00:00Z.")
 @click.option("--priority", metavar="P", help="critical, high, normal, low, background, or 0 to 4.")
-@click.option("--base64", is_flag=True, help="TEXT, KEY and lines that are values are base64.")
+@click.option("--base64", is_flag=True, help="TEXT, KEY and text lines are base64.")
 @click.option(
     "--format",
     type=click.Choice(["text", "json"]),
-    help="A line is a value, or a message as a JSON object.  [default: text]",
+    help="text: a line is a value; json: a line is a message object.  [default: text]",
 )
 @click.option("--raw", is_flag=True, hidden=True)
 @click.option(
-    "-f", "--file", metavar="FILE", help="A message per line; - is standard input, as is a pipe."
+    "-f",
+    "--file",
+    metavar="FILE",
+    help="Read one message per line; - is standard input.  [default: standard input]",
 )
 @server_options
 @output_option
 def produce(**given: object) -> ExitCode:
     """Publish to TOPIC: one message with -m, or one for each line of a file or a pipe.
 
-    A line is a value, whatever is in it. With --format json it is a message:
-    {"key": "a", "value": "b", "headers": {"c": "d"}}; blank lines and those that begin with # are
-    skipped, and unknown fields are errors. The other flags hold for every line that does not say
-    otherwise.
+    A line is a value, whatever it contains. With --format json a line is a message:
+    {"key": "a", "value": "b", "headers": {"c": "d"}}. Blank lines and lines that begin with # are
+    skipped; an unknown field is an error. The other options apply to every line that does not set
+    them itself.
     """
     flags = read_flags(given)
     if flags.message is not None:

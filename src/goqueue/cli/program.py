@@ -1,4 +1,4 @@
-"""The program as a whole: its sub-commands, its exit codes, and what it says when it cannot go on.
+"""The program as a whole: its sub-commands, its exit codes, and its error messages.
 
 Sub-commands are imported when they are used, so that `goqueue --help` answers at once. A command
 returns its exit code: 0 done, 1 damage found or work refused, 2 wrong usage, 3 no server reached.
@@ -23,23 +23,23 @@ __all__ = ["main", "run"]
 # Where each command is, and its line in the list of commands: to show the list, none is imported.
 _COMMANDS = {
     "serve": ("goqueue.cli.serve", "Run a node."),
-    "dev": ("goqueue.cli.serve", "Run a node to try things out; needs no flags."),
+    "dev": ("goqueue.cli.serve", "Run a node for local development; needs no flags."),
     "config": ("goqueue.cli.config", "Show and check the settings of a node."),
-    "context": ("goqueue.cli.context", "Keep servers and keys of this command line by name."),
-    "topic": ("goqueue.cli.topic", "Make, list, describe, change and delete topics."),
+    "context": ("goqueue.cli.context", "Save servers and API keys under names."),
+    "topic": ("goqueue.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("goqueue.cli.produce", "Publish messages."),
-    "consume": ("goqueue.cli.consume", "Read messages of a topic."),
-    "group": ("goqueue.cli.group", "Look at consumer groups and move them."),
-    "dlq": ("goqueue.cli.dlq", "Look at dead letters and put them back."),
-    "delayed": ("goqueue.cli.delayed", "Look at messages that wait for their time; cancel them."),
-    "txn": ("goqueue.cli.txn", "Look at open transactions; abort one that hangs."),
-    "trace": ("goqueue.cli.trace", "Where did my message go? Follow it, step by step."),
+    "consume": ("goqueue.cli.consume", "Read messages from a topic."),
+    "group": ("goqueue.cli.group", "Inspect consumer groups and reset their offsets."),
+    "dlq": ("goqueue.cli.dlq", "Inspect and redrive dead letters."),
+    "delayed": ("goqueue.cli.delayed", "Inspect and cancel delayed messages."),
+    "txn": ("goqueue.cli.txn", "Inspect open transactions; abort one that hangs."),
+    "trace": ("goqueue.cli.trace", "Show what happened to a message, step by step."),
     "top": ("goqueue.cli.top", "Watch a node: rates, lag, delays, dead letters."),
-    "pipeline": ("goqueue.cli.pipeline", "Run data pipelines on Spark, and look at them."),
-    "bench": ("goqueue.cli.bench", "Measure a server."),
-    "log": ("goqueue.cli.log", "Look into the log files of a data directory."),
+    "pipeline": ("goqueue.cli.pipeline", "Run and inspect data pipelines on Spark."),
+    "bench": ("goqueue.cli.bench", "Measure throughput and latency of a server."),
+    "log": ("goqueue.cli.log", "Inspect the log files of a data directory."),
     "version": ("goqueue.cli.version", "Show the versions of this program and of the server."),
-    "completion": ("goqueue.cli.version", "Print a script that completes commands in a shell."),
+    "completion": ("goqueue.cli.version", "Print a shell completion script."),
 }
 
 
@@ -86,7 +86,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # Whatever the terminal cannot show is shown as an escape instead of ending the program.
+        # Characters that the terminal cannot show are escaped instead of ending the program.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:

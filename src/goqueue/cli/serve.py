@@ -52,7 +52,7 @@ def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
     gc.set_threshold(*_COLLECTOR)
     start_logging(settings.log.level, settings.log.format)
     if settings.listeners.http is None:
-        return _fail("listeners.http is off, and there is no other way in", ExitCode.MISUSED)
+        return _fail("listeners.http is off, and no other listener is enabled", ExitCode.MISUSED)
     try:
         return uvloop.run(_run(settings, say, ports_tried))
     except (DataDirectoryUnusable, ExporterUnusable) as unusable:
@@ -96,7 +96,7 @@ async def _stop(server: Server) -> int:
 
 def _break_off(reason: str) -> NoReturn:
     """What the node knows can no longer be made durable, so nothing is flushed on the way out."""
-    _fail(f"the node cannot go on: {reason}", ExitCode.FAILED)
+    _fail(f"the node cannot continue: {reason}", ExitCode.FAILED)
     sys.stderr.flush()
     os._exit(ExitCode.FAILED)
 
@@ -130,7 +130,7 @@ async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | i
         except OSError as error:
             if error.errno != errno.EADDRINUSE or attempt + 1 == ports_tried:
                 reason = error.strerror or error
-                hint = "; another program has it" if error.errno == errno.EADDRINUSE else ""
+                hint = "; another program uses it" if error.errno == errno.EADDRINUSE else ""
                 return _fail(f"cannot listen on {listener}: {reason}{hint}", ExitCode.FAILED)
             print(f"port {listener.port} is taken, trying the next one", file=sys.stderr)
         else:
@@ -170,19 +170,17 @@ def serve() -> int:
     return run_node(settings, say=_say, ports_tried=1)
 
 
-@click.command("dev", short_help="Run a node to try things out; needs no flags.")
-@click.option(
-    "--data-dir", default=_DEV_DIRECTORY, show_default=True, help="Where messages are kept."
-)
+@click.command("dev", short_help="Run a node for local development; needs no flags.")
+@click.option("--data-dir", default=_DEV_DIRECTORY, show_default=True, help="Data directory.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
     default=8080,
     show_default=True,
-    help="Where to listen; the next if taken.",
+    help="Port to listen on; if it is taken, the next free one.",
 )
 def dev(data_dir: str, port: int) -> int:
-    """Run a node for this machine alone: a taken port is named, and the next one is used."""
+    """Run a node that only this machine can reach. If the port is taken, use the next free one."""
     from goqueue.runtime.settings import SettingsInvalid, load_settings
 
     flags = {

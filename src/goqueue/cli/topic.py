@@ -71,7 +71,7 @@ def _read(name: str, value: str) -> object:
             numbers = value.split(",")
             if not all(_is_whole(number) for number in numbers):
                 raise click.UsageError(
-                    f"--set {name} takes whole numbers with commas between, not {value!a}"
+                    f"--set {name} takes whole numbers separated by commas, not {value!a}"
                 )
             return [int(number) for number in numbers]
         case SettingKind.SWITCH:
@@ -89,12 +89,12 @@ def _is_whole(value: str) -> bool:
 
 def draw_created(created: Topic) -> None:
     count = f"{created.partitions} partition{'' if created.partitions == 1 else 's'}"
-    print(f"made topic {printable(created.name)} with {count}")
+    print(f"created topic {printable(created.name)} with {count}")
 
 
 def draw_list(names: tuple[str, ...], stats: NodeStats | None) -> None:
     """Names with their sizes; names alone when the sizes are not ours to see."""
-    empty = "no topics; make one with: goqueue topic create TOPIC"
+    empty = "no topics; create one with: goqueue topic create TOPIC"
     if stats is None:
         draw(("TOPIC",), [(name,) for name in names], empty=empty)
         return
@@ -220,7 +220,7 @@ async def _sizes(session: Session) -> NodeStats | None:
 @server_options
 @output_option
 def topic(output: Output) -> None:
-    """Make, list, describe, change and delete topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @topic.command("list", short_help="List all topics.")
@@ -236,7 +236,7 @@ def list_command(output: Output) -> None:
 @server_options
 @output_option
 def describe_command(topic: str, output: Output) -> None:
-    """Show the settings, the sizes and the offsets of TOPIC, and its lanes if it has several."""
+    """Show the settings, sizes and offsets of TOPIC, and its priority lanes if several are used."""
     run_session(lambda session: describe_topic(session, topic, output))
 
 
@@ -245,11 +245,11 @@ def describe_command(topic: str, output: Output) -> None:
 @server_options
 @output_option
 def partitions_command(topic: str, output: Output) -> None:
-    """Show where the partitions of TOPIC are, and how far each goes."""
+    """Show the partitions of TOPIC: leader, replicas, offsets and size."""
     show(ask(lambda q: q.topics.partitions(topic)), output, draw_partitions)
 
 
-@topic.command("create", short_help="Make a topic.")
+@topic.command("create", short_help="Create a topic.")
 @topic_argument
 @click.option(
     "-p", "--partitions", type=int, metavar="N", help="Number of partitions.  [default: 3]"
@@ -259,10 +259,14 @@ def partitions_command(topic: str, output: Output) -> None:
     "--retention",
     type=int,
     metavar="HOURS",
-    help="How long messages are kept; -1 is for ever.  [default: 168]",
+    help="Hours to keep messages; -1 keeps them forever.  [default: 168]",
 )
 @click.option(
-    "--set", "given", multiple=True, metavar="FIELD=VALUE", help="Any setting; may be repeated."
+    "--set",
+    "given",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Any topic setting; may be repeated.",
 )
 @server_options
 @output_option
@@ -273,7 +277,7 @@ def create_command(
     given: tuple[str, ...],
     output: Output,
 ) -> None:
-    """Make TOPIC. What is not given is left to the server."""
+    """Create TOPIC. Settings not given have the defaults of the server."""
     fields = {
         **read_settings(given),
         **_given(num_partitions=partitions, retention_hours=retention),
@@ -286,16 +290,26 @@ def create_command(
 
 @topic.command("alter", short_help="Change settings of a topic.")
 @topic_argument
-@click.option("-r", "--retention", type=int, metavar="HOURS", help="How long messages are kept.")
 @click.option(
-    "--set", "given", multiple=True, metavar="FIELD=VALUE", help="Any setting; may be repeated."
+    "-r",
+    "--retention",
+    type=int,
+    metavar="HOURS",
+    help="Hours to keep messages; -1 keeps them forever.",
+)
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Any topic setting; may be repeated.",
 )
 @server_options
 @output_option
 def alter_command(
     topic: str, retention: int | None, given: tuple[str, ...], output: Output
 ) -> None:
-    """Change settings of TOPIC; what is not named stays as it is."""
+    """Change settings of TOPIC; settings not given keep their value."""
     fields = {**read_settings(given), **_given(retention_hours=retention)}
     if not fields:
         raise click.UsageError("nothing to change: add --set FIELD=VALUE or --retention HOURS")
@@ -312,7 +326,7 @@ def alter_command(
 @server_options
 @output_option
 def delete_command(topic: str, output: Output, *, is_forced: bool) -> None:
-    """Delete TOPIC, its messages, and every group's place in it. Its dead letters stay."""
+    """Delete TOPIC, its messages, and the offsets of groups in it. Its dead letters are kept."""
     confirm(f"Delete the topic {topic!a} and all its messages?", is_forced=is_forced)
     deleted = ask(lambda q: q.topics.delete(topic))
     show(deleted, output, lambda _: print(f"deleted topic {printable(topic)}"))

@@ -215,7 +215,7 @@ def _laid_out(
 
 def draw_page(page: TraceList) -> None:
     if not page.traces:
-        print("no such trace is kept")
+        print("no matching traces")
         return
     # The day is told only where there are several.
     is_one_day = len({each.start_time.date() for each in page.traces}) == 1
@@ -238,7 +238,7 @@ def draw_page(page: TraceList) -> None:
     console().print(drawn)
     left = page.total - len(rows)
     if left > 0:
-        print(f"{left} more are kept: -n N, up to 1000")
+        print(f"{left} more: use -n N, up to 1000")
 
 
 def draw_trace(trace: Trace) -> None:
@@ -271,10 +271,10 @@ async def find_message(session: Session, topic: str, partition: int, offset: int
 
 def _sentence(message: str, stats: TraceStats) -> str:
     if not stats.sampling_rate:
-        return f"nothing is known of {message}: the server traces nothing (tracing.sampling is 0)"
+        return f"no trace of {message}: tracing is off on the server (tracing.sampling is 0)"
     return (
-        f"nothing is kept of {message}: a server keeps the last {stats.buffer_capacity:,} spans "
-        "since it started; older ones are only where it exports them (settings tracing.*)"
+        f"no trace of {message}: the server keeps the last {stats.buffer_capacity:,} spans since "
+        "it started; older ones are only where it exports them (settings tracing.*)"
     )
 
 
@@ -296,7 +296,7 @@ def _time(flag: str, text: str, now_ns: int) -> str:
     try:
         return read_time(text, now_ns)
     except ValueError as error:
-        words = f"--{flag} is neither a time such as 2026-01-31T12:00:00Z nor an age such as 15m"
+        words = f"--{flag} is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m)"
         raise click.UsageError(f"{words}: {error}") from error
 
 
@@ -307,7 +307,7 @@ _LIMIT = click.option(
     default=100,
     show_default=True,
     metavar="N",
-    help="At most so many; the server gives no more than 1000.",
+    help="Maximum number of traces, up to 1000.",
 )
 
 
@@ -321,68 +321,72 @@ def _complete(context: click.Context, _: click.Parameter, incomplete: str) -> li
 @server_options
 @output_option
 def trace(output: Output) -> None:
-    """Find out where a message went, and what happened to it on the way.
+    """Show what happened to messages: publish, delay, delivery, dead letter, ack.
 
-    A server keeps the newest events in memory, since its start.
+    The server keeps the newest events since it started, in memory.
     """
 
 
-@trace.command("message", short_help="Show the journey of the message at a place.")
+@trace.command("message", short_help="Show the trace of one message.")
 @topic_argument
 @click.argument("partition", type=click.IntRange(0))
 @click.argument("offset", type=click.IntRange(0))
 @server_options
 @output_option
 def message_command(topic: str, partition: int, offset: int, output: Output) -> None:
-    """Show the whole journey of the message that stands, or stood, at this place of TOPIC."""
+    """Show the trace of the message that is, or was, at PARTITION and OFFSET of TOPIC."""
     found = run_session(lambda session: find_message(session, topic, partition, offset))
     show(found, output, draw_trace)
 
 
-@trace.command("list", short_help="List the newest journeys.")
+@trace.command("list", short_help="List the newest traces.")
 @_LIMIT
 @server_options
 @output_option
 def list_command(limit: int, output: Output) -> None:
-    """List the journeys of messages, the newest first."""
+    """List traces of messages, newest first."""
     show(ask(lambda q: q.traces.list(limit=limit)), output, draw_page)
 
 
-@trace.command("get", short_help="Show one journey.")
+@trace.command("get", short_help="Show one trace.")
 @click.argument("trace_id", metavar="ID", shell_complete=_complete)
 @server_options
 @output_option
 def get_command(trace_id: str, output: Output) -> None:
-    """Show everything that is kept of the trace ID, as a tree."""
+    """Show the events of the trace ID as a tree."""
     show(ask(lambda q: q.traces.get(trace_id)), output, draw_trace)
 
 
-@trace.command("search", short_help="List journeys with an event that is like this.")
-@click.option("--topic", metavar="TOPIC", shell_complete=complete_topics, help="In this topic.")
-@click.option("--partition", type=click.IntRange(0), metavar="N", help="In this partition.")
-@click.option("--offset", type=click.IntRange(0), metavar="N", help="At this offset.")
-@click.option("--key", metavar="KEY", help="Of a message published with this key.")
-@click.option("--group", metavar="GROUP", shell_complete=complete_groups, help="In this group.")
-@click.option("--consumer", metavar="ID", help="With this member of a group.")
-@click.option("--start", metavar="TIME", help="Not before a time, or so long ago as 15m.")
-@click.option("--end", metavar="TIME", help="Not after a time, or so long ago as 15m.")
+@trace.command("search", short_help="List traces with a matching event.")
+@click.option(
+    "--topic", metavar="TOPIC", shell_complete=complete_topics, help="Topic of the event."
+)
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="Partition of the event.")
+@click.option("--offset", type=click.IntRange(0), metavar="N", help="Offset of the event.")
+@click.option("--key", metavar="KEY", help="Key that the message was published with.")
+@click.option(
+    "--group", metavar="GROUP", shell_complete=complete_groups, help="Consumer group of the event."
+)
+@click.option("--consumer", metavar="ID", help="Member of the group.")
+@click.option("--start", metavar="TIME", help="Not before a timestamp, or a duration ago (15m).")
+@click.option("--end", metavar="TIME", help="Not after a timestamp, or a duration ago (15m).")
 @click.option(
     "--status",
     type=click.Choice(["completed", "error", "pending"]),
-    help="That stand like this.",
+    help="Status of the trace.",
 )
 @_LIMIT
 @server_options
 @output_option
 def search_command(output: Output, limit: int, **given: str | int | None) -> None:
-    """List the journeys with an event that fits all that is given, the newest first."""
+    """List the traces with an event that matches all options, newest first."""
     wanted = read_criteria(given)
     show(ask(lambda q: q.traces.search(limit=limit, **wanted)), output, draw_page)
 
 
-@trace.command("stats", short_help="Count journeys.")
+@trace.command("stats", short_help="Count traces.")
 @server_options
 @output_option
 def stats_command(output: Output) -> None:
-    """Count the journeys that are kept, and say how many are followed at all."""
+    """Count the traces that are kept, and show the sampling rate."""
     show(ask(lambda q: q.traces.stats()), output, draw_stats)

@@ -42,7 +42,7 @@ def draw_page(page: TransactionPage) -> None:
         for each in page.transactions
     ]
     headings = ("TRANSACTION", "PRODUCER", "STATE", "STARTED", "TIMEOUT", "PARTITIONS")
-    nothing = "no transaction is open"
+    nothing = "no open transactions"
     draw(headings, rows, empty=f"{nothing} beyond these {page.total}" if page.total else nothing)
     following = page.skip + len(rows)
     if rows and following < page.total:
@@ -62,7 +62,7 @@ def draw_transaction(transaction: TransactionDescription) -> None:
     console().print(table(("FIELD", "VALUE"), facts))
     rows = [(each.topic, each.partition) for each in transaction.partitions]
     has_ended = transaction.state.startswith("completed")
-    nothing = "it has ended: where it wrote is not kept" if has_ended else "nothing written yet"
+    nothing = "ended; its partitions are not kept" if has_ended else "nothing written yet"
     draw(("TOPIC", "PARTITION"), rows, empty=nothing)
 
 
@@ -112,7 +112,7 @@ def _transaction_argument(decorated: Decorated) -> Decorated:
 @server_options
 @output_option
 def txn(output: Output) -> None:
-    """Look at transactions that have not ended, and abort one that hangs."""
+    """Inspect transactions that have not ended, and abort one that hangs."""
 
 
 @txn.command("list", short_help="List transactions that have not ended, oldest first.")
@@ -123,13 +123,15 @@ def txn(output: Output) -> None:
     default=100,
     show_default=True,
     metavar="N",
-    help="At most so many; the server gives no more than 1000.",
+    help="Maximum number of transactions, up to 1000.",
 )
-@click.option("--skip", type=click.IntRange(0), default=0, metavar="N", help="Pass over so many.")
+@click.option(
+    "--skip", type=click.IntRange(0), default=0, metavar="N", help="Number of transactions to skip."
+)
 @server_options
 @output_option
 def list_command(limit: int, skip: int, output: Output) -> None:
-    """List the transactions that have not ended, the oldest first."""
+    """List the transactions that have not ended, oldest first."""
     show(ask(lambda q: q.transactions.page(limit=limit, skip=skip)), output, draw_page)
 
 
@@ -138,19 +140,19 @@ def list_command(limit: int, skip: int, output: Output) -> None:
 @server_options
 @output_option
 def describe_command(transaction: str, output: Output) -> None:
-    """Show TRANSACTION, as `txn list` names it: whose it is, how it stands, where it writes."""
+    """Show TRANSACTION, as shown by `txn list`: its producer, its state and its partitions."""
     show(ask(lambda q: q.transactions.describe(transaction)), output, draw_transaction)
 
 
-@txn.command("abort", short_help="Abort a transaction: nobody will see any of it.")
+@txn.command("abort", short_help="Abort a transaction; its messages are discarded.")
 @_transaction_argument
 @force_option
 @server_options
 @output_option
 def abort_command(transaction: str, output: Output, *, is_forced: bool) -> None:
-    """Abort TRANSACTION, whoever began it: nobody will ever see any of its messages.
+    """Abort TRANSACTION, whichever producer began it. No reader will ever see its messages.
 
-    Its producer is refused when it goes on with it, and may begin another.
+    The producer gets an error at its next request in it, and may begin another transaction.
     """
     confirm(f"Abort the transaction {transaction!a}?", is_forced=is_forced)
     aborted = ask(lambda q: q.transactions.abort(transaction))
@@ -161,5 +163,5 @@ def abort_command(transaction: str, output: Output, *, is_forced: bool) -> None:
 @server_options
 @output_option
 def stats_command(output: Output) -> None:
-    """Count the transactions of the server: those that are open, committed and aborted."""
+    """Count open, committed and aborted transactions on the server."""
     show(ask(lambda q: q.transactions.stats()), output, draw_stats)

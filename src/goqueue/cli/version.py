@@ -50,7 +50,7 @@ _SHELLS = ("bash", "zsh", "fish")
 @server_options
 @output_option
 def version(output: Output) -> None:
-    """Show the version of this program, whether its records room is compiled, and the server's."""
+    """Show the version of this program, whether it runs compiled, and the version of the server."""
     own = own_version()
     found = server_version()
     if output is Output.TABLE:
@@ -60,10 +60,10 @@ def version(output: Output) -> None:
         write_document({**own, "server": found.body}, output)
 
 
-@click.command("completion", short_help="Print a script that completes commands in a shell.")
+@click.command("completion", short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print a script for SHELL that completes commands, flags, and names that the server knows.
+    """Print a completion script for SHELL: commands, options, and names that exist on the server.
 
     \b
     bash:  eval "$(goqueue completion bash)"        in ~/.bashrc

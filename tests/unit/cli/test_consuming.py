@@ -45,7 +45,7 @@ def test_damage_is_told_in_one_line(
     capsys: pytest.CaptureFixture[str], first: int | None, words: str
 ) -> None:
     report_damage(DamageSkipped(LogId("t", 1), first, 8))
-    assert capsys.readouterr().err == f"goqueue: t 1: {words} are damaged, skipped\n"
+    assert capsys.readouterr().err == f"goqueue: t 1: {words} are damaged and were skipped\n"
 
 
 def test_a_time_is_a_moment_or_an_age() -> None:
@@ -59,7 +59,7 @@ def test_a_hint_takes_the_place_of_advice_that_is_not_for_people() -> None:
     sentence = "There is no such topic: topic x. GET /topics lists them."
     assert describe("topic_not_found", sentence) == (
         "There is no such topic: topic x (topic_not_found); "
-        "see: goqueue topic list; make one with: goqueue topic create TOPIC"
+        "see: goqueue topic list; create one with: goqueue topic create TOPIC"
     )
     assert describe("storage_full", "The disk is full. Free some.") == (
         "The disk is full. Free some (storage_full)"
@@ -72,7 +72,7 @@ def test_a_server_that_is_not_reached_is_looked_for_where_it_should_be() -> None
     far = as_failure(lost, "https://queue.example")
     assert (near.exit_code, far.exit_code) == (3, 3)
     assert near.message.endswith("start one with: goqueue dev")
-    assert "is https://queue.example right?" in far.message
+    assert "is https://queue.example the right address?" in far.message
     assert as_failure(GoQueueError("x", "y"), "http://localhost").exit_code == 1
 
 

@@ -24,22 +24,21 @@ _directory = click.argument("directory", metavar="DIR")
 
 @click.group("log")
 def log() -> None:
-    """Look into the log files of a data directory.
+    """Inspect the log files of a data directory.
 
     DIR is a data directory, or the directory of one partition in it, or a copy of one. All but
-    rebuild-index only read, and may be used while a broker runs. Exit code 1 means: damage found.
+    rebuild-index only read, and can be used while a broker runs. Exit code 1 means damage.
     """
 
 
-@log.command("verify", short_help="Check every record, index and chain of segments.")
+@log.command("verify", short_help="Check all records, indexes and segment chains.")
 @_directory
 @output_option
 def verify_command(directory: str, output: Output) -> int:
-    """Check every record, every index and every chain of segments in DIR.
+    """Check every record, every index and every segment chain in DIR.
 
-    A torn tail, which the next start cuts, is shown and is no problem unless good records stand
-    behind the bad one. Notes on files that are
-    odd but harmless are shown in the table only.
+    A torn tail, which the next start truncates, is shown, and is a problem only if valid records
+    follow it. Notes on unusual but harmless files are shown in the table only.
     """
     from goqueue.cli.log.directory import weigh
     from goqueue.cli.log.stats import print_verification
@@ -60,18 +59,20 @@ def verify_command(directory: str, output: Output) -> int:
     return ExitCode.FAILED if verification.verdict.problems else ExitCode.DONE
 
 
-@log.command("dump", short_help="Show messages in the order of their offsets.")
+@log.command("dump", short_help="Show messages in offset order.")
 @_directory
 @click.option("--topic", help="Only the logs of this topic.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
-@click.option("--from", "first_offset", type=click.IntRange(min=0), default=0, help="First offset.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many messages in all.")
+@click.option(
+    "--from", "first_offset", type=click.IntRange(min=0), default=0, help="Start at this offset."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of messages.")
 @click.option("--raw", "is_raw", is_flag=True, help="Show compressed values as they are stored.")
 @click.option(
     "--quarantined",
     "has_quarantined",
     is_flag=True,
-    help="Also the good records of segments that were set aside.",
+    help="Also show valid records of quarantined segments.",
 )
 @output_option
 def dump_command(
@@ -85,11 +86,11 @@ def dump_command(
     has_quarantined: bool,
     output: Output,
 ) -> int:
-    """Show the messages in DIR, log by log, in the order of their offsets.
+    """Show the messages in DIR, log by log, in offset order.
 
     JSON is the message of the API plus `flags`, the flags of the record as a number: 1 compressed,
-    2 headers, 4 tombstone, 8 control, 16 commit, 32 delayed. Damage is told on standard error; the
-    good records before and behind it are shown.
+    2 headers, 4 tombstone, 8 control, 16 commit, 32 delayed. Damage is reported on standard error;
+    valid records before and after it are shown.
     """
     from goqueue.cli.log.dump import Selection, read_messages
     from goqueue.cli.log.stats import MessageTable
@@ -111,14 +112,14 @@ def dump_command(
     return _report(damage)
 
 
-@log.command("stats", short_help="Show what each log holds, quickly.")
+@log.command("stats", short_help="Show sizes and offsets of each log, quickly.")
 @_directory
 @output_option
 def stats_command(directory: str, output: Output) -> None:
-    """Show what each log in DIR holds, without reading all of it.
+    """Show sizes and offsets of each log in DIR, without reading all of it.
 
-    Offsets are counted, not records: after compaction there are fewer records. An index that is
-    missing is no fault, it is made anew when it is needed.
+    Counts offsets, not records: after compaction there are fewer records. A missing index is not a
+    problem; it is rebuilt when it is needed.
     """
     from goqueue.cli.log.stats import measure, print_statistics
     from goqueue.cli.output import write_document
@@ -132,14 +133,14 @@ def stats_command(directory: str, output: Output) -> None:
         write_document(statistics, output)
 
 
-@log.command("rebuild-index", short_help="Make every index anew; needs the lock.")
+@log.command("rebuild-index", short_help="Rebuild every index; the broker must be stopped.")
 @_directory
 @output_option
 def rebuild_index_command(directory: str, output: Output) -> int:
-    """Make every index in DIR anew from the records.
+    """Rebuild every index in DIR from the records.
 
-    Needs the lock of the data directory: stop the broker first. Segments that are damaged keep
-    the index that they have.
+    Needs the lock of the data directory: stop the broker first. Damaged segments keep their
+    present index.
     """
     from goqueue.cli.log.directory import weigh
     from goqueue.cli.log.reindex import rebuild_indexes

@@ -27,7 +27,7 @@ __all__ = ["PACKAGED", "pipeline"]
 @server_options
 @output_option
 def pipeline(output: Output) -> None:
-    """Run data pipelines on Spark: topics in, SQL and Python, topics, files and tables out."""
+    """Run data pipelines on Spark: topics in, SQL and Python, then topics, files or tables out."""
 
 
 class _Runnable(click.Group):
@@ -87,7 +87,7 @@ def _check_name(file: str) -> None:
 def check_command(file: Path, output: Output) -> int:
     """Check FILE, and show the columns of every step and the plan.
 
-    Plans everything with Spark, but reads no message and writes nothing. Exit code 2 means that it
+    Plans everything with Spark, but reads no messages and writes nothing. Exit code 2 means that it
     would not run; 1 that a topic is missing.
     """
     require_spark()
@@ -96,15 +96,15 @@ def check_command(file: Path, output: Output) -> int:
     return check_file(file, output)
 
 
-@pipeline.command("status", short_help="Show how far pipelines are.")
+@pipeline.command("status", short_help="Show the progress of pipelines.")
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--checkpoint", metavar="DIR", help="Look at this checkpoint.")
+@click.option("--checkpoint", metavar="DIR", help="Use this checkpoint.")
 @server_options
 @output_option
 def status_command(files: tuple[Path, ...], checkpoint: str | None, output: Output) -> None:
-    """Show how far the pipelines of the FILEs are; without FILE, of those in this folder.
+    """Show the progress of the pipelines in FILEs; without FILE, of those in this folder.
 
-    Reads their checkpoints, and asks the server how far the topics are. Starts no Spark.
+    Reads their checkpoints, and asks the server for the end of the topics. Does not start Spark.
     """
     require_spark()
     from goqueue.cli.pipeline.status import show_statuses
@@ -112,10 +112,10 @@ def status_command(files: tuple[Path, ...], checkpoint: str | None, output: Outp
     show_statuses(files, checkpoint, output)
 
 
-@pipeline.command("list", short_help="List packaged pipelines and those of this folder.")
+@pipeline.command("list", short_help="List packaged pipelines and those in this folder.")
 @output_option
 def list_command(output: Output) -> None:
-    """List the packaged pipelines, and the pipeline files of this folder."""
+    """List the packaged pipelines, and the pipeline files in this folder."""
     require_spark()
     from goqueue.cli.pipeline.status import show_list
 

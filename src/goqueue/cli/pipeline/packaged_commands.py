@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@click.command("archive", short_help="Keep topics as Parquet, each row once.")
+@click.command("archive", short_help="Archive topics as Parquet, exactly once.")
 @click.option(
     "-t",
     "--topic",
@@ -35,10 +35,10 @@ __all__ = [
     multiple=True,
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="What to archive; may be given several times.",
+    help="Topic to archive; may be repeated.",
 )
 @click.option(
-    "--to", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder."
+    "--to", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Target folder."
 )
 @click.option(
     "--from",
@@ -46,7 +46,7 @@ __all__ = [
     default="earliest",
     show_default=True,
     metavar="earliest|latest",
-    help="Where a new archive begins.",
+    help="Start of a new archive.",
 )
 @click.option(
     "--every",
@@ -55,10 +55,15 @@ __all__ = [
     default=60.0,
     show_default=True,
     metavar="S",
-    help="Seconds between two batches; the longer, the larger the files.",
+    help="Seconds between batches; longer intervals give larger files.",
 )
 @click.option(
-    "--file-size", type=int, default=128, show_default=True, metavar="MIB", help="Size of a file."
+    "--file-size",
+    type=int,
+    default=128,
+    show_default=True,
+    metavar="MIB",
+    help="Target size of a file.",
 )
 @click.option(
     "--batch-size",
@@ -66,7 +71,7 @@ __all__ = [
     default=1024,
     show_default=True,
     metavar="MIB",
-    help="What a batch takes of the topics at most.",
+    help="Maximum size of a batch.",
 )
 @click.option(
     "--compression",
@@ -75,12 +80,16 @@ __all__ = [
     metavar="NAME",
     help="snappy, zstd, lz4, gzip or none.",
 )
-@click.option("--allow-loss", is_flag=True, help="Go on if retention was faster.")
+@click.option(
+    "--allow-loss",
+    is_flag=True,
+    help="Continue if retention removed messages before they were archived.",
+)
 @click.option(
     "--compact",
     "is_compacted",
     is_flag=True,
-    help="Merge small files, and archive nothing; with --once, merge after it.",
+    help="Only merge small files; with --once, archive first.",
 )
 @run_options
 @server_options
@@ -96,11 +105,11 @@ def archive_command(
     is_compacted: bool,
     **more: object,
 ) -> int:
-    """Keep TOPICs as Parquet in DIR/topic=…/date=…, each row exactly once.
+    """Archive TOPICs as Parquet in DIR/topic=…/date=…, each row exactly once.
 
-    Goes on until Ctrl-C; with --once, until all that is there now is archived. A run that was
-    killed at any point is taken up by the next one. Plain readers (pyarrow, DuckDB, Spark) may
-    read the folder at any time.
+    Runs until Ctrl-C; with --once, until all data available now is archived. The next run resumes
+    one that was killed at any point. Other readers (pyarrow, DuckDB, Spark) may read the folder at
+    any time.
 
     \b
     Example:
@@ -121,29 +130,33 @@ def archive_command(
     return run_archive(request, output)
 
 
-@click.command("replay", short_help="Send rows of a topic or an archive to a topic.")
+@click.command("replay", short_help="Republish a topic or an archive to a topic.")
 @click.option(
     "-t",
     "--topic",
     required=True,
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="Whose rows are sent.",
+    help="Topic to read.",
 )
 @click.option(
-    "--to", required=True, metavar="TOPIC", shell_complete=complete_topics, help="Where they go."
+    "--to", required=True, metavar="TOPIC", shell_complete=complete_topics, help="Topic to write."
 )
 @click.option(
     "--archive",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Read the archive of the topic in this folder.",
+    help="Read the archive in this folder instead of the topic.",
 )
-@click.option("--from", "starting", metavar="PLACE", help="earliest, -N, or JSON with offsets.")
-@click.option("--upto", "ending", metavar="PLACE", help="latest, or JSON with offsets.")
-@click.option("--since", metavar="TIME", help="From a time on: 2026-11-15T12:00:00Z or -15m.")
-@click.option("--until", metavar="TIME", help="Up to a time, which is not included.")
-@click.option("--rate", type=float, default=0.0, metavar="N", help="At most so many rows a second.")
+@click.option(
+    "--from", "starting", metavar="PLACE", help="Start: earliest, -N, or offsets as JSON."
+)
+@click.option("--upto", "ending", metavar="PLACE", help="End: latest, or offsets as JSON.")
+@click.option("--since", metavar="TIME", help="Start at a time: 2026-11-15T12:00:00Z or -15m.")
+@click.option("--until", metavar="TIME", help="End before a time.")
+@click.option(
+    "--rate", type=float, default=0.0, metavar="N", help="Maximum number of rows per second."
+)
 @click.option(
     "--chunk",
     "chunk_rows",
@@ -151,21 +164,21 @@ def archive_command(
     default=200_000,
     show_default=True,
     metavar="N",
-    help="Rows that are published by one decision.",
+    help="Rows per transaction.",
 )
-@click.option("--keep-time", "keeps_time", is_flag=True, help="Keep the times of the rows.")
+@click.option("--keep-time", "keeps_time", is_flag=True, help="Keep the timestamps of the rows.")
 @click.option("--keep-partition", "keeps_partition", is_flag=True, help="Keep their partitions.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be sent.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
 @run_options
 @server_options
 @output_option
 def replay_command(
     checkpoint: str | None, master: str, output: Output, *, dry_run: bool, **more: object
 ) -> None:
-    """Send rows of TOPIC, or of its archive, to another topic: each once, keys in order.
+    """Republish TOPIC, or its archive, to another topic: each row once, keys in order.
 
-    Every row gets a header `goqueue.replayed.from` that says where it was. A replay that was
-    stopped or killed goes on where it was when it is given again.
+    Every row gets a header `goqueue.replayed.from` with its original position. A replay that was
+    stopped or killed resumes when the same command runs again.
 
     \b
     Example:
@@ -178,27 +191,27 @@ def replay_command(
     run_replay(more, checkpoint, master, output, is_dry=dry_run)
 
 
-@click.command("redrive", short_help="Group dead letters by reason; put some back.")
+@click.command("redrive", short_help="Group dead letters by reason; redrive some.")
 @click.option(
     "-t",
     "--topic",
     required=True,
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="The topic that the letters came from.",
+    help="Topic that the dead letters came from.",
 )
-@click.option("--reason", metavar="TEXT", help="Only those with this cause or reason.")
+@click.option("--reason", metavar="TEXT", help="Only dead letters with this cause or reason.")
 @click.option(
     "--origin",
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="Of another topic that shares the letters.",
+    help="Another origin that shares the dead-letter topic.",
 )
-@click.option("--group", metavar="GROUP", help="Only those that died in this group.")
+@click.option("--group", metavar="GROUP", help="Only dead letters of this consumer group.")
 @click.option(
     "--where",
     metavar="SQL",
-    help="Only those for which this holds: origin, origin_partition, origin_offset, "
+    help="SQL condition on origin, origin_partition, origin_offset, "
     "consumer_group, cause, reason, deliveries, hops, died, key, value, timestamp.",
 )
 @click.option(
@@ -208,20 +221,27 @@ def replay_command(
     default=1_000_000,
     show_default=True,
     metavar="N",
-    help="At most so many, the oldest first.",
+    help="Maximum number of messages, oldest first.",
 )
 @click.option(
     "--to",
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="Not back to their origin but here.",
+    help="Target topic (default: the original topic).",
 )
-@click.option("--samples", type=int, default=1, show_default=True, metavar="N", help="Of a group.")
+@click.option(
+    "--samples",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Examples to show for each reason.",
+)
 @click.option(
     "--send/--dry-run",
     "is_sent",
     default=False,
-    help="Put the selected letters back.  [default: only show them]",
+    help="Redrive the selected dead letters.  [default: only show them]",
 )
 @run_options
 @server_options
@@ -229,10 +249,10 @@ def replay_command(
 def redrive_command(
     checkpoint: str | None, master: str, output: Output, *, is_once: bool, **more: object
 ) -> None:
-    """Report on the dead letters of TOPIC by origin, group and reason; put some back with --send.
+    """Report the dead letters of TOPIC by origin, group and reason; redrive some with --send.
 
-    A letter is put back once, whoever does it: letters that were redriven before, by this command
-    or by the broker, are counted and not sent again.
+    A dead letter is redriven once: those that were redriven before, by this command or by the
+    broker, are counted and not sent again.
 
     \b
     Example:
@@ -246,14 +266,14 @@ def redrive_command(
     run_redrive(more, master, output)
 
 
-@click.command("traces", short_help="Latencies by topic and hop, from span files.")
+@click.command("traces", short_help="Report latencies by topic and hop from span files.")
 @click.option(
     "--spans",
     "paths",
     multiple=True,
     required=True,
     metavar="PATH",
-    help="A file or folder of spans, or a pattern; may be given several times.",
+    help="Span file, folder or pattern; may be repeated.",
 )
 @click.option(
     "-t",
@@ -262,10 +282,15 @@ def redrive_command(
     multiple=True,
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="Only this topic; may be given several times.",
+    help="Only this topic; may be repeated.",
 )
 @click.option(
-    "--slowest", type=int, default=10, show_default=True, metavar="N", help="Journeys to show."
+    "--slowest",
+    type=int,
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Number of slow traces to show.",
 )
 @run_options
 @server_options
@@ -273,10 +298,10 @@ def redrive_command(
 def traces_command(
     checkpoint: str | None, master: str, output: Output, *, is_once: bool, **more: object
 ) -> None:
-    """Read span files; show how long each hop takes, the slowest journeys, and unfinished ones.
+    """Read span files; show how long each hop takes, the slowest traces, and unfinished ones.
 
-    A journey is the way of one message to one group: publish (received to persisted), wait
-    (persisted to fetched), work (fetched to acknowledged), total.
+    Hops of a message on its way to one group: publish (received to persisted), wait (persisted to
+    fetched), work (fetched to acknowledged), total.
 
     \b
     Example:
@@ -288,38 +313,50 @@ def traces_command(
     run_traces(more, master, output)
 
 
-@click.command("audit", short_help="Look for loss, duplicates and broken order.")
+@click.command("audit", short_help="Find lost, duplicated and reordered messages.")
 @click.option(
     "-t",
     "--topic",
     required=True,
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="What to look at.",
+    help="Topic to check.",
 )
-@click.option("--sequence", metavar="SQL", help="How rows are numbered, without gaps.")
-@click.option("--producer", metavar="SQL", help="Who numbers them.  [default: the key]")
-@click.option("--first", type=int, metavar="N", help="The number that all begin with.")
+@click.option("--sequence", metavar="SQL", help="Sequence number of a row, without gaps.")
+@click.option("--producer", metavar="SQL", help="Producer of a row.  [default: the key]")
+@click.option("--first", type=int, metavar="N", help="First sequence number of every producer.")
 @click.option(
-    "--expected", multiple=True, metavar="PRODUCER=N", help="How many numbers a producer used."
+    "--expected", multiple=True, metavar="PRODUCER=N", help="Number of rows that a producer sent."
 )
-@click.option("--id", "identity", metavar="SQL", help="What tells rows apart.")
+@click.option("--id", "identity", metavar="SQL", help="Identity of a row.")
 @click.option(
     "--against",
     metavar="TOPIC",
     shell_complete=complete_topics,
-    help="Look whether this topic is an exact copy, by --id.",
+    help="Check that this topic is an exact copy, by --id.",
 )
 @click.option("--target-id", "target_identity", metavar="SQL", help="The --id of the copy.")
-@click.option("--from", "starting", default="earliest", metavar="PLACE", help="As for a read.")
-@click.option("--upto", "ending", default="latest", metavar="PLACE", help="As for a read.")
+@click.option(
+    "--from",
+    "starting",
+    default="earliest",
+    metavar="PLACE",
+    help="Start or end of the range, as in Spark options.",
+)
+@click.option(
+    "--upto",
+    "ending",
+    default="latest",
+    metavar="PLACE",
+    help="Start or end of the range, as in Spark options.",
+)
 @run_options
 @server_options
 @output_option
 def audit_command(
     checkpoint: str | None, master: str, output: Output, *, is_once: bool, **more: object
 ) -> int:
-    """Look for loss, duplicates and broken order in TOPIC; exit code 1 if there is any.
+    """Find lost, duplicated and reordered messages in TOPIC; exit code 1 if there are any.
 
     Expressions are SQL over topic, partition, offset, timestamp, key, value and headers.
 

@@ -58,13 +58,13 @@ def run_options(decorated: Decorated) -> Decorated:
             "is_once",
             is_flag=True,
             callback=_inherit,
-            help="Take all that is there now, in portions, and end.",
+            help="Process all data available now, in batches, and exit.",
         ),
         click.option(
             "--checkpoint",
             metavar="DIR",
             callback=_inherit,
-            help="Where it is remembered what is done.",
+            help="Directory that records the progress.",
         ),
         click.option(
             "--master",
@@ -72,7 +72,7 @@ def run_options(decorated: Decorated) -> Decorated:
             default="local[*]",
             show_default=True,
             callback=_inherit,
-            help="The Spark to run on, as for spark-submit.",
+            help="Spark master URL, as for spark-submit.",
         ),
     ):
         decorated = option(decorated)

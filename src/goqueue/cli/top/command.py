@@ -42,7 +42,9 @@ def play(wish: Wish) -> None:
     """Show the node until the person has seen enough."""
     settings = chosen_settings(click.get_current_context())
     if not wish.is_once and not _is_screen():
-        raise click.UsageError("a live view needs a terminal; --once prints one picture without")
+        raise click.UsageError(
+            "the live view needs a terminal; --once prints all views without one"
+        )
     try:
         uvloop.run(_play(wish, settings))
     except GoQueueError as error:
@@ -100,28 +102,30 @@ def _check_interval(_: click.Context, __: click.Parameter, given: float) -> floa
     callback=_check_interval,
     default=2.0,
     metavar="S",
-    help="Seconds between two looks.  [default: 2]",
+    help="Seconds between two refreshes.  [default: 2]",
 )
 @click.option(
     "--view",
     type=click.Choice(["topics", "groups", "waiting", "letters", "node"]),
     default="topics",
-    help="What to show first.  [default: topics]",
+    help="View to show first.  [default: topics]",
 )
-@click.option("--filter", "wanted", default="", metavar="TEXT", help="Only names with this text.")
-@click.option("--once", is_flag=True, help="Print one picture and end; needs no terminal.")
+@click.option(
+    "--filter", "wanted", default="", metavar="TEXT", help="Show only names that contain this text."
+)
+@click.option("--once", is_flag=True, help="Print all views once and exit; needs no terminal.")
 @server_options
 @output_option
 def top(interval_s: float, view: str, wanted: str, output: Output, *, once: bool) -> None:
-    """Watch a node as it works: topics with their rates, groups with their lag, lanes, delays,
-    dead letters, open transactions, and whether the node is well.
+    """Watch a node live: topics with their rates, groups with their lag, lanes, delays, dead
+    letters, open transactions, and readiness.
 
     \b
     Keys:  1 topics  2 groups  3 lanes and delays  4 dead letters  5 node
-           tab next view   s sort   r turn round   / filter   arrows scroll
+           tab next view   s sort   r reverse   / filter   arrows scroll
            p pause   ? help   q quit
 
-    --once prints all of it after one interval; -o json and -o yaml do so for programs.
+    --once prints all views after one interval; -o json and -o yaml do so for programs.
     """
 
     is_document = output is not Output.TABLE
