@@ -102,7 +102,9 @@ class Wrapper:
     def _need(self, name: str, origin: Origin) -> None:
         if name.startswith("_"):
             raise Untranslatable(f"{name} of {origin.module} is private: give it a public name")
-        self.needed[name] = origin
+        known = self.needed.get(name)
+        if known is None or known.is_for_types:
+            self.needed[name] = origin
 
     def _fail(self, member: str, words: str) -> Untranslatable:
         hint = f"write it by hand in {self._by_hand.name}, or hide it in scripts/sync_client.py"
@@ -229,6 +231,10 @@ class Wrapper:
         for wrapped, wrapper in wrapping[:-1]:
             test = "made is None" if wrapped == "None" else f"isinstance(made, {wrapped})"
             made = "None" if wrapped == "None" else f"{wrapper}(self._loop, made)"
+            if wrapped != "None":
+                # Tested when it runs, so an import for types alone is not enough.
+                origin = self._origins[wrapped]
+                self._need(wrapped, msgspec.structs.replace(origin, is_for_types=False))
             lines += [f"        if {test}:", f"            return {made}"]
         return [*lines, f"        return {wrapping[-1][1]}(self._loop, made)"]
 

@@ -149,7 +149,7 @@ def test_the_list_and_the_counts_are_tables(program: Program, story: str) -> Non
         re.search(rf"{story}  \d\d:\d\d:\d\d  completed  .*  orders 0:0", each) for each in lines
     )
     assert re.search(r"spans kept +\d+ of 10000", program.do("trace", "stats").text)
-    assert "more are kept: -n N" in program.do("trace", "list", "-n", "1").text
+    assert "more: use -n N" in program.do("trace", "list", "-n", "1").text
 
 
 def test_a_message_of_which_nothing_is_kept_is_told_in_one_sentence(

@@ -102,7 +102,7 @@ def test_json_and_yaml_are_the_body_of_the_api(
 def test_one_that_is_not_there_is_told(program: Program, words: tuple[str, ...]) -> None:
     answer = program.run("txn", *words)
     assert answer.code == 1
-    assert "(transaction_not_found); it has ended, or never was" in answer.err
+    assert "(transaction_not_found); it has ended or never existed" in answer.err
 
 
 def test_one_that_was_committed_cannot_be_aborted(program: Program, api: Api, topic: str) -> None:

@@ -3,8 +3,6 @@
 Delayed messages drawn for a person.
 """
 
-import datetime as dt
-
 import click
 
 from goqueue.cli.client import ask
@@ -16,9 +14,16 @@ from goqueue.cli.options import (
     server_options,
     topic_argument,
 )
-from goqueue.cli.output import console, draw, printable, show, table
+from goqueue.cli.output import (
+    console,
+    draw,
+    printable,
+    show,
+    shown_duration,
+    shown_time,
+    table,
+)
 from goqueue.client.admin_replies import DelayedMessage, DelayedPage, DelayStats
-from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 __all__ = [
     "delayed",
@@ -32,8 +37,8 @@ def draw_page(page: DelayedPage) -> None:
     rows = [
         (
             f"{each.partition}:{each.offset}",
-            _time(each.deliver_at),
-            _span(each.time_remaining),
+            shown_time(each.deliver_at),
+            shown_duration(each.time_remaining),
             each.priority,
         )
         for each in page.messages
@@ -51,8 +56,8 @@ def draw_message(message: DelayedMessage) -> None:
         ("topic", message.topic),
         ("message", f"{message.partition}:{message.offset}"),
         ("state", message.state),
-        ("due", _time(message.deliver_at)),
-        ("in", _span(message.time_remaining)),
+        ("due", shown_time(message.deliver_at)),
+        ("in", shown_duration(message.time_remaining)),
         ("priority", message.priority),
     ]
     if message.delivered_offset is not None:
@@ -65,25 +70,14 @@ def draw_stats(stats: DelayStats) -> None:
         ("waiting", str(stats.pending_count)),
         ("delivered", str(stats.delivered_count)),
         ("cancelled", str(stats.cancelled_count)),
-        ("average delay", _span(stats.avg_delay)),
+        ("average delay", shown_duration(stats.avg_delay)),
     ]
     if stats.next_due_at is not None:
-        facts.append(("next due", _time(stats.next_due_at)))
+        facts.append(("next due", shown_time(stats.next_due_at)))
     console().print(table(("FIELD", "VALUE"), facts))
     rows = sorted(stats.by_topic.items())
     if rows:
         console().print(table(("TOPIC", "WAITING"), rows))
-
-
-def _span(text: str) -> str:
-    """A duration without what nobody can follow: below a second by milliseconds."""
-    span_ns = parse_duration(text)
-    unit = SECOND if span_ns >= SECOND else MILLISECOND
-    return format_duration(span_ns - span_ns % unit)
-
-
-def _time(moment: dt.datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 _OFFSET = click.argument("offset", type=click.IntRange(0))

@@ -26,7 +26,7 @@ from goqueue.cli.options import (
     output_option,
     server_options,
 )
-from goqueue.cli.output import console, draw, printable, show, table
+from goqueue.cli.output import console, draw, printable, show, shown_time, table
 from goqueue.client import GoQueueError
 from goqueue.client.admin_replies import (
     GroupDescription,
@@ -67,7 +67,6 @@ def draw_groups(groups: Sequence[GroupSummary], lags: Mapping[str, int]) -> None
 
 
 def draw_group(group: GroupDescription, lag: int | None) -> None:
-    created = "" if group.created_at is None else f"{group.created_at:%Y-%m-%d %H:%M:%S} UTC"
     facts = [
         ("group", group.group_id),
         ("state", group.state),
@@ -76,7 +75,7 @@ def draw_group(group: GroupDescription, lag: int | None) -> None:
         ("generation", str(group.generation)),
         ("topics", ", ".join(group.topics)),
         ("lag", "-" if lag is None else str(lag)),
-        ("created", created),
+        ("created", shown_time(group.created_at)),
     ]
     console().print(table(("FIELD", "VALUE"), facts))
     rows = [
@@ -85,7 +84,7 @@ def draw_group(group: GroupDescription, lag: int | None) -> None:
             each.client_id,
             ", ".join(each.assigned_partitions),
             each.in_flight,
-            f"{each.last_heartbeat:%Y-%m-%d %H:%M:%S} UTC",
+            shown_time(each.last_heartbeat),
         )
         for each in group.members
     ]

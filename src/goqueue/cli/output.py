@@ -9,6 +9,7 @@ An answer on the screen: the body unchanged as JSON or YAML, or what a command d
 """
 
 import contextlib
+import datetime as dt
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from goqueue.cli.options import Output
+from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +35,8 @@ __all__ = [
     "printable",
     "progress",
     "show",
+    "shown_duration",
+    "shown_time",
     "sized",
     "table",
     "write_document",
@@ -68,6 +72,18 @@ def sized(count: int) -> str:
             return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= _KIB
     return f"{size:.1f} TiB"
+
+
+def shown_time(moment: dt.datetime | None) -> str:
+    """A time to the second; nothing for one that has not come."""
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def shown_duration(text: str) -> str:
+    """A duration of the API without digits that nobody follows: below a second milliseconds."""
+    duration_ns = parse_duration(text)
+    unit = SECOND if duration_ns >= SECOND else MILLISECOND
+    return format_duration(duration_ns - duration_ns % unit)
 
 
 # Documents

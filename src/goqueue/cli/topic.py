@@ -23,7 +23,7 @@ from goqueue.cli.options import (
     server_options,
     topic_argument,
 )
-from goqueue.cli.output import console, draw, printable, show, sized, table
+from goqueue.cli.output import console, draw, printable, show, shown_time, sized, table
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.client.admin_replies import LaneStats, NodeStats, Partition, Topic
 from goqueue.model.requests import TOPIC_SETTINGS, SettingKind
@@ -111,13 +111,12 @@ def draw_list(names: tuple[str, ...], stats: NodeStats | None) -> None:
 
 
 def draw_topic(topic: Topic) -> None:
-    created = "" if topic.created_at is None else f"{topic.created_at:%Y-%m-%d %H:%M:%S} UTC"
     facts: list[tuple[str, str | int]] = [
         ("name", topic.name),
         ("partitions", topic.partitions),
         ("messages", topic.total_messages),
         ("size", sized(topic.total_size_bytes)),
-        ("created", created),
+        ("created", shown_time(topic.created_at)),
     ]
     config = msgspec.structs.asdict(topic.config)
     facts += [(name, _worded(value)) for name, value in config.items()]
@@ -137,7 +136,7 @@ def draw_lanes(lanes: tuple[LaneStats, ...]) -> None:
             each.ready,
             each.in_flight,
             each.dequeued,
-            "" if each.last_served is None else f"{each.last_served:%Y-%m-%d %H:%M:%S} UTC",
+            shown_time(each.last_served),
             each.oldest_waiting,
         )
         for each in lanes

@@ -17,6 +17,7 @@ import datetime as dt
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import click
 import msgspec
@@ -32,7 +33,7 @@ from goqueue.cli.options import (
     server_options,
     topic_argument,
 )
-from goqueue.cli.output import Reply, console, printable, show, table
+from goqueue.cli.output import Reply, console, printable, show, shown_time, table
 from goqueue.client.traces import (
     Trace,
     TraceCriteria,
@@ -115,7 +116,7 @@ def _head(trace: Trace) -> list[str]:
     return [
         f"trace    {printable(trace.trace_id)}",
         f"message  {where}",
-        f"start    {trace.start_time:%Y-%m-%d %H:%M:%S} UTC",
+        f"start    {shown_time(trace.start_time)}",
         f"status   {end} {took}, {trace.event_count} events",
     ]
 
@@ -192,7 +193,7 @@ def _words(event: TraceEvent, said: TraceFacts | None) -> str:
     if facts.consumer_id not in ("", before.consumer_id):
         words.append(printable(facts.consumer_id))
     if facts.deliver_at is not None and event.event_type == "delay.scheduled":
-        words.append(f"due {facts.deliver_at:%Y-%m-%d %H:%M:%S} UTC")
+        words.append(f"due {shown_time(facts.deliver_at)}")
     if facts.error:
         words.append(printable(facts.error))
     return ", ".join(word for word in words if word)
@@ -289,7 +290,7 @@ def read_criteria(given: Mapping[str, str | int | None]) -> TraceCriteria:
         for flag, value in given.items()
         if value is not None
     }
-    return msgspec.convert(wanted, type=TraceCriteria)
+    return cast("TraceCriteria", wanted)
 
 
 def _time(flag: str, text: str, now_ns: int) -> str:

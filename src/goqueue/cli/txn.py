@@ -5,7 +5,6 @@ Transactions drawn for a person.
 Ending a transaction in the name of its producer, whom the transaction itself names.
 """
 
-import datetime as dt
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,13 +12,21 @@ import click
 
 from goqueue.cli.client import ask
 from goqueue.cli.options import Output, confirm, force_option, output_option, server_options
-from goqueue.cli.output import console, draw, printable, show, table
+from goqueue.cli.output import (
+    console,
+    draw,
+    printable,
+    show,
+    shown_duration,
+    shown_time,
+    table,
+)
 from goqueue.client.admin_replies import (
     TransactionDescription,
     TransactionPage,
     TransactionStats,
 )
-from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
+from goqueue.model import MILLISECOND, format_duration
 
 __all__ = [
     "draw_page",
@@ -35,7 +42,7 @@ def draw_page(page: TransactionPage) -> None:
             each.transaction_id,
             each.transactional_id,
             _state(each),
-            _time(each.started_at),
+            shown_time(each.started_at),
             format_duration(each.timeout_ms * MILLISECOND),
             len(each.partitions),
         )
@@ -56,7 +63,7 @@ def draw_transaction(transaction: TransactionDescription) -> None:
         ("producer", str(transaction.producer_id)),
         ("epoch", str(transaction.epoch)),
         ("state", _state(transaction)),
-        ("started", _time(transaction.started_at)),
+        ("started", shown_time(transaction.started_at)),
         ("timeout", format_duration(transaction.timeout_ms * MILLISECOND)),
     ]
     console().print(table(("FIELD", "VALUE"), facts))
@@ -71,7 +78,7 @@ def draw_stats(stats: TransactionStats) -> None:
         ("open", str(stats.active_transactions)),
         ("committed", str(stats.committed_total)),
         ("aborted", str(stats.aborted_total)),
-        ("average duration", _span(stats.avg_duration)),
+        ("average duration", shown_duration(stats.avg_duration)),
         ("producers", str(stats.active_producers)),
     ]
     console().print(table(("FIELD", "VALUE"), facts))
@@ -81,17 +88,6 @@ def _state(transaction: TransactionDescription) -> str:
     """A prepared one is open, but ends only by a decision about its group."""
     is_waiting = transaction.prepared and transaction.state == "ongoing"
     return f"{transaction.state} (prepared)" if is_waiting else transaction.state
-
-
-def _span(text: str) -> str:
-    """A duration without what nobody can follow: below a second by milliseconds."""
-    span_ns = parse_duration(text)
-    unit = SECOND if span_ns >= SECOND else MILLISECOND
-    return format_duration(span_ns - span_ns % unit)
-
-
-def _time(moment: dt.datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])

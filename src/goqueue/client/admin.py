@@ -20,7 +20,7 @@ Transactions as operators see them: which are open, how one stands, and how to e
 import datetime as dt
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
@@ -47,10 +47,11 @@ from goqueue.client.admin_replies import (
 )
 from goqueue.client.errors import TopicNotFound
 from goqueue.client.http import Request, Transport, get, post, target
-from goqueue.client.message import Message
-from goqueue.client.replay import Replay
 from goqueue.client.tasks import Tasks
 from goqueue.client.topic_settings import NewTopicSettings, TopicSettings
+
+if TYPE_CHECKING:
+    from goqueue.client.message import Message
 
 __all__ = [
     "DeadLetters",
@@ -259,8 +260,11 @@ class DeadLetters:
         self._transport = transport
         self._tasks = tasks
 
-    async def list(self, topic: str, *, limit: int = 100) -> tuple[Message, ...]:
+    async def list(self, topic: str, *, limit: int = 100) -> "tuple[Message, ...]":
         """The oldest letters that are kept, redriven ones included; none if none ever died."""
+        # Only this needs the fetcher and what decodes records.
+        from goqueue.client.replay import Replay
+
         described = await self._transport.read(get("topics", topic), _TOPICS)
         name = described.config.dead_letter_topic
         try:

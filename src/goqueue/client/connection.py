@@ -2,12 +2,16 @@
 
 Owns the transport, the background tasks, and every producer and consumer made from it; closing it
 closes them, producers last, so that what a consumer's work published is not lost.
+
+Imports producers, consumers and transactions when they are first used: a program that only
+administers, such as a command of the command line, starts in a fraction of the time.
 """
 
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Sequence
-from typing import Literal, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Protocol, overload
 
 from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Node, Topics, Transactions
 from goqueue.client.admin_replies import (
@@ -18,38 +22,37 @@ from goqueue.client.admin_replies import (
     ReliabilityStats,
     Version,
 )
-from goqueue.client.batch import ProducerConfig, Registration, Sent
 from goqueue.client.http import Settings, Transport
-from goqueue.client.membership import OnPartitions, Subscription
-from goqueue.client.message_drafts import MessageDraft, PublishResult, publish_drafts
-from goqueue.client.pages import (
-    DamageSkipped,
-    MessagePage,
-    PageReader,
-    fetch_page,
-    first_at,
-    open_readers,
-)
-from goqueue.client.poll_consumer import PollConsumer
-from goqueue.client.producer import Due, Producer
-from goqueue.client.queue_consumer import QueueConsumer
-from goqueue.client.replay import Replay
-from goqueue.client.stored_records import StoredRecords
-from goqueue.client.stream_consumer import OffsetSource, Start, StreamConsumer
 from goqueue.client.tasks import Tasks
 from goqueue.client.traces import Traces
-from goqueue.client.transaction import Transaction, TransactionFactory
-from goqueue.client.transactional_producer import Coordinator
 from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
 from goqueue.model import LogId
 from goqueue.model.requests import Isolation
 
+if TYPE_CHECKING:
+    from goqueue.client.batch import ProducerConfig, Sent
+    from goqueue.client.membership import OnPartitions
+    from goqueue.client.message_drafts import MessageDraft, PublishResult
+    from goqueue.client.pages import DamageSkipped, MessagePage, PageReader
+    from goqueue.client.poll_consumer import PollConsumer
+    from goqueue.client.producer import Due, Producer
+    from goqueue.client.queue_consumer import QueueConsumer
+    from goqueue.client.replay import Replay
+    from goqueue.client.stored_records import StoredRecords
+    from goqueue.client.stream_consumer import OffsetSource, Start, StreamConsumer
+    from goqueue.client.transaction import Transaction, TransactionFactory
+    from goqueue.client.transactional_producer import Coordinator
+
 __all__ = ["Connection"]
 
-_AT_ONCE = ProducerConfig(linger_s=0.0)
 
+class _Consumer(Protocol):
+    """What was made from a connection, and is closed with it."""
 
-Consumer = QueueConsumer | StreamConsumer | PollConsumer | Replay
+    @property
+    def is_closed(self) -> bool: ...
+
+    async def close(self) -> None: ...
 
 
 class Connection:
@@ -66,17 +69,15 @@ class Connection:
         self._tasks = Tasks()
         self._node = Node(self._transport)
         self._publisher: Producer | None = None
-        self._transacting = TransactionFactory(self._transport, self._tasks)
+        self._transacting: TransactionFactory | None = None
         self._producers: list[Producer] = []
-        self._consumers: list[Consumer] = []
+        self._consumers: list[_Consumer] = []
         self.topics = Topics(self._transport)
         self.groups = Groups(self._transport)
         self.dead_letters = DeadLetters(self._transport, self._tasks)
         self.delayed = DelayedMessages(self._transport)
         self.transactions = Transactions(self._transport)
         self.traces = Traces(self._transport)
-        self.records = StoredRecords(self._transport)
-        self.coordinator = Coordinator(self._transport, lambda: None)
 
     async def __aenter__(self) -> "Connection":
         await self._tasks.open()
@@ -94,7 +95,8 @@ class Connection:
             stack.push_async_callback(self._tasks.close)
             stack.callback(self._transport.close)
             # The last one pushed is called first, and each is called whatever the others raise.
-            stack.push_async_callback(self._transacting.close)
+            if self._transacting is not None:
+                stack.push_async_callback(self._transacting.close)
             for producer in self._producers:
                 stack.push_async_callback(producer.close)
             for consumer in self._consumers:
@@ -111,8 +113,8 @@ class Connection:
         headers: Headers | None = None,
         partition: int | None = None,
         priority: int | str = NORMAL_PRIORITY,
-        due: Due | None = None,
-    ) -> Sent:
+        due: "Due | None" = None,
+    ) -> "Sent":
         """Publish one message and wait until it is durable.
 
         Those published by several tasks at the same time travel together. For many messages from
@@ -120,7 +122,9 @@ class Connection:
         named by the place that is answered until then.
         """
         if self._publisher is None:
-            self._publisher = self.producer(_AT_ONCE)
+            from goqueue.client.batch import ProducerConfig
+
+            self._publisher = self.producer(ProducerConfig(linger_s=0.0))
         receipt = await self._publisher.send(
             topic,
             value,
@@ -133,17 +137,22 @@ class Connection:
         return await receipt
 
     async def publish_drafts(
-        self, topic: str, drafts: Sequence[MessageDraft | bytes]
-    ) -> list[PublishResult]:
+        self, topic: str, drafts: "Sequence[MessageDraft | bytes]"
+    ) -> "list[PublishResult]":
         """Publish up to 1000 messages by one request; a result for each, also if it was refused.
 
         The request is not repeated. Drafts may be encoded before, by `encode_draft`. For many
         messages use a `producer`.
         """
+        from goqueue.client.message_drafts import publish_drafts
+
         return await publish_drafts(self._transport, topic, drafts)
 
-    def producer(self, gathering: ProducerConfig | None = None) -> Producer:
+    def producer(self, gathering: "ProducerConfig | None" = None) -> "Producer":
         """A producer of its own: `async with q.producer() as producer: ...`."""
+        from goqueue.client.batch import ProducerConfig, Registration
+        from goqueue.client.producer import Producer
+
         gathering = gathering or ProducerConfig()
         registry = Registration(self._transport) if gathering.idempotent else None
         producer = Producer(self._transport, self._tasks, gathering, registry)
@@ -154,9 +163,9 @@ class Connection:
         self,
         transactional_id: str,
         *,
-        consumer: OffsetSource | None = None,
+        consumer: "OffsetSource | None" = None,
         timeout_s: float = 60.0,
-    ) -> Transaction:
+    ) -> "Transaction":
         """A transaction, to be entered: `async with q.transaction("billing-1") as tx: ...`.
 
         Commits on leaving, aborts on an exception. The id names the worker over its restarts:
@@ -164,7 +173,7 @@ class Connection:
         are committed along, and what it handed out comes again after an abort. A transaction that
         is open for `timeout_s`, 900 at most, is aborted by the broker.
         """
-        return self._transacting.transaction(transactional_id, consumer, timeout_s)
+        return self._transactions().transaction(transactional_id, consumer, timeout_s)
 
     async def take_over(self, transactional_id: str, *, timeout_s: float = 60.0) -> None:
         """Hold a transactional id from now on; `transaction` does it when it is first entered.
@@ -172,7 +181,7 @@ class Connection:
         For a worker that starts again: what its last life left undecided ends now, and the
         messages and positions that it held are free.
         """
-        await self._transacting.take_over(transactional_id, timeout_s)
+        await self._transactions().take_over(transactional_id, timeout_s)
 
     async def commit_group(self, key: str, transaction_ids: Sequence[str]) -> bool:
         """Commit transactions that were prepared, all of them by one decision under a key.
@@ -180,14 +189,14 @@ class Connection:
         False if the key was committed before, be it by an attempt of this very call whose answer
         was lost: those given are aborted, unless it was they.
         """
-        return await self._transacting.commit_group(key, transaction_ids)
+        return await self._transactions().commit_group(key, transaction_ids)
 
     # Consuming
 
     @overload
     def consume(
         self, topics: str | Sequence[str], *, group: str, auto_commit: Literal[True]
-    ) -> StreamConsumer: ...
+    ) -> "StreamConsumer": ...
 
     @overload
     def consume(
@@ -201,7 +210,7 @@ class Connection:
         prefetch: int = 100,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
-    ) -> QueueConsumer: ...
+    ) -> "QueueConsumer": ...
 
     def consume(
         self,
@@ -214,7 +223,7 @@ class Connection:
         prefetch: int = 100,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
-    ) -> QueueConsumer | StreamConsumer:
+    ) -> "QueueConsumer | StreamConsumer":
         """Lease messages as a member of a group, to be settled one by one: `await message.ack()`.
 
         `mode` is partitioned, shared or key_ordered. A lease lasts for `visibility_s`, or as the
@@ -223,6 +232,9 @@ class Connection:
         upper bound. With `auto_commit` nothing is leased: the
         partitions are read as streams, see `subscribe`.
         """
+        from goqueue.client.membership import Subscription
+        from goqueue.client.queue_consumer import QueueConsumer
+
         if auto_commit:
             return self.subscribe(topics, group=group, start=start)
         subscription = Subscription(
@@ -248,12 +260,15 @@ class Connection:
         start: str = "earliest",
         visibility_s: float | None = None,
         isolation: str = Isolation.READ_COMMITTED,
-    ) -> PollConsumer:
+    ) -> "PollConsumer":
         """A member of a group that leases messages only when it is asked for some.
 
         Nothing is leased ahead, renewed or settled in the background: `await consumer.poll()`,
         `await consumer.ack(messages)`. For tools; a worker uses `consume`.
         """
+        from goqueue.client.membership import Subscription
+        from goqueue.client.poll_consumer import PollConsumer
+
         subscription = Subscription(
             group=group,
             topics=_names(topics),
@@ -274,10 +289,10 @@ class Connection:
         group: str,
         start: str = "earliest",
         commit_interval_s: float | None = 5.0,
-        on_assigned: OnPartitions | None = None,
-        on_revoked: OnPartitions | None = None,
+        on_assigned: "OnPartitions | None" = None,
+        on_revoked: "OnPartitions | None" = None,
         isolation: str = Isolation.READ_COMMITTED,
-    ) -> StreamConsumer:
+    ) -> "StreamConsumer":
         """Read partitions as a member of a group, in offset order, and commit how far we came.
 
         A message is finished when the next one is asked for; what is finished is committed every
@@ -285,6 +300,9 @@ class Connection:
         told which partitions come and go; they run on the event loop and must not wait.
         `isolation` as for `stream`.
         """
+        from goqueue.client.membership import Subscription
+        from goqueue.client.stream_consumer import StreamConsumer
+
         subscription = Subscription(
             group=group,
             topics=_names(topics),
@@ -305,14 +323,16 @@ class Connection:
         topic: str,
         *,
         partition: int | None = None,
-        from_: Start = "earliest",
+        from_: "Start" = "earliest",
         isolation: str = Isolation.READ_COMMITTED,
-    ) -> Replay:
+    ) -> "Replay":
         """Read a topic, or one partition, without a group, and go on as messages come.
 
         From "earliest", "latest", an offset, or a time with a zone. With "read_uncommitted"
         messages of open and aborted transactions are shown, too.
         """
+        from goqueue.client.replay import Replay
+
         replay = Replay(
             self._transport,
             self._tasks,
@@ -332,11 +352,13 @@ class Connection:
         offset: int,
         limit: int = 100,
         isolation: str | None = None,
-    ) -> MessagePage:
+    ) -> "MessagePage":
         """One page of a partition, at most 1000 messages, each with its JSON as the server sent it.
 
         For many pages see `pages`, for many messages `stream`.
         """
+        from goqueue.client.pages import fetch_page
+
         log = LogId(topic, partition)
         return await fetch_page(
             self._transport, log, offset=offset, limit=limit, isolation=isolation
@@ -347,10 +369,10 @@ class Connection:
         topic: str,
         *,
         partition: int | None = None,
-        from_: Start = "earliest",
+        from_: "Start" = "earliest",
         isolation: str | None = None,
-        on_damage: Callable[[DamageSkipped], None] | None = None,
-    ) -> list[PageReader]:
+        on_damage: "Callable[[DamageSkipped], None] | None" = None,
+    ) -> "list[PageReader]":
         """A reader for each partition, or for one, that reads a page when it is asked to.
 
         Begins as `stream` does; a time may also be text (RFC 3339). Each reader knows where its
@@ -358,6 +380,8 @@ class Connection:
         server sent it. Records that are damaged on the broker's disk are reported to `on_damage`,
         else to the log.
         """
+        from goqueue.client.pages import open_readers
+
         return await open_readers(
             self._transport,
             topic,
@@ -369,6 +393,8 @@ class Connection:
 
     async def offset_at(self, topic: str, partition: int, time: dt.datetime) -> int | None:
         """The offset of the first message at or after a time; None if there is none yet."""
+        from goqueue.client.pages import first_at
+
         page = await first_at(self._transport, LogId(topic, partition), time)
         return page.messages[0].message.offset if page.messages else None
 
@@ -395,7 +421,30 @@ class Connection:
         """How messages were settled, and how many dead letters are kept."""
         return await self._node.reliability()
 
-    def _keep(self, consumer: Consumer) -> None:
+    # The low level
+
+    @cached_property
+    def records(self) -> "StoredRecords":
+        """Stored records, fetched and published as bytes."""
+        from goqueue.client.stored_records import StoredRecords
+
+        return StoredRecords(self._transport)
+
+    @cached_property
+    def coordinator(self) -> "Coordinator":
+        """The steps of a transaction, for several processes that take part in one."""
+        from goqueue.client.transactional_producer import Coordinator
+
+        return Coordinator(self._transport, lambda: None)
+
+    def _transactions(self) -> "TransactionFactory":
+        if self._transacting is None:
+            from goqueue.client.transaction import TransactionFactory
+
+            self._transacting = TransactionFactory(self._transport, self._tasks)
+        return self._transacting
+
+    def _keep(self, consumer: _Consumer) -> None:
         """To be closed with the connection; those that were closed before are let go."""
         self._consumers = [*(kept for kept in self._consumers if not kept.is_closed), consumer]
 

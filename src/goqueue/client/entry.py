@@ -27,7 +27,7 @@ def connect(
     tls: "ssl.SSLContext | None" = None,
     retries: "Retries | None" = None,
     client_id: str = "python",
-    on_reply: "Callable[[bytes], None] | None" = None,
+    on_reply: "Callable[[bytes], object] | None" = None,
 ) -> "Connection":
     """A connection, to be entered: `async with goqueue.connect() as q: ...`.
 
@@ -67,7 +67,7 @@ def connect_sync(
     tls: "ssl.SSLContext | None" = None,
     retries: "Retries | None" = None,
     client_id: str = "python",
-    on_reply: "Callable[[bytes], None] | None" = None,
+    on_reply: "Callable[[bytes], object] | None" = None,
 ) -> "SyncConnection":
     """The same without await, on a loop in a thread of its own; for any number of threads.
 

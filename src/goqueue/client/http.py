@@ -118,7 +118,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     waiting_connections_max: int = 256
     idle_s_max: float = 30.0
     response_bytes_max: int = 64 * 1024 * 1024
-    on_reply: Callable[[bytes], None] | None = None
+    on_reply: Callable[[bytes], object] | None = None
 
 
 _HEADERS_MAX = 100

@@ -9,27 +9,30 @@ import sys
 
 import click
 import msgspec
-import uvloop
 
-from goqueue.cli.client import chosen_settings
-from goqueue.cli.context import ClientSettings
-from goqueue.cli.errors import as_failure
+from goqueue.cli.client import Session, run_session
 from goqueue.cli.options import Output, output_option, server_options
 from goqueue.cli.top.live import Live
 from goqueue.cli.top.once import look_twice, print_picture, write_picture
-from goqueue.cli.top.source import Source, open_connection
+from goqueue.cli.top.source import Source
 from goqueue.cli.top.state import Choice, View
 from goqueue.cli.top.terminal import Palette, Screen
-from goqueue.client import GoQueueError
+from goqueue.client.retries import Retries
 
-__all__ = ["Wish", "play", "top"]
+__all__ = ["TopOptions", "top", "watch"]
 
 # Columns of a picture when no terminal says how many there are.
 _WIDTH_USUAL = 100
 
 
-class Wish(msgspec.Struct, frozen=True):
-    """What was asked for on the command line."""
+# The next refresh comes soon: a second attempt is for a connection that was closed while idle.
+_RETRIES = Retries(attempts_max=2, total_s=1.0)
+# A picture that is late is worth little, so it waits less than other commands.
+_TIMEOUT_S_MAX = 5.0
+
+
+class TopOptions(msgspec.Struct, frozen=True):
+    """What to show, and how."""
 
     interval_s: float
     view: str
@@ -38,34 +41,33 @@ class Wish(msgspec.Struct, frozen=True):
     is_once: bool = False
 
 
-def play(wish: Wish) -> None:
+def watch(options: TopOptions) -> None:
     """Show the node until the person has seen enough."""
-    settings = chosen_settings(click.get_current_context())
-    if not wish.is_once and not _is_screen():
-        raise click.UsageError(
-            "the live view needs a terminal; --once prints all views without one"
-        )
-    try:
-        uvloop.run(_play(wish, settings))
-    except GoQueueError as error:
-        raise as_failure(error, settings.server) from error
+    if not options.is_once and not _is_screen():
+        raise click.UsageError("the live view needs a terminal; --once prints all views instead")
+    run_session(
+        lambda session: _watch(options, session),
+        retries=_RETRIES,
+        timeout_s_max=_TIMEOUT_S_MAX,
+        client_id="goqueue-top",
+    )
 
 
-async def _play(wish: Wish, settings: ClientSettings) -> None:
-    async with open_connection(settings) as connection:
-        source = Source(connection)
-        if not wish.is_once:
-            choice = Choice(view=View(wish.view), wanted=wish.wanted)
-            screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), _palette())
-            live = Live(source, screen, choice, interval_s=wish.interval_s, server=settings.server)
-            await live.run(sys.stdin.fileno())
-            return
-        board = await look_twice(source, wish.interval_s)
-        if wish.output is Output.TABLE:
-            width = shutil.get_terminal_size((_WIDTH_USUAL, 0)).columns
-            print_picture(board, settings.server, width, _palette())
-        else:
-            write_picture(board, settings.server, wish.output)
+async def _watch(options: TopOptions, session: Session) -> None:
+    source = Source(session.q)
+    server = session.settings.server
+    if not options.is_once:
+        choice = Choice(view=View(options.view), wanted=options.wanted)
+        screen = Screen(sys.stdin.fileno(), sys.stdout.fileno(), _palette())
+        live = Live(source, screen, choice, interval_s=options.interval_s, server=server)
+        await live.run(sys.stdin.fileno())
+        return
+    board = await look_twice(source, options.interval_s)
+    if options.output is Output.TABLE:
+        width = shutil.get_terminal_size((_WIDTH_USUAL, 0)).columns
+        print_picture(board, server, width, _palette())
+    else:
+        write_picture(board, server, options.output)
 
 
 def _is_screen() -> bool:
@@ -129,4 +131,4 @@ def top(interval_s: float, view: str, wanted: str, output: Output, *, once: bool
     """
 
     is_document = output is not Output.TABLE
-    play(Wish(interval_s, view, wanted, output, is_once=once or is_document))
+    watch(TopOptions(interval_s, view, wanted, output, is_once=once or is_document))

@@ -8,33 +8,18 @@ import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from goqueue.cli.client import first_failure
-from goqueue.cli.context import ClientSettings
 from goqueue.cli.top.model import Sample, Wants
-from goqueue.client import GoQueueError, NotFound, connect
-from goqueue.client.connection import Connection
-from goqueue.client.retries import Retries
+from goqueue.client import GoQueueError, NotFound
 
-__all__ = ["Source", "one_failure", "open_connection", "reason_of"]
+if TYPE_CHECKING:
+    from goqueue.client.connection import Connection
+
+__all__ = ["Source", "one_failure", "reason_of"]
 
 T = TypeVar("T")
-
-# The next round comes soon: a second attempt is for a connection that was closed while it rested.
-_RETRIES = Retries(attempts_max=2, total_s=1.0)
-_PATIENCE_S = 5.0
-
-
-def open_connection(settings: ClientSettings) -> Connection:
-    """The way to the server; a picture that is late is worth little, so it waits less than most."""
-    return connect(
-        settings.server,
-        api_key=settings.api_key or None,
-        timeout_s=min(settings.timeout_s, _PATIENCE_S),
-        retries=_RETRIES,
-        client_id="goqueue-top",
-    )
 
 
 def reason_of(error: GoQueueError) -> str:
@@ -46,7 +31,7 @@ def reason_of(error: GoQueueError) -> str:
 class Source:
     """A node to take samples of."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: "Connection") -> None:
         self._connection = connection
 
     async def take(self, wants: Wants) -> Sample:

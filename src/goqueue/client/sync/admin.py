@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from goqueue.client.admin import DeadLetters, DelayedMessages, Groups, Topics, Transactions
 from goqueue.client.admin_replies import (
@@ -20,10 +20,12 @@ from goqueue.client.admin_replies import (
     TransactionPage,
     TransactionStats,
 )
-from goqueue.client.message import Message
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.topic_settings import NewTopicSettings, TopicSettings
 from goqueue.client.traces import Trace, TraceCriteria, TraceList, Traces, TraceStats
+
+if TYPE_CHECKING:
+    from goqueue.client.message import Message
 
 __all__ = [
     "SyncDeadLetters",
@@ -128,7 +130,7 @@ class SyncDeadLetters:
         self._loop = loop
         self._dead_letters = dead_letters
 
-    def list(self, topic: str, *, limit: int = 100) -> tuple[Message, ...]:
+    def list(self, topic: str, *, limit: int = 100) -> "tuple[Message, ...]":
         """The oldest letters that are kept, redriven ones included; none if none ever died."""
         return self._loop.call(self._dead_letters.list(topic, limit=limit))
 

@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from goqueue.client.admin_replies import (
     Health,
@@ -13,14 +13,8 @@ from goqueue.client.admin_replies import (
     ReliabilityStats,
     Version,
 )
-from goqueue.client.batch import ProducerConfig, Sent
 from goqueue.client.connection import Connection
-from goqueue.client.membership import OnPartitions
-from goqueue.client.message_drafts import MessageDraft, PublishResult
-from goqueue.client.pages import MessagePage
-from goqueue.client.producer import Due
 from goqueue.client.queue_consumer import QueueConsumer
-from goqueue.client.stream_consumer import Start, StreamConsumer
 from goqueue.client.sync.admin import (
     SyncDeadLetters,
     SyncDelayedMessages,
@@ -35,6 +29,14 @@ from goqueue.client.sync.producer import SyncProducer
 from goqueue.client.sync.transaction import SyncTransaction
 from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
 from goqueue.model.requests import Isolation
+
+if TYPE_CHECKING:
+    from goqueue.client.batch import ProducerConfig, Sent
+    from goqueue.client.membership import OnPartitions
+    from goqueue.client.message_drafts import MessageDraft, PublishResult
+    from goqueue.client.pages import MessagePage
+    from goqueue.client.producer import Due
+    from goqueue.client.stream_consumer import Start, StreamConsumer
 
 __all__ = ["SyncConnection"]
 
@@ -92,8 +94,8 @@ class SyncConnection:
         headers: Headers | None = None,
         partition: int | None = None,
         priority: int | str = NORMAL_PRIORITY,
-        due: Due | None = None,
-    ) -> Sent:
+        due: "Due | None" = None,
+    ) -> "Sent":
         """Publish one message and wait until it is durable.
 
         Those published by several threads at the same time travel together. For many messages from
@@ -113,8 +115,8 @@ class SyncConnection:
         )
 
     def publish_drafts(
-        self, topic: str, drafts: Sequence[MessageDraft | bytes]
-    ) -> list[PublishResult]:
+        self, topic: str, drafts: "Sequence[MessageDraft | bytes]"
+    ) -> "list[PublishResult]":
         """Publish up to 1000 messages by one request; a result for each, also if it was refused.
 
         The request is not repeated. Drafts may be encoded before, by `encode_draft`. For many
@@ -122,7 +124,7 @@ class SyncConnection:
         """
         return self._loop.call(self._connection.publish_drafts(topic, drafts))
 
-    def producer(self, gathering: ProducerConfig | None = None) -> SyncProducer:
+    def producer(self, gathering: "ProducerConfig | None" = None) -> SyncProducer:
         """A producer of its own: `with q.producer() as producer: ...`."""
         return SyncProducer(
             self._loop, self._loop.apply(lambda: self._connection.producer(gathering))
@@ -208,7 +210,7 @@ class SyncConnection:
         upper bound. With `auto_commit` nothing is leased: the
         partitions are read as streams, see `subscribe`.
         """
-        consume: Callable[..., QueueConsumer | StreamConsumer] = self._connection.consume
+        consume: Callable[..., "QueueConsumer | StreamConsumer"] = self._connection.consume
         made = self._loop.apply(
             lambda: consume(
                 topics,
@@ -232,8 +234,8 @@ class SyncConnection:
         group: str,
         start: str = "earliest",
         commit_interval_s: float | None = 5.0,
-        on_assigned: OnPartitions | None = None,
-        on_revoked: OnPartitions | None = None,
+        on_assigned: "OnPartitions | None" = None,
+        on_revoked: "OnPartitions | None" = None,
         isolation: str = Isolation.READ_COMMITTED,
     ) -> SyncStreamConsumer:
         """Read partitions as a member of a group, in offset order, and commit how far we came.
@@ -263,7 +265,7 @@ class SyncConnection:
         topic: str,
         *,
         partition: int | None = None,
-        from_: Start = "earliest",
+        from_: "Start" = "earliest",
         isolation: str = Isolation.READ_COMMITTED,
     ) -> SyncReplay:
         """Read a topic, or one partition, without a group, and go on as messages come.
@@ -288,7 +290,7 @@ class SyncConnection:
         offset: int,
         limit: int = 100,
         isolation: str | None = None,
-    ) -> MessagePage:
+    ) -> "MessagePage":
         """One page of a partition, at most 1000 messages, each with its JSON as the server sent it.
 
         For many pages see `pages`, for many messages `stream`.

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from goqueue.cli.context import ClientSettings
 from goqueue.cli.top.model import Sample, Wants
-from goqueue.cli.top.source import Source, open_connection, reason_of
-from goqueue.client import GoQueueError, ServerUnreachable
+from goqueue.cli.top.source import Source, reason_of
+from goqueue.client import GoQueueError, ServerUnreachable, connect
+from goqueue.client.retries import Retries
 from tests.unit.cli.top.samples import lag_of, lanes, sample
 from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer, refusal_answer
 
@@ -37,10 +37,11 @@ def take(wants: Wants, answer: Callable[[Asked], Answer]) -> tuple[Sample, list[
         return answer(request)
 
     async def scene() -> Sample:
-        async with peer(answering) as url:
-            settings = ClientSettings(server=url, api_key="", timeout_s=30.0)
-            async with open_connection(settings) as connection:
-                return await Source(connection).take(wants)
+        async with (
+            peer(answering) as url,
+            connect(url, retries=Retries(attempts_max=1)) as connection,
+        ):
+            return await Source(connection).take(wants)
 
     return asyncio.run(scene()), asked
 
