@@ -90,6 +90,30 @@ def test_what_is_wrapped_is_handed_out_wrapped() -> None:
     assert "from goqueue.client.sync.box import SyncBox\n" in text
 
 
+def test_a_class_that_is_told_from_another_is_imported_for_more_than_its_type() -> None:
+    shelf = """
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from goqueue.client.box import Box, Crate
+
+
+class Shelf:
+    def keep(self) -> "Box | None": ...
+
+    def first(self) -> "Box | Crate": ...
+"""
+    box = "class Box:\n    ...\n\n\nclass Crate:\n    ...\n"
+    wrappers = '"""Boxes."""\n\n__all__ = ["SyncBox"]\n'
+    for name in ("Box", "Crate"):
+        marker = f"    # Generated from {name} by `make sync-client`.\n    ...\n"
+        wrappers += f"\n\nclass Sync{name}:\n{marker}"
+    sync = {"shelf": WRAPPER.format(by_hand=""), "box": wrappers}
+    text = formatted("shelf", generate(sync, {"shelf": shelf, "box": box}, Rules())["shelf"])
+    assert "if isinstance(made, Box):" in text
+    assert "\nfrom goqueue.client.box import Box\n" in text
+
+
 def test_an_attribute_that_is_wrapped_is_wrapped_once() -> None:
     text = translated("    def __init__(self) -> None:\n        self.box = Box()")
     assert "    @cached_property\n    def box(self) -> SyncBox:\n" in text
