@@ -1,21 +1,17 @@
-"""One HTTP/1.1 connection: requests in order, deadlines, bounded memory.
+"""One HTTP/1.1 connection: the IO between a socket, the reader of requests and the application.
 
-One timer for several deadlines that move often and are met rarely.
+Owns the transport, the task that answers and the timer. Where the connection stands, and what may
+follow, is in `states.py`; this module reports events to it and does what the state allows. It never
+looks into a request.
 
-Moving a deadline later costs nothing: the timer in the loop stays where it is, finds when it goes
-off that it is early, and is set again. Only an earlier deadline replaces it.
-
-One connection: what it reads is answered in order, one request at a time, within its deadlines.
-
-Owns the transport, the task that answers and the deadlines. Never looks into a request. Invariant:
-responses leave in the order of their requests, each whole, and nothing follows one that says
-`Connection: close`.
+Invariant: responses leave in the order of their requests, each whole, and nothing follows one that
+says `Connection: close`.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 from goqueue.gateways.connection_limits import Admission, Capacity
@@ -25,7 +21,8 @@ from goqueue.gateways.http.server.application import (
     HttpRequest,
     HttpResponse,
 )
-from goqueue.gateways.http.server.reader import Phase, RequestReader
+from goqueue.gateways.http.server.deadlines import Alarm, ClientProbe, SendProgress
+from goqueue.gateways.http.server.reader import RequestReader
 from goqueue.gateways.http.server.responses import (
     BODY_SLOW,
     CONTINUE,
@@ -35,61 +32,31 @@ from goqueue.gateways.http.server.responses import (
     STOPPING,
     TOO_MANY_CONNECTIONS,
     UNSENT_FULL,
+    Buffer,
     Refusal,
     encode,
 )
+from goqueue.gateways.http.server.states import (
+    NEVER,
+    ConnectionState,
+    Event,
+    Input,
+    Phase,
+    State,
+    read_timeouts,
+)
 from goqueue.gateways.listener import Endpoint, TcpListener
 
-__all__ = ["NEVER", "Alarm", "HttpConnection", "http_listener"]
-
-NEVER = float("inf")
-
-
-class Alarm:
-    """Calls `ring` no earlier than the deadline last set, and at most once for it."""
-
-    __slots__ = ("_deadline", "_loop", "_ring", "_timer", "_timer_at")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[float], None]) -> None:
-        self._loop = loop
-        self._ring = ring
-        self._deadline = NEVER
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = NEVER
-
-    def set(self, deadline: float) -> None:
-        self._deadline = deadline
-        if deadline < self._timer_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(deadline, self._go_off)
-            self._timer_at = deadline
-
-    def stop(self) -> None:
-        self._deadline = self._timer_at = NEVER
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _go_off(self) -> None:
-        self._timer = None
-        self._timer_at = NEVER
-        now = self._loop.time()
-        deadline = self._deadline
-        if now < deadline:
-            self.set(deadline)
-            return
-        self._deadline = NEVER
-        self._ring(now)
-
+__all__ = ["HttpConnection", "http_listener"]
 
 _logger = logging.getLogger(__name__)
 
-# A client that has closed and one that has only finished sending look the same until something is
-# sent to it. Quick answers are given this long to be that something; then the client is probed, and
-# looked at again after the same time, then ever more rarely.
-_PROBE_S = 0.02
-_PROBE_S_MAX = 5.0
+# Bound here for the path of every request, see `states.py`.
+_IDLE, _ANSWERING = State.IDLE, State.ANSWERING
+_READING, _PAUSED = Input.READING, Input.PAUSED
+_PHASE_ENDED = Phase.ENDED
+_REQUEST_READ, _ANSWERED = Event.REQUEST_READ, Event.ANSWERED
+
 # TCP_CLOSE and TCP_CLOSE_WAIT of the kernel's tcp_states.h.
 _RESET = 7
 _INPUT_ENDED = 8
@@ -104,24 +71,27 @@ class HttpConnection(asyncio.Protocol):
         self._traffic = listener.traffic
         self._application = application
         self._limits = limits
+        self._timeouts = read_timeouts(limits)
         self._loop = asyncio.get_running_loop()
-        self._alarm = Alarm(self._loop, self._ring)
+        self._states = ConnectionState()
+        self._alarm = Alarm(self._loop, self._on_deadline)
         self._read_deadline = NEVER
-        self._write_deadline = NEVER
-        self._probe_deadline = NEVER
-        self._probe_s = _PROBE_S
-        self._is_probed = False
+        self._progress = SendProgress(limits, self._capacity.unsent)
+        self._probe = ClientProbe()
+        # Bytes that were received and not yet parsed.
         self._unread: memoryview | None = None
-        self._unsent = 0
         self._worker: asyncio.Task[None] | None = None
+        # What the worker waits for: a request while idle, an empty buffer while sending.
         self._wake: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
-        self._running_version = "1.1"
-        self._is_busy = False
-        self._is_reading = True
-        self._is_lingering = False
-        self._is_half_closed = False
-        self._is_lost = False
+        self._version_answered = "1.1"
+
+    # ---- what the listener calls -----------------------------------------------------------
+
+    @property
+    def states(self) -> ConnectionState:
+        """Where the connection stands."""
+        return self._states
 
     @property
     def worker(self) -> asyncio.Task[None] | None:
@@ -131,29 +101,33 @@ class HttpConnection(asyncio.Protocol):
     def drain(self) -> None:
         """Answer what has been asked, then close; at once if nothing has."""
         self._reader.finish()
-        self._go_on()
+        self._advance()
 
     def cut(self) -> None:
         """Close without waiting for anything."""
+        if self._states.state is not State.CLOSED:
+            self._states.on(Event.CUT)
         self._transport.abort()
+
+    # ---- what the event loop calls ---------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods without being of the class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes_max)
         peer = transport.get_extra_info("peername")
-        self._client = peer[0] if isinstance(peer, tuple) else ""
+        self._address = peer[0] if isinstance(peer, tuple) else ""
         self._reader = RequestReader(
-            self._client, self._limits, self._application.body_limit, self._capacity.requests
+            self._address, self._limits, self._application.body_limit, self._capacity.requests
         )
-        match self._listener.admit(self, self._client):
+        match self._listener.admit(self, self._address):
             case Admission.STOPPING:
                 self._reader.refuse(STOPPING)
             case Admission.FULL:
                 self._reader.refuse(TOO_MANY_CONNECTIONS)
             case Admission.OVERFULL:
                 self.cut()
-        self._go_on()
+        self._advance()
 
     def data_received(self, data: bytes) -> None:
         self._traffic.bytes_in += len(data)
@@ -161,17 +135,17 @@ class HttpConnection(asyncio.Protocol):
             # It was already on its way when reading was paused.
             self._unread = memoryview(bytes(self._unread) + data)
             return
-        self._take(data)
+        self._feed(data)
 
     def eof_received(self) -> bool:
-        self._is_half_closed = True
-        if self._is_lingering:
+        self._states.on_input(Event.INPUT_ENDED)
+        if self._states.state is State.LINGERING:
             return False
         if self._unread is None:
             self._end_input()
-        self._probe_soon()
-        self._go_on()
-        # Closing is ours to decide: an answer may be under way.
+        self._probe.start(self._loop.time())
+        self._advance()
+        # Closing is ours to decide: a response may be under way.
         return True
 
     def pause_writing(self) -> None:
@@ -179,143 +153,153 @@ class HttpConnection(asyncio.Protocol):
         self._expect_progress()
 
     def resume_writing(self) -> None:
-        self._note_unsent(0)
-        self._write_deadline = NEVER
+        self._progress.clear()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._is_lost = True
-        self._note_unsent(0)
+        self._states.on(Event.LOST)
+        self._progress.clear()
         self._alarm.stop()
         self._unread = None
         self._reader.release_all()
         if self._worker is not None:
             self._worker.cancel()
-        self._listener.forget(self, self._client)
+        self._listener.forget(self, self._address)
 
-    def _take(self, data: bytes | memoryview) -> None:
+    # ---- reading ---------------------------------------------------------------------------
+
+    def _feed(self, data: bytes | memoryview) -> None:
         taken = self._reader.feed(data)
         if taken < len(data):
             self._unread = memoryview(data)[taken:]
-        self._go_on()
+        self._advance()
 
-    def _take_unread(self) -> None:
+    def _feed_unread(self) -> None:
         data, self._unread = self._unread, None
-        if data is None or self._is_lost:
+        if data is None or self._states.state is State.CLOSED:
             return
-        self._take(data)
-        if self._is_half_closed and self._unread is None:
+        self._feed(data)
+        if self._states.input is Input.ENDED and self._unread is None:
             self._end_input()
-            self._go_on()
+            self._advance()
 
     def _end_input(self) -> None:
-        if self._reader.phase is Phase.BETWEEN:
-            self._reader.finish()
-        else:
+        if self._reader.phase in (Phase.HEAD, Phase.BODY):
             self._reader.refuse(CUT_SHORT)
+        else:
+            self._reader.finish()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         """After anything has happened on the reading side: answer, rest, set the deadlines."""
-        if self._is_lost:
-            return
-        requests = self._reader.requests
-        if not self._is_busy:
-            if requests:
+        states = self._states
+        if states.state is _IDLE:
+            if self._reader.requests:
                 self._start_answering()
             else:
                 self._rest()
-        if self._is_reading and (self._unread is not None or self._reader.is_full):
-            self._is_reading = False
+        if states.input is _READING and (self._unread is not None or self._reader.is_full):
+            states.on_input(Event.READING_PAUSED)
             self._transport.pause_reading()
-            self._probe_soon()
+            self._probe.start(self._loop.time())
         self._set_deadlines()
 
+    def _rest(self) -> None:
+        """Everything asked so far is answered: refuse, close or get ready for more."""
+        reader = self._reader
+        if self._transport.is_closing():
+            # It has failed by itself, and the loss is about to be reported.
+            return
+        if reader.refusal is not None:
+            self._refuse(reader.refusal)
+        elif reader.phase is _PHASE_ENDED:
+            self._close()
+        elif self._unread is not None:
+            # Not now: other connections have their turn between two pieces of this one.
+            self._loop.call_soon(self._feed_unread)
+        elif self._states.input is _PAUSED:
+            self._resume_reading()
+        if reader.owes_continue():
+            self._write(CONTINUE)
+
+    def _resume_reading(self) -> None:
+        self._states.on_input(Event.READING_RESUMED)
+        self._reader.has_new_phase = True
+        self._transport.resume_reading()
+
+    # ---- answering -------------------------------------------------------------------------
+
     def _start_answering(self) -> None:
-        self._is_busy = True
+        self._states.on(_REQUEST_READ)
         if self._wake is None:
             self._worker = self._loop.create_task(self._serve())
         else:
             self._wake.set_result(None)
             self._wake = None
 
-    def _rest(self) -> None:
-        """Everything asked so far is answered: refuse, close or get ready for more."""
-        reader = self._reader
-        if self._is_lingering or self._transport.is_closing():
-            return
-        if reader.refusal is not None:
-            self._part(reader.refusal)
-        elif reader.is_ended:
-            self._close()
-        elif self._unread is not None:
-            # Not now: other connections have their turn between two pieces of this one.
-            self._loop.call_soon(self._take_unread)
-        elif not self._is_reading:
-            self._is_reading = True
-            reader.is_turned = True
-            self._transport.resume_reading()
-        if reader.owes_continue():
-            self._write(CONTINUE)
-
     async def _serve(self) -> None:
-        """One task per connection, not per request: waking it is cheaper than making one."""
-        requests = self._reader.requests
+        """One task per connection, not per request: waking it is cheaper than creating one."""
+        states, reader = self._states, self._reader
+        requests = reader.requests
         try:
             while True:
                 while requests:
                     request = requests.popleft()
-                    await self._answer(request)
-                    if self._drained is not None:
-                        await self._drained
-                self._is_busy = False
-                self._reader.is_turned = True
+                    size = len(request.body)
+                    buffers = await self._respond(request)
+                    if states.state is not _ANSWERING:
+                        return
+                    reader.release(size)
+                    for buffer in buffers:
+                        self._write(buffer)
+                    if self._drained is not None and not await self._is_drained(self._drained):
+                        return
+                states.on(_ANSWERED)
+                reader.has_new_phase = True
                 self._rest()
                 self._set_deadlines()
-                if not requests:
-                    self._wake = self._loop.create_future()
-                    await self._wake
+                self._wake = self._loop.create_future()
+                await self._wake
         finally:
             # Cancelled by the loss of the connection; by anything else, the client must not wait.
-            self._transport.abort()
+            self.cut()
 
-    async def _answer(self, request: HttpRequest) -> None:
-        reader = self._reader
-        size = len(request.body)
+    async def _respond(self, request: HttpRequest) -> tuple[Buffer, ...]:
         self._traffic.requests_total += 1
-        self._running_version = request.version
+        self._version_answered = request.version
         try:
             if self._is_too_much(request):
                 response = self._refusal(UNSENT_FULL, request.headers)
             else:
                 response = await self._application.answer(request)
-            buffers = self._encode(request, response)
+            return self._encode(request, response)
         except Exception:
             _logger.exception("the answer to a request failed")
-            buffers = self._encode(request, self._refusal(FAULT, request.headers))
-        if self._is_lost:
-            return
-        reader.release(size)
-        for buffer in buffers:
-            self._write(buffer)
-        if self._drained is not None:
-            # The whole response is in the buffer now; progress is measured from here.
-            self._expect_progress()
+            return self._encode(request, self._refusal(FAULT, request.headers))
+
+    async def _is_drained(self, drained: asyncio.Future[None]) -> bool:
+        """Wait until the client has read most of a response; False if it was cut meanwhile."""
+        self._states.on(Event.WRITE_BLOCKED)
+        # The whole response is in the buffer now; progress is measured from here.
+        self._expect_progress()
+        await drained
+        if self._states.state is not State.SENDING:
+            return False
+        self._states.on(Event.WRITE_DRAINED)
+        return True
 
     def _is_too_much(self, request: HttpRequest) -> bool:
         """Whether readers that do not read hold so much that this one has to come again."""
         is_short = self._capacity.unsent.is_spent
         return is_short and self._application.may_be_large(request.method, request.path)
 
-    def _encode(
-        self, request: HttpRequest, response: HttpResponse
-    ) -> tuple[bytes | bytearray | memoryview, ...]:
+    def _encode(self, request: HttpRequest, response: HttpResponse) -> tuple[Buffer, ...]:
         reader = self._reader
         return encode(
             response,
             is_head=request.method == "HEAD",
-            is_last=reader.is_ended and not reader.requests and reader.refusal is None,
+            is_last=reader.phase is _PHASE_ENDED and not reader.requests and reader.refusal is None,
             version=request.version,
         )
 
@@ -324,95 +308,80 @@ class HttpConnection(asyncio.Protocol):
             refusal.status, refusal.code, refusal.sentence, refusal.details, headers
         )
 
-    def _write(self, buffer: bytes | bytearray | memoryview) -> None:
+    # ---- writing and closing ---------------------------------------------------------------
+
+    def _write(self, buffer: Buffer) -> None:
         self._traffic.bytes_out += len(buffer)
         self._transport.write(buffer)
 
-    def _part(self, refusal: Refusal) -> None:
-        """Say why, then let the client finish sending before the connection goes."""
+    def _refuse(self, refusal: Refusal) -> None:
+        """Say why, then let the client finish sending before the connection closes."""
         response = self._refusal(refusal, self._reader.headers)
         for buffer in encode(response, is_head=False, is_last=True, version="1.1"):
             self._write(buffer)
         self._unread = None
-        if self._is_half_closed:
+        if self._states.input is Input.ENDED:
             self._close()
             return
-        self._is_lingering = True
-        if not self._is_reading:
-            self._is_reading = True
-            self._transport.resume_reading()
+        self._states.on(Event.REFUSED)
+        self._reader.has_new_phase = True
+        if self._states.input is _PAUSED:
+            self._resume_reading()
         self._transport.write_eof()
-        self._read_deadline = self._loop.time() + self._limits.linger_timeout_s
 
     def _close(self) -> None:
+        self._states.on(Event.FINISHED)
         self._transport.close()
         self._expect_progress()
 
+    # ---- deadlines -------------------------------------------------------------------------
+
     def _set_deadlines(self) -> None:
-        reader = self._reader
-        if reader.is_turned and not self._is_lingering:
-            reader.is_turned = False
-            self._read_deadline = self._loop.time() + self._patience()
-        elif not self._is_reading:
+        states, reader = self._states, self._reader
+        if states.input is not _READING:
             self._read_deadline = NEVER
-        self._alarm.set(min(self._read_deadline, self._write_deadline, self._probe_deadline))
+            reader.has_new_phase = False
+        elif reader.has_new_phase:
+            reader.has_new_phase = False
+            timeout_s = self._timeouts[states.state][reader.phase]
+            self._read_deadline = self._loop.time() + timeout_s
+        self._alarm.set(min(self._read_deadline, self._progress.deadline, self._probe.deadline))
 
-    def _patience(self) -> float:
-        """How long the client has for what it is expected to send next."""
-        phase = self._reader.phase
-        if not self._is_reading:
-            return NEVER
-        if phase is Phase.HEAD:
-            return self._limits.head_timeout_s
-        if phase is Phase.BODY:
-            return self._limits.body_timeout_s
-        return NEVER if self._is_busy else self._limits.idle_timeout_s
-
-    def _ring(self, now: float) -> None:
-        if self._write_deadline <= now:
+    def _on_deadline(self, now: float) -> None:
+        if self._progress.deadline <= now:
             self._judge_progress()
-        if self._probe_deadline <= now:
-            self._probe_deadline = NEVER
-            if self._is_busy:
-                self._probe(now)
+        if self._probe.deadline <= now:
+            self._probe.stop()
+            if self._states.state in (State.ANSWERING, State.SENDING):
+                self._look_for_client(now)
         if self._read_deadline <= now:
             self._read_deadline = NEVER
-            self._run_out_of_patience()
-        if not self._is_lost:
-            self._go_on()
+            self._end_patience()
+        self._advance()
 
-    def _run_out_of_patience(self) -> None:
+    def _end_patience(self) -> None:
         phase = self._reader.phase
-        if self._is_lingering:
-            self._transport.abort()
-        elif phase is Phase.BETWEEN:
-            self._reader.finish()
+        if self._states.state is State.LINGERING:
+            self.cut()
+        elif phase is Phase.HEAD:
+            self._reader.refuse(HEAD_SLOW)
+        elif phase is Phase.BODY:
+            self._reader.refuse(BODY_SLOW)
         else:
-            self._reader.refuse(HEAD_SLOW if phase is Phase.HEAD else BODY_SLOW)
+            self._reader.finish()
 
     def _expect_progress(self) -> None:
-        self._note_unsent(self._transport.get_write_buffer_size())
-        if self._unsent:
-            self._write_deadline = self._loop.time() + self._limits.write_timeout_s
-            self._set_deadlines()
-
-    def _note_unsent(self, size: int) -> None:
-        self._capacity.unsent.replace(self._unsent, size)
-        self._unsent = size
+        self._progress.expect(self._transport.get_write_buffer_size(), self._loop.time())
+        self._set_deadlines()
 
     def _judge_progress(self) -> None:
-        sent = self._unsent - self._transport.get_write_buffer_size()
-        if sent < self._limits.write_bytes_per_s_min * self._limits.write_timeout_s:
-            self._write_deadline = NEVER
-            self._transport.abort()
-        else:
+        if self._progress.is_enough(self._transport.get_write_buffer_size()):
             self._expect_progress()
+        else:
+            self._progress.deadline = NEVER
+            self.cut()
 
-    def _probe_soon(self) -> None:
-        self._probe_s = _PROBE_S
-        self._probe_deadline = self._loop.time() + _PROBE_S
-
-    def _probe(self, now: float) -> None:
+    def _look_for_client(self, now: float) -> None:
         """Find out whether a client is still there of which the loop hears nothing.
 
         The loop does not watch a socket after the end of its input, nor while reading is paused.
@@ -420,19 +389,18 @@ class HttpConnection(asyncio.Protocol):
         response is all that may be sent before the answer is known, and only clients of HTTP/1.1
         understand it; one of HTTP/1.0 is given the benefit of the doubt.
         """
-        if self._is_reading and not self._is_half_closed:
+        if self._states.input is _READING:
             return
         peer = self._transport.get_extra_info("socket")
         state = peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
         if state == _RESET:
-            self._transport.abort()
+            self.cut()
             return
-        is_able = self._running_version == "1.1" and self._drained is None
-        if state == _INPUT_ENDED and is_able and not self._is_probed:
-            self._is_probed = True
+        is_able = self._version_answered == "1.1" and self._drained is None
+        if state == _INPUT_ENDED and is_able and not self._probe.is_sent:
+            self._probe.is_sent = True
             self._write(CONTINUE)
-        self._probe_deadline = now + self._probe_s
-        self._probe_s = min(self._probe_s * 2, _PROBE_S_MAX)
+        self._probe.repeat(now)
 
 
 def http_listener(

@@ -1,19 +1,14 @@
-"""Parses HTTP/1.1 requests from bytes, within limits.
+"""Parses HTTP/1.1 requests from bytes, within limits, without a socket and without a clock.
 
-The head of a request: gathered line by line, then judged as a whole.
+Owns the parser, the request that is being received and those that wait for an answer. The parser
+refuses what breaks the grammar; here is refused what is grammatical and still ambiguous,
+unsupported or too large. Never writes and never waits.
 
-Never touches a socket. The parser has already refused what breaks the grammar; here falls what is
-grammatical and still ambiguous, unsupported or too much. Invariant: a head that passes says in
-exactly one way where its body ends.
-
-Bytes into requests: the reading half of a connection, without a socket and without a clock.
-
-Owns the parser, the request being gathered and those that wait for an answer. Never writes and
-never waits. Invariant: once something was refused, or the last request has come, no further byte
-is looked at, so a request hidden behind a doubtful one is never seen.
+Invariants: a head that is accepted says in exactly one way where its body ends. Once something was
+refused, or the last request has come, no further byte is looked at, so a request hidden behind a
+doubtful one is never seen.
 """
 
-import enum
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -33,8 +28,9 @@ from goqueue.gateways.http.server.responses import (
     body_too_large,
     malformed,
 )
+from goqueue.gateways.http.server.states import PHASES, Phase
 
-__all__ = ["Head", "HeadLines", "Phase", "RequestReader", "Unacceptable"]
+__all__ = ["Head", "HeadLines", "RequestReader", "Unacceptable"]
 
 # Two of these, and two readers may each believe a different one.
 _SINGLE = frozenset(
@@ -168,15 +164,9 @@ class HeadLines:
 # The parser cannot be stopped between two requests. Fed in pieces of this size it finds no more
 # than a hundred or so at once, however many a read brings.
 _PIECE_BYTES = 4096
+# Bound here for the path of every request, see `states.py`.
+_BETWEEN, _HEAD, _BODY, _ENDED = Phase.BETWEEN, Phase.HEAD, Phase.BODY, Phase.ENDED
 _NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
-
-
-class Phase(enum.Enum):
-    """Which part of a request the next byte belongs to."""
-
-    BETWEEN = enum.auto()
-    HEAD = enum.auto()
-    BODY = enum.auto()
 
 
 class RequestReader:
@@ -191,11 +181,9 @@ class RequestReader:
     ) -> None:
         self.requests: deque[HttpRequest] = deque()
         self.refusal: Refusal | None = None
-        # No request will come after those in `requests`.
-        self.is_ended = False
-        # The phase has begun anew since this was last cleared.
-        self.is_turned = True
-        self.phase = Phase.BETWEEN
+        self.phase = _BETWEEN
+        # A phase has begun since this was last cleared; its deadline is counted from there.
+        self.has_new_phase = True
         self._client = client
         self._limits = limits
         self._body_limit = body_limit
@@ -229,7 +217,7 @@ class RequestReader:
             else:
                 self._parse(view[position : position + _PIECE_BYTES])
                 position += _PIECE_BYTES
-            if self.is_ended:
+            if self.phase is _ENDED:
                 break
             if len(self.requests) > ready:
                 return min(position, size)
@@ -237,17 +225,17 @@ class RequestReader:
 
     def refuse(self, refusal: Refusal) -> None:
         """Turn down what is being read, and all that would follow."""
-        if not self.is_ended:
+        if self.phase is not _ENDED:
             self.refusal = refusal
-        self._end()
+            self._end()
 
     def finish(self) -> None:
         """Take no further request; one whose body is on its way may still come."""
-        if self.phase is Phase.BODY:
+        if self.phase is _BODY:
             self._is_last = True
-        elif self.phase is Phase.HEAD:
+        elif self.phase is _HEAD:
             self.refuse(STOPPING)
-        else:
+        elif self.phase is _BETWEEN:
             self._end()
 
     @property
@@ -277,11 +265,10 @@ class RequestReader:
     # ---- what the parser calls -------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self.is_ended:
+        if self.phase is _ENDED:
             # The last request has just come: not even a parser in full swing looks further.
             raise Unacceptable(STOPPING)
-        self.phase = Phase.HEAD
-        self.is_turned = True
+        self._enter(_HEAD)
         self.headers = _NO_HEADERS
         self._lines = HeadLines(self._limits)
 
@@ -307,8 +294,7 @@ class RequestReader:
         self._continue_is_owed = head.expects_continue and head.length != 0
         self._head = head
         self._barren = 0
-        self.phase = Phase.BODY
-        self.is_turned = True
+        self._enter(_BODY)
 
     def on_body(self, part: bytes) -> None:
         self._barren = 0
@@ -333,15 +319,19 @@ class RequestReader:
         self._body = bytearray()
         self._barren = 0
         self._continue_is_owed = False
-        self.phase = Phase.BETWEEN
-        self.is_turned = True
+        self._enter(_BETWEEN)
         if self._is_last:
             self._end()
 
     # ---- inside ----------------------------------------------------------------------------
 
+    def _enter(self, phase: Phase) -> None:
+        assert phase in PHASES[self.phase], f"{phase.name} after {self.phase.name}"
+        self.phase = phase
+        self.has_new_phase = True
+
     def _parse(self, piece: bytes | memoryview) -> None:
-        if self.is_ended:
+        if self.phase is _ENDED:
             return
         began = self.phase
         self._barren += len(piece)
@@ -361,11 +351,11 @@ class RequestReader:
 
     def _bound_barren(self, began: Phase) -> None:
         """Bound what is gathered before there is anything to judge: lines, or framing."""
-        if began is Phase.BETWEEN:
+        if began is _BETWEEN:
             # Some of these bytes belong to requests that are whole; a piece is small enough.
             self._barren = 0
         elif self._barren > self._limits.head_bytes_max:
-            is_head = self.phase is Phase.HEAD
+            is_head = self.phase is _HEAD
             self.refuse(HEAD_TOO_LARGE if is_head else malformed("too much framing"))
 
     def _gather(self, view: memoryview, length: int) -> int:
@@ -392,9 +382,7 @@ class RequestReader:
         self._body += part
 
     def _end(self) -> None:
-        self.is_ended = True
-        self.phase = Phase.BETWEEN
-        self.is_turned = True
+        self._enter(_ENDED)
         # What was gathered of an unfinished body is of no use to anybody.
         if self._body:
             self.release(len(self._body))

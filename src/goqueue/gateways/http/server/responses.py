@@ -34,6 +34,7 @@ __all__ = [
     "UNSENT_FULL",
     "UNSUPPORTED_CODING",
     "UNSUPPORTED_VERSION",
+    "Buffer",
     "Refusal",
     "body_too_large",
     "encode",
