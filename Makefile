@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-stalls bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface sync-client spark-options topic-settings pictures hooks lock clean FORCE
+.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-stalls bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface sync-client spark-options topic-settings http-reference pictures hooks lock clean FORCE
 
 # Shell settings of the caller that would run another Python or other modules.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -184,6 +184,9 @@ spark-options: setup ## generate docs/reference/spark-options.md
 
 topic-settings: setup ## write the SDK's types and docs/reference/topic-settings.md from the rows of the settings
 	@$(venv) -m scripts.topic_settings
+
+http-reference: setup ## write docs/reference/http-api.md from the OpenAPI document
+	@$(venv) -m scripts.http_reference
 
 pictures: setup ## draw the pictures in docs/pictures again
 	@mkdir -p build && $(venv) docs/pictures/trace_picture.py >build/trace.svg && mv build/trace.svg docs/pictures/trace.svg
