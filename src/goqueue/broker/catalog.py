@@ -144,7 +144,7 @@ class Catalog:
         self._check_loop(name, config)
         self._check_not_compacted(name, config)
         if name in self._leaving:
-            raise Refused(Code.LOG_BUSY, topic=name, reason="it is being deleted")
+            raise Refused(Code.LOG_BUSY, topic=name, reason="the topic is being deleted")
         if name in self._topics:
             raise Refused(Code.TOPIC_EXISTS, topic=name)
         self._check_room(command.partitions)

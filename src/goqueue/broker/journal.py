@@ -188,7 +188,7 @@ class Journal(Generic[C]):
         if self._full_until is not None:
             raise Refused(Code.STORAGE_FULL)
         if len(self._pending) >= _PENDING_MAX:
-            raise Refused(Code.LOG_BUSY, reason="journal")
+            raise Refused(Code.LOG_BUSY, reason="the journal is busy")
 
     def note(self, changes: Iterable[C], then: Iterable[Later] = ()) -> None:
         """Make changes durable; `then` leaves when they, and all noted before, are committed."""

@@ -189,7 +189,9 @@ class Publisher:
         if command.is_whole or has_sequence:
             _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
         if has_sequence and len(routed.parts) != 1:
-            raise Refused(Code.REQUEST_INVALID, field="partition", reason="a sequence needs one")
+            raise Refused(
+                Code.REQUEST_INVALID, field="partition", reason="is missing: a `sequence` needs it"
+            )
         return routed
 
     def _tell_refused(self, command: Publish, topic: Topic, routed: Routed, now: Now) -> None:
@@ -324,5 +326,5 @@ def _check_whole(targets: list[int], partitions: int, limit: int) -> None:
 def _check_keyed(batch: bytearray) -> None:
     """Refuse numbered messages that would go to any partition: a repeat would go to another."""
     if not all(walk(batch).key_lengths):
-        reason = "is missing: a `sequence` counts the messages of one partition, and without a key"
-        raise Refused(Code.REQUEST_INVALID, field="partition", reason=f"{reason} any may get it")
+        reason = "is missing: messages with a `sequence` need a key or a partition"
+        raise Refused(Code.REQUEST_INVALID, field="partition", reason=reason)

@@ -135,7 +135,7 @@ def _spelled_out(given: _Line, common: MessageDraft) -> MessageDraft:
     if given.value is msgspec.UNSET:
         raise DraftInvalid("`value` is missing; a tombstone is an explicit null")
     if given.due is not None and given.deliver_at is not None:
-        raise DraftInvalid("give `deliverAt` or `deliver_at`, not both: they are one field")
+        raise DraftInvalid("give `deliverAt` or `deliver_at`, not both: they are the same field")
     if given.encoding not in {None, "base64"}:
         raise DraftInvalid(f"encoding {given.encoding!a} is not base64")
     is_base64 = given.encoding == "base64"

@@ -137,7 +137,7 @@ class Groups:
 def _check(command: Join) -> None:
     check_name(command.client_id, "client_id")
     if not command.topics:
-        raise Refused(Code.REQUEST_INVALID, field="topics", reason="at least one")
+        raise Refused(Code.REQUEST_INVALID, field="topics", reason="must name at least one topic")
     if len(command.topics) > _TOPICS_MAX:
         raise Refused(Code.REQUEST_INVALID, field="topics", maximum=_TOPICS_MAX)
     if not _SESSION_NS_MIN <= command.session_ns <= _SESSION_NS_MAX:

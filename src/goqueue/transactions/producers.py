@@ -95,7 +95,9 @@ class Producer:
         if epoch < self.epoch:
             raise Refused(Code.PRODUCER_FENCED, epoch=epoch, current=self.epoch)
         if epoch > self.epoch:
-            raise Refused(Code.REQUEST_INVALID, field="epoch", reason="it was never given")
+            raise Refused(
+                Code.REQUEST_INVALID, field="epoch", reason="is not an epoch of this producer"
+            )
 
 
 class Producers:
@@ -181,7 +183,7 @@ class Producers:
         if name is not None:
             check_name(name, "transactional_id")
             if is_internal(name):
-                raise Refused(Code.NAME_INVALID, field="transactional_id", reason="it is reserved")
+                raise Refused(Code.NAME_INVALID, field="transactional_id", reason="is reserved")
         if not _TIMEOUT_NS_MIN <= command.timeout_ns <= _TIMEOUT_NS_MAX:
             raise Refused(
                 Code.REQUEST_INVALID, field="transaction_timeout_ms", minimum=1000, maximum=900_000

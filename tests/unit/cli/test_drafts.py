@@ -73,7 +73,7 @@ def test_both_names_of_the_time_are_read() -> None:
     for name in (b"deliverAt", b"deliver_at"):
         draft = read_draft(b'{"value":"v","' + name + b'":"T"}', JSON)
         assert draft == MessageDraft(value=b"v", deliver_at="T")
-    with pytest.raises(DraftInvalid, match="one field"):
+    with pytest.raises(DraftInvalid, match="same field"):
         read_draft(b'{"value":"v","deliverAt":"T","deliver_at":"T"}', JSON)
 
 

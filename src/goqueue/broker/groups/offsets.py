@@ -200,7 +200,9 @@ class Positions:
 
     def _check_committer(self, group: Group | None, command: CommitOffsets) -> None:
         if not command.offsets:
-            raise Refused(Code.REQUEST_INVALID, field="offsets", reason="at least one")
+            raise Refused(
+                Code.REQUEST_INVALID, field="offsets", reason="must name at least one offset"
+            )
         if group is None:
             if command.member_id is not None:
                 self._state.groups.find(command.group)
@@ -208,7 +210,9 @@ class Positions:
         if command.member_id is not None:
             group.check_member(command.member_id)
         elif group.members:
-            raise Refused(Code.MEMBER_NOT_FOUND, reason="the group has members: say which it is")
+            raise Refused(
+                Code.MEMBER_NOT_FOUND, reason="the group has members, so `member_id` is required"
+            )
         group.check_generation(command.generation)
 
     def _check_commit(
@@ -270,7 +274,7 @@ class Positions:
 
     def _seek(self, request: RequestId, command: ResetOffsets, partitions: list[Partition]) -> None:
         if command.timestamp is None:
-            raise Refused(Code.REQUEST_INVALID, field="timestamp", reason="it is missing")
+            raise Refused(Code.REQUEST_INVALID, field="timestamp", reason="is missing")
         self._resets[request] = _Reset(request, command, {}, len(partitions))
         for partition in partitions:
             seeks = partition.log.seek(command.timestamp)
@@ -473,7 +477,7 @@ def _goal(command: ResetOffsets, partition: Partition) -> Offset:
             return log.watermarks.stable
         case _:
             if command.offset is None:
-                raise Refused(Code.REQUEST_INVALID, field="offset", reason="it is missing")
+                raise Refused(Code.REQUEST_INVALID, field="offset", reason="is missing")
             _check_within(partition, command.offset)
             return max(command.offset, log.start)
 

@@ -80,7 +80,7 @@ class Polls:
             state.outbox.answer(request, Leased())
             return
         if len(self._waiting) >= _WAITING_POLLS_MAX:
-            raise Refused(Code.LOG_BUSY, reason="too many polls wait")
+            raise Refused(Code.LOG_BUSY, reason="too many polls are waiting")
         self._waiting.add(waiting, group)
         for log in ready:
             self._waiting.ripen(group.number, log)

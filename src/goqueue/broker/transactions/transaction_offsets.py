@@ -101,7 +101,7 @@ class TransactionOffsets:
         producer = state.transactions.producers.find_owner(command.owner, now)
         transaction = state.transactions.writable(producer)
         if not command.offsets and not command.receipts:
-            raise Refused(Code.REQUEST_INVALID, field="offsets", reason="nothing is given")
+            raise Refused(Code.REQUEST_INVALID, field="offsets", reason="is missing")
         if transaction.progress_count >= _PROGRESS_MAX:
             raise Refused(Code.QUOTA_EXCEEDED, quota="progress", limit=_PROGRESS_MAX)
         group = state.groups.get(command.group)

@@ -1,8 +1,6 @@
-"""Ack, nack, reject, extend, release, dead letters and redrive over HTTP.
+"""The routes that settle messages (ack, nack, reject, release, extend) and redrive dead letters.
 
-Bodies of the routes that settle messages and deal with dead letters.
-
-The routes that settle messages: ack, nack, reject, release, extend; and of dead letters.
+A batch is not all or nothing: every receipt handle has a result of its own, in request order.
 """
 
 import re
@@ -73,7 +71,7 @@ Handle = Annotated[
     str,
     Meta(
         max_length=1024,
-        description="as a poll gave it out",
+        description="as a poll returned it",
         examples=["orders:0:42:1:c2f1"],
     ),
 ]
@@ -82,13 +80,13 @@ LETTERS_MAX = 10_000
 
 
 class AckBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settle one message."""
+    """Acknowledge one message."""
 
     receipt_handle: Handle
 
 
 class AckOut(msgspec.Struct, frozen=True, kw_only=True):
-    """The message will not come again to this group."""
+    """The message is not delivered to this group again."""
 
     acknowledged: bool
     topic: str
@@ -100,13 +98,13 @@ class AckOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AckBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settle many messages."""
+    """Acknowledge many messages."""
 
     receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
 
 
 class AckResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one handle."""
+    """The result of one handle."""
 
     receipt_handle: str
     success: bool
@@ -121,13 +119,13 @@ class AckBatchOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReleaseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Give leases back whose messages were not begun."""
+    """Release leases whose messages were not started."""
 
     receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
 
 
 class NackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Give a message back; `delay` replaces the backoff."""
+    """Return a message; `delay` replaces the backoff."""
 
     receipt_handle: Handle
     delay: Delay | None = None
@@ -135,7 +133,7 @@ class NackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class NackOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The message comes again at `next_visible_at`, or went to `dlq_topic`."""
+    """The message is delivered again at `next_visible_at`, or was moved to `dlq_topic`."""
 
     requeued: bool
     topic: str
@@ -147,7 +145,7 @@ class NackOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RejectBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Send a message to the dead letters."""
+    """Move a message to the dead-letter topic."""
 
     receipt_handle: Handle
     reason: Reason | None = None
@@ -164,28 +162,28 @@ class RejectOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExtendBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keep a message for this long from now."""
+    """Extend the lease to this long from now."""
 
     receipt_handle: Handle
     timeout: Lease
 
 
 class ExtendOut(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease is held until then."""
+    """The lease was extended."""
 
     extended: bool
     new_deadline: TimeText
 
 
 class ExtendBatchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keep many messages for this long from now."""
+    """Extend many leases to this long from now."""
 
     receipt_handles: Annotated[list[Handle], Meta(min_length=1, max_length=1000)]
     timeout: Lease
 
 
 class ExtendResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Until when one lease is held, or why it is not."""
+    """The new deadline of one lease, or why it was not extended."""
 
     receipt_handle: str
     success: bool
@@ -215,7 +213,7 @@ class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class RedriveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Put dead letters back, oldest first."""
+    """Redrive dead letters, oldest first."""
 
     max: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     to_topic: Name | None = None
@@ -223,13 +221,13 @@ class RedriveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class RedriveOut(msgspec.Struct, frozen=True, kw_only=True):
-    """How many were put back; repeat until it is 0."""
+    """How many were redriven; repeat until it is 0."""
 
     moved: Count
 
 
 class DeadLetterCauses(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters by why they died."""
+    """Dead letters by cause."""
 
     rejected: Count
     max_deliveries: Count
@@ -391,12 +389,12 @@ def _letters(named: dict[str, list[int]] | None) -> dict[int, frozenset[int]] | 
     if named is None:
         return None
     if sum(map(len, named.values())) > LETTERS_MAX:
-        reason = f"at most {LETTERS_MAX} letters"
+        reason = f"names more than {LETTERS_MAX} dead letters"
         raise Refused(Code.REQUEST_INVALID, field="filter.letters", reason=reason)
     letters: dict[int, frozenset[int]] = {}
     for partition, offsets in named.items():
         if not _PARTITION.fullmatch(partition):
-            reason = f"{partition[:20]!r} is no partition"
+            reason = f"{partition[:20]!r} is not a partition"
             raise Refused(Code.REQUEST_INVALID, field="filter.letters", reason=reason)
         letters[int(partition)] = frozenset(offsets)
     return letters
@@ -426,7 +424,7 @@ SETTLEMENT_ROUTES = (
         method="POST",
         path="/messages/ack",
         section=_SECTION,
-        summary="Settle a message: this group will not get it again",
+        summary="Acknowledge a message: it is not delivered to this group again",
         run=_ack,
         body=AckBody,
         answer=AckOut,
@@ -438,7 +436,7 @@ SETTLEMENT_ROUTES = (
         method="POST",
         path="/messages/ack/batch",
         section=_SECTION,
-        summary="Settle many messages, each for itself",
+        summary="Acknowledge many messages; each has a result of its own",
         run=_ack_batch,
         body=AckBatchBody,
         answer=AckBatchOut,
@@ -449,7 +447,7 @@ SETTLEMENT_ROUTES = (
         method="POST",
         path="/messages/release",
         section=_SECTION,
-        summary="Give leases back whose messages were not begun; they do not count as delivered",
+        summary="Release leases whose messages were not started; they do not count as delivered",
         run=_release,
         body=ReleaseBody,
         answer=AckBatchOut,
@@ -460,7 +458,7 @@ SETTLEMENT_ROUTES = (
         method="POST",
         path="/messages/nack",
         section=_SECTION,
-        summary="Give a message back, to be delivered again later",
+        summary="Return a message, to be delivered again later",
         run=_nack,
         body=NackBody,
         answer=NackOut,
@@ -472,7 +470,7 @@ SETTLEMENT_ROUTES = (
         method="POST",
         path="/messages/reject",
         section=_SECTION,
-        summary="Send a message to the dead letters now",
+        summary="Move a message to the dead-letter topic now",
         run=_reject,
         body=RejectBody,
         answer=RejectOut,
@@ -484,7 +482,7 @@ SETTLEMENT_ROUTES = (
         method="POST",
         path="/messages/visibility",
         section=_SECTION,
-        summary="Keep a message longer",
+        summary="Extend the lease of a message",
         run=_extend,
         body=ExtendBody,
         answer=ExtendOut,
@@ -496,7 +494,7 @@ SETTLEMENT_ROUTES = (
         method="POST",
         path="/messages/visibility/batch",
         section=_SECTION,
-        summary="Keep many messages longer, each for itself",
+        summary="Extend the leases of many messages; each has a result of its own",
         run=_extend_batch,
         body=ExtendBatchBody,
         answer=ExtendBatchOut,
@@ -507,7 +505,7 @@ SETTLEMENT_ROUTES = (
         method="POST",
         path="/topics/{topic}/dlq/redrive",
         section=_SECTION,
-        summary="Put the dead letters of a topic back, oldest first",
+        summary="Redrive the dead letters of a topic, oldest first",
         run=_redrive,
         parameters=(TOPIC,),
         body=RedriveBody,

@@ -1,13 +1,9 @@
-"""The HTTP API as an application: finds the route of a request and runs it.
+"""The HTTP API as an application: finds the route of a request, runs it, and encodes the outcome.
 
-The id under which a request is found in the log: the caller's, or one of ours.
+Owns the order of checks (browser, route, parameters, time) and the ids of requests, and turns
+refusals into bodies. Never knows what a route does.
 
-The HTTP API as the transport sees it: every request gets an answer in the contract's words.
-
-Owns the order of checks (browser, route, parameters, time) and turns refusals into bodies. Never
-knows what a route does.
-
-Invariant: each response carries an X-Request-ID, and a failure never shows what is inside.
+Invariant: each response carries an X-Request-ID, and a failure never shows internals.
 """
 
 import asyncio

@@ -1,19 +1,10 @@
-"""Fields of JSON bodies, and how bodies are decoded.
+"""Fields of JSON bodies, and how bodies are decoded and encoded.
 
-Answers as JSON bytes; one encoder for all of them.
+Owns the single values of JSON: durations, times, names and numbers. How each is read and what
+OpenAPI says about it stand side by side, so that they agree. Unknown fields are refused and `null`
+is the same as absent, both by the shape of the structs, so no body nests deeper than its struct.
 
-Single values as JSON writes them: durations, times, names and numbers, with their schemas.
-
-Owns how each is read and what OpenAPI says about it, side by side so that they agree. Never knows
-which field it stands in; the decoder adds that.
-
-The numbers and names by which producers and transactions are told apart.
-
-JSON bodies to structs: refused with the field that is wrong.
-
-Unknown fields are refused and `null` is the same as absent, both by the shape of the structs; so
-no body nests deeper than its struct does. Never raises anything but a refusal, whatever the bytes
-are.
+Invariant: decoding raises nothing but a refusal, which names the field, whatever the bytes are.
 """
 
 import functools

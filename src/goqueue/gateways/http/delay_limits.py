@@ -80,7 +80,7 @@ class DelayLimits(msgspec.Struct, frozen=True):
         return due if due > self.now else 0
 
     def _too_long(self) -> Refused:
-        reason = f"a message is due within {format_duration(self.delay_ns_max)}"
+        reason = f"the longest delay is {format_duration(self.delay_ns_max)}"
         return Refused(Code.DELAY_TOO_LONG, reason=reason)
 
 

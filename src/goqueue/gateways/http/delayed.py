@@ -1,9 +1,4 @@
-"""Delayed messages over HTTP: bodies, handlers and routes.
-
-Bodies of the routes about delayed messages.
-
-Delayed messages: which wait, what became of one, and how to cancel it.
-"""
+"""Delayed messages over HTTP: list them, show the state of one, cancel it."""
 
 import msgspec
 
@@ -35,7 +30,7 @@ __all__ = ["DELAY_ROUTES", "CancelledOut", "DelayStats", "DelayedMessage", "Dela
 
 
 class DelayedMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A delayed message by the place of its publish result; once delivered, where it is read."""
+    """A delayed message by the offset of its publish result; once delivered, also its new one."""
 
     topic: str
     partition: int
@@ -48,7 +43,7 @@ class DelayedMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class DelayedOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the messages that wait; `count` is of this page, `total` of all."""
+    """A page of delayed messages; `count` is for this page, `total` for all."""
 
     topic: str
     messages: list[DelayedMessage]
@@ -84,7 +79,7 @@ _LIMIT = integer(
 )
 # More than can ever wait, and far from what no machine can count.
 _SKIP_MAX = 1 << 53
-_SKIP = integer("skip", "how many to pass over", default=0, minimum=0, maximum=_SKIP_MAX)
+_SKIP = integer("skip", "how many to skip", default=0, minimum=0, maximum=_SKIP_MAX)
 _OFFSET = msgspec.structs.replace(
     integer("offset", "offset of the publish result", default=0, minimum=0, maximum=INT64_MAX),
     location=ParameterLocation.PATH,
@@ -151,7 +146,7 @@ DELAY_ROUTES = (
         method="GET",
         path="/topics/{topic}/delayed",
         section=_SECTION,
-        summary="List the messages that wait, by the time they are due",
+        summary="List the delayed messages of a topic, by the time they are due",
         run=_list,
         parameters=(TOPIC, _LIMIT, _SKIP),
         answer=DelayedOut,
@@ -160,7 +155,7 @@ DELAY_ROUTES = (
         method="GET",
         path="/topics/{topic}/delayed/{offset}",
         section=_SECTION,
-        summary="Tell what became of a delayed message",
+        summary="Show the state of a delayed message",
         run=_find,
         parameters=(TOPIC, _OFFSET, _WHERE),
         answer=DelayedMessage,
@@ -170,7 +165,7 @@ DELAY_ROUTES = (
         method="DELETE",
         path="/topics/{topic}/delayed/{partition}/{offset}",
         section=_SECTION,
-        summary="Cancel a delayed message: it will never be delivered",
+        summary="Cancel a delayed message, so that it is never delivered",
         run=_cancel,
         parameters=(TOPIC, PARTITION, _OFFSET),
         answer=CancelledOut,
@@ -187,7 +182,7 @@ DELAY_ROUTES = (
         method="GET",
         path="/delay/stats",
         section=_SECTION,
-        summary="Counts of delayed messages",
+        summary="Count delayed messages",
         run=_statistics,
         answer=DelayStats,
     ),

@@ -41,45 +41,45 @@ class ErrorSpec(msgspec.Struct, frozen=True, kw_only=True):
 ERRORS: dict[Code, ErrorSpec] = {
     Code.REQUEST_INVALID: ErrorSpec(
         status=400,
-        what="The request cannot be understood",
+        what="The request is not valid",
         details=("field", "minimum", "maximum", "position", "reason"),
     ),
     Code.NAME_INVALID: ErrorSpec(
         status=400,
-        what="This cannot be a name",
-        advice="It has 1 to 249 characters out of A-Z a-z 0-9 . _ - and is neither `.` nor `..`",
+        what="The name is not valid",
+        advice="A name has 1 to 249 characters from A-Z a-z 0-9 . _ - and is neither `.` nor `..`",
         details=("field",),
     ),
-    Code.PERMISSION_DENIED: ErrorSpec(status=403, what="The caller may not do this"),
+    Code.PERMISSION_DENIED: ErrorSpec(status=403, what="The client is not allowed to do this"),
     Code.ROUTE_NOT_FOUND: ErrorSpec(
-        status=404, what="There is no such route", advice="GET /docs lists all of them"
+        status=404, what="There is no such route", advice="GET /docs lists all routes"
     ),
     Code.METHOD_NOT_ALLOWED: ErrorSpec(
         status=405,
-        what="The route exists but does not take this method",
-        advice="The Allow header names those that it takes",
+        what="The route does not support this method",
+        advice="The Allow header lists the methods that it supports",
     ),
     Code.BODY_TOO_LARGE: ErrorSpec(
         status=413,
-        what="The body is larger than this route takes",
-        advice="Send fewer messages at once",
+        what="The body is larger than this route accepts",
+        advice="Send fewer messages per request",
         details=("limit",),
     ),
     Code.QUOTA_EXCEEDED: ErrorSpec(
         status=403,
-        what="A quota is used up",
-        advice="Delete something, or have the quota raised",
+        what="A quota is exhausted",
+        advice="Delete something, or raise the quota",
         details=("quota", "limit", "used"),
     ),
     Code.STORAGE_FULL: ErrorSpec(
         status=507,
         what="The disk is full and nothing was written",
-        advice="Free space and repeat the request; reads and acknowledgements go on",
+        advice="Free space and retry; reads and acknowledgements continue",
     ),
     Code.STORAGE_FAILED: ErrorSpec(
         status=500,
-        what="The disk failed to store data, and the partition takes no more writes",
-        advice="Have the disk looked at and restart the node; its log has the cause",
+        what="The disk failed to store data, and the partition accepts no more writes",
+        advice="Check the disk and restart the node; its log has the cause",
     ),
     Code.RECORDS_DAMAGED: ErrorSpec(
         status=500,
@@ -89,8 +89,8 @@ ERRORS: dict[Code, ErrorSpec] = {
     ),
     Code.REQUEST_TIMEOUT: ErrorSpec(
         status=504,
-        what="The request took too long, and whether a write took place is not known",
-        advice="Look before repeating it",
+        what="The request timed out; it is not known whether a write took place",
+        advice="Check the outcome before you retry",
     ),
     Code.INTERNAL_ERROR: ErrorSpec(
         status=500,
@@ -100,133 +100,131 @@ ERRORS: dict[Code, ErrorSpec] = {
     Code.TOPIC_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such topic",
-        advice="GET /topics lists them, POST /topics makes one",
+        advice="GET /topics lists all topics, POST /topics creates one",
     ),
-    Code.TOPIC_EXISTS: ErrorSpec(status=409, what="A topic of this name exists already"),
+    Code.TOPIC_EXISTS: ErrorSpec(status=409, what="A topic with this name already exists"),
     Code.PARTITION_NOT_FOUND: ErrorSpec(
         status=404,
         what="The topic has no such partition",
-        advice="They are numbered from 0",
+        advice="Partitions are numbered from 0",
         details=("partitions",),
     ),
     Code.PARTITION_INVALID: ErrorSpec(
         status=400,
-        what="This cannot be a partition",
-        advice="A number is not negative, and a new count is above the present one",
+        what="The partition is not valid",
+        advice="A partition number is at least 0, and the number of partitions can only grow",
     ),
     Code.OFFSET_OUT_OF_RANGE: ErrorSpec(
         status=400,
-        what="The offset lies outside of what the partition holds",
+        what="The offset is outside the partition's range",
         details=("earliest", "end"),
     ),
     Code.LOG_BUSY: ErrorSpec(
         status=409,
-        what="Another change of this topic is under way",
-        advice="Repeat the request in a moment",
+        what="Another change to this topic is in progress",
+        advice="Retry in a moment",
     ),
     Code.TOPIC_INTERNAL: ErrorSpec(
         status=403,
         what="Names that begin with `__` belong to the broker",
-        advice="Nobody creates, writes or deletes such a topic",
+        advice="Clients cannot create, write or delete such a topic",
     ),
     Code.GROUP_NOT_FOUND: ErrorSpec(
-        status=404, what="There is no such group", advice="Its first join or commit makes it"
+        status=404, what="There is no such group", advice="The first join or commit creates a group"
     ),
     Code.MEMBER_NOT_FOUND: ErrorSpec(
         status=404,
-        what="The member never joined, has left or was evicted",
+        what="The member never joined, has left, or was removed",
         advice="Join again without `member_id`",
     ),
     Code.GENERATION_STALE: ErrorSpec(
         status=409,
-        what="The group has moved on to another generation",
-        advice="A heartbeat tells what to adopt",
+        what="The group is in a newer generation",
+        advice="A heartbeat returns the current generation and assignment",
         details=("generation",),
     ),
     Code.PARTITION_NOT_ASSIGNED: ErrorSpec(
         status=409,
         what="The partition belongs to another member of the group",
-        advice="A heartbeat tells which partitions are yours",
+        advice="A heartbeat returns the partitions of this member",
     ),
     Code.GROUP_MISMATCH: ErrorSpec(
         status=409,
         what="The members of this group use another mode or protocol",
-        advice="Join with theirs, or wait until all have left",
+        advice="Join with the same mode and protocol, or wait until all members have left",
     ),
     Code.MESSAGE_TOO_LARGE: ErrorSpec(
         status=413, what="The message is larger than allowed", details=("limit", "size")
     ),
-    Code.MESSAGE_INVALID: ErrorSpec(status=400, what="The message cannot be taken"),
+    Code.MESSAGE_INVALID: ErrorSpec(status=400, what="The message is not valid"),
     Code.RECEIPT_INVALID: ErrorSpec(
         status=400,
-        what="This is no receipt handle that a poll gave out",
-        advice="Send it back unchanged",
+        what="This is not a receipt handle of a poll",
+        advice="Send the handle exactly as the poll returned it",
     ),
     Code.RECEIPT_STALE: ErrorSpec(
         status=410,
-        what="The lease is over: it expired, was settled or was reset. Nothing was changed",
-        advice="The message comes again with another handle unless it is settled",
+        what="The lease has ended: it expired, was settled or was reset; nothing was changed",
+        advice="Unless it is settled, the message is delivered again with a new handle",
     ),
     Code.MESSAGE_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such delayed message",
-        advice="It is named by the partition and offset that its publish result gave",
+        advice="Use the partition and the offset of its publish result",
     ),
     Code.ALREADY_DELIVERED: ErrorSpec(
         status=409,
         what="The message was delivered before it could be cancelled",
         details=("delivered_offset",),
     ),
-    Code.DELAY_TOO_LONG: ErrorSpec(
-        status=400, what="The delay is longer than the broker keeps messages back"
-    ),
+    Code.DELAY_TOO_LONG: ErrorSpec(status=400, what="The delay is longer than the broker allows"),
     Code.DEAD_LETTER_LOOP: ErrorSpec(
         status=409,
-        what="A dead-letter topic has no dead-letter topic of its own",
-        advice="Name another topic",
+        what="A dead-letter topic cannot have a dead-letter topic of its own",
+        advice="Choose another topic",
     ),
     Code.TRANSACTION_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such transaction",
-        advice="GET /transactions lists those that have not ended",
+        advice="GET /transactions lists the transactions that have not ended",
         details=("transaction_id",),
     ),
     Code.TRANSACTION_TIMEOUT: ErrorSpec(
         status=409,
-        what="The transaction took too long, or its producer was silent, and it was aborted",
-        advice="Begin another and do its work again",
+        what="The transaction was aborted: it took too long, or its producer sent no heartbeat",
+        advice="Begin a new transaction and repeat its work",
     ),
     Code.PRODUCER_FENCED: ErrorSpec(
         status=409,
-        what="A newer producer has taken over: this epoch is over",
-        advice="Stop, or POST /producers/init to take over in turn",
+        what="A newer producer with the same transactional id has taken over",
+        advice="Stop this producer, or POST /producers/init to take over again",
     ),
     Code.TRANSACTION_STATE_INVALID: ErrorSpec(
         status=409,
-        what="The transaction is not in a state in which this can be done",
-        advice="Begin one first, or end the one that is open",
+        what="The state of the transaction does not allow this",
+        advice="Begin a transaction first, or end the open one",
         details=("state", "transaction_id"),
     ),
     Code.PRODUCER_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such producer",
-        advice="POST /producers/init makes one; one that was idle for a day is forgotten",
+        advice="POST /producers/init creates one; a producer is forgotten after a day without use",
     ),
     Code.SEQUENCE_OUT_OF_ORDER: ErrorSpec(
         status=409,
-        what="The sequence leaves a gap, or repeats what is too old to be remembered",
-        advice="`expected` is what comes next",
+        what="The sequence leaves a gap, or repeats a batch that is too old to be recognized",
+        advice="`expected` is the next sequence",
         details=("expected",),
     ),
     Code.BROKER_UNAVAILABLE: ErrorSpec(
         status=503,
         what="The broker is starting or stopping",
-        advice="Repeat the request in a moment",
+        advice="Retry in a moment",
     ),
     Code.TRACE_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such trace",
-        advice="Only the newest spans are kept; older ones are where the node exports them",
+        advice="The node keeps only the newest spans; exporters have the older ones",
     ),
 }
 

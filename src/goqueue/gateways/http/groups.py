@@ -1,9 +1,4 @@
-"""Consumer groups over HTTP: join, heartbeat, leave, poll, describe.
-
-Bodies of the group routes: membership, and what groups look like.
-
-The group routes: join, stay, leave, poll; list, describe and delete groups.
-"""
+"""Consumer groups over HTTP: join, heartbeat, leave, poll; list, describe and delete groups."""
 
 import secrets
 from typing import Annotated, Literal
@@ -67,7 +62,7 @@ MemberId = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
 class JoinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Become a member, or say again that one is."""
+    """Join a group, or confirm a membership."""
 
     client_id: Name
     topics: Annotated[list[Name], Meta(min_length=1, max_length=1000)]
@@ -92,7 +87,7 @@ class PollBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class JoinOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Membership and what comes with it."""
+    """The membership and its assignment."""
 
     member_id: str
     generation: int
@@ -113,7 +108,7 @@ class HeartbeatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class HeartbeatOut(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the group, and what to adopt if `rebalance_required`."""
+    """The state of the group; the assignment is new if `rebalance_required`."""
 
     rebalance_required: bool
     state: GroupState
@@ -122,13 +117,13 @@ class HeartbeatOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stop being a member."""
+    """Leave a group."""
 
     member_id: MemberId
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """The member is gone and its leases are free."""
+    """The member has left, and its leases have ended."""
 
     left: bool
 
@@ -177,7 +172,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that is gone with its positions and leases."""
+    """The group was deleted, with its offsets and leases."""
 
     deleted: bool
     group_id: str
@@ -389,7 +384,7 @@ GROUP_ROUTES = (
         method="POST",
         path="/groups/{group}/join",
         section=_SECTION,
-        summary="Become a member; the first one makes the group",
+        summary="Join a group; the first member creates it",
         run=_join,
         parameters=(GROUP,),
         body=JoinBody,
@@ -408,7 +403,7 @@ GROUP_ROUTES = (
         method="POST",
         path="/groups/{group}/heartbeat",
         section=_SECTION,
-        summary="Stay a member, and hear about rebalances",
+        summary="Stay a member, and learn of rebalances",
         run=_heartbeat,
         parameters=(GROUP,),
         body=HeartbeatBody,
@@ -419,7 +414,7 @@ GROUP_ROUTES = (
         method="POST",
         path="/groups/{group}/leave",
         section=_SECTION,
-        summary="Stop being a member; its leases are free at once",
+        summary="Leave a group; the leases of the member end at once",
         run=_leave,
         parameters=(GROUP,),
         body=LeaveBody,
@@ -431,7 +426,7 @@ GROUP_ROUTES = (
         method="POST",
         path="/groups/{group}/poll",
         section=_SECTION,
-        summary="Lease messages, waiting for some if there are none",
+        summary="Lease messages; wait if there are none",
         run=_poll,
         parameters=(GROUP,),
         body=PollBody,
@@ -444,7 +439,7 @@ GROUP_ROUTES = (
         method="GET",
         path="/groups/{group}/poll",
         section=_SECTION,
-        summary="The same as POST, for clients that cannot; proxies may repeat a GET",
+        summary="Lease messages, for clients that cannot send a POST; proxies may repeat a GET",
         run=_get_poll,
         parameters=(
             GROUP,

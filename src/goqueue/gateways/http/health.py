@@ -1,9 +1,4 @@
-"""Health, readiness, version, metrics, OpenAPI and the node over HTTP.
-
-Bodies of the service routes: probes, version, totals.
-
-The service routes: probes, version, totals, metrics, and the document of the API itself.
-"""
+"""The service routes: probes, version, totals, metrics, and the API's own document."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,14 +34,14 @@ __all__ = [
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the node does its work."""
+    """Whether the node works."""
 
     status: Literal["ok", "degraded", "fail"]
     timestamp: TimeText
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether the process lives."""
+    """Whether the process is alive."""
 
     status: Literal["pass", "fail"]
     timestamp: TimeText
@@ -55,7 +50,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BrokerOut(msgspec.Struct, frozen=True, kw_only=True):
-    """The node in short."""
+    """A summary of the node."""
 
     node_id: str
     topic_count: Count
@@ -63,7 +58,7 @@ class BrokerOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that was looked at."""
+    """The outcome of one check."""
 
     status: Literal["pass", "warn", "fail"]
     message: str | None = None
@@ -71,7 +66,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether the node takes requests; `degraded` does, and `message` says what is wrong."""
+    """Whether the node accepts requests; `degraded` does, and `message` says what is wrong."""
 
     status: Literal["pass", "degraded", "fail"]
     timestamp: TimeText
@@ -82,7 +77,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """What is running."""
+    """The version that is running."""
 
     version: str
     git_commit: str
@@ -91,7 +86,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals of one topic; what was published and consumed counts from the start of the node."""
+    """Totals of one topic; published and consumed messages are counted from the node's start."""
 
     partitions: Count
     total_messages: Count
@@ -113,7 +108,7 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
 R = TypeVar("R", NodeDescription, NodeHealth)
 
 _SECTION = "Service"
-_VERBOSE = boolean("verbose", "whether to list what was checked")
+_VERBOSE = boolean("verbose", "whether to list the checks")
 _FAILED = 503
 _NAMED_MAX = 10
 _STILL = TopicFlow()
@@ -273,7 +268,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/health",
         section=_SECTION,
-        summary="Tell whether the node does its work",
+        summary="Report whether the node works",
         run=_health,
         answer=Health,
         failing=Health,
@@ -283,7 +278,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/healthz",
         section=_SECTION,
-        summary="Tell whether the process lives",
+        summary="Report whether the process is alive",
         run=_alive,
         answer=Probe,
         failing=Probe,
@@ -293,7 +288,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/livez",
         section=_SECTION,
-        summary="Tell whether the process lives",
+        summary="Report whether the process is alive",
         run=_alive,
         answer=Probe,
         failing=Probe,
@@ -303,7 +298,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/readyz",
         section=_SECTION,
-        summary="Tell whether the node takes requests",
+        summary="Report whether the node accepts requests",
         run=_ready,
         parameters=(_VERBOSE,),
         answer=Readiness,
@@ -314,7 +309,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/version",
         section=_SECTION,
-        summary="Tell what is running",
+        summary="Show the version that is running",
         run=_version,
         answer=Version,
         is_service=True,
@@ -323,7 +318,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/stats",
         section=_SECTION,
-        summary="Totals of the node, topic by topic",
+        summary="Show totals of the node and of each topic",
         run=_stats,
         answer=Stats,
         is_service=True,
@@ -332,7 +327,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/metrics",
         section=_SECTION,
-        summary="Metrics of the node as Prometheus reads them",
+        summary="Show the metrics of the node in the text format of Prometheus",
         run=_metrics,
         answer_media=METRICS_MEDIA,
         is_service=True,
@@ -341,7 +336,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/openapi.json",
         section=_SECTION,
-        summary="This document",
+        summary="Show the OpenAPI document",
         run=_openapi,
         is_service=True,
     ),
@@ -349,7 +344,7 @@ SERVICE_ROUTES = (
         method="GET",
         path="/docs",
         section=_SECTION,
-        summary="This document as a page",
+        summary="Show the API as a page with forms",
         run=_docs,
         answer_media=HTML_MEDIA,
         is_service=True,

@@ -1,12 +1,7 @@
-"""Messages in JSON bodies: fields, producers, trace ids.
+"""Messages in JSON bodies: a message to publish, its result, a message that was read.
 
-Bodies of the publish and read routes: a message going in, its result, a message coming out.
-
-Bodies of producers: to become one, to stay one, and what one publishes.
-
-The trace of each message that is shown, and the trace that a request is part of.
-
-A message names its trace by a header, or its offset does; see `goqueue.records.tracing`.
+Also the bodies of producers, and the traces: which trace a message belongs to, by a header or by
+its offset (see `goqueue.records.tracing`), and which trace a request is part of.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,23 +73,26 @@ HeadersIn = Annotated[
 PriorityIn = Annotated[
     str | int,
     Meta(
-        description="a name in any case, or 0 to 4",
+        description="a name, in upper or lower case, or 0 to 4",
         examples=["normal"],
     ),
 ]
 EncodingIn = Annotated[str, Meta(extra_json_schema={"enum": ["base64"]})]
 DelayIn = Annotated[
     str | float,
-    Meta(description="Go syntax, or a number of seconds; 0 is at once", examples=["30s"]),
+    Meta(
+        description="a duration such as `30s`, or a number of seconds; 0 is no delay",
+        examples=["30s"],
+    ),
 ]
 TimeIn = Annotated[
     str,
     Meta(
-        description="RFC 3339 instead of `delay`; a time that has passed is at once",
+        description="RFC 3339, instead of `delay`; a time in the past is no delay",
         examples=["2025-01-31T12:00:00Z"],
     ),
 ]
-OtherTimeIn = Annotated[str, Meta(description="the same as `deliverAt`, which is not given then")]
+OtherTimeIn = Annotated[str, Meta(description="another name of `deliverAt`")]
 
 
 class MessageFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,7 +109,7 @@ class MessageFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MessageBody(MessageFields, frozen=True):
-    """A message to publish. What is wrong in it is the error of this message alone.
+    """A message to publish. An error in it concerns this message alone.
 
     `value` must be given: a tombstone is an explicit `null`.
     """
@@ -146,9 +144,9 @@ class DelayedResult(msgspec.Struct, frozen=True):
 
 
 class PublishOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one message: where it went, or only `error` and `code`.
+    """The result of one message: where it was stored, or only `error` and `code`.
 
-    Only a delayed one has `delayed` and `deliverAt`: until then it waits, under this place.
+    Only a delayed message has `delayed` and `deliverAt`; its offset identifies it until then.
     """
 
     partition: Annotated[int, Meta(ge=0, le=INT32_MAX)] | msgspec.UnsetType = msgspec.UNSET
@@ -184,7 +182,7 @@ class ReadMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReadOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages in offset order, and where to go on."""
+    """Messages in offset order, and where the next read starts."""
 
     messages: list[ReadMessage]
     next_offset: OffsetNumber
@@ -210,15 +208,15 @@ class DeliveredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a poll got; empty when nothing came in time."""
+    """Messages of a poll; empty if none arrived in time."""
 
     messages: list[DeliveredMessage]
 
 
 class RawPlaced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the records of one partition went; without an offset they were not taken.
+    """Where the records of one partition were stored; without an offset they were refused.
 
-    A duplicate was taken before, and is told where it went then.
+    A duplicate was stored before; the offset is that of the first time.
     """
 
     partition: int
@@ -237,7 +235,7 @@ class RawPublishOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Become a producer; without a transactional id one whose retries are known, and no more."""
+    """Create a producer; without a transactional id it is idempotent, but has no transactions."""
 
     transactional_id: Name | None = None
     transaction_timeout_ms: (
@@ -246,14 +244,14 @@ class ProducerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ProducerOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the producer is; whoever had the same transactional id before is fenced."""
+    """The producer; the previous one with the same transactional id is fenced."""
 
     producer_id: ProducerId
     epoch: Epoch
 
 
 class ProducerBeatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Say that the producer is still there."""
+    """A heartbeat of a producer."""
 
     epoch: Epoch
 
@@ -292,7 +290,7 @@ class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AuthoredOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the message went; a duplicate went there before and was not written again."""
+    """Where the message was stored; a duplicate was stored there before, and not again."""
 
     partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
     offset: OffsetNumber

@@ -1,9 +1,4 @@
-"""Committed offsets and lag of groups over HTTP.
-
-Bodies of the offset routes: where a group goes on, and how far it is behind.
-
-The offset routes: commit, read and reset positions, and tell how far a group is behind.
-"""
+"""Offsets of groups over HTTP: commit, show and reset them, and show the lag."""
 
 import re
 from collections.abc import Mapping
@@ -61,7 +56,7 @@ PositionsIn = Annotated[
 
 
 class CommitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Positions to move forward: the next offset of each partition, by topic."""
+    """Offsets to commit: the next offset of each partition, by topic."""
 
     offsets: PositionsIn
     member_id: MemberId | None = None
@@ -69,7 +64,7 @@ class CommitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """The positions that are now in force."""
+    """The offsets as they are now."""
 
     committed: bool
     group_id: str
@@ -77,7 +72,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The next offset of a group wherever it has a position."""
+    """The next offset of a group in every partition where it has one."""
 
     group_id: str
     offsets: Positions
@@ -86,7 +81,7 @@ class GroupOffsets(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ResetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to put positions; `timestamp` and `offset` go with the strategy of that name."""
+    """Where to reset to; `timestamp` and `offset` belong to the strategies of those names."""
 
     topic: Name
     strategy: Strategy
@@ -97,7 +92,7 @@ class ResetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ResetPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """One position that was, or would be, moved."""
+    """One offset that was, or would be, reset."""
 
     topic: Name
     partition: int
@@ -268,7 +263,7 @@ POSITION_ROUTES = (
         method="POST",
         path="/groups/{group}/offsets",
         section=_SECTION,
-        summary="Move positions forward, all of them or none",
+        summary="Commit offsets of a group, all of them or none",
         run=_commit,
         parameters=(GROUP,),
         body=CommitBody,
@@ -290,7 +285,7 @@ POSITION_ROUTES = (
         method="GET",
         path="/groups/{group}/offsets",
         section=_SECTION,
-        summary="Read the committed positions of a group",
+        summary="Show the committed offsets of a group",
         run=_read,
         parameters=(GROUP, _TOPIC, _STABLE),
         answer=GroupOffsets,
@@ -302,7 +297,7 @@ POSITION_ROUTES = (
         method="POST",
         path="/groups/{group}/offsets/reset",
         section=_SECTION,
-        summary="Put positions anywhere in the log; open leases there become stale",
+        summary="Reset the offsets of a group; open leases become stale",
         run=_reset,
         parameters=(GROUP,),
         body=ResetBody,
@@ -322,7 +317,7 @@ POSITION_ROUTES = (
         method="GET",
         path="/groups/{group}/lag",
         section=_SECTION,
-        summary="Tell how far a group is behind",
+        summary="Show how far a group is behind",
         run=_lag,
         parameters=(GROUP,),
         answer=GroupLag,

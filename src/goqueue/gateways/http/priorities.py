@@ -1,8 +1,6 @@
 """Statistics of priorities over HTTP.
 
-Statistics of the lanes. Sums are by the name of the priority, all five of them always.
-
-Priorities: how the lanes of each group fare.
+Sums are listed by the name of the priority, always all five.
 """
 
 import msgspec
@@ -77,7 +75,7 @@ PRIORITY_ROUTES = (
         method="GET",
         path="/priority/stats",
         section="Priorities",
-        summary="Counts of messages by priority, and how each lane fares",
+        summary="Count messages by priority, with the waiting times of each",
         run=_statistics,
         answer=PriorityStats,
     ),

@@ -1,11 +1,6 @@
-"""Idempotent producers over HTTP.
+"""Idempotent and transactional producers over HTTP: create one, keep it alive, publish with it.
 
-Why producers and their transactions are turned down, by what the routes have in common.
-
-Producers: to become one, to stay one, and to publish as one.
-
-A message that is published here is one message: what is wrong with it is the answer, with the
-status of its code.
+A request publishes one message here, so an error in it is the error of the request.
 """
 
 import msgspec
@@ -156,7 +151,7 @@ PRODUCER_ROUTES = (
         method="POST",
         path="/producers/init",
         section=_SECTION,
-        summary="Become a producer; with a transactional id the one before is fenced",
+        summary="Create a producer; with a transactional id, fence the previous one",
         run=_init,
         body=ProducerBody,
         answer=ProducerOut,
@@ -168,7 +163,7 @@ PRODUCER_ROUTES = (
         method="POST",
         path="/producers/{producer_id}/heartbeat",
         section=_SECTION,
-        summary="Say that a producer is still there, so that its transaction goes on",
+        summary="Keep a producer and its transaction alive",
         run=_heartbeat,
         parameters=(_PRODUCER,),
         body=ProducerBeatBody,
@@ -179,7 +174,7 @@ PRODUCER_ROUTES = (
         method="POST",
         path="/transactions/publish",
         section=_SECTION,
-        summary="Publish one message as a producer, inside its transaction if it has an id for it",
+        summary="Publish one message as a producer, in its open transaction if it has one",
         run=_publish,
         body=AuthoredBody,
         answer=AuthoredOut,

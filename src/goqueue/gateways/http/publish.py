@@ -1,10 +1,7 @@
-"""Publishing over HTTP: JSON batches and stored records.
+"""The publish routes: messages as JSON, and records in the stored format.
 
-What became of each message of a publish request, in request order.
-
-Where no message was stored, the answer is a failure: that of the first message.
-
-The publish routes: messages as JSON, and records in their stored bytes.
+A JSON publish has one result per message, in request order; if no message was stored, the response
+is the failure of the first one. A publish of records stores all of them or none.
 """
 
 import asyncio
@@ -57,7 +54,7 @@ _UNROUTABLE = {
     Unroutable.NO_PARTITION: item_error(Code.PARTITION_NOT_FOUND),
     Unroutable.BAD_PARTITION: item_error(Code.PARTITION_INVALID),
     Unroutable.RESERVED: item_error(
-        Code.MESSAGE_INVALID, reason="keys and headers `gq.` are reserved"
+        Code.MESSAGE_INVALID, reason="keys and header names that begin with `gq.` are reserved"
     ),
     Unroutable.HEADERS: item_error(
         Code.MESSAGE_INVALID,
@@ -121,9 +118,7 @@ _PRODUCER = integer(
     minimum=1,
     maximum=INT64_MAX,
 )
-_EPOCH = integer(
-    "epoch", "the producer's, as given to it", default=None, minimum=0, maximum=EPOCH_MAX
-)
+_EPOCH = integer("epoch", "the epoch of the producer", default=None, minimum=0, maximum=EPOCH_MAX)
 _SEQUENCE = integer(
     "sequence",
     "number of the first record among all that the producer sent to the partition in this epoch; "
@@ -233,11 +228,11 @@ def _check(body: bytearray) -> Columns:
     flags = bytes(columns.flags)
     for index, flag in enumerate(flags) if max(flags) & ~int(Flag.HEADERS) else ():
         if flag & _FORBIDDEN:
-            reason = "control, commit and delayed flags are the broker's to set"
+            reason = "only the broker sets control, commit and delayed flags"
             raise _refused(columns.positions[index], reason)
     if any(columns.offsets):
         index = next(index for index, offset in enumerate(columns.offsets) if offset)
-        raise _refused(columns.positions[index], "the offset of a new record is 0")
+        raise _refused(columns.positions[index], "the offset of a new record must be 0")
     return columns
 
 
@@ -262,7 +257,7 @@ def _check_reserved(body: bytearray, position: int, delays: DelayLimits) -> None
     for name, value in decode(body, position).headers:
         if name == DELIVER_HEADER:
             if given is not None:
-                raise _refused(position, f"`{DELIVER_HEADER}` is there twice")
+                raise _refused(position, f"`{DELIVER_HEADER}` is given twice")
             given = value
         elif name.startswith(RESERVED_PREFIX) and name != CODEC_HEADER:
             raise _refused(position, "header names that begin with `gq.` are reserved")
@@ -296,7 +291,7 @@ PUBLISH_ROUTES = (
         method="POST",
         path="/topics/{topic}/messages",
         section=_SECTION,
-        summary="Publish messages; each has a result of its own, also where none was stored",
+        summary="Publish messages; each has a result of its own, even if none was stored",
         run=_publish,
         parameters=(TOPIC,),
         body=PublishBody,
@@ -324,7 +319,7 @@ PUBLISH_ROUTES = (
         method="POST",
         path="/topics/{topic}/records",
         section=_SECTION,
-        summary="Publish records in their stored bytes, all of them or none",
+        summary="Publish records in the stored format, all of them or none",
         run=_publish_raw,
         parameters=(TOPIC, _TARGET, *_IDEMPOTENCE),
         body_media=RECORDS_MEDIA,

@@ -278,7 +278,7 @@ def _with_one_time(message: MessageBody) -> MessageFields:
     if message.deliver_at is None:
         return message
     if message.deliverAt is not None:
-        reason = "give `deliverAt` or `deliver_at`, not both: they are one field"
+        reason = "give `deliverAt` or `deliver_at`, not both: they are the same field"
         raise Refused(Code.MESSAGE_INVALID, reason=reason)
     return msgspec.structs.replace(message, deliverAt=message.deliver_at)
 
@@ -393,7 +393,7 @@ def _bytes(message: MessageFields) -> tuple[bytes, bytes | None]:
     if message.encoding is None:
         return key.encode(), None if value is None else value.encode()
     if message.encoding != "base64":
-        raise Refused(Code.MESSAGE_INVALID, reason="`encoding`: only `base64` is known")
+        raise Refused(Code.MESSAGE_INVALID, reason="`encoding` must be `base64`")
     try:
         decoded = None if value is None else base64.b64decode(value, validate=True)
         return base64.b64decode(key, validate=True), decoded

@@ -44,13 +44,13 @@ __all__ = ["ISOLATION", "POLL_ISOLATION", "READ_ROUTES", "Portion", "portion_of"
 
 ISOLATION = choice(
     "isolation",
-    "whether messages of open and aborted transactions are shown, and those behind the first open",
+    "`read_uncommitted` also returns messages of open and aborted transactions",
     default=Isolation.READ_COMMITTED,
 )
 # A lease on a message that may vanish would be no lease.
 POLL_ISOLATION = choice(
     "isolation",
-    "taken as elsewhere, but a poll hands out committed messages only, whatever it says",
+    "accepted for symmetry; a poll returns only committed messages",
     default=Isolation.READ_COMMITTED,
 )
 
@@ -221,7 +221,7 @@ READ_ROUTES = (
         method="GET",
         path="/topics/{topic}/partitions/{partition}/records",
         section=_SECTION,
-        summary="Read records in their stored bytes",
+        summary="Read records in the stored format",
         run=_records,
         parameters=(TOPIC, PARTITION, _OFFSET, _MAX_BYTES, _WAIT, ISOLATION),
         answer_media=RECORDS_MEDIA,

@@ -138,7 +138,7 @@ TopicConfigOut = msgspec.defstruct(
 
 
 class Created(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that was made."""
+    """The topic was created."""
 
     name: Name
     partitions: int
@@ -153,14 +153,14 @@ class Topics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
-    """The first offset kept and the last one written, which is the one before it when empty."""
+    """The first offset kept and the last one written; in an empty partition, the one before it."""
 
     earliest: OffsetNumber
     latest: Annotated[int, Meta(ge=-1)]
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic with what it holds."""
+    """A topic with its size and settings."""
 
     name: Name
     partitions: int
@@ -172,7 +172,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that is gone."""
+    """The topic was deleted."""
 
     deleted: bool
     name: Name
@@ -315,7 +315,7 @@ TOPIC_ROUTES = (
         method="POST",
         path="/topics",
         section=_SECTION,
-        summary="Make a topic",
+        summary="Create a topic",
         run=_create,
         body=CreateTopicBody,
         body_schema=_CREATE_SCHEMA,
@@ -353,7 +353,7 @@ TOPIC_ROUTES = (
         method="PATCH",
         path="/topics/{topic}",
         section=_SECTION,
-        summary="Change settings of a topic",
+        summary="Change the settings of a topic",
         run=_alter,
         parameters=(TOPIC,),
         body=AlterTopicBody,
@@ -371,7 +371,7 @@ TOPIC_ROUTES = (
         method="DELETE",
         path="/topics/{topic}",
         section=_SECTION,
-        summary="Delete a topic with its messages and every group's position in it",
+        summary="Delete a topic with its messages and the offsets of all groups",
         run=_delete,
         parameters=(TOPIC,),
         answer=DeletedTopic,

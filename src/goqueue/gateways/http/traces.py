@@ -1,9 +1,4 @@
-"""Traces over HTTP: list, get, search, statistics.
-
-Traces, their events, and counts of them.
-
-Message journeys: the last ones, one by its id, those that are like this, and counts.
-"""
+"""Traces of messages over HTTP: list and search them, show one, count them."""
 
 from typing import Annotated
 
@@ -109,7 +104,7 @@ class TraceOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TraceStats(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept. The latency is that of completed traces, from first to last event."""
+    """What the node keeps. Latencies are those of completed traces, first to last event."""
 
     traces_total: Count
     traces_completed: Count
@@ -181,7 +176,7 @@ _START = moment("start", "with an event at or after this time")
 _END = moment("end", "with an event at or before this time")
 _STATUS: Parameter[TraceStatus | None] = Parameter(
     name="status",
-    summary="that stand like this",
+    summary="with this status",
     schema={"type": "string", "enum": list(TraceStatus)},
     read=_status,
 )
@@ -283,7 +278,7 @@ TRACE_ROUTES = (
         method="GET",
         path="/traces",
         section=_SECTION,
-        summary="The newest journeys of messages",
+        summary="List the newest traces",
         run=_list,
         parameters=(_LIMIT,),
         answer=TracesOut,
@@ -292,7 +287,7 @@ TRACE_ROUTES = (
         method="GET",
         path="/traces/search",
         section=_SECTION,
-        summary="Journeys with an event that is like this",
+        summary="Search traces",
         run=_search,
         parameters=_FILTERS,
         answer=TracesOut,
@@ -301,7 +296,7 @@ TRACE_ROUTES = (
         method="GET",
         path="/traces/stats",
         section=_SECTION,
-        summary="Counts of what is kept",
+        summary="Count the traces and spans that the node keeps",
         run=_statistics,
         answer=TraceStats,
     ),
@@ -309,7 +304,7 @@ TRACE_ROUTES = (
         method="GET",
         path="/traces/{id}",
         section=_SECTION,
-        summary="Everything that happened to one message",
+        summary="Show everything that happened to one message",
         run=_find,
         parameters=(_ID,),
         answer=TraceOut,

@@ -1,21 +1,7 @@
-"""Transactions over HTTP: begin to end, group commits, listing.
+"""Transactions over HTTP: begin, add to, prepare and end them; list them for operators.
 
-Bodies of a transaction's life: begun, prepared, and ended alone or with others.
-
-`producer_id`, `epoch` and `transactional_id` together say whose transaction is meant: a producer
-has one at a time.
-
-Transactions as operators see them.
-
-Bodies that add to a transaction: partitions that it writes, and progress of groups.
-
-Transactions for operators: which are open, how one stands, and what became of all of them.
-
-The steps of a transaction: begun, added to, prepared, and ended alone or with others.
-
-Never remembers anything between two steps: who asks says each time whose transaction it is.
-
-The routes about producers and transactions, in the order of a transaction's life.
+`producer_id`, `epoch` and `transactional_id` together name the owner; a producer has one
+transaction at a time. Nothing is kept between two requests: each names the owner again.
 """
 
 from typing import Annotated, Literal
@@ -94,7 +80,7 @@ Status = Literal["added", "prepared", "committed", "already_committed", "aborted
 
 
 class OwnerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose transaction is meant."""
+    """The producer that owns the transaction."""
 
     producer_id: ProducerId
     epoch: Epoch
@@ -102,7 +88,7 @@ class OwnerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class EndBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose transaction ends; with its id only that one, whatever was begun since."""
+    """The owner of the transaction to end; with `transaction_id`, only that one is ended."""
 
     producer_id: ProducerId
     epoch: Epoch
@@ -117,7 +103,7 @@ class BegunOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreparedOut(msgspec.Struct, frozen=True, kw_only=True):
-    """The transaction waits for a decision, over restarts, too."""
+    """The transaction waits for a decision, also across restarts."""
 
     status: Status
     transaction_id: TransactionId
@@ -159,7 +145,7 @@ class TransactionOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionsOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of those that have not ended, the oldest first; `total` is of all."""
+    """A page of transactions that have not ended, oldest first; `total` is for all."""
 
     transactions: list[TransactionOut]
     count: Count
@@ -208,7 +194,7 @@ _SECTION = "Producers and transactions"
 _LIMIT = integer(
     "limit", "how many transactions at most", default=100, minimum=1, maximum=1000, is_cut=True
 )
-_SKIP = integer("skip", "how many to pass over", default=0, minimum=0, maximum=1 << 53)
+_SKIP = integer("skip", "how many to skip", default=0, minimum=0, maximum=1 << 53)
 _TRANSACTION = name("transaction_id", "id of the transaction", location=ParameterLocation.PATH)
 
 
@@ -259,7 +245,7 @@ LISTING_ROUTES = (
         method="GET",
         path="/transactions",
         section=_SECTION,
-        summary="List the transactions that have not ended, the oldest first",
+        summary="List the transactions that have not ended, oldest first",
         run=_list,
         parameters=(_LIMIT, _SKIP),
         answer=TransactionsOut,
@@ -268,7 +254,7 @@ LISTING_ROUTES = (
         method="GET",
         path="/transactions/stats",
         section=_SECTION,
-        summary="Counts of transactions and producers",
+        summary="Count transactions and producers",
         run=_statistics,
         answer=TransactionStats,
     ),
@@ -276,7 +262,7 @@ LISTING_ROUTES = (
         method="GET",
         path="/transactions/{transaction_id}",
         section=_SECTION,
-        summary="Tell how a transaction stands: one that is open, or the last of a producer",
+        summary="Show the state of a transaction that is open or is the last of its producer",
         run=_describe,
         parameters=(_TRANSACTION,),
         answer=TransactionOut,
@@ -373,7 +359,7 @@ STEP_ROUTES = (
         method="POST",
         path="/transactions/begin",
         section=_SECTION,
-        summary="Open a transaction; a producer has one at a time",
+        summary="Begin a transaction; a producer has one at a time",
         run=_begin,
         body=OwnerBody,
         answer=BegunOut,
@@ -385,7 +371,7 @@ STEP_ROUTES = (
         method="POST",
         path="/transactions/add-partition",
         section=_SECTION,
-        summary="Say that the transaction will write to a partition; publishing does it, too",
+        summary="Add a partition to the transaction; publishing does this, too",
         run=_add_partition,
         body=AddPartitionBody,
         answer=StatusOut,
@@ -403,7 +389,7 @@ STEP_ROUTES = (
         method="POST",
         path="/transactions/offsets",
         section=_SECTION,
-        summary="Let a group's progress take effect with the commit, or not at all",
+        summary="Add offsets of a group, which are committed with the transaction or not at all",
         run=_add_offsets,
         body=AddOffsetsBody,
         body_schema=_PROGRESS_SCHEMA,
@@ -429,7 +415,7 @@ STEP_ROUTES = (
         method="POST",
         path="/transactions/prepare",
         section=_SECTION,
-        summary="Take no more messages, and wait up to an hour for a group commit",
+        summary="Prepare a transaction: it accepts no more messages and waits for a group commit",
         run=_prepare,
         body=OwnerBody,
         answer=PreparedOut,
@@ -441,7 +427,7 @@ STEP_ROUTES = (
         method="POST",
         path="/transactions/commit-group",
         section=_SECTION,
-        summary="Commit prepared transactions by one decision, or abort them if the key was used",
+        summary="Commit prepared transactions together, or abort them if the key was used before",
         run=_commit_group,
         body=CommitGroupBody,
         answer=StatusOut,
@@ -457,7 +443,7 @@ STEP_ROUTES = (
         method="POST",
         path="/transactions/commit",
         section=_SECTION,
-        summary="Commit: from now on every reader sees all of it",
+        summary="Commit a transaction: from now on every reader sees all of it",
         run=_commit,
         body=EndBody,
         answer=StatusOut,
@@ -469,7 +455,7 @@ STEP_ROUTES = (
         method="POST",
         path="/transactions/abort",
         section=_SECTION,
-        summary="Abort: no reader of committed messages ever sees any of it",
+        summary="Abort a transaction: no reader of committed messages ever sees any of it",
         run=_abort,
         body=EndBody,
         answer=StatusOut,

@@ -134,7 +134,7 @@ def test_a_message_that_is_due_already_is_an_ordinary_one(fields: dict[str, obje
         ({"delay": "1s", "priority": "urgent"}, "`priority` must be"),
         ({"delay": "1s", "priority": True}, "bool"),
         ({"delay": "1s", "headers": {"gq.deliver-at": "1"}}, "reserved"),
-        ({"delay": "1s", "encoding": ""}, "only `base64`"),
+        ({"delay": "1s", "encoding": ""}, "must be `base64`"),
         ({"delay": "1s", "key": "gq.k"}, "reserved"),
         ({"headers": {"gq.delayed-from": "1"}}, "reserved"),
     ],

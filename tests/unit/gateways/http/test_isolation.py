@@ -223,4 +223,4 @@ def test_a_poll_takes_an_isolation_and_says_that_it_makes_no_difference() -> Non
     polls = [route for route in ROUTES if route.path == "/groups/{group}/poll"]
     [poll] = [route for route in polls if route.method == "GET"]
     [told] = [each.summary for each in poll.parameters if each.name == "isolation"]
-    assert "committed messages only" in told
+    assert "only committed messages" in told

@@ -121,7 +121,7 @@ def test_a_priority_is_a_name_in_any_case_or_a_number(given: object, number: int
 def test_what_is_wrong_with_a_message_is_the_error_of_that_message_only(message: object) -> None:
     code, error = refusal(message)
     assert code == "message_invalid"
-    assert error.startswith("The message cannot be taken: ")
+    assert error.startswith("The message is not valid: ")
 
 
 def test_a_whole_float_is_a_partition() -> None:

@@ -160,7 +160,7 @@ def test_both_names_of_the_time_are_read_in_one_request() -> None:
 
 def test_both_names_of_the_time_in_one_message_are_refused() -> None:
     intake = take({"value": "a", "deliver_at": SOON, "deliverAt": SOON}, {"value": "b"})
-    assert "they are one field" in intake.refused[0].error
+    assert "they are the same field" in intake.refused[0].error
     assert list(intake.refused) == [0]
 
 

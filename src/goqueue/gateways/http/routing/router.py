@@ -1,13 +1,9 @@
-"""Routes, and how the path of a request finds one.
+"""The route of a request: found by method and path, with the values of its parameters.
 
-One route: everything that routing, reading, answering and the document need to know about it.
-
-Never runs by itself; the table of routes is the only list there is.
-
-From a method and a path to a route, and from the request to the values of its parameters.
-
-Owns percent-decoding and the rules about slashes and `/v1`. Paths are matched segment by segment
-and never normalized: `..` is a name like any other, and an invalid one.
+A `Route` holds everything that routing, decoding, answering and the OpenAPI document need to know;
+the table of routes is the only list. Owns percent-decoding and the rules about slashes and `/v1`.
+Paths are matched segment by segment and never normalized: `..` is a name like any other, and an
+invalid one.
 """
 
 from collections.abc import Awaitable, Callable, Iterable

@@ -89,9 +89,9 @@ class HeadLines:
         if version not in ("1.1", "1.0"):
             raise Unacceptable(UNSUPPORTED_VERSION)
         if method == "CONNECT":
-            raise Unacceptable(malformed("CONNECT is for proxies"))
+            raise Unacceptable(malformed("CONNECT is not supported"))
         if is_upgrade:
-            raise Unacceptable(malformed("no other protocol can be upgraded to"))
+            raise Unacceptable(malformed("upgrades are not supported"))
         self._gather_headers()
         headers = self._headers
         path, query = self._split_target(method)
@@ -129,7 +129,7 @@ class HeadLines:
             # The parser takes nothing but digits.
             return int(self._headers.get(b"content-length", b"0"))
         if version == "1.0" or b"content-length" in self._headers:
-            raise Unacceptable(malformed("Transfer-Encoding has no place here"))
+            raise Unacceptable(malformed("Transfer-Encoding is not allowed here"))
         if coding.lower() != b"chunked":
             raise Unacceptable(UNSUPPORTED_CODING)
         return None
@@ -345,7 +345,7 @@ class RequestReader:
         except httptools.HttpParserError as error:
             self.refuse(_doubt(error))
         except httptools.HttpParserUpgrade:
-            self.refuse(malformed("no other protocol can be upgraded to"))
+            self.refuse(malformed("upgrades are not supported"))
         else:
             self._bound_barren(began)
 

@@ -1,15 +1,12 @@
-"""HTTP/1.1 responses as bytes, and those that the server sends by itself.
+"""HTTP/1.1 responses as bytes, and the refusals that the server sends by itself.
 
-Responses as bytes on the wire: the head in one piece, bodies without a copy when large.
+The head is one piece; large bodies are not copied. Each code has one status. Where HTTP has a more
+exact status for a fault of the wire (431, 501, 505), that one is used with the code
+`request_invalid`. A client that is too slow gets 504 `request_timeout`, not 408: clients may send a
+request again by themselves after a 408.
 
-Invariant: what is made here is exactly one message; a header that could end it early is an error.
-
-What the transport itself turns down, before or instead of the application.
-
-The contract's table of codes has one status per code. Where HTTP has a more exact status for a
-fault of the wire (431, 501, 505) that one is used with the code `request_invalid`. A peer that is
-too slow gets what the contract has for time that ran out, 504 `request_timeout`, not 408: clients
-treat 408 as leave to send the request again by themselves.
+Invariant: what is encoded here is exactly one message; a header that could end it early is an
+error.
 """
 
 import functools
@@ -125,21 +122,23 @@ def body_too_large(limit: int) -> Refusal:
 CUT_SHORT = malformed("it ended before it was complete")
 HEAD_TOO_LARGE = Refusal(431, Code.REQUEST_INVALID, "The head of the request is too large.")
 UNSUPPORTED_CODING = Refusal(
-    501, Code.REQUEST_INVALID, "The only transfer coding understood is chunked."
+    501, Code.REQUEST_INVALID, "The only supported transfer coding is chunked."
 )
-UNSUPPORTED_VERSION = Refusal(505, Code.REQUEST_INVALID, "Only HTTP/1.1 and HTTP/1.0 are spoken.")
+UNSUPPORTED_VERSION = Refusal(
+    505, Code.REQUEST_INVALID, "Only HTTP/1.1 and HTTP/1.0 are supported."
+)
 HEAD_SLOW = Refusal(
-    504, Code.REQUEST_TIMEOUT, "The head of the request took too long; nothing was done."
+    504, Code.REQUEST_TIMEOUT, "The head of the request took too long to arrive; nothing was done."
 )
 BODY_SLOW = Refusal(
-    504, Code.REQUEST_TIMEOUT, "The body of the request took too long; nothing was done."
+    504, Code.REQUEST_TIMEOUT, "The body of the request took too long to arrive; nothing was done."
 )
 TOO_MANY_CONNECTIONS = Refusal(503, Code.BROKER_UNAVAILABLE, "Too many connections are open.")
 BODIES_FULL = Refusal(
-    503, Code.BROKER_UNAVAILABLE, "Too many request bodies are under way; nothing was done."
+    503, Code.BROKER_UNAVAILABLE, "Too many request bodies are in progress; nothing was done."
 )
 UNSENT_FULL = Refusal(
-    503, Code.BROKER_UNAVAILABLE, "Too many answers wait to be read; nothing was done."
+    503, Code.BROKER_UNAVAILABLE, "Too many responses wait to be read; nothing was done."
 )
 STOPPING = Refusal(503, Code.BROKER_UNAVAILABLE, "The node is stopping; nothing was done.")
-FAULT = Refusal(500, Code.INTERNAL_ERROR, "The request met a fault of the broker.")
+FAULT = Refusal(500, Code.INTERNAL_ERROR, "The broker failed to handle the request.")
