@@ -186,7 +186,7 @@ def loses_what_the_last_lane_hands_out(patch: pytest.MonkeyPatch) -> None:
 
     def lossy(lanes: Any, count_max: int, bytes_max: int, now: Any) -> Any:
         taken = take(lanes, count_max, bytes_max, now)
-        for message in [each for each in taken if each[2] == 4]:
+        for message in [each for each in taken if each.priority == 4]:
             taken.remove(message)
         return taken
 

@@ -187,7 +187,7 @@ def releases_a_key_when_its_message_is_given_back(patch: pytest.MonkeyPatch) -> 
 
     def early(queue: Any, held: Any, *rest: Any) -> None:
         give_back(queue, held, *rest)
-        queue._retire(held.known)
+        queue._retire(held.message)
 
     patch.setattr(DeliveryQueue, "give_back", early)
 

@@ -194,13 +194,13 @@ class TraceRecorder:
             Note(
                 kind,
                 place,
-                [held.known[0] for held in leases],
+                [held.offset for held in leases],
                 now.wall,
                 now.wall,
                 given={
                     index: context
                     for index, held in enumerate(leases)
-                    if (context := held.known[4])
+                    if (context := held.message.trace_context)
                 },
                 attempts=[held.attempt for held in leases],
                 group=group.name,

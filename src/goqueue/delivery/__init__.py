@@ -1,7 +1,6 @@
 """One group on one partition: what is settled, what is in flight, what comes back when."""
 
 from goqueue.delivery.delays import Delayed, Delays, DelaysStated
-from goqueue.delivery.key_order import Known
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
 from goqueue.delivery.leases import Held
 from goqueue.delivery.position import (
@@ -27,7 +26,6 @@ __all__ = [
     "DelaysStated",
     "DeliveryQueue",
     "Held",
-    "Known",
     "LaneFacts",
     "Lanes",
     "Position",

@@ -6,51 +6,49 @@ is the earliest that is not settled.
 
 from collections import deque
 
-__all__ = ["KeyOrder", "Known"]
+from goqueue.records import MessageSummary
 
-# What is known of a message: offset, size in bytes, priority, key (empty: none), and the trace
-# context that it gives (empty: none).
-Known = tuple[int, int, int, bytes, bytes]
+__all__ = ["KeyOrder"]
 
 
 class KeyOrder:
     """Who waits for whom, by key."""
 
     def __init__(self) -> None:
-        self._behind: dict[bytes, deque[Known]] = {}
+        self._behind: dict[bytes, deque[MessageSummary]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         """How many messages wait."""
         return self._count
 
-    def clear(self) -> list[Known]:
+    def clear(self) -> list[MessageSummary]:
         """Forget everything; what waited."""
         waiting = [message for behind in self._behind.values() for message in behind]
         self._behind.clear()
         self._count = 0
         return waiting
 
-    def admit(self, known: Known) -> bool:
+    def admit(self, message: MessageSummary) -> bool:
         """Whether a message may be delivered now; if not it waits here. To be asked in order."""
-        key = known[3]
+        key = message.key
         if not key:
             return True
         behind = self._behind.get(key)
         if behind is None:
             self._behind[key] = deque()
             return True
-        behind.append(known)
+        behind.append(message)
         self._count += 1
         return False
 
-    def release(self, known: Known) -> Known | None:
+    def release(self, message: MessageSummary) -> MessageSummary | None:
         """A message was settled: the next of its key, if one waits."""
-        behind = self._behind.get(known[3])
+        behind = self._behind.get(message.key)
         if behind is None:
             return None
         if not behind:
-            del self._behind[known[3]]
+            del self._behind[message.key]
             return None
         self._count -= 1
         return behind.popleft()

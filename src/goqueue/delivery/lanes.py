@@ -17,9 +17,9 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
-from goqueue.delivery.key_order import Known
 from goqueue.model import Instant
 from goqueue.model.requests import LaneSettings
+from goqueue.records import MessageSummary
 
 __all__ = ["LANES", "LaneFacts", "Lanes"]
 
@@ -44,8 +44,8 @@ class _Lane:
     def __init__(self) -> None:
         # None while there is nothing: an empty deque takes over 600 bytes, and a node may have
         # hundreds of thousands of lanes.
-        self.fresh: deque[Known] | None = None
-        self.returned: list[Known] = []
+        self.fresh: deque[MessageSummary] | None = None
+        self.returned: list[MessageSummary] = []
         self.credit = 0
         self.served_at: Instant | None = None
         # Since when it has had something to hand out without being served.
@@ -59,13 +59,13 @@ class _Lane:
     def __len__(self) -> int:
         return len(self.returned) + (len(self.fresh) if self.fresh else 0)
 
-    def __iter__(self) -> Iterator[Known]:
+    def __iter__(self) -> Iterator[MessageSummary]:
         yield from self.fresh or ()
         yield from self.returned
 
-    def pop(self) -> Known:
+    def pop(self) -> MessageSummary:
         fresh = self.fresh
-        if not fresh or (self.returned and self.returned[0] < fresh[0]):
+        if not fresh or (self.returned and self.returned[0].offset < fresh[0].offset):
             return heappop(self.returned)
         message = fresh.popleft()
         if not fresh:
@@ -108,7 +108,7 @@ class Lanes:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Known]:
+    def __iter__(self) -> Iterator[MessageSummary]:
         for lane in self._lanes:
             yield from lane
 
@@ -129,20 +129,20 @@ class Lanes:
 
     # Putting in
 
-    def put(self, message: Known) -> None:
+    def put(self, message: MessageSummary) -> None:
         """A message that was never handed out; per lane they come in the order of offsets."""
-        lane = self._lanes[message[2]]
+        lane = self._lanes[message.priority]
         if lane.fresh is None:
             lane.fresh = deque()
         lane.fresh.append(message)
         lane.enqueued += 1
         self._count += 1
 
-    def put_all(self, messages: Iterable[Known]) -> None:
+    def put_all(self, messages: Iterable[MessageSummary]) -> None:
         """Messages that were never handed out; per lane they come in the order of offsets."""
-        piles: tuple[list[Known], ...] = tuple([] for _ in self._lanes)
+        piles: tuple[list[MessageSummary], ...] = tuple([] for _ in self._lanes)
         for message in messages:
-            piles[message[2]].append(message)
+            piles[message.priority].append(message)
         for lane, pile in zip(self._lanes, piles, strict=True):
             if pile:
                 if lane.fresh is None:
@@ -151,18 +151,18 @@ class Lanes:
                 lane.enqueued += len(pile)
                 self._count += len(pile)
 
-    def put_back(self, message: Known) -> None:
+    def put_back(self, message: MessageSummary) -> None:
         """A message that was handed out, or overtaken, before."""
-        lane = self._lanes[message[2]]
+        lane = self._lanes[message.priority]
         heappush(lane.returned, message)
         lane.enqueued += 1
         self._count += 1
 
     # Taking out
 
-    def take(self, count_max: int, bytes_max: int, now: Instant) -> list[Known]:
+    def take(self, count_max: int, bytes_max: int, now: Instant) -> list[MessageSummary]:
         """The next messages in turn; the first of them even if it is larger than allowed."""
-        taken: list[Known] = []
+        taken: list[MessageSummary] = []
         self._note_waiting(now)
         has_overdue = True
         while self._count and len(taken) < count_max and (bytes_max > 0 or not taken):
@@ -204,18 +204,18 @@ class Lanes:
                 lane.waiting_from = now
 
     def _serve(
-        self, index: int, count: int, bytes_max: int, taken: list[Known], now: Instant
+        self, index: int, count: int, bytes_max: int, taken: list[MessageSummary], now: Instant
     ) -> int:
         """Hand out up to `count` messages of one lane; the bytes that are left, 0 for none."""
         lane = self._lanes[index]
         before = len(taken)
         while count and len(lane):
             message = lane.pop()
-            if taken and message[1] > bytes_max:
+            if taken and message.size > bytes_max:
                 heappush(lane.returned, message)
                 bytes_max = 0
                 break
-            bytes_max -= message[1]
+            bytes_max -= message.size
             taken.append(message)
             count -= 1
         served = len(taken) - before
@@ -238,17 +238,17 @@ class Lanes:
 
     # Forgetting
 
-    def keep_from(self, offset: int) -> list[Known]:
+    def keep_from(self, offset: int) -> list[MessageSummary]:
         """Drop every message below `offset`; those that were dropped."""
-        dropped: list[Known] = []
+        dropped: list[MessageSummary] = []
         for lane in self._lanes:
             if not len(lane):
                 continue
-            gone = [each for each in lane if each[0] < offset]
+            gone = [each for each in lane if each.offset < offset]
             if gone:
-                kept = deque(each for each in lane.fresh or () if each[0] >= offset)
+                kept = deque(each for each in lane.fresh or () if each.offset >= offset)
                 lane.fresh = kept or None
-                lane.returned = [each for each in lane.returned if each[0] >= offset]
+                lane.returned = [each for each in lane.returned if each.offset >= offset]
                 heapify(lane.returned)
                 dropped += gone
                 if not len(lane):
@@ -256,6 +256,6 @@ class Lanes:
         self._count -= len(dropped)
         return dropped
 
-    def clear(self) -> list[Known]:
+    def clear(self) -> list[MessageSummary]:
         """Drop every message; those that were dropped."""
         return self.keep_from(1 << 63)

@@ -12,7 +12,7 @@ of its key.
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
-from goqueue.delivery.key_order import KeyOrder, Known
+from goqueue.delivery.key_order import KeyOrder
 from goqueue.delivery.lanes import LANES, Lanes
 from goqueue.delivery.leases import Held, Leases
 from goqueue.delivery.position import Position
@@ -20,6 +20,7 @@ from goqueue.delivery.priority_index import PriorityIndex
 from goqueue.delivery.ranges import Ranges
 from goqueue.model import SECOND, Instant, Offset
 from goqueue.model.requests import LaneSettings
+from goqueue.records import MessageSummary
 
 __all__ = ["IN_FLIGHT_MAX", "RESTING_MAX", "DeliveryQueue", "rest_ns"]
 
@@ -60,11 +61,11 @@ class DeliveryQueue:
         # skipped, and never where keys keep their order over all lanes.
         self._cursors = [int(position.floor)] * LANES
         self._lanes = Lanes(lanes)
-        self._resting: list[tuple[int, Known]] = []
+        self._resting: list[tuple[int, MessageSummary]] = []
         self._leases = Leases()
-        self._dying: dict[int, Known] = {}
+        self._dying: dict[int, MessageSummary] = {}
         # Held by transactions; with the lease that ran when it was taken, if one did.
-        self._pinned: dict[int, tuple[Known, Held | None]] = {}
+        self._pinned: dict[int, tuple[MessageSummary, Held | None]] = {}
         # Known before `relearn`, and not to be learned twice.
         self._elsewhere: dict[int, None] = {}
         self._order = KeyOrder() if keeps_key_order else None
@@ -111,7 +112,7 @@ class DeliveryQueue:
         """How many messages of each lane are held."""
         counts = [0] * LANES
         for held in self._leases:
-            counts[held.known[2]] += 1
+            counts[held.message.priority] += 1
         return counts
 
     @property
@@ -157,7 +158,9 @@ class DeliveryQueue:
         for first, following in census.vacant(before, min(self._cursors)):
             self._done.add(first, following)
 
-    def learn(self, known: Sequence[Known], next_offset: int, first: int | None = None) -> None:
+    def learn(
+        self, known: Sequence[MessageSummary], next_offset: int, first: int | None = None
+    ) -> None:
         """Take in the messages from `first` (the cursor) up to `next_offset`; all others are done.
 
         A lane that has not come to `first` yet learns nothing: it would learn it twice.
@@ -167,33 +170,33 @@ class DeliveryQueue:
             cursor if cursor >= expected and not self._is_full(lane) else _NEVER
             for lane, cursor in enumerate(self._cursors)
         ]
-        following = max(known[-1][0] + 1 if known else 0, expected, next_offset)
+        following = max(known[-1].offset + 1 if known else 0, expected, next_offset)
         self._note_gaps(known, expected, following)
-        self._admit([message for message in known if message[0] >= cursors[message[2]]])
+        self._admit([message for message in known if message.offset >= cursors[message.priority]])
         for lane, cursor in enumerate(self._cursors):
             if expected <= cursor < following and cursors[lane] != _NEVER:
                 self._cursors[lane] = following
 
-    def _note_gaps(self, known: Sequence[Known], first: int, following: int) -> None:
+    def _note_gaps(self, known: Sequence[MessageSummary], first: int, following: int) -> None:
         """What is between the messages is done by itself."""
-        if known and len(known) == following - first and known[0][0] == first:
+        if known and len(known) == following - first and known[0].offset == first:
             return
         for message in known:
-            if message[0] > first:
-                self._done.add(first, message[0])
-            first = max(first, message[0] + 1)
+            if message.offset > first:
+                self._done.add(first, message.offset)
+            first = max(first, message.offset + 1)
         self._done.add(first, following)
 
-    def _admit(self, fresh: list[Known]) -> None:
+    def _admit(self, fresh: list[MessageSummary]) -> None:
         """Let messages into their lanes, unless they are done, elsewhere, dying, or must wait."""
-        if fresh and fresh[0][0] < self._unseen_from:
-            fresh = [message for message in fresh if message[0] not in self._done]
+        if fresh and fresh[0].offset < self._unseen_from:
+            fresh = [message for message in fresh if message.offset not in self._done]
         is_held = self._position.has_dying or self._position.pins
         if self._order is None and not self._elsewhere and not is_held:
             self._lanes.put_all(fresh)
             return
         for message in fresh:
-            offset = message[0]
+            offset = message.offset
             if offset in self._elsewhere:
                 continue
             if self._order is not None and not self._order.admit(message):
@@ -232,14 +235,14 @@ class DeliveryQueue:
             ready.extend(self._order.clear())
         if not ready:
             return
-        lowest = min(message[0] for message in ready)
+        lowest = min(message.offset for message in ready)
         self._unseen_from = max(self._unseen_from, *self._cursors)
         self._cursors = [min(cursor, lowest) for cursor in self._cursors]
-        elsewhere = [held.known for held in self._leases]
+        elsewhere = [held.message for held in self._leases]
         elsewhere.extend(self._dying.values())
         elsewhere.extend(message for message, _ in self._pinned.values())
         elsewhere.extend(message for _, message in self._resting)
-        self._elsewhere = dict.fromkeys(message[0] for message in elsewhere)
+        self._elsewhere = dict.fromkeys(message.offset for message in elsewhere)
         if self._order is not None:
             for message in sorted(elsewhere):
                 self._order.admit(message)
@@ -254,11 +257,11 @@ class DeliveryQueue:
         leases = self._leases.below(offset)
         for held in leases:
             self._leases.let_go(held)
-            retired.append(held.known)
+            retired.append(held.message)
         retired.extend(self._dying.pop(place) for place in list(self._dying) if place < offset)
         retired.extend(self._pinned.pop(place)[0] for place in list(self._pinned) if place < offset)
-        retired.extend(message for _, message in self._resting if message[0] < offset)
-        self._resting = sorted(entry for entry in self._resting if entry[1][0] >= offset)
+        retired.extend(message for _, message in self._resting if message.offset < offset)
+        self._resting = sorted(entry for entry in self._resting if entry[1].offset >= offset)
         for message in retired:
             self._retire(message)
         return leases
@@ -301,20 +304,20 @@ class DeliveryQueue:
         """These messages are done with; their offsets in order."""
         for held in settled:
             self._leases.let_go(held)
-        offsets = sorted([held.known[0] for held in settled])
+        offsets: list[int] = sorted([held.offset for held in settled])
         self._done.add_all(offsets)
         if self._order is not None:
             for held in settled:
-                self._retire(held.known)
+                self._retire(held.message)
         return offsets
 
     def give_back(self, held: Held, visible_at: Instant | None = None) -> None:
         """The message will be delivered again, to anyone: now, or when it has rested."""
         self._leases.let_go(held)
         if visible_at is None:
-            self._offer(held.known)
+            self._offer(held.message)
         else:
-            heappush(self._resting, (visible_at, held.known))
+            heappush(self._resting, (visible_at, held.message))
 
     # Transactions
 
@@ -322,7 +325,7 @@ class DeliveryQueue:
         """A transaction takes these leases: they neither run out nor are settled by anyone else."""
         for held in leases:
             self._leases.let_go(held)
-            self._pinned[held.known[0]] = (held.known, held)
+            self._pinned[held.offset] = (held.message, held)
 
     def withdraw(self, floor: int) -> None:
         """A transaction holds all below `floor`: what is ready there is handed to nobody."""
@@ -362,10 +365,10 @@ class DeliveryQueue:
             else:
                 self._leases.put_back(held)
 
-    def _offer(self, message: Known) -> None:
+    def _offer(self, message: MessageSummary) -> None:
         """Make a message ready, unless a transaction holds it."""
-        if self._position.pins and message[0] in self._position.pins:
-            self._pinned[message[0]] = (message, None)
+        if self._position.pins and message.offset in self._position.pins:
+            self._pinned[message.offset] = (message, None)
         else:
             self._lanes.put_back(message)
 
@@ -374,7 +377,7 @@ class DeliveryQueue:
     def bury(self, held: Held) -> None:
         """The message leaves for the dead letters; `finish` tells that it has arrived."""
         self._leases.let_go(held)
-        self._dying[held.known[0]] = held.known
+        self._dying[held.offset] = held.message
 
     def finish(self, offsets: Sequence[int]) -> None:
         """Messages have arrived among the dead letters; in order."""
@@ -418,16 +421,16 @@ class DeliveryQueue:
             count_max -= 1
         return self._leases.expired(now, count_max)
 
-    def _retire(self, known: Known) -> None:
+    def _retire(self, known: MessageSummary) -> None:
         """Let the next message of the same key through, past those that are done by themselves."""
-        if self._order is None or not known[3]:
+        if self._order is None or not known.key:
             return
         following = self._order.release(known)
-        while following is not None and following[0] in self._done:
+        while following is not None and following.offset in self._done:
             following = self._order.release(following)
         if following is None:
             return
-        if self._position.is_dying(following[0]):
-            self._dying[following[0]] = following
+        if self._position.is_dying(following.offset):
+            self._dying[following.offset] = following
         else:
             self._offer(following)

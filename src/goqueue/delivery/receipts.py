@@ -8,6 +8,7 @@ whether the lease still runs; that is the queue's to know.
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 
 import msgspec
 
@@ -44,7 +45,7 @@ class Receipts:
         """Which life of the broker the leases of today belong to."""
         return self._epoch
 
-    def write(self, log: LogId, group: int, delivered: list[tuple[int, int, int]]) -> list[str]:
+    def write(self, log: LogId, group: int, delivered: Sequence[tuple[int, int, int]]) -> list[str]:
         """Handles for messages of one partition, each given as offset, attempt, serial."""
         prefix = f"{log.topic}:{log.partition}:"
         middle = f":{group:x}.{self._epoch:x}."

@@ -6,6 +6,7 @@ from goqueue.records.compression import Codec, compress, decompress
 from goqueue.records.cursor import COMPILED
 from goqueue.records.hops import (
     Marks,
+    MessageSummary,
     Span,
     Survey,
     Waiting,
@@ -39,6 +40,7 @@ __all__ = [
     "Draft",
     "Flag",
     "Marks",
+    "MessageSummary",
     "Routed",
     "Scan",
     "Span",

@@ -14,7 +14,7 @@ cpdef span(data, int64_t from_offset, int64_t below_offset, int64_t max_bytes)
 )
 cpdef mark(data, int64_t position, int64_t last, int64_t interval)
 
-@cython.locals(position=Py_ssize_t, previous=int64_t, reason=int, key=bytes, context=bytes)
+@cython.locals(position=Py_ssize_t, size=Py_ssize_t, previous=int64_t, reason=int, key=bytes, context=bytes)
 cdef int64_t _survey(Cursor cursor, int64_t from_offset, bint with_keys, list known) except -1
 
 @cython.locals(cursor=Cursor, count=Py_ssize_t)

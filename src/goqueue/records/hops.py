@@ -66,14 +66,27 @@ class Waiting(msgspec.Struct, frozen=True):
         return len(self.offsets)
 
 
-class Survey(msgspec.Struct, frozen=True):
-    """What there is to deliver, in offset order, and the offset to go on from.
+class MessageSummary(msgspec.Struct, frozen=True, order=True):
+    """What a queue knows of a message; `size` is that of its record. Ordered by offset.
 
-    Each is known by its offset, the size of its record, its priority, its key and the trace context
-    that it gives: a tuple, because there is one for every record that a queue delivers.
+    There is one for every record that a queue delivers. A struct is made in half the time of a
+    tuple, is read as fast, is smaller, and is no object that the garbage collector visits (a
+    `NamedTuple` is, and takes twice as long to make as a tuple).
     """
 
-    known: list[tuple[int, int, int, bytes, bytes]]
+    offset: int
+    size: int
+    priority: int
+    # Empty: none, or not asked for.
+    key: bytes
+    # Trace id, span id and flags, if its producer gave them.
+    trace_context: bytes
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What there is to deliver, in offset order, and the offset to go on from."""
+
+    known: list[MessageSummary]
     next_offset: int
 
 
@@ -172,7 +185,7 @@ def survey(data: Buffer, from_offset: int, *, with_keys: bool) -> Survey:
     Control records and those that wait for their time are passed by, but count as seen.
     """
     cursor = Cursor(data)
-    known: list[tuple[int, int, int, bytes, bytes]] = []
+    known: list[MessageSummary] = []
     return Survey(known, _survey(cursor, from_offset, with_keys, known))
 
 
@@ -180,7 +193,7 @@ def _survey(
     cursor: Cursor,
     from_offset: int,
     with_keys: bool,
-    known: list[tuple[int, int, int, bytes, bytes]],
+    known: list[MessageSummary],
 ) -> int:
     """Note what is visible; returns the offset after the last record, shown or not."""
     position = 0
@@ -193,7 +206,8 @@ def _survey(
         if previous >= from_offset and not cursor.flags & (IS_CONTROL | IS_DELAYED):
             key = cursor.key() if with_keys else b""
             context = context_of(cursor) if cursor.headers_length > 0 else b""
-            known.append((previous, cursor.end - position, cursor.priority, key, context))
+            size = cursor.end - position
+            known.append(MessageSummary(previous, size, cursor.priority, key, context))
         position = cursor.end
     return max(from_offset, previous + 1)
 

@@ -7,6 +7,7 @@ from goqueue.broker.state import NodeState
 from goqueue.broker.turns import TurnBudget
 from goqueue.delivery import Delays, DeliveryQueue, Position, Ranges
 from goqueue.model import LogId, Timestamp
+from goqueue.records import MessageSummary
 from goqueue.tracing import Tracer
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.users import ack, create, join, poll, publish, values
@@ -71,7 +72,7 @@ def test_a_queue_that_begins_at_a_floor_skips_what_is_settled_above_it() -> None
     position.settle(0, range(1, 1_500_000), at=1)
     queue = DeliveryQueue(position, keeps_key_order=False)
     assert queue.wanted(1_500_010) == 0
-    queue.learn([(0, 10, 2, b"", b"")], 1)
+    queue.learn([MessageSummary(0, 10, 2, b"", b"")], 1)
 
     assert queue.wanted(1_500_010) == 1_500_000
 

@@ -3,11 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery.key_order import KeyOrder, Known
+from goqueue.delivery.key_order import KeyOrder
+from goqueue.records import MessageSummary
 
 
-def known(offset: int, key: bytes) -> Known:
-    return (offset, 10, 2, key, b"")
+def known(offset: int, key: bytes) -> MessageSummary:
+    return MessageSummary(offset, 10, 2, key, b"")
 
 
 @given(st.lists(st.sampled_from([b"", b"a", b"b", b"c"])), st.data())
@@ -16,20 +17,20 @@ def test_each_key_comes_in_order_one_at_a_time_and_nothing_is_lost(
 ) -> None:
     order = KeyOrder()
     out = [message for message in map(known, range(len(keys)), keys) if order.admit(message)]
-    settled: list[Known] = []
+    settled: list[MessageSummary] = []
     while out:
-        outside = [message[3] for message in out if message[3]]
+        outside = [message.key for message in out if message.key]
         assert len(outside) == len(set(outside)), "two of one key at a time"
         message = out.pop(data.draw(st.integers(0, len(out) - 1)))
         settled.append(message)
         following = order.release(message)
         if following is not None:
-            assert following[3] == message[3]
+            assert following.key == message.key
             out.append(following)
 
-    assert sorted(message[0] for message in settled) == list(range(len(keys)))
+    assert sorted(message.offset for message in settled) == list(range(len(keys)))
     for key in (b"a", b"b", b"c"):
-        offsets = [message[0] for message in settled if message[3] == key]
+        offsets = [message.offset for message in settled if message.key == key]
         assert offsets == sorted(offsets)
     assert len(order) == 0
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from goqueue.delivery import LANES, DeliveryQueue, Held, Position, PriorityIndex
-from goqueue.delivery.key_order import Known
 from goqueue.delivery.priority_index import BLOCK
 from goqueue.model import Instant
+from goqueue.records import MessageSummary
 
 NO_LIMIT = 1 << 40
 
@@ -19,7 +19,7 @@ NO_LIMIT = 1 << 40
 class Survey:
     """Some records as they were when they were read."""
 
-    def __init__(self, known: list[Known], first: int, upto: int) -> None:
+    def __init__(self, known: list[MessageSummary], first: int, upto: int) -> None:
         self.known = known
         self.first = first
         self.upto = upto
@@ -32,7 +32,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 0
         self.serial = 1
-        self.log: dict[int, Known] = {}
+        self.log: dict[int, MessageSummary] = {}
         self.end = 0
         self.states: dict[int, str] = {}
         self.holders: dict[int, Held] = {}
@@ -57,14 +57,14 @@ class LanedQueueMachine(RuleBasedStateMachine):
     def publish(self, count: int, gap: int, lanes: list[int], keys: list[bytes]) -> None:
         self.end += gap
         for place in range(count):
-            known = (self.end, 1, lanes[place % len(lanes)], keys[place % len(keys)], b"")
-            self.log[self.end] = known
+            lane, key = lanes[place % len(lanes)], keys[place % len(keys)]
+            self.log[self.end] = MessageSummary(self.end, 1, lane, key, b"")
             self.states[self.end] = "waiting"
             self.end += 1
 
     def look(self, first: int, count: int) -> Survey:
         found = [self.log[offset] for offset in sorted(self.log) if offset >= first]
-        upto = self.end if len(found) <= count else found[count - 1][0] + 1
+        upto = self.end if len(found) <= count else found[count - 1].offset + 1
         return Survey(found[:count], first, upto)
 
     @rule(count=st.sampled_from([1, 3, 30, 2000]))
@@ -91,8 +91,8 @@ class LanedQueueMachine(RuleBasedStateMachine):
             self.count(self.census, survey)
 
     def count(self, census: PriorityIndex, survey: Survey) -> None:
-        lanes = bytes(known[2] for known in survey.known)
-        census.count([known[0] for known in survey.known], lanes, survey.upto)
+        lanes = bytes(known.priority for known in survey.known)
+        census.count([known.offset for known in survey.known], lanes, survey.upto)
 
     # The census
 
@@ -126,14 +126,14 @@ class LanedQueueMachine(RuleBasedStateMachine):
         kept = [held for held in found if held.offset not in self.gone]
         for held in kept:
             assert self.states[held.offset] == "waiting", "handed out twice"
-            self.check_key(held.known)
+            self.check_key(held.message)
         return kept
 
-    def check_key(self, known: Known) -> None:
-        if not self.queue.keeps_key_order or not known[3]:
+    def check_key(self, known: MessageSummary) -> None:
+        if not self.queue.keeps_key_order or not known.key:
             return
-        ahead = [each for each in self.log.values() if each[3] == known[3] and each < known]
-        assert all(self.states[each[0]] == "done" for each in ahead)
+        ahead = [each for each in self.log.values() if each.key == known.key and each < known]
+        assert all(self.states[each.offset] == "done" for each in ahead)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data(), outcome=st.sampled_from(["done", "waiting", "resting", "dying"]))

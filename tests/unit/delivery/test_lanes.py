@@ -5,17 +5,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from goqueue.delivery import LANES, Lanes
-from goqueue.delivery.key_order import Known
 from goqueue.model import SECOND, Instant
 from goqueue.model.requests import LaneSettings
+from goqueue.records import MessageSummary
 
 CRITICAL, HIGH, NORMAL, LOW, BACKGROUND = range(LANES)
 NO_LIMIT = 1 << 40
 START = Instant(1000 * SECOND)
 
 
-def message(offset: int, lane: int, size: int = 10) -> Known:
-    return (offset, size, lane, b"", b"")
+def message(offset: int, lane: int, size: int = 10) -> MessageSummary:
+    return MessageSummary(offset, size, lane, b"", b"")
 
 
 def filled(*counts: int, weights: LaneSettings | None = None) -> Lanes:
@@ -29,8 +29,8 @@ def filled(*counts: int, weights: LaneSettings | None = None) -> Lanes:
     return lanes
 
 
-def taken_lanes(taken: list[Known]) -> list[int]:
-    return [known[2] for known in taken]
+def taken_lanes(taken: list[MessageSummary]) -> list[int]:
+    return [known.priority for known in taken]
 
 
 # Turns
@@ -81,7 +81,7 @@ def test_what_comes_back_goes_before_what_is_new_in_its_lane() -> None:
     lanes.put_back(second)
     lanes.put_back(first)
 
-    assert [known[0] for known in lanes.take(9, NO_LIMIT, START)] == [0, 1, 2, 3, 4]
+    assert [known.offset for known in lanes.take(9, NO_LIMIT, START)] == [0, 1, 2, 3, 4]
 
 
 @settings(max_examples=30)
@@ -130,8 +130,8 @@ def test_lanes_that_have_something_share_what_the_others_leave(lacking: set[int]
 def test_the_first_message_is_taken_even_if_it_is_larger_than_allowed() -> None:
     lanes = filled(0, 0, 2, 0, 0)
 
-    assert [known[0] for known in lanes.take(5, 0, START)] == [0]
-    assert [known[0] for known in lanes.take(5, 3, START)] == [1]
+    assert [known.offset for known in lanes.take(5, 0, START)] == [0]
+    assert [known.offset for known in lanes.take(5, 3, START)] == [1]
 
 
 def test_a_message_that_is_too_large_for_the_rest_keeps_its_turn() -> None:
@@ -140,8 +140,8 @@ def test_a_message_that_is_too_large_for_the_rest_keeps_its_turn() -> None:
     lanes.put(message(1, CRITICAL, 100))
     lanes.put(message(2, NORMAL, 10))
 
-    assert [known[0] for known in lanes.take(5, 50, START)] == [0]
-    assert [known[0] for known in lanes.take(5, 200, START)] == [1, 2]
+    assert [known.offset for known in lanes.take(5, 50, START)] == [0]
+    assert [known.offset for known in lanes.take(5, 200, START)] == [1, 2]
 
 
 # Boost
@@ -235,8 +235,8 @@ class LanesMachine(RuleBasedStateMachine):
         self.lanes = Lanes()
         self.now = int(START)
         self.end = 0
-        self.ready: dict[int, Known] = {}
-        self.taken: dict[int, Known] = {}
+        self.ready: dict[int, MessageSummary] = {}
+        self.taken: dict[int, MessageSummary] = {}
 
     @rule(drawn=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 9)), max_size=30))
     def put(self, drawn: list[tuple[int, int]]) -> None:
@@ -251,15 +251,17 @@ class LanesMachine(RuleBasedStateMachine):
         taken = self.lanes.take(count, size, Instant(self.now))
         assert len(taken) <= count
         assert bool(taken) == bool(self.ready)
-        assert len(taken) <= 1 or sum(known[1] for known in taken) <= size
+        assert len(taken) <= 1 or sum(known.size for known in taken) <= size
         for known in taken:
-            ahead = [each for each in self.ready.values() if each[2] == known[2]]
+            ahead = [each for each in self.ready.values() if each.priority == known.priority]
             assert known == min(ahead)
-            self.taken[known[0]] = self.ready.pop(known[0])
+            self.taken[known.offset] = self.ready.pop(known.offset)
         if len(taken) < count and self.ready:
             # It stopped for the bytes: what is left of them does not do for some lane's next.
-            left = size - sum(known[1] for known in taken)
-            nexts = {known[2]: known[1] for known in sorted(self.ready.values(), reverse=True)}
+            left = size - sum(known.size for known in taken)
+            nexts = {
+                known.priority: known.size for known in sorted(self.ready.values(), reverse=True)
+            }
             assert left <= 0 or any(each > left for each in nexts.values())
 
     @precondition(lambda self: self.taken)
@@ -272,10 +274,10 @@ class LanesMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def keep_from(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(0, self.end))
-        gone = [known for known in self.ready.values() if known[0] < offset]
+        gone = [known for known in self.ready.values() if known.offset < offset]
         assert sorted(self.lanes.keep_from(offset)) == sorted(gone)
         for known in gone:
-            del self.ready[known[0]]
+            del self.ready[known.offset]
 
     @rule(weights=st.tuples(*[st.integers(1, 60)] * LANES))
     def weigh(self, weights: tuple[int, ...]) -> None:
@@ -286,7 +288,7 @@ class LanesMachine(RuleBasedStateMachine):
         assert sorted(self.lanes) == sorted(self.ready.values())
         assert len(self.lanes) == len(self.ready)
         for lane in range(LANES):
-            mine = sum(known[2] == lane for known in self.ready.values())
+            mine = sum(known.priority == lane for known in self.ready.values())
             assert self.lanes.ready(lane) == mine
 
 

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.delivery import DeliveryQueue, Position
-from goqueue.delivery.key_order import Known
 from goqueue.delivery.position import TransactionHolds
 from goqueue.model import Instant
 from goqueue.model.requests import LaneSettings
+from goqueue.records import MessageSummary
 
 HOLDER = (1, 1)
 OTHER = (2, 1)
@@ -17,8 +17,8 @@ def queue_of(position: Position, *, keeps_key_order: bool = False) -> DeliveryQu
     return DeliveryQueue(position, keeps_key_order=keeps_key_order, lanes=LaneSettings())
 
 
-def message(offset: int, key: bytes = b"", lane: int = 2) -> Known:
-    return (offset, 10, lane, key, b"")
+def message(offset: int, key: bytes = b"", lane: int = 2) -> MessageSummary:
+    return MessageSummary(offset, 10, lane, key, b"")
 
 
 def handed(queue: DeliveryQueue, member: str = "m", deadline: int = 100) -> list[int]:

@@ -1,12 +1,12 @@
 """The delivery queue: limits, order, and what it forgets; the rest is in the machine beside it."""
 
 from goqueue.delivery import DeliveryQueue, Held, Position
-from goqueue.delivery.key_order import Known
 from goqueue.model import HOUR, Instant
+from goqueue.records import MessageSummary
 
 
-def known(offset: int, key: bytes = b"", size: int = 10) -> Known:
-    return (offset, size, 2, key, b"")
+def known(offset: int, key: bytes = b"", size: int = 10) -> MessageSummary:
+    return MessageSummary(offset, size, 2, key, b"")
 
 
 def filled(count: int, *, keeps_key_order: bool = False, key: bytes = b"") -> DeliveryQueue:

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from goqueue.delivery import DeliveryQueue, Held, Position
-from goqueue.delivery.key_order import Known
 from goqueue.model import Instant
+from goqueue.records import MessageSummary
 
 MEMBERS = ("one", "two")
 VISIBILITY = 10
@@ -19,7 +19,7 @@ class QueueMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 0
         self.serial = 1
-        self.log: dict[int, Known] = {}
+        self.log: dict[int, MessageSummary] = {}
         self.end = 0
         self.states: dict[int, str] = {}
         self.wakes: dict[int, int] = {}
@@ -44,7 +44,8 @@ class QueueMachine(RuleBasedStateMachine):
         for gap in gaps:
             offset = self.end + gap
             key = data.draw(st.sampled_from([b"", b"a", b"b"]))
-            self.log[offset] = (offset, data.draw(st.integers(1, 9)), 2, key, b"")
+            size = data.draw(st.integers(1, 9))
+            self.log[offset] = MessageSummary(offset, size, 2, key, b"")
             self.states[offset] = "unknown"
             self.end = offset + 1
 
@@ -52,11 +53,11 @@ class QueueMachine(RuleBasedStateMachine):
     def learn(self, count: int) -> None:
         found = [self.log[offset] for offset in sorted(self.log) if offset >= self.queue.cursor]
         found = found[:count]
-        upto = found[-1][0] + 1 if found else int(self.queue.cursor)
+        upto = found[-1].offset + 1 if found else int(self.queue.cursor)
         self.queue.learn(found, upto)
         for known in found:
-            if self.states[known[0]] == "unknown":
-                self.states[known[0]] = "ready"
+            if self.states[known.offset] == "unknown":
+                self.states[known.offset] = "ready"
 
     # Leases
 
@@ -65,9 +66,9 @@ class QueueMachine(RuleBasedStateMachine):
         expected = self.expected_lease(count, size)
         deadline = Instant(self.now + VISIBILITY)
         leased = self.queue.lease(member, count, size, deadline, self.serial)
-        assert [held.known[0] for held in leased] == expected
+        assert [held.offset for held in leased] == expected
         for held in leased:
-            offset = held.known[0]
+            offset = held.offset
             assert held.serial == self.serial
             assert held.attempt == self.attempts.get(offset, 0) + 1
             self.attempts[offset] = held.attempt
@@ -80,7 +81,7 @@ class QueueMachine(RuleBasedStateMachine):
     def expected_lease(self, count: int, size: int) -> list[int]:
         chosen: list[int] = []
         for offset in self.ready():
-            weight = self.log[offset][1]
+            weight = self.log[offset].size
             if len(chosen) == count or (chosen and weight > size):
                 break
             chosen.append(offset)
@@ -92,7 +93,7 @@ class QueueMachine(RuleBasedStateMachine):
         found: list[int] = []
         blocked: set[bytes] = set()
         for offset in sorted(self.states):
-            key = self.log[offset][3] if self.keeps_key_order else b""
+            key = self.log[offset].key if self.keeps_key_order else b""
             state = self.states[offset]
             if state in ("done", "unknown"):
                 continue
@@ -106,8 +107,8 @@ class QueueMachine(RuleBasedStateMachine):
         return self.holders[data.draw(st.sampled_from(sorted(self.holders)))]
 
     def end_lease(self, held: Held, state: str) -> None:
-        del self.holders[held.known[0]]
-        self.states[held.known[0]] = state
+        del self.holders[held.offset]
+        self.states[held.offset] = state
         self.over.append(held)
 
     @precondition(lambda self: self.holders)
@@ -127,21 +128,21 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.give_back(held, Instant(self.now + rest) if rest else None)
         self.end_lease(held, "resting" if rest else "ready")
         if rest:
-            self.wakes[held.known[0]] = self.now + rest
+            self.wakes[held.offset] = self.now + rest
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data(), timeout=st.integers(1, 30))
     def extend(self, data: st.DataObject, timeout: int) -> None:
         held = self.a_held(data)
         self.queue.extend(held, Instant(self.now + timeout))
-        self.deadlines[held.known[0]] = self.now + timeout
+        self.deadlines[held.offset] = self.now + timeout
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
     def bury(self, data: st.DataObject) -> None:
         held = self.a_held(data)
         self.queue.bury(held)
-        self.position.begin_dying(held.known[0])
+        self.position.begin_dying(held.offset)
         self.end_lease(held, "dying")
 
     @precondition(lambda self: "dying" in self.states.values())
@@ -165,8 +166,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.now += steps
         expired = self.queue.expire(Instant(self.now))
         mine = {offset for offset in self.holders if self.deadlines[offset] <= self.now}
-        assert {held.known[0] for held in expired} == mine
-        deadlines = [self.deadlines[held.known[0]] for held in expired]
+        assert {held.offset for held in expired} == mine
+        deadlines = [self.deadlines[held.offset] for held in expired]
         assert deadlines == sorted(deadlines)
         for held in expired:
             self.queue.give_back(held)
@@ -244,7 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
         for offset, held in self.holders.items():
             assert self.queue.held(offset, held.serial) is held
         for held in self.over:
-            assert self.queue.held(held.known[0], held.serial) is None
+            assert self.queue.held(held.offset, held.serial) is None
 
     @invariant()
     def the_next_deadline_is_never_missed(self) -> None:

@@ -5,7 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model import Message
-from goqueue.records import Corrupt, Flag, Survey, build, decode, last_offset, stamp, survey, walk
+from goqueue.records import (
+    Corrupt,
+    Flag,
+    MessageSummary,
+    Survey,
+    build,
+    decode,
+    last_offset,
+    stamp,
+    survey,
+    walk,
+)
 from tests.unit.records.examples import FIRST_VECTOR, Forged, batches
 
 HIDDEN = Flag.CONTROL | Flag.DELAYED
@@ -34,12 +45,12 @@ def test_a_survey_knows_the_records_from_an_offset_on(
     seen = survey(GAPPED, from_offset, with_keys=True)
 
     assert seen == Survey(
-        [(offset, SIZE, offset % 5, b"key", b"") for offset in offsets], next_offset
+        [MessageSummary(offset, SIZE, offset % 5, b"key", b"") for offset in offsets], next_offset
     )
 
 
 def test_a_survey_leaves_keys_out_unless_they_are_wanted() -> None:
-    assert [key for *_, key, _ in survey(GAPPED, 0, with_keys=False).known] == [b"", b"", b""]
+    assert [each.key for each in survey(GAPPED, 0, with_keys=False).known] == [b"", b"", b""]
 
 
 def test_records_that_are_not_shown_are_passed_by_but_count_as_seen() -> None:
@@ -52,7 +63,7 @@ def test_records_that_are_not_shown_are_passed_by_but_count_as_seen() -> None:
     )
     stamp(batch, 7, 1)
 
-    assert survey(batch, 7, with_keys=True) == Survey([(7, 35, 2, b"", b"")], 10)
+    assert survey(batch, 7, with_keys=True) == Survey([MessageSummary(7, 35, 2, b"", b"")], 10)
 
 
 def test_a_survey_of_nothing_goes_on_where_it_was() -> None:
@@ -73,7 +84,9 @@ def test_a_survey_agrees_with_decoding(
     seen = survey(data, from_offset, with_keys=with_keys)
 
     assert seen.known == [
-        (record.offset, end - start, record.priority, record.key if with_keys else b"", b"")
+        MessageSummary(
+            record.offset, end - start, record.priority, record.key if with_keys else b"", b""
+        )
         for record, start, end in zip(decoded, columns.positions, ends, strict=True)
         if record.offset >= from_offset and not record.flags & HIDDEN
     ]

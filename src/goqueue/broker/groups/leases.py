@@ -249,14 +249,14 @@ class Leases:
         self, group: Group, partition: Partition, queue: DeliveryQueue, room: _Room, now: Now
     ) -> _Share | None:
         leased = self._take(group, partition.log_id, queue, room, now)
-        sizes = {held.known[0]: held.known[1] for held in leased}
+        sizes: dict[int, int] = {held.offset: held.message.size for held in leased}
         size = sum(sizes.values())
         offsets = sorted(sizes)
         spans = find_spans(partition.log, offsets, sizes)
         if spans.lost:
             size -= sum(map(sizes.__getitem__, spans.lost))
             leased = self._settle_lost(group, partition, queue, leased, spans.lost)
-            offsets = sorted(held.known[0] for held in leased)
+            offsets = sorted(held.offset for held in leased)
         if not leased:
             return None
         must_wait = self._count(group, partition, leased, offsets)
@@ -326,10 +326,10 @@ class Leases:
         size: int,
         deadline: Timestamp,
     ) -> Parcel:
-        delivered = [(held.known[0], held.attempt, held.serial) for held in leased]
+        delivered = [(held.offset, held.attempt, held.serial) for held in leased]
         return Parcel(
             log=partition.log_id,
-            offsets=[held.known[0] for held in leased],
+            offsets=[held.offset for held in leased],
             receipts=self._state.receipts.write(partition.log_id, group.number, delivered),
             attempts=[held.attempt for held in leased],
             deadline=deadline,
@@ -347,9 +347,9 @@ class Leases:
     ) -> list[Held]:
         """What was found damaged since it was surveyed is done with; the others."""
         gone = frozenset(lost)
-        offsets = queue.settle([held for held in leased if held.known[0] in gone])
+        offsets = queue.settle([held for held in leased if held.offset in gone])
         settle(self._state, group, partition.log_id, offsets, at=0)
-        return [held for held in leased if held.known[0] not in gone]
+        return [held for held in leased if held.offset not in gone]
 
     def _count(
         self, group: Group, partition: Partition, leased: list[Held], offsets: list[int]
@@ -359,7 +359,7 @@ class Leases:
         if len(by_attempt) > 1:
             by_attempt = {attempt: [] for attempt in by_attempt}
             for held in sorted(leased, key=_offset_of):
-                by_attempt[held.attempt].append(held.known[0])
+                by_attempt[held.attempt].append(held.offset)
         position = self._state.positions[group.number][partition.log_id]
         topic = self._state.catalog.find(partition.log_id.topic)
         for attempt, delivered_offsets in by_attempt.items():
@@ -380,7 +380,7 @@ class Leases:
 
 
 def _offset_of(held: Held) -> int:
-    return held.known[0]
+    return held.offset
 
 
 def settle(state: NodeState, group: Group, log: LogId, offsets: Sequence[int], *, at: int) -> None:

@@ -12,12 +12,12 @@ import msgspec
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForCensus, Steps
-from goqueue.delivery import LANES, DeliveryQueue, Known, PriorityIndex
+from goqueue.delivery import LANES, DeliveryQueue, PriorityIndex
 from goqueue.groups import Group
 from goqueue.log import Spans
 from goqueue.model import LogId, Now, Offset, RequestId, Slice
 from goqueue.model.requests import LaneDescription, Mode, PriorityStatistics
-from goqueue.records import Columns, Flag, walk
+from goqueue.records import Columns, Flag, MessageSummary, walk
 
 __all__ = ["IndexingPriorities", "PriorityIndexer"]
 
@@ -63,7 +63,7 @@ class PriorityIndexer:
     def count_known(
         self,
         partition: Partition,
-        known: Sequence[Known],
+        known: Sequence[MessageSummary],
         first: Offset,
         upto: Offset,
         now: Now,
@@ -73,7 +73,8 @@ class PriorityIndexer:
         if census is None:
             return
         if first <= census.upto < upto:
-            census.count([each[0] for each in known], bytes(each[2] for each in known), upto)
+            offsets = [each.offset for each in known]
+            census.count(offsets, bytes(each.priority for each in known), upto)
         if census.upto < partition.log.watermarks.stable:
             self._state.alarms.set(ForCensus(partition.log_id), now.instant)
 

@@ -155,7 +155,7 @@ class ReadAhead:
         known = found.known
         aborted = partition.log.authors.aborted
         if aborted.within(wanted.offset, upto):
-            known = [message for message in known if message[0] not in aborted]
+            known = [message for message in known if message.offset not in aborted]
         queue.learn(known, upto, wanted.offset)
         self._counting.count_known(partition, known, wanted.offset, upto, now)
         return Learned(group, queue.is_ready)
