@@ -3,9 +3,12 @@
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.tidy.sources import CORE_ROOMS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,12 +38,34 @@ def test_the_house_as_it_stands_keeps_its_contracts(house: Path) -> None:
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
 
+def test_every_list_of_the_core_names_the_same_rooms() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    rooms = {f"goqueue.{room}" for room in CORE_ROOMS}
+    built = {room for room in rooms if (ROOT / "src" / room.replace(".", "/")).is_dir()}
+    (pure,) = (
+        contract["source_modules"]
+        for contract in config["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "forbidden"
+    )
+    (typed,) = (
+        override["module"]
+        for override in config["tool"]["mypy"]["overrides"]
+        if override.get("disallow_any_explicit")
+    )
+
+    assert set(pure) == built
+    assert {name.removesuffix(".*") for name in typed} == rooms
+
+
 @pytest.mark.parametrize(
     ("room", "line"),
     [
         pytest.param("model", "import goqueue.log", id="upward"),
         pytest.param("records", "from goqueue.storage import x", id="two rooms upward"),
         pytest.param("log", "import time", id="a clock in the core"),
+        pytest.param("transactions", "import random", id="chance in transactions"),
+        pytest.param("tracing", "import time", id="a clock in tracing"),
+        pytest.param("metrics", "import threading", id="a thread in metrics"),
         pytest.param("storage", "from os import fsync", id="a system call in storage"),
     ],
 )

@@ -24,6 +24,7 @@ CORE_ROOMS = (
     "transactions",
     "schemas",
     "tracing",
+    "metrics",
     "cluster",
     "broker",
     "storage",
