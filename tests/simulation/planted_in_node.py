@@ -206,8 +206,8 @@ def wakes_nobody(patch: pytest.MonkeyPatch) -> None:
 def buries_twice_after_a_crash(patch: pytest.MonkeyPatch) -> None:
     judge = Transactions.judge
 
-    def generous(transactions: Any, producer: int, number: int, *, is_damaged: bool) -> Any:
-        return judge(transactions, producer, number, is_damaged=is_damaged or producer < 0)
+    def generous(transactions: Any, key: Any, *, is_damaged: bool) -> Any:
+        return judge(transactions, key, is_damaged=is_damaged or key.is_internal)
 
     patch.setattr(Transactions, "judge", generous)
 

@@ -9,16 +9,24 @@ Invariants
   changes to the journals, which hold back what waits for them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import assert_never
 
 from goqueue.broker.components import Components, dispatch_table
-from goqueue.broker.delayed.delays import Firing, ReadingDelays
-from goqueue.broker.groups.dead_letter_mover import CarriedBatch
+from goqueue.broker.disk_reads import (
+    CancelledFetch,
+    DueFetch,
+    JournalFetch,
+    LagFetch,
+    MoveFetch,
+    PriorityFetch,
+    ReadAheadFetch,
+    ReadSearch,
+    RedriveFetch,
+    ReplayFetch,
+    ResetSearch,
+)
 from goqueue.broker.groups.membership import GROUP_RETENTION_NS
-from goqueue.broker.groups.offsets import Probing, SeekingReset
-from goqueue.broker.groups.priority_indexer import IndexingPriorities
-from goqueue.broker.groups.read_ahead import ReadingAhead
-from goqueue.broker.groups.redrive import RedriveScan
 from goqueue.broker.journal import JournalLimits
 from goqueue.broker.metrics.node_metrics import families_of, health_families
 from goqueue.broker.metrics.request_metrics import RequestMetrics
@@ -42,9 +50,7 @@ from goqueue.broker.partitions import (
     Partition,
     Publication,
 )
-from goqueue.broker.read import SeekingRead
-from goqueue.broker.recovery.partition_replay import ReplayingRecords
-from goqueue.broker.recovery.start import GROUPS_LOG, TOPICS_LOG, Opened, Replaying
+from goqueue.broker.recovery.start import GROUPS_LOG, TOPICS_LOG, Opened
 from goqueue.broker.state import Absence, NodeState
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.turns import (
@@ -119,7 +125,6 @@ NodeEvent = (
     | Deleted
 )
 
-_RETRY = Errand("journals")
 # Upkeep that is so much later than it should be: the node was away.
 _LATE_NS = 500 * MILLISECOND
 # How long those who hold something may be heard then.
@@ -151,17 +156,6 @@ class Node:
         self._watching = RequestMetrics(state)
         # Leases and sessions that were put off because the node was away.
         self._put_off: dict[Subject, None] = {}
-        self._errands: dict[str, Callable[[Now], None]] = {
-            "upkeep": self._parts.upkeep.do_a_share,
-            "rebalances": self._parts.membership.rebalance_more,
-            "polls": self._parts.delivering.serve_stirred,
-            "moves": self._parts.moving.resume,
-            "markers": self._parts.marking.resume,
-            "statements": self._parts.memory.go_on,
-            "starting": self._parts.starting.go_on,
-            "progress": self._parts.progressing.resume,
-            "steps": state.stepwise.resume,
-        }
         self._takes = dispatch_table(self._parts)
         self._takes[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
         self._takes[DescribeNode] = self._describe  # type: ignore[assignment]  # by type
@@ -339,7 +333,7 @@ class Node:
             is_groups = event.log == GROUPS_LOG
             journal = state.groups_journal if is_groups else state.topics_journal
             self._release(journal.take(event, now), now)
-            state.alarms.bring_forward(_RETRY, journal.next_deadline())
+            state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
             self._parts.reading.wake(state.internal[event.log], now)
             self._parts.memory.resume(now)
         else:
@@ -375,8 +369,7 @@ class Node:
             self._parts.delaying.committed(partition, now)
             for ending in partition.log.take_ended():
                 self._state.hide_ending(event.log, ending)
-                key = (ending.producer, ending.transaction)
-                self._state.journeys.ended(key, event.log, now, is_commit=ending.is_commit)
+                self._state.journeys.ended(ending.key, event.log, now, is_commit=ending.is_commit)
                 self._parts.delaying.ended(partition, ending, now)
             self._parts.marking.durable(partition)
             self._parts.remembering.durable(partition)
@@ -401,7 +394,7 @@ class Node:
                 upto = Offset(placed.first + placed.count)
                 self._parts.marking.marked(purpose, upto, placed.refused, now)
             case InTransaction(transaction):
-                self._state.transactions.landed(*transaction)
+                self._state.transactions.landed(transaction)
         if publication.request is not None:
             self._state.outbox.answer(publication.request, published)
 
@@ -412,36 +405,38 @@ class Node:
             self._parts.moving.resume_all()
 
     def _fetched(self, event: Fetched, now: Now) -> None:
-        purpose = self._state.purposes.pop(event.token)
+        purpose = self._state.fetches.pop(event.token)
         match purpose:
-            case ReadingAhead():
+            case ReadAheadFetch():
                 self._parts.delivering.surveyed(purpose, event.data, now)
-            case CarriedBatch():
+            case MoveFetch():
                 self._parts.moving.carried(purpose, event.data, now)
-            case IndexingPriorities():
+            case PriorityFetch():
                 self._parts.counting.scouted(purpose, event.data, now)
-            case Firing():
+            case DueFetch():
                 self._parts.delaying.fetched(purpose, event.data, now)
-            case ReadingDelays():
+            case CancelledFetch():
                 self._parts.delaying.recalled(purpose, event.data, now)
-            case RedriveScan():
+            case RedriveFetch():
                 self._parts.redriving.sifted(purpose, event.data, now)
-            case Probing():
+            case LagFetch():
                 self._parts.positions.probed(purpose, event.data, now)
-            case Replaying():
+            case JournalFetch():
                 self._parts.starting.replayed(purpose, event.data, now)
-            case ReplayingRecords():
+            case ReplayFetch():
                 self._parts.starting.records_replayed(purpose, event.data, now)
             case _:
-                raise AssertionError(f"nobody asked for {purpose}")
+                assert_never(purpose)
 
     def _found(self, event: Found, now: Now) -> None:
-        purpose = self._state.purposes.pop(event.token)
-        if isinstance(purpose, SeekingRead):
-            self._parts.reading.found(purpose, event.offset, now)
-        else:
-            assert isinstance(purpose, SeekingReset)
-            self._parts.positions.found(purpose, event.offset, now)
+        purpose = self._state.searches.pop(event.token)
+        match purpose:
+            case ReadSearch():
+                self._parts.reading.found(purpose, event.offset, now)
+            case ResetSearch():
+                self._parts.positions.found(purpose, event.offset, now)
+            case _:
+                assert_never(purpose)
 
     # Time
 
@@ -466,10 +461,12 @@ class Node:
                     self._parts.counting.scout(log)
                 case ForDelays(log):
                     self._parts.delaying.wake(log, now)
-                case ForTransaction(producer, number):
-                    self._parts.transacting.expire(producer, number, now)
-                case Errand(name):
-                    self._run(name, now)
+                case ForTransaction(transaction):
+                    self._parts.transacting.expire(transaction, now)
+                case Errand():
+                    self._run(subject, now)
+                case _:
+                    assert_never(subject)
 
     def _note_absence(self, now: Now) -> None:
         """See whether the node was away: stopped, or busy with a long turn."""
@@ -502,13 +499,35 @@ class Node:
             if part.give_up(request, is_gone=is_gone):
                 return
 
-    def _run(self, errand: str, now: Now) -> None:
-        self._errands.get(errand, self._retry_journals)(now)
+    def _run(self, errand: Errand, now: Now) -> None:
+        match errand:
+            case Errand.JOURNALS:
+                self._retry_journals(now)
+            case Errand.MARKERS:
+                self._parts.marking.resume(now)
+            case Errand.MOVES:
+                self._parts.moving.resume(now)
+            case Errand.POLLS:
+                self._parts.delivering.serve_stirred(now)
+            case Errand.PROGRESS:
+                self._parts.progressing.resume(now)
+            case Errand.REBALANCES:
+                self._parts.membership.rebalance_more(now)
+            case Errand.START:
+                self._parts.starting.go_on(now)
+            case Errand.STATEMENTS:
+                self._parts.memory.go_on(now)
+            case Errand.STEPS:
+                self._state.stepwise.resume(now)
+            case Errand.UPKEEP:
+                self._parts.upkeep.do_a_share(now)
+            case _:
+                assert_never(errand)
 
     def _retry_journals(self, now: Now) -> None:
         for journal in (self._state.topics_journal, self._state.groups_journal):
             journal.expire(now, self._state.budget)
-            self._state.alarms.bring_forward(_RETRY, journal.next_deadline())
+            self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
 
     # Turns
 
@@ -529,7 +548,7 @@ class Node:
             for journal in journals:
                 self._state.budget.spend(journal.noted)
                 self._release(journal.flush(now), now)
-                self._state.alarms.bring_forward(_RETRY, journal.next_deadline())
+                self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
             self._finish_parts(now)
 
     def _finish_parts(self, now: Now) -> None:
@@ -538,8 +557,8 @@ class Node:
         self._parts.transacting.go_on(now)
         for transaction in self._parts.marking.take_completed():
             self._parts.transacting.completed(transaction, now)
-            if transaction.producer < 0:
-                self._parts.moving.completed(-transaction.producer, now)
+            if transaction.key.is_internal:
+                self._parts.moving.completed(transaction.key.move, now)
         self._parts.moving.begin_batches(now)
         self._parts.redriving.take_ended()
         self._parts.progressing.answer_decided(now)

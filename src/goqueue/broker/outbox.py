@@ -6,7 +6,17 @@ something is committed.
 
 import msgspec
 
-from goqueue.model import Answer, Instant, LogId, NodeEffect, Offset, Refused, RequestId, Serve
+from goqueue.model import (
+    Answer,
+    Instant,
+    LogId,
+    NodeEffect,
+    Offset,
+    Refused,
+    RequestId,
+    Serve,
+    TransactionKey,
+)
 from goqueue.model.requests import Publish, Reply
 from goqueue.transactions import Admission
 
@@ -97,7 +107,7 @@ class ServeCounted(msgspec.Struct, frozen=True):
 class WriteMarkers(msgspec.Struct, frozen=True):
     """What becomes of a transaction is committed: tell every partition."""
 
-    transaction: tuple[int, int]
+    transaction: TransactionKey
 
 
 Later = (

@@ -11,7 +11,16 @@ import msgspec
 
 from goqueue.broker.trace_recorder import PublishTrace
 from goqueue.log import Log
-from goqueue.model import Code, Instant, LogId, Offset, Refused, RequestId, Timestamp
+from goqueue.model import (
+    Code,
+    Instant,
+    LogId,
+    Offset,
+    Refused,
+    RequestId,
+    Timestamp,
+    TransactionKey,
+)
 from goqueue.model.requests import Placed, Published, Read
 
 __all__ = [
@@ -34,14 +43,14 @@ class ForMove(msgspec.Struct, frozen=True):
 class ForMarker(msgspec.Struct, frozen=True):
     """The end of a transaction in one partition."""
 
-    transaction: tuple[int, int]
+    transaction: TransactionKey
     log: LogId
 
 
 class InTransaction(msgspec.Struct, frozen=True):
     """Messages that a transaction must not be committed without."""
 
-    transaction: tuple[int, int]
+    transaction: TransactionKey
 
 
 class Publication:

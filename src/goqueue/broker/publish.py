@@ -90,7 +90,7 @@ class Publisher:
         except Refused as refused:
             self._state.refuse(announced.request, refused)
         if transaction is not None:
-            self._state.transactions.landed(*transaction.key)
+            self._state.transactions.landed(transaction.key)
 
     def _go_on(self, announced: PublishAnnounced, topic: Topic | None, now: Now) -> None:
         name = announced.command.topic
@@ -243,7 +243,7 @@ class Publisher:
     def _release(self, publication: Publication) -> None:
         """A publication is over: its transaction need not wait for it."""
         if isinstance(publication.purpose, InTransaction):
-            self._state.transactions.landed(*publication.purpose.transaction)
+            self._state.transactions.landed(publication.purpose.transaction)
 
     def _note_lanes(self, topic: Topic, routed: Routed) -> None:
         counted, lanes = self._state.tally.published, self._state.counts.topic(topic.name).lanes

@@ -4,8 +4,7 @@ The node names slices; whoever carries out the effect reads the bytes. Nothing h
 group, and a read changes nothing.
 """
 
-import msgspec
-
+from goqueue.broker.disk_reads import ReadSearch
 from goqueue.broker.partitions import Partition, WaitingRead
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForRequest
@@ -23,17 +22,10 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Isolation, Read, Records
 
-__all__ = ["SeekingRead", "StreamReads"]
+__all__ = ["StreamReads"]
 
 # Stands for the first offset that is kept, wherever that is.
 _EARLIEST = Offset(-1)
-
-
-class SeekingRead(msgspec.Struct, frozen=True):
-    """A read by time whose offset is being looked for."""
-
-    request: RequestId
-    command: Read
 
 
 class StreamReads:
@@ -46,11 +38,11 @@ class StreamReads:
     def read(self, request: RequestId, command: Read, now: Now) -> None:
         partition = self._partition(command)
         if command.timestamp is not None:
-            self._state.find(partition.log.seek(command.timestamp), SeekingRead(request, command))
+            self._state.find(partition.log.seek(command.timestamp), ReadSearch(request, command))
             return
         self._read_from(request, command, partition, command.offset, now)
 
-    def found(self, purpose: SeekingRead, offset: Offset | None, now: Now) -> None:
+    def found(self, purpose: ReadSearch, offset: Offset | None, now: Now) -> None:
         """The offset of a time is known: none means that every record is older."""
         request, command = purpose.request, purpose.command
         try:

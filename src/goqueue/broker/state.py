@@ -1,14 +1,15 @@
 """Everything that a node knows, in one place that its parts share.
 
-Holds machines and indexes; decides nothing. What survives a crash is in `catalog`, `groups` and
-`positions`, each changed only by what its journal says; the rest is for this life alone.
+Holds machines and indexes; decides nothing. What survives a crash is in `catalog`, `groups`,
+`transactions` and the positions of `group_partitions`, each changed only by what its journal says;
+the rest is for this life alone.
 """
-
-from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from goqueue.broker.catalog import Catalog, Topic
+from goqueue.broker.disk_reads import FetchPurpose, FindPurpose
+from goqueue.broker.group_partitions import GroupPartition, GroupPartitions
 from goqueue.broker.journal import Journal
 from goqueue.broker.journal_changes import Change, TopicChange
 from goqueue.broker.metrics.counters import Counts
@@ -17,7 +18,7 @@ from goqueue.broker.partitions import Partition, Partitions
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.trace_recorder import TraceRecorder
 from goqueue.broker.turns import Alarms, ForLog, Stepwise, TurnBudget
-from goqueue.delivery import LANES, Delays, DeliveryQueue, Position, PriorityIndex, Receipts
+from goqueue.delivery import LANES, Delays, PriorityIndex, Receipts
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Ending, Marker
 from goqueue.model import (
@@ -76,15 +77,13 @@ class Absence(msgspec.Struct, frozen=True, kw_only=True):
         return self.since <= deadline and now < self.until
 
 
-def lag_between(
-    start: Offset, end: Offset, position: Position | None, queue: DeliveryQueue | None
-) -> int:
+def lag_between(start: Offset, end: Offset, place: GroupPartition | None) -> int:
     """How many offsets from `start` on are below `end` and not done for a group."""
-    if queue is not None:
-        return queue.missing_within(start, end)
-    if position is not None:
-        return position.missing_within(start, end)
-    return max(0, end - start)
+    if place is None:
+        return max(0, end - start)
+    if place.queue is not None:
+        return place.queue.missing_within(start, end)
+    return place.position.missing_within(start, end)
 
 
 # What the end of a transaction, or another owner of a producer, makes of a request.
@@ -118,19 +117,16 @@ class NodeState:
         self.receipts: Receipts
         self.not_ready: str | None = "starting"
         self.storage = StorageHealth()
-        # By group number, then by partition.
-        self.positions: dict[int, dict[LogId, Position]] = {}
-        self.queues: dict[int, dict[LogId, DeliveryQueue]] = {}
-        # The same by partition, so that what happens to a log asks no group that has none there.
-        self._queues_on: dict[LogId, dict[int, DeliveryQueue]] = {}
+        self.group_partitions = GroupPartitions()
         # Of partitions that ever had a delayed message.
         self.delays: dict[LogId, Delays] = {}
         # Of partitions of topics that use several lanes, and that somebody polls.
         self.censuses: dict[LogId, PriorityIndex] = {}
         self.next_move = 1
         self.absence = Absence(since=Instant(0), until=Instant(0))
-        # What was asked of the disk, and for what.
-        self.purposes: dict[int, object] = {}
+        # What was asked of the disk, and for what, by token.
+        self.fetches: dict[int, FetchPurpose] = {}
+        self.searches: dict[int, FindPurpose] = {}
         self._next_token = 1
 
     def refuse(self, request: RequestId, refused: Refused) -> None:
@@ -143,19 +139,21 @@ class NodeState:
         else:
             self.outbox.answer(request, refused)
 
-    def fetch(self, wanted: Slice, purpose: object) -> None:
-        """Read records; they come back to whoever knows the purpose."""
-        token = self._token(purpose)
+    def fetch(self, wanted: Slice, purpose: FetchPurpose) -> None:
+        """Read records; the node hands them to the component that the purpose belongs to."""
+        token = self._token()
+        self.fetches[token] = purpose
         self.outbox.append(Fetch(token=token, wanted=wanted))
 
-    def find(self, seeks: list[Seek], purpose: object) -> None:
-        token = self._token(purpose)
+    def find(self, seeks: list[Seek], purpose: FindPurpose) -> None:
+        """Find an offset by time; the node hands it on in the same way."""
+        token = self._token()
+        self.searches[token] = purpose
         self.outbox.append(Find(token=token, seeks=tuple(seeks)))
 
-    def _token(self, purpose: object) -> int:
+    def _token(self) -> int:
         token = self._next_token
         self._next_token += 1
-        self.purposes[token] = purpose
         return token
 
     def append(
@@ -182,21 +180,18 @@ class NodeState:
     def partition(self, topic: Topic, number: int) -> Partition:
         return self.partitions.find(LogId(topic.name, number), topic.stated.partitions)
 
-    def position(self, group: int, log: LogId) -> Position | None:
-        return self.positions.get(group, {}).get(log)
-
     def committed(self, group: int, partition: Partition) -> Offset:
         """Where a group stands, as seen from outside: never before the log begins."""
-        position = self.position(group, partition.log_id)
+        position = self.group_partitions.position(group, partition.log_id)
         start = partition.log.start
         return start if position is None else max(position.floor, start)
 
     def lag(self, group: int, partition: Partition) -> int:
         """How many messages a group has still before it; what is not committed is not."""
         log, end = partition.log_id, partition.log.watermarks.stable
-        queue = self.queue(group, log)
-        lag = lag_between(partition.log.start, end, self.position(group, log), queue)
-        if lag and queue is None:
+        place = self.group_partitions.get(group, log)
+        lag = lag_between(partition.log.start, end, place)
+        if lag and (place is None or place.queue is None):
             # A queue knows by itself which records are no messages.
             lag -= self.hidden_within(log, self.committed(group, partition), end)
         return max(0, lag)
@@ -204,9 +199,9 @@ class NodeState:
     def topics_of(self, group: Group) -> list[str]:
         """The topics that a group reads: of its members, or of the last, or where it has begun."""
         topics = dict.fromkeys(group.known_topics)
-        for log, position in self.positions.get(group.number, {}).items():
-            if log.topic not in topics and position.says_something:
-                topics[log.topic] = None
+        for place in self.group_partitions.of_group(group.number):
+            if place.log.topic not in topics and place.position.says_something:
+                topics[place.log.topic] = None
         found = filter(None, map(self.catalog.get, topics))
         return sorted(topic.name for topic in found if topic.is_open)
 
@@ -222,7 +217,7 @@ class NodeState:
 
     def hide(self, log: LogId, first: int, count: int = 1) -> None:
         """Records that are no messages were committed side by side: no group waits for them."""
-        for queue in self.queues_on(log):
+        for queue in self.group_partitions.queues_on(log):
             self.budget.spend()
             queue.hide(first, count)
 
@@ -255,29 +250,3 @@ class NodeState:
             if following == offset:
                 return offset
             offset = following
-
-    def queue(self, group: int, log: LogId) -> DeliveryQueue | None:
-        return self.queues.get(group, {}).get(log)
-
-    def add_queue(self, group: int, log: LogId, queue: DeliveryQueue) -> None:
-        self.queues.setdefault(group, {})[log] = queue
-        self._queues_on.setdefault(log, {})[group] = queue
-
-    def remove_queue(self, group: int, log: LogId) -> bool:
-        """Whether there was one."""
-        queues = self.queues.get(group, {})
-        if queues.pop(log, None) is None:
-            return False
-        if not queues:
-            del self.queues[group]
-        del self._queues_on[log][group]
-        if not self._queues_on[log]:
-            del self._queues_on[log]
-        return True
-
-    def queues_on(self, log: LogId) -> Iterable[DeliveryQueue]:
-        """The queues of all groups on one partition."""
-        return self._queues_on.get(log, {}).values()
-
-    def queues_of(self, group: int) -> Iterator[tuple[LogId, DeliveryQueue]]:
-        return iter(list(self.queues.get(group, {}).items()))

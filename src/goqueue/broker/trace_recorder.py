@@ -11,7 +11,7 @@ import msgspec
 from goqueue.broker.catalog import Catalog, Topic
 from goqueue.delivery import Held
 from goqueue.groups import Group
-from goqueue.model import TRACEPARENT_HEADER, Header, LogId, Now, Offset
+from goqueue.model import TRACEPARENT_HEADER, Header, LogId, Now, Offset, TransactionKey
 from goqueue.model.requests import Published, TraceSeed
 from goqueue.records import Waiting
 from goqueue.records.tracing import GIVEN_BYTES, Told, find_contexts, follow, look, make_contexts
@@ -43,7 +43,7 @@ class TraceRecorder:
         self._places: dict[LogId, tuple[int, Place]] = {}
         self._refused = 0
         # What open transactions have published, by their key and the log.
-        self._open: dict[tuple[int, int], dict[LogId, list[Note]]] = {}
+        self._open: dict[TransactionKey, dict[LogId, list[Note]]] = {}
         self._open_count = 0
 
     def place(self, log: LogId) -> Place | None:
@@ -101,7 +101,7 @@ class TraceRecorder:
         story: PublishTrace,
         published: Published,
         now: Now,
-        transaction: tuple[int, int] | None = None,
+        transaction: TransactionKey | None = None,
     ) -> None:
         """The publication has ended: note what is in the log."""
         for placed in published.placed:
@@ -130,7 +130,7 @@ class TraceRecorder:
                 self._open.setdefault(transaction, {}).setdefault(log, []).append(note)
                 self._open_count += 1
 
-    def ended(self, key: tuple[int, int], log: LogId, now: Now, *, is_commit: bool) -> None:
+    def ended(self, key: TransactionKey, log: LogId, now: Now, *, is_commit: bool) -> None:
         """Readers of a log see the end of a transaction: what was aborted comes to nobody."""
         for note in self._take_open(key, log) if self._open else ():
             if not is_commit:
@@ -138,7 +138,7 @@ class TraceRecorder:
                 aborted = Note(Kind.ABORT, note.place, note.offsets, at, at, given=note.given)
                 self.tracer.add(aborted)
 
-    def _take_open(self, key: tuple[int, int], log: LogId) -> list[Note]:
+    def _take_open(self, key: TransactionKey, log: LogId) -> list[Note]:
         by_log = self._open.get(key)
         notes = [] if by_log is None else by_log.pop(log, [])
         self._open_count -= len(notes)

@@ -28,6 +28,7 @@ anew at whatever may have gone since the last one: a topic, a group, a partition
 Never used for what must be decided at once: changes are journaled in the turn that decides them.
 """
 
+import enum
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -35,10 +36,9 @@ from heapq import heapify, heappop, heappush
 import msgspec
 
 from goqueue.broker.outbox import Outbox
-from goqueue.model import Instant, LogId, Now, Refused, RequestId
+from goqueue.model import Instant, LogId, Now, Refused, RequestId, TransactionKey
 
 __all__ = [
-    "STEPS_ERRAND",
     "TURN_UNITS",
     "Alarms",
     "Errand",
@@ -115,8 +115,7 @@ class ForLog(msgspec.Struct, frozen=True):
 class ForTransaction(msgspec.Struct, frozen=True):
     """A transaction ran too long, or its producer is silent."""
 
-    producer: int
-    number: int
+    transaction: TransactionKey
 
 
 class ForDelays(msgspec.Struct, frozen=True):
@@ -131,10 +130,29 @@ class ForCensus(msgspec.Struct, frozen=True):
     log: LogId
 
 
-class Errand(msgspec.Struct, frozen=True):
-    """Something that the node does from time to time."""
+class Errand(enum.StrEnum):
+    """Work of the node as a whole that continues in a later turn, or is due from time to time."""
 
-    name: str
+    # Write again what a full disk kept from a journal, or flush it.
+    JOURNALS = "journals"
+    # Markers that there was no time, or no space, to append.
+    MARKERS = "markers"
+    # Dead-letter moves.
+    MOVES = "moves"
+    # Groups whose waiting polls are still to be served.
+    POLLS = "polls"
+    # Queues that follow the decision of a transaction.
+    PROGRESS = "progress"
+    # Groups that need another assignment.
+    REBALANCES = "rebalances"
+    # Snapshots that a start reads.
+    START = "start"
+    # A journal that is stated again from a new segment on.
+    STATEMENTS = "statements"
+    # Commands that take more than a turn.
+    STEPS = "steps"
+    # Retention, compaction, snapshots: once a second.
+    UPKEEP = "upkeep"
 
 
 Subject = (
@@ -198,7 +216,6 @@ class Alarms:
                 yield subject
 
 
-STEPS_ERRAND = Errand("steps")
 # One iterator runs for at most so many units before it is the turn of the next.
 _SHARE_UNITS = 250
 
@@ -218,7 +235,7 @@ class Stepwise:
         """Run work now as far as the turn allows; a refusal by it answers the request."""
         if not self._run(request, steps):
             self._running.append((request, steps))
-            self._alarms.bring_forward(STEPS_ERRAND, now.instant)
+            self._alarms.bring_forward(Errand.STEPS, now.instant)
 
     def resume(self, now: Now) -> None:
         """Go on with what was begun in earlier turns."""
@@ -229,7 +246,7 @@ class Stepwise:
             if not self._run(request, steps):
                 self._running.append((request, steps))
         if self._running:
-            self._alarms.bring_forward(STEPS_ERRAND, now.instant)
+            self._alarms.bring_forward(Errand.STEPS, now.instant)
 
     def give_up(self, request: RequestId) -> bool:
         """Nobody waits for an answer any more: whether its work was still to be done."""

@@ -19,7 +19,6 @@ from goqueue.model import SECOND, Instant, LogId, Now, Offset
 
 __all__ = ["Upkeep"]
 
-_ERRAND = Errand("upkeep")
 _EVERY_NS = SECOND
 # Every log is looked at once in so many turns.
 _ROUNDS = 30
@@ -56,7 +55,7 @@ class Upkeep:
 
     def begin(self, now: Now) -> None:
         self._due = Instant(now.instant + _EVERY_NS)
-        self._state.alarms.set(_ERRAND, self._due)
+        self._state.alarms.set(Errand.UPKEEP, self._due)
 
     def missed(self, now: Now, late_ns: int) -> Instant | None:
         """Since when nothing was done, if upkeep is so much later than it should be."""
@@ -73,7 +72,7 @@ class Upkeep:
             self._begin_share()
         if not self._visit_logs(now):
             # The rest of it is for the next turns.
-            self._state.alarms.set(_ERRAND, now.instant)
+            self._state.alarms.set(Errand.UPKEEP, now.instant)
             return
         self._is_under_way = False
         self._delivering.look_again(now)

@@ -22,7 +22,7 @@ import msgspec
 
 from goqueue.delivery.ranges import Ranges
 from goqueue.delivery.wheel import Wheel
-from goqueue.model import Offset, Priority, Timestamp
+from goqueue.model import Offset, Priority, Timestamp, TransactionKey
 from goqueue.model.requests import DelayState
 
 __all__ = ["Delayed", "Delays", "DelaysStated"]
@@ -77,7 +77,7 @@ class Delays:
         # Both of them, for queues that begin.
         self._hidden = Ranges()
         self._leaving: dict[int, None] = {}
-        self._held: dict[tuple[int, int], list[int]] = {}
+        self._held: dict[TransactionKey, list[int]] = {}
         self._first_needed = 0
         self._changes = 0
         self._delivered_count = 0
@@ -132,7 +132,7 @@ class Delays:
             self._outcomes.extend(array("q", [_WAITING[lane] for lane in lanes]))
         self._wheel.insert_all(offsets, dues)
 
-    def hold(self, holder: tuple[int, int], offsets: Iterable[int]) -> None:
+    def hold(self, holder: TransactionKey, offsets: Iterable[int]) -> None:
         """Messages that were added are part of an open transaction: they do not wait yet."""
         held = [offset for offset in offsets if self._change(offset, _PENDING, _HELD)]
         for offset in held:
@@ -140,7 +140,7 @@ class Delays:
         if held:
             self._held.setdefault(holder, []).extend(held)
 
-    def release(self, holder: tuple[int, int], *, is_commit: bool) -> None:
+    def release(self, holder: TransactionKey, *, is_commit: bool) -> None:
         """A transaction has ended: its messages wait from now on, or never were."""
         outcome = _PENDING if is_commit else _ABORTED
         for offset in self._held.pop(holder, ()):
@@ -373,7 +373,9 @@ class Delays:
         self._outcomes, self._controls = outcomes, controls
         self._hidden.add_all(offsets)
         self._hidden.add_all(controls)
-        self._held = {(producer, number): list(each) for producer, number, each in stated.held}
+        self._held = {
+            TransactionKey(producer, number): list(each) for producer, number, each in stated.held
+        }
         self._place_all()
         return True
 

@@ -18,18 +18,16 @@ from typing import TypeVar
 import msgspec
 
 from goqueue.delivery.ranges import Range, Ranges, Stretch
-from goqueue.model import Offset, Timestamp
+from goqueue.model import Offset, Timestamp, TransactionKey
 
 __all__ = ["REASON_BYTES_MAX", "Position", "PositionStated", "TransactionHolds", "cut_reason"]
-
-Holder = tuple[int, int]
 
 
 class TransactionHolds:
     """Offsets by who holds them."""
 
     def __init__(self) -> None:
-        self._held: dict[Holder, list[Range]] = {}
+        self._held: dict[TransactionKey, list[Range]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -37,17 +35,17 @@ class TransactionHolds:
     def __contains__(self, offset: int) -> bool:
         return any(_is_within(ranges, offset) for ranges in self._held.values())
 
-    def has(self, holder: Holder, offset: int) -> bool:
+    def has(self, holder: TransactionKey, offset: int) -> bool:
         """Whether it is this one that holds an offset."""
         return _is_within(self._held.get(holder, []), offset)
 
-    def add(self, holder: Holder, ranges: Iterable[Range]) -> None:
+    def add(self, holder: TransactionKey, ranges: Iterable[Range]) -> None:
         """Hold these, too."""
         held = self._held.setdefault(holder, [])
         for each in ranges:
             _merge(held, *each)
 
-    def remove(self, holder: Holder) -> None:
+    def remove(self, holder: TransactionKey) -> None:
         """The transaction has ended: it holds nothing any longer."""
         self._held.pop(holder, None)
 

@@ -28,7 +28,7 @@ from heapq import heappop, heappush
 import msgspec
 
 from goqueue.log.batch_mark import BatchMark
-from goqueue.model import HOUR, SECOND, Code, Offset, Refused
+from goqueue.model import HOUR, SECOND, Code, Offset, Refused, TransactionKey
 
 __all__ = [
     "WINDOW",
@@ -280,6 +280,10 @@ class Ending(msgspec.Struct, frozen=True):
     # The transaction that ended before; a marker that is taken back ends nothing.
     ended_before: int
 
+    @property
+    def key(self) -> TransactionKey:
+        return TransactionKey(self.producer, self.transaction)
+
     def hide(self, hidden: Spans, aborted: Spans) -> None:
         """Hide the offsets that are no messages because of this marker."""
         hidden.add(self.marker, self.marker + 1)
@@ -428,12 +432,12 @@ class ProducerState:
         return writer is not None and writer.transaction == transaction != 0
 
     @property
-    def open(self) -> Iterator[tuple[int, int]]:
-        """Producer and number of every transaction that has no marker here."""
+    def open(self) -> Iterator[TransactionKey]:
+        """Every transaction that has no marker here."""
         for producer in self._open:
             transaction = self._writers[producer].transaction
             if transaction:
-                yield producer, transaction
+                yield TransactionKey(producer, transaction)
 
     def end(
         self, producer: int, epoch: int, transaction: int, marker: int, *, is_commit: bool
@@ -471,7 +475,7 @@ class ProducerState:
     def _close(self, ending: Ending) -> None:
         self._open.pop(ending.producer, None)
         following = self._writers[ending.producer].open_from
-        if ending.producer < 0 and following is None:
+        if ending.key.is_internal and following is None:
             # A producer of the broker has one transaction and never returns.
             del self._writers[ending.producer]
         if following is not None:

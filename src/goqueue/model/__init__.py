@@ -59,6 +59,7 @@ from goqueue.model.ids import (
     Offset,
     RequestId,
     Timestamp,
+    TransactionKey,
     check_name,
     is_internal,
 )
@@ -203,6 +204,7 @@ __all__ = [
     "Sync",
     "Synced",
     "Timestamp",
+    "TransactionKey",
     "Truncate",
     "Truncated",
     "Woke",

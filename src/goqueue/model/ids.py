@@ -6,7 +6,7 @@ expire a lease nor start an election.
 """
 
 import re
-from typing import NewType
+from typing import NamedTuple, NewType
 
 import msgspec
 
@@ -22,6 +22,7 @@ __all__ = [
     "Offset",
     "RequestId",
     "Timestamp",
+    "TransactionKey",
     "check_name",
     "is_internal",
 ]
@@ -44,6 +45,38 @@ class LogId(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class TransactionKey(NamedTuple):
+    """One transaction: its producer, and its number among those of this producer.
+
+    A dead-letter move is a transaction of the broker itself: it has a producer of its own, with one
+    transaction. In logs and journals its producer is the negative number of the move; nothing else
+    knows that.
+    """
+
+    producer: int
+    number: int
+
+    @classmethod
+    def of_move(cls, move: int) -> "TransactionKey":
+        """The transaction of a move of the broker's own."""
+        return cls(-move, 1)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is a move of the broker's own."""
+        return self.producer < 0
+
+    @property
+    def move(self) -> int:
+        """The number of the broker's own move."""
+        assert self.is_internal
+        return -self.producer
+
+    def __str__(self) -> str:
+        """How callers know a transaction."""
+        return f"{self.producer}-{self.number}"
 
 
 class Now(msgspec.Struct, frozen=True):

@@ -16,7 +16,6 @@ from goqueue.transactions.transaction import (
     Outcome,
     Transaction,
     ended_state,
-    transaction_id,
 )
 from goqueue.transactions.transactions import SILENCE_NS, Transactions
 
@@ -37,5 +36,4 @@ __all__ = [
     "TransactionChange",
     "Transactions",
     "ended_state",
-    "transaction_id",
 ]

@@ -6,6 +6,8 @@ named by numbers that are never used twice.
 
 import msgspec
 
+from goqueue.model import TransactionKey
+
 __all__ = [
     "Begun",
     "Decided",
@@ -44,6 +46,10 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     number: int
     at: int
 
+    @property
+    def key(self) -> TransactionKey:
+        return TransactionKey(self.producer, self.number)
+
 
 class ProgressAdded(msgspec.Struct, frozen=True, kw_only=True, tag="progress", omit_defaults=True):
     """What a group has done with messages takes effect with the transaction, or not at all.
@@ -59,6 +65,10 @@ class ProgressAdded(msgspec.Struct, frozen=True, kw_only=True, tag="progress", o
     floor: int = 0
     offsets: list[tuple[int, int]] = []
 
+    @property
+    def key(self) -> TransactionKey:
+        return TransactionKey(self.producer, self.number)
+
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
     """A transaction takes no more and waits for the decision of a group, until a wall time."""
@@ -66,6 +76,10 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, tag="prepared"):
     producer: int
     number: int
     until: int
+
+    @property
+    def key(self) -> TransactionKey:
+        return TransactionKey(self.producer, self.number)
 
 
 class Decided(msgspec.Struct, frozen=True, kw_only=True, tag="decided", omit_defaults=True):
@@ -82,12 +96,20 @@ class Decided(msgspec.Struct, frozen=True, kw_only=True, tag="decided", omit_def
     partitions: list[tuple[int, int]]
     began_at: int = 0
 
+    @property
+    def key(self) -> TransactionKey:
+        return TransactionKey(self.producer, self.number)
+
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     """Every marker of a transaction is durable."""
 
     producer: int
     number: int
+
+    @property
+    def key(self) -> TransactionKey:
+        return TransactionKey(self.producer, self.number)
 
 
 class KeyKept(msgspec.Struct, frozen=True, kw_only=True, tag="key"):

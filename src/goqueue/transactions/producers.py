@@ -7,7 +7,17 @@ with the newest epoch is ever heard.
 from collections.abc import Iterator
 from itertools import islice
 
-from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, check_name, is_internal
+from goqueue.model import (
+    HOUR,
+    SECOND,
+    Code,
+    Instant,
+    Now,
+    Refused,
+    TransactionKey,
+    check_name,
+    is_internal,
+)
 from goqueue.model.requests import InitProducer, Owner
 from goqueue.transactions.changes import ProducerStated
 from goqueue.transactions.transaction import Outcome, Transaction
@@ -56,6 +66,11 @@ class Producer:
         self.outcome: Outcome | None = None
         self.ended_epoch = 0
         self.restate(stated)
+
+    @property
+    def last_key(self) -> TransactionKey:
+        """Its newest transaction, be it open or ended."""
+        return TransactionKey(self.id, self.last)
 
     def restate(self, stated: ProducerStated) -> None:
         self.epoch = stated.epoch

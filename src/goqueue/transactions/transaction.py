@@ -7,11 +7,11 @@ import enum
 
 import msgspec
 
-from goqueue.model import Instant, Timestamp
+from goqueue.model import Instant, Timestamp, TransactionKey
 from goqueue.model.requests import TransactionState
 from goqueue.transactions.changes import ProgressAdded
 
-__all__ = ["Admission", "Outcome", "Transaction", "ended_state", "transaction_id"]
+__all__ = ["Admission", "Outcome", "Transaction", "ended_state"]
 
 
 class Outcome(enum.StrEnum):
@@ -28,11 +28,6 @@ class Outcome(enum.StrEnum):
         return self is Outcome.COMMITTED
 
 
-def transaction_id(producer: int, number: int) -> str:
-    """How callers know a transaction."""
-    return f"{producer}-{number}"
-
-
 class Transaction:
     """What is known of a transaction; changed by what the journal says, but for its deadlines."""
 
@@ -45,16 +40,14 @@ class Transaction:
         "in_flight",
         "is_closing",
         "is_prepared",
-        "number",
+        "key",
         "outcome",
         "partitions",
         "prepared_until",
-        "producer",
     )
 
-    def __init__(self, producer: int, number: int, epoch: int, began_at: int) -> None:
-        self.producer = producer
-        self.number = number
+    def __init__(self, key: TransactionKey, epoch: int, began_at: int) -> None:
+        self.key = key
         self.epoch = epoch
         self.began_at = Timestamp(began_at)
         self.outcome: Outcome | None = None
@@ -71,12 +64,17 @@ class Transaction:
         self.began_instant = Instant(0)
 
     @property
-    def key(self) -> tuple[int, int]:
-        return self.producer, self.number
+    def producer(self) -> int:
+        return self.key.producer
+
+    @property
+    def number(self) -> int:
+        return self.key.number
 
     @property
     def id(self) -> str:
-        return transaction_id(self.producer, self.number)
+        """How callers know it."""
+        return str(self.key)
 
     @property
     def state(self) -> TransactionState:

@@ -12,7 +12,7 @@ Invariants
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, Timestamp
+from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, Timestamp, TransactionKey
 from goqueue.model.requests import Author, TransactionState
 from goqueue.transactions.changes import (
     Begun,
@@ -30,7 +30,6 @@ from goqueue.transactions.transaction import (
     Outcome,
     Transaction,
     ended_state,
-    transaction_id,
 )
 
 __all__ = ["SILENCE_NS", "Transactions"]
@@ -52,8 +51,8 @@ class Transactions:
     def __init__(self) -> None:
         self.producers = Producers()
         # Not decided, and decided but not ended, by producer and number.
-        self._open: dict[tuple[int, int], Transaction] = {}
-        self._finishing: dict[tuple[int, int], Transaction] = {}
+        self._open: dict[TransactionKey, Transaction] = {}
+        self._finishing: dict[TransactionKey, Transaction] = {}
         self._keys: dict[str, int] = {}
         # Those that waited for their publications, and need not any longer.
         self._landed: list[Transaction] = []
@@ -79,9 +78,8 @@ class Transactions:
     def open_count(self) -> int:
         return len(self._open)
 
-    def find(self, producer: int, number: int) -> Transaction | None:
+    def find(self, key: TransactionKey) -> Transaction | None:
         """A transaction that has not ended."""
-        key = (producer, number)
         return self._open.get(key) or self._finishing.get(key)
 
     def find_named(self, identity: str) -> tuple[Producer, Transaction | None]:
@@ -89,17 +87,17 @@ class Transactions:
 
         Of those that have ended only the last of each producer is known.
         """
-        producer_id, number = _parse(identity)
-        producer = self.producers.get(producer_id)
-        found = self.find(producer_id, number)
-        if producer is None or (found is None and producer.last != number):
+        key = _parse(identity)
+        producer = self.producers.get(key.producer)
+        found = self.find(key)
+        if producer is None or (found is None and producer.last != key.number):
             raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])
         return producer, found
 
     def find_prepared(self, identity: str) -> Transaction:
         """The transaction of this id, which waits for the decision of a group."""
-        producer, number = _parse(identity)
-        found = self._open.get((producer, number))
+        key = _parse(identity)
+        found = self._open.get(key)
         if found is not None and found.is_prepared:
             return found
         if found is not None:
@@ -109,11 +107,11 @@ class Transactions:
                 state=found.state,
                 reason="it is not prepared",
             )
-        finishing = self._finishing.get((producer, number))
-        known = self.producers.get(producer)
+        finishing = self._finishing.get(key)
+        known = self.producers.get(key.producer)
         if finishing is not None:
             state: TransactionState = finishing.state
-        elif known is not None and known.last == number and known.outcome is not None:
+        elif known is not None and known.last == key.number and known.outcome is not None:
             state = ended_state(known.outcome)
         else:
             raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity)
@@ -155,9 +153,9 @@ class Transactions:
         transaction = self.writable(producer) if is_named else None
         return Admission(producer.id, author.epoch, author.sequence, transaction)
 
-    def landed(self, producer: int, number: int) -> None:
+    def landed(self, key: TransactionKey) -> None:
         """A publication of a transaction is committed, or was refused: its caller knows."""
-        transaction = self.find(producer, number)
+        transaction = self.find(key)
         if transaction is not None:
             transaction.in_flight -= 1
             if not transaction.in_flight and transaction.is_closing:
@@ -188,16 +186,16 @@ class Transactions:
             began_at=transaction.began_at,
         )
 
-    def judge(self, producer: int, number: int, *, is_damaged: bool) -> Outcome:
+    def judge(self, key: TransactionKey, *, is_damaged: bool) -> Outcome:
         """What becomes of a transaction that a log holds open and the journal does not know.
 
         One that was followed by others had ended, and its marker is lost: readers were shown most
         such, so it counts. Where nothing is damaged, nothing was lost.
         """
-        known = self.producers.get(producer)
-        if known is not None and number == known.last and known.outcome is not None:
+        known = self.producers.get(key.producer)
+        if known is not None and key.number == known.last and known.outcome is not None:
             return known.outcome
-        was_decided = is_damaged if known is None else number < known.last
+        was_decided = is_damaged if known is None else key.number < known.last
         return Outcome.COMMITTED if was_decided else Outcome.ORPHANED
 
     def check_group(self, key: str, identities: Iterable[str]) -> list[Transaction]:
@@ -250,8 +248,8 @@ class Transactions:
         producer = self.producers.get(change.producer)
         if producer is None or change.number <= producer.last:
             # Said again behind a statement of everything.
-            return self._open.get((change.producer, change.number))
-        begun = Transaction(producer.id, change.number, producer.epoch, change.at)
+            return self._open.get(change.key)
+        begun = Transaction(change.key, producer.epoch, change.at)
         producer.last = change.number
         producer.began_at = change.at
         producer.outcome = None
@@ -260,7 +258,7 @@ class Transactions:
         return begun
 
     def _changed(self, change: ProgressAdded | Prepared | Decided | Ended) -> Transaction | None:
-        key = (change.producer, change.number)
+        key = change.key
         if isinstance(change, Ended):
             return self._finishing.pop(key, None)
         transaction = self._open.get(key)
@@ -277,11 +275,11 @@ class Transactions:
         return transaction
 
     def _decided(self, change: Decided) -> Transaction:
-        key = (change.producer, change.number)
+        key = change.key
         transaction = self._open.pop(key, None)
         if transaction is None:
             # Stated again, or one that is the broker's own.
-            transaction = Transaction(*key, change.epoch, change.began_at)
+            transaction = Transaction(key, change.epoch, change.began_at)
         begun_epoch = transaction.epoch
         transaction.outcome = Outcome(change.outcome)
         transaction.epoch = change.epoch
@@ -400,9 +398,10 @@ def _decided(transaction: Transaction) -> Decided:
     )
 
 
-def _parse(identity: str) -> tuple[int, int]:
+def _parse(identity: str) -> TransactionKey:
     producer, _, number = identity.partition("-")
-    is_ours = producer.isdecimal() and number.isdecimal() and len(identity) <= 40
-    if not is_ours or transaction_id(int(producer), int(number)) != identity:
-        raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])
-    return int(producer), int(number)
+    if producer.isdecimal() and number.isdecimal() and len(identity) <= 40:
+        key = TransactionKey(int(producer), int(number))
+        if str(key) == identity:
+            return key
+    raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=identity[:64])

@@ -29,31 +29,39 @@ def queue_at(floor: int = 0) -> DeliveryQueue:
     return DeliveryQueue(Position(floor), keeps_key_order=False)
 
 
+def add_queue(state: NodeState, group: int, log: LogId) -> None:
+    places = state.group_partitions
+    place = places.open(group, log)
+    places.add_queue(place, DeliveryQueue(place.position, keeps_key_order=False))
+
+
 def test_what_is_hidden_in_a_log_visits_only_the_queues_on_it() -> None:
     state = NodeState("node-1", Tracer(0.0), TurnBudget())
     for number in range(1, 1001):
-        state.add_queue(number, LogId("others", number), queue_at())
+        add_queue(state, number, LogId("others", number))
     here = LogId("orders", 0)
-    state.add_queue(7, here, queue_at())
+    add_queue(state, 7, here)
     state.budget.begin()
 
     state.hide(here, 0)
 
     assert state.budget.spent == 1
-    (queue,) = state.queues_on(here)
+    (queue,) = state.group_partitions.queues_on(here)
     assert queue.floor == 1
 
 
 def test_a_queue_that_is_gone_is_not_visited() -> None:
     state = NodeState("node-1", Tracer(0.0), TurnBudget())
     here = LogId("orders", 0)
-    state.add_queue(1, here, queue_at())
-    state.remove_queue(1, here)
-    state.remove_queue(1, here)
+    places = state.group_partitions
+    add_queue(state, 1, here)
+    places.remove_queue(1, here)
+    places.remove_queue(1, here)
 
-    assert not list(state.queues_on(here))
-    assert state.queue(1, here) is None
-    assert not state.queues
+    assert not list(places.queues_on(here))
+    assert places.queue(1, here) is None
+    assert places.position(1, here) is not None
+    assert not places.polling_groups
 
 
 def test_a_queue_that_begins_takes_in_delayed_records_by_blocks() -> None:

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from goqueue.delivery import DeliveryQueue, Position
 from goqueue.delivery.position import TransactionHolds
-from goqueue.model import Instant
+from goqueue.model import Instant, TransactionKey
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
 
-HOLDER = (1, 1)
-OTHER = (2, 1)
+HOLDER = TransactionKey(1, 1)
+OTHER = TransactionKey(2, 1)
 
 
 def queue_of(position: Position, *, keeps_key_order: bool = False) -> DeliveryQueue:
@@ -40,10 +40,10 @@ def handed(queue: DeliveryQueue, member: str = "m", deadline: int = 100) -> list
     )
 )
 def test_pins_hold_what_was_added_until_their_holder_is_removed(
-    steps: list[tuple[tuple[int, int], bool, list[tuple[int, int]]]],
+    steps: list[tuple[TransactionKey, bool, list[tuple[int, int]]]],
 ) -> None:
     pins = TransactionHolds()
-    held: dict[tuple[int, int], set[int]] = {}
+    held: dict[TransactionKey, set[int]] = {}
     for holder, is_removed, ranges in steps:
         if is_removed:
             pins.remove(holder)

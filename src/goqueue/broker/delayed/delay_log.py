@@ -13,7 +13,13 @@ from goqueue.log import (
     cancelled_by,
     statements_in,
 )
-from goqueue.model import BATCH_HEADER, DELAYED_FROM_HEADER, DELIVER_HEADER, Record
+from goqueue.model import (
+    BATCH_HEADER,
+    DELAYED_FROM_HEADER,
+    DELIVER_HEADER,
+    Record,
+    TransactionKey,
+)
 from goqueue.records import Flag, decode, find_delayed, walk
 
 __all__ = ["OF_THE_LOG", "Replay", "decode_delays", "delays_snapshot"]
@@ -57,7 +63,7 @@ class Replay:
         for index, flags in enumerate(columns.flags):
             statement = statements.get(index)
             if isinstance(statement, Marker):
-                holder = (statement.producer, statement.transaction)
+                holder = TransactionKey(statement.producer, statement.transaction)
                 delays.release(holder, is_commit=statement.is_commit)
             elif flags & Flag.CONTROL:
                 self._take_control(decode(data, columns.positions[index]))
@@ -88,7 +94,7 @@ class Replay:
                 # A torn batch ends where another record begins.
                 batches[-1] = msgspec.structs.replace(batches[-1], following=first)
             if isinstance(statement, BatchMark) and statement.transaction:
-                holder = (statement.producer, statement.transaction)
+                holder = TransactionKey(statement.producer, statement.transaction)
                 batches.append(_Batch(first, first + statement.count, holder))
         for batch in batches:
             begin = bisect_left(delayed, batch.first)
@@ -101,7 +107,7 @@ class _Batch(msgspec.Struct, frozen=True):
 
     first: int
     following: int
-    holder: tuple[int, int]
+    holder: TransactionKey
 
 
 def _delivered_by(record: Record) -> int | None:

@@ -25,6 +25,7 @@ from goqueue.broker.delayed.due_batches import (
     PendingDelayAppends,
     Published,
 )
+from goqueue.broker.disk_reads import CancelledFetch, DueFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForDelays, Steps
@@ -43,6 +44,7 @@ from goqueue.model import (
     Refused,
     RequestId,
     Save,
+    TransactionKey,
 )
 from goqueue.model.requests import (
     CancelDelayed,
@@ -58,25 +60,14 @@ from goqueue.model.requests import (
 from goqueue.records import Waiting, build, rehead, walk
 from goqueue.records.tracing import find_contexts
 
-__all__ = ["DelayedMessages", "Firing", "ReadingDelays"]
+__all__ = [
+    "DelayedMessages",
+]
 
 _FIRE_MAX = 1000
 _FIRE_BYTES = 1024 * 1024
 _RETRY_NS = SECOND
 _SAVE_CHANGES_MIN = 50_000
-
-
-class Firing(msgspec.Struct, frozen=True):
-    """Records of messages that are due are being read."""
-
-    salvo: DueBatch
-
-
-class ReadingDelays(msgspec.Struct, frozen=True):
-    """The record of a message that was cancelled is being read, to tell its trace."""
-
-    log: LogId
-    message: Offset
 
 
 class DelayedMessages:
@@ -97,7 +88,7 @@ class DelayedMessages:
         partition: Partition,
         waiting: Waiting,
         now: Now,
-        holder: tuple[int, int] | None = None,
+        holder: TransactionKey | None = None,
     ) -> None:
         """Delayed records were appended, perhaps in a transaction, which is their holder."""
         if len(waiting):
@@ -149,9 +140,9 @@ class DelayedMessages:
         except Refused:
             return
         if wanted is not None:
-            self._state.fetch(wanted, ReadingDelays(partition.log_id, message))
+            self._state.fetch(wanted, CancelledFetch(partition.log_id, message))
 
-    def recalled(self, purpose: ReadingDelays, data: memoryview | None, now: Now) -> None:
+    def recalled(self, purpose: CancelledFetch, data: memoryview | None, now: Now) -> None:
         """The record of a cancelled message is here, unless it is gone."""
         if data is not None and len(data):
             self._state.journeys.cancelled(purpose.log, purpose.message, data, now)
@@ -160,7 +151,7 @@ class DelayedMessages:
         """A transaction has ended: what it delayed waits from now on, or never was."""
         delays = self._state.delays.get(partition.log_id)
         if delays is not None:
-            delays.release((ending.producer, ending.transaction), is_commit=ending.is_commit)
+            delays.release(ending.key, is_commit=ending.is_commit)
             self._arm(partition.log_id, delays, now)
 
     def taken_back(self, partition: Partition, offset: Offset, code: Code, now: Now) -> None:
@@ -223,7 +214,7 @@ class DelayedMessages:
             except Refused:
                 wanted = None
             if wanted is not None:
-                self._state.fetch(wanted, Firing(salvo))
+                self._state.fetch(wanted, DueFetch(salvo))
                 return
             # Damaged: there is nothing left to deliver.
             salvo.order.popleft()
@@ -234,9 +225,9 @@ class DelayedMessages:
         del self._salvos[salvo.log]
         self._arm(salvo.log, delays, now)
 
-    def fetched(self, purpose: Firing, data: memoryview | None, now: Now) -> None:
+    def fetched(self, purpose: DueFetch, data: memoryview | None, now: Now) -> None:
         """Records of messages that are due are here."""
-        salvo = purpose.salvo
+        salvo = purpose.batch
         delays = self._state.delays.get(salvo.log)
         partition = self._state.partitions.get(salvo.log)
         if self._salvos.get(salvo.log) is not salvo or delays is None or partition is None:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from goqueue.broker.outbox import Outbox
-from goqueue.model import Code, LogId, Offset, Refused, RequestId
+from goqueue.model import Code, LogId, Offset, Refused, RequestId, TransactionKey
 from goqueue.model.requests import Done
 from goqueue.records import Waiting
 
@@ -74,7 +74,7 @@ class Published(msgspec.Struct, frozen=True):
 
     next: Offset
     waiting: Waiting
-    holder: tuple[int, int] | None = None
+    holder: TransactionKey | None = None
 
 
 class Fired(msgspec.Struct, frozen=True):

@@ -39,6 +39,7 @@ from goqueue.model import (
     Refused,
     RequestId,
     Timestamp,
+    TransactionKey,
 )
 from goqueue.model.requests import (
     Ack,
@@ -108,10 +109,10 @@ class Settlements:
     ) -> None:
         """Settle the receipts of one group on one partition together."""
         group = self._state.groups.numbered(number)
-        position = self._state.position(number, log)
-        queue = self._state.queue(number, log)
-        if group is None or position is None:
+        place = self._state.group_partitions.get(number, log)
+        if group is None or place is None:
             return
+        position, queue = place.position, place.queue
         before = position.floor
         acked: dict[int, Held] = {}
         known: list[tuple[int, Offset]] = []
@@ -146,7 +147,7 @@ class Settlements:
         return held if self._state.absence.excuses(held.deadline, now.instant) else None
 
     def find_all(
-        self, group: Group, handles: Iterable[str], holder: tuple[int, int], now: Now
+        self, group: Group, handles: Iterable[str], holder: TransactionKey, now: Now
     ) -> dict[LogId, list[Held]]:
         """The leases of one group that receipts name, by partition; refuses if one is over.
 
@@ -162,23 +163,22 @@ class Settlements:
                 found.setdefault(receipt.log, []).append(held)
         return found
 
-    def _is_repeat(self, receipt: Receipt, holder: tuple[int, int]) -> bool:
+    def _is_repeat(self, receipt: Receipt, holder: TransactionKey) -> bool:
         """Whether a transaction holds the message by this very delivery."""
-        position = self._state.position(receipt.group, receipt.log)
-        if position is None or not position.pins.has(holder, receipt.offset):
+        place = self._state.group_partitions.get(receipt.group, receipt.log)
+        if place is None or not place.position.pins.has(holder, receipt.offset):
             return False
-        queue = self._state.queue(receipt.group, receipt.log)
-        held = None if queue is None else queue.pinned(receipt.offset)
+        held = None if place.queue is None else place.queue.pinned(receipt.offset)
         if held is not None and receipt.epoch == self._state.receipts.epoch:
             return held.serial == receipt.serial
         # It was leased in an earlier life, of which only the count is known.
-        return position.attempts_of(receipt.offset) == receipt.attempt
+        return place.position.attempts_of(receipt.offset) == receipt.attempt
 
     def _find(self, handle: str, now: Now) -> tuple[Receipt, Group, DeliveryQueue, Held]:
         """The lease that a receipt names, with all that belongs to it."""
         receipt = self._state.receipts.read(handle)
         group = self._state.groups.numbered(receipt.group)
-        queue = self._state.queue(receipt.group, receipt.log)
+        queue = self._state.group_partitions.queue(receipt.group, receipt.log)
         held = self._held(queue, receipt, now)
         if group is None or queue is None or held is None:
             raise Refused(Code.RECEIPT_STALE)
@@ -209,7 +209,7 @@ class Settlements:
     ) -> None:
         """Give back the leases of one group on one partition together."""
         group = self._state.groups.numbered(number)
-        queue = self._state.queue(number, log)
+        queue = self._state.group_partitions.queue(number, log)
         if group is None or queue is None:
             return
         released: list[Held] = []
@@ -243,7 +243,8 @@ class Settlements:
                 offsets=folded.ranges,
                 steps=folded.steps,
             )
-            self._state.positions[group.number][log].release_delivery(attempt, sorted(offsets))
+            position = self._state.group_partitions.find(group.number, log).position
+            position.release_delivery(attempt, sorted(offsets))
             self._state.groups_journal.note([change])
 
     # Nack, reject, extend
@@ -309,7 +310,7 @@ class Settlements:
     def expire(self, number: int, log: LogId, now: Now) -> None:
         """Leases ran out or messages have rested: deliver again, or bury."""
         group = self._state.groups.numbered(number)
-        queue = self._state.queue(number, log)
+        queue = self._state.group_partitions.queue(number, log)
         if group is None or queue is None:
             return
         # What is left over is due at once, in a turn of its own.
@@ -335,7 +336,7 @@ class Settlements:
             self._moving.bury(group, log, held, self._death_of(group.number, log, held), now)
 
     def _death_of(self, number: int, log: LogId, held: Held) -> DeadLetterCause:
-        reason = self._state.positions[number][log].reason_of(held.offset)
+        reason = self._state.group_partitions.find(number, log).position.reason_of(held.offset)
         return DeadLetterCause(Cause.MAX_DELIVERIES, reason)
 
     def _is_exhausted(self, log: LogId, held: Held) -> bool:
@@ -344,7 +345,7 @@ class Settlements:
         return limit is not None and held.attempt >= limit
 
     def _note_reason(self, receipt: Receipt, reason: str) -> None:
-        position = self._state.positions[receipt.group][receipt.log]
+        position = self._state.group_partitions.find(receipt.group, receipt.log).position
         if not reason and not position.reason_of(receipt.offset):
             return
         change = GivenBack(

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 import msgspec
 
 from goqueue.broker.catalog import Topic
+from goqueue.broker.disk_reads import MoveFetch
 from goqueue.broker.groups.dead_letters import (
     LETTERS_GROUP,
     Cause,
@@ -51,6 +52,7 @@ from goqueue.model import (
     Priority,
     Refused,
     RequestId,
+    TransactionKey,
 )
 from goqueue.model.requests import Returned
 from goqueue.records import walk
@@ -58,18 +60,13 @@ from goqueue.tracing import Kind
 from goqueue.transactions import Decided, Outcome
 
 __all__ = [
-    "MOVE_ERRAND",
     "REASON_CHARACTERS_MAX",
-    "CarriedBatch",
     "DeadLetterCause",
     "DeadLetterMover",
 ]
 
-MOVE_ERRAND = Errand("moves")
 _RETRY_NS = SECOND
 REASON_CHARACTERS_MAX = 1024
-# A batch has a producer of its own, with one transaction: the negative number of the batch.
-_TRANSACTION = 1
 _READ_BYTES = 128 * 1024
 # Messages further apart are read one by one: nobody wants what is between them.
 _WINDOW = 1000
@@ -85,13 +82,6 @@ class DeadLetterCause(msgspec.Struct, frozen=True):
     cause: Cause
     reason: str
     request: RequestId | None = None
-
-
-class CarriedBatch(msgspec.Struct, frozen=True):
-    """The records of a batch are being read; all below `below`, if they fit."""
-
-    batch: int
-    below: Offset
 
 
 class _Lane:
@@ -260,7 +250,7 @@ class DeadLetterMover:
         """Begin as many batches as may be under way."""
         while (route := self._next_route()) is not None:
             if self._state.budget.is_spent:
-                self._state.alarms.bring_forward(MOVE_ERRAND, now.instant)
+                self._state.alarms.bring_forward(Errand.MOVES, now.instant)
                 return
             self._begin_batch(route, now)
 
@@ -344,14 +334,14 @@ class DeadLetterMover:
                 self._state.next_move += 1
                 self._batches[number] = batch
                 self._quiet_count += batch.is_quiet
-                self._state.fetch(wanted, CarriedBatch(number, wanted.below))
+                self._state.fetch(wanted, MoveFetch(number, wanted.below))
                 return
             # Damaged or retired since: there is nothing left to move.
             gone = batch.moves.pop(0)
             self._settle(batch.route, [gone], [], now)
             self._end([gone], is_moved=False)
 
-    def carried(self, purpose: CarriedBatch, data: memoryview | None, now: Now) -> None:
+    def carried(self, purpose: MoveFetch, data: memoryview | None, now: Now) -> None:
         """The bytes of messages are here: append the copies."""
         batch = self._batches[purpose.batch]
         source, target = self._ends.source(batch.route), self._ends.target(batch.route, now)
@@ -394,12 +384,13 @@ class DeadLetterMover:
                 headers = (*headers, trace_header(context))
             contexts.append(context)
             copies += copy_of(piece, headers)
+        key = TransactionKey.of_move(number)
         mark = BatchMark(
-            producer=-number,
+            producer=key.producer,
             epoch=0,
             sequence=-1,
             count=len(pieces),
-            transaction=_TRANSACTION,
+            transaction=key.number,
             at=now.wall,
         )
         has_lanes = any(priority != Priority.NORMAL for priority in walk(copies).priorities)
@@ -429,9 +420,10 @@ class DeadLetterMover:
         topic = self._state.catalog.find(target.log_id.topic)
         if self._ends.source(route) is not None:
             batch.outcome = Outcome.COMMITTED
+        key = TransactionKey.of_move(number)
         decided = Decided(
-            producer=-number,
-            number=_TRANSACTION,
+            producer=key.producer,
+            number=key.number,
             epoch=0,
             outcome=batch.outcome,
             partitions=[(topic.number, target.log_id.partition)],
@@ -450,7 +442,7 @@ class DeadLetterMover:
             # dead.
             done = [each.offset for each in moves if position.is_dying(each.offset)]
         if done and position is not None and source is not None:
-            queue = self._state.queue(route.group, source.log_id)
+            queue = self._state.group_partitions.queue(route.group, source.log_id)
             if queue is not None:
                 queue.finish([each for each in done if not position.has_settled(each)])
             position.settle(0, done, now.wall)
@@ -471,7 +463,7 @@ class DeadLetterMover:
             if change.is_buried:
                 position.bury(done)
             settled.append(change)
-        later = [WriteMarkers((each.producer, each.number)) for each in decided]
+        later = [WriteMarkers(each.key) for each in decided]
         self._state.groups_journal.note([*decided, *settled], later)
 
     def completed(self, number: int, now: Now) -> None:
@@ -541,14 +533,14 @@ class DeadLetterMover:
         self._ready_urgent.pop(route, None)
         deadline = Instant(now.instant + _RETRY_NS)
         self._stalled.setdefault(route, deadline)
-        self._state.alarms.bring_forward(MOVE_ERRAND, deadline)
+        self._state.alarms.bring_forward(Errand.MOVES, deadline)
 
     def resume(self, now: Now) -> None:
         """Take up what stalled long enough ago."""
         while self._stalled:
             route, deadline = next(iter(self._stalled.items()))
             if deadline > now.instant or self._state.budget.is_spent:
-                self._state.alarms.bring_forward(MOVE_ERRAND, max(deadline, now.instant))
+                self._state.alarms.bring_forward(Errand.MOVES, max(deadline, now.instant))
                 return
             self._state.budget.spend()
             self._unstall(route)

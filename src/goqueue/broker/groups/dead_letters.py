@@ -233,7 +233,7 @@ class DeadLetterEnds:
         if topic is None or not is_ours:
             return None
         log = LogId(topic.name, route.partition)
-        return self._state.positions.setdefault(route.group, {}).setdefault(log, Position(0))
+        return self._state.group_partitions.open(route.group, log).position
 
     def source(self, route: Route) -> Partition | None:
         """The partition that the message leaves."""

@@ -360,7 +360,7 @@ class Leases:
             by_attempt = {attempt: [] for attempt in by_attempt}
             for held in sorted(leased, key=_offset_of):
                 by_attempt[held.attempt].append(held.offset)
-        position = self._state.positions[group.number][partition.log_id]
+        position = self._state.group_partitions.find(group.number, partition.log_id).position
         topic = self._state.catalog.find(partition.log_id.topic)
         for attempt, delivered_offsets in by_attempt.items():
             position.count_delivery(attempt, delivered_offsets)
@@ -387,8 +387,9 @@ def settle(state: NodeState, group: Group, log: LogId, offsets: Sequence[int], *
     """Journal that messages, settled in the queue already, are done with; in order."""
     topic = state.catalog.find(log.topic)
     folded = fold(offsets)
-    floor = state.queues[group.number][log].floor
-    state.positions[group.number][log].settle(floor, offsets, at)
+    place = state.group_partitions.find(group.number, log)
+    floor = place.active_queue.floor
+    place.position.settle(floor, offsets, at)
     settled = Settled(
         group=group.number,
         topic=topic.number,

@@ -38,9 +38,7 @@ from goqueue.model.requests import (
     Start,
 )
 
-__all__ = ["GROUP_RETENTION_NS", "REBALANCE_ERRAND", "GroupRetention", "Membership"]
-
-REBALANCE_ERRAND = Errand("rebalances")
+__all__ = ["GROUP_RETENTION_NS", "GroupRetention", "Membership"]
 
 
 class Membership:
@@ -102,7 +100,7 @@ class Membership:
     def forget(self, group: Group) -> None:
         """A group is gone, and its places with it."""
         self._delivering.forget_group(group)
-        self._state.positions.pop(group.number, None)
+        self._state.group_partitions.remove_group(group.number)
         self._state.alarms.set(ForGroup(group.number), None)
         change = GroupDeleted(group=group.name, number=group.number)
         self._state.groups.apply(change)
@@ -146,7 +144,7 @@ class Membership:
                 budget.spend(1 + len(group.members))
                 self._change(group.rebalanced(partitions), Trigger.TOPIC, now)
         if self._unbalanced:
-            self._state.alarms.bring_forward(REBALANCE_ERRAND, now.instant)
+            self._state.alarms.bring_forward(Errand.REBALANCES, now.instant)
 
     def catch_up(self, now: Now) -> None:
         """After a start: a topic may have come or gone without its subscribers hearing of it.
@@ -185,7 +183,7 @@ class Membership:
 
     def _describe(self, group: Group) -> Generator[int, None, GroupDescription]:
         loads = dict.fromkeys(group.members, 0)
-        for _, queue in self._state.queues_of(group.number):
+        for _, queue in self._state.group_partitions.queues_of(group.number):
             for member, load in queue.loads.items():
                 loads[member] = loads.get(member, 0) + load
             yield 1
@@ -270,6 +268,8 @@ class GroupRetention:
         """Whether nothing was done with a group since `limit`, and no transaction holds it."""
         if max(group.stated.created_at, group.stated.emptied_at) > limit:
             return False
-        positions = self._state.positions.get(group.number, {})
+        positions = [
+            place.position for place in self._state.group_partitions.of_group(group.number)
+        ]
         self._state.budget.spend(len(positions) // _PLACES_PER_UNIT)
-        return all(each.updated_at <= limit and not each.pins for each in positions.values())
+        return all(each.updated_at <= limit and not each.pins for each in positions)

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from goqueue.broker.disk_reads import LagFetch, ResetSearch
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.journal_changes import (
     DeliveryReleased,
@@ -25,7 +26,7 @@ from goqueue.broker.journal_changes import (
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Steps
-from goqueue.delivery import Position, PositionStated
+from goqueue.delivery import PositionStated
 from goqueue.groups import Group
 from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId, Timestamp
 from goqueue.model.requests import (
@@ -45,7 +46,9 @@ from goqueue.model.requests import (
 from goqueue.records import walk
 from goqueue.tracing import Kind
 
-__all__ = ["Positions", "Probing", "SeekingReset"]
+__all__ = [
+    "Positions",
+]
 
 # So many positions are changed together.
 _PORTION = 250
@@ -62,13 +65,6 @@ class _Reset(msgspec.Struct):
     missing: int
 
 
-class SeekingReset(msgspec.Struct, frozen=True):
-    """One partition of a reset by time."""
-
-    request: RequestId
-    log: LogId
-
-
 class _Probe(msgspec.Struct):
     """A question for lag whose oldest messages are being looked at."""
 
@@ -76,13 +72,6 @@ class _Probe(msgspec.Struct):
     group: str
     lags: dict[LogId, PartitionLag]
     missing: int
-
-
-class Probing(msgspec.Struct, frozen=True):
-    """The oldest unsettled message of one partition."""
-
-    request: RequestId
-    log: LogId
 
 
 class Positions:
@@ -101,10 +90,7 @@ class Positions:
         if topic is None or (change.group and self._state.groups.numbered(change.group) is None):
             return
         log = LogId(topic.name, change.partition)
-        positions = self._state.positions.setdefault(change.group, {})
-        position = positions.get(log)
-        if position is None:
-            position = positions[log] = Position(0)
+        position = self._state.group_partitions.open(change.group, log).position
         match change:
             case Settled():
                 position.settle(change.floor, change.unfold(), at)
@@ -166,7 +152,7 @@ class Positions:
             )
             self.apply(change, now.wall)
             state.groups_journal.note([change])
-            queue = state.queue(group.number, log)
+            queue = state.group_partitions.queue(group.number, log)
             if queue is not None:
                 leases = queue.pass_over(offset)
                 state.journeys.each_leased(Kind.ACK, group, log, leases, now)
@@ -238,7 +224,7 @@ class Positions:
             topic = state.catalog.get(name)
             for number in range(0 if topic is None else topic.stated.partitions):
                 log = LogId(name, number)
-                position = state.position(group.number, log)
+                position = state.group_partitions.position(group.number, log)
                 partition = state.partitions.get(log)
                 if position is not None and partition is not None and position.updated_at:
                     offsets[log] = state.committed(group.number, partition)
@@ -278,9 +264,9 @@ class Positions:
         self._resets[request] = _Reset(request, command, {}, len(partitions))
         for partition in partitions:
             seeks = partition.log.seek(command.timestamp)
-            self._state.find(seeks, SeekingReset(request, partition.log_id))
+            self._state.find(seeks, ResetSearch(request, partition.log_id))
 
-    def found(self, purpose: SeekingReset, offset: Offset | None, now: Now) -> None:
+    def found(self, purpose: ResetSearch, offset: Offset | None, now: Now) -> None:
         reset = self._resets.get(purpose.request)
         if reset is None:
             return
@@ -371,20 +357,17 @@ class Positions:
         """A group that starts with the latest: its place is where these logs end now."""
         for name in sorted(set(topics)):
             for log in self._state.catalog.find(name).logs:
-                position = self._state.position(group.number, log)
+                position = self._state.group_partitions.position(group.number, log)
                 if position is None or not position.says_something:
                     self._put(group, log, self._state.partitions[log].log.watermarks.stable, now)
 
     def forget_logs(self, logs: Sequence[LogId]) -> None:
         """The logs of a topic are gone, and everybody's place in them."""
-        gone = frozenset(logs)
-        for number, positions in self._state.positions.items():
-            # Whichever is less: a group may have places in very many other logs.
-            for log in (
-                [log for log in positions if log in gone] if len(positions) < len(logs) else logs
-            ):
-                if positions.pop(log, None) is not None:
-                    self._delivering.forget_queue(number, log)
+        places = self._state.group_partitions
+        for number in places.groups:
+            for place in places.of_group_on(number, logs):
+                self._delivering.forget_queue(number, place.log)
+                places.remove(place)
 
     # Lag
 
@@ -416,7 +399,7 @@ class Positions:
             self._answer(probe)
 
     def _lag_of(self, number: int, partition: Partition) -> PartitionLag:
-        queue = self._state.queue(number, partition.log_id)
+        queue = self._state.group_partitions.queue(number, partition.log_id)
         return PartitionLag(
             log=partition.log_id,
             committed=self._state.committed(number, partition),
@@ -431,7 +414,7 @@ class Positions:
     ) -> None:
         if lag.lag <= 0:
             return
-        queue = self._state.queue(number, partition.log_id)
+        queue = self._state.group_partitions.queue(number, partition.log_id)
         oldest = lag.committed if queue is None else max(queue.floor, lag.committed)
         oldest = self._state.skip_hidden(partition, oldest)
         try:
@@ -440,9 +423,9 @@ class Positions:
             return
         if wanted is not None:
             probe.missing += 1
-            self._state.fetch(wanted, Probing(probe.request, partition.log_id))
+            self._state.fetch(wanted, LagFetch(probe.request, partition.log_id))
 
-    def probed(self, purpose: Probing, data: memoryview | None, now: Now) -> None:
+    def probed(self, purpose: LagFetch, data: memoryview | None, now: Now) -> None:
         probe = self._probes.get(purpose.request)
         if probe is None:
             return

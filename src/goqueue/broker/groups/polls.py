@@ -6,9 +6,10 @@ somebody asks for it; the bytes are read by whoever carries out `Serve`.
 Cost per poll: per partition one survey (once per message and group) and one lease pass.
 """
 
+from goqueue.broker.disk_reads import ReadAheadFetch
 from goqueue.broker.groups.leases import Leases
 from goqueue.broker.groups.priority_indexer import PriorityIndexer
-from goqueue.broker.groups.read_ahead import ReadAhead, ReadingAhead
+from goqueue.broker.groups.read_ahead import ReadAhead
 from goqueue.broker.groups.waiting_polls import Unseen, WaitingPoll, WaitingPolls
 from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
@@ -29,9 +30,8 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Leased, Poll
 
-__all__ = ["POLLS_ERRAND", "Polls"]
+__all__ = ["Polls"]
 
-POLLS_ERRAND = Errand("polls")
 _VISIBILITY_NS_MIN = 100 * MILLISECOND
 _VISIBILITY_NS_MAX = 12 * HOUR
 _WAITING_POLLS_MAX = 10_000
@@ -177,7 +177,7 @@ class Polls:
         ready: list[tuple[Partition, DeliveryQueue]] = []
         for log in logs:
             partition = self._state.partitions.get(log)
-            queue = self._state.queue(group.number, log)
+            queue = self._state.group_partitions.queue(group.number, log)
             if partition is None or queue is None or not queue.is_ready:
                 self._waiting.wither(group.number, log)
             elif group.is_assigned(poll.command.member_id, log):
@@ -207,7 +207,7 @@ class Polls:
         """The deliveries of a poll are counted: hand them out."""
         self._leases.serve_counted(counted)
 
-    def surveyed(self, purpose: ReadingAhead, data: memoryview | None, now: Now) -> None:
+    def surveyed(self, purpose: ReadAheadFetch, data: memoryview | None, now: Now) -> None:
         """Records were read for a queue: it learns, and those who wait may get something."""
         learned = self._surveys.learn(purpose, data, now)
         if learned is not None:
@@ -227,13 +227,13 @@ class Polls:
         topic = self._state.catalog.get(partition.log_id.topic)
         if topic is None or not topic.config.cleanup_policy.compacts:
             return None
-        floors = [queue.floor for queue in self._state.queues_on(partition.log_id)]
+        floors = [queue.floor for queue in self._state.group_partitions.queues_on(partition.log_id)]
         self._state.budget.spend(len(floors) // _FLOORS_PER_UNIT)
         return min(floors, default=None)
 
     def relearn(self, partition: Partition) -> None:
         """Records of the partition may be gone: what was only looked at is looked at again."""
-        for queue in self._state.queues_on(partition.log_id):
+        for queue in self._state.group_partitions.queues_on(partition.log_id):
             queue.relearn()
 
     # Waking
@@ -249,7 +249,7 @@ class Polls:
     def _stir(self, number: int, log: LogId | None, now: Now) -> None:
         """Serve a group in a later turn."""
         self._stirred[(number, log)] = None
-        self._state.alarms.bring_forward(POLLS_ERRAND, now.instant)
+        self._state.alarms.bring_forward(Errand.POLLS, now.instant)
 
     def serve_stirred(self, now: Now) -> None:
         """Wake one group after the other, in as many turns as it takes."""
@@ -263,7 +263,7 @@ class Polls:
             elif group is not None:
                 self._serve_ripe(group, now)
         if self._stirred:
-            self._state.alarms.bring_forward(POLLS_ERRAND, now.instant)
+            self._state.alarms.bring_forward(Errand.POLLS, now.instant)
 
     def look_again(self, now: Now) -> None:
         """What could not be read a while ago may be readable now: a passing lack of descriptors."""
@@ -304,7 +304,7 @@ class Polls:
 
     def free(self, group: Group, members: list[str]) -> None:
         """Members are gone: what they held is ready for others, at once."""
-        for log, queue in self._state.queues_of(group.number):
+        for log, queue in self._state.group_partitions.queues_of(group.number):
             if sum(queue.free(member) for member in members):
                 self.arm(group.number, log, queue)
 
@@ -319,18 +319,18 @@ class Polls:
 
     def forget_queues(self, group: Group) -> None:
         """Start every partition of the group from its position again."""
-        for log, _ in self._state.queues_of(group.number):
+        for log, _ in self._state.group_partitions.queues_of(group.number):
             self.forget_queue(group.number, log)
 
     def forget_idle_queues(self, group: Group) -> None:
         """Forget what can be learned again; where messages rest, they go on resting."""
-        for log, queue in self._state.queues_of(group.number):
+        for log, queue in self._state.group_partitions.queues_of(group.number):
             if not queue.has_resting:
                 self.forget_queue(group.number, log)
 
     def forget_queue(self, number: int, log: LogId) -> None:
         """Every open lease of this group on this partition is stale from now on."""
-        if self._state.remove_queue(number, log):
+        if self._state.group_partitions.remove_queue(number, log):
             self._surveys.forget(number, log)
             self._state.alarms.set(ForQueue(number, log), None)
 

@@ -7,8 +7,7 @@ a backlog is passed over in the background, a piece at a time, so that nobody wa
 from collections.abc import Iterable, Sequence
 from itertools import compress
 
-import msgspec
-
+from goqueue.broker.disk_reads import PriorityFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForCensus, Steps
@@ -19,19 +18,13 @@ from goqueue.model import LogId, Now, Offset, RequestId, Slice
 from goqueue.model.requests import LaneDescription, Mode, PriorityStatistics
 from goqueue.records import Columns, Flag, MessageSummary, walk
 
-__all__ = ["IndexingPriorities", "PriorityIndexer"]
+__all__ = ["PriorityIndexer"]
 
 _SCOUT_BYTES = 1024 * 1024
 # A plain number: it is compared with the flags of every record of a backlog.
 _HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
 # The flags of records that are messages.
 _SHOWN = bytes(flags for flags in range(256) if not flags & _HIDDEN)
-
-
-class IndexingPriorities(msgspec.Struct, frozen=True):
-    """More of a backlog is being read to be counted."""
-
-    wanted: Slice
 
 
 class PriorityIndexer:
@@ -87,9 +80,9 @@ class PriorityIndexer:
         wanted = _uncounted(census, partition)
         if wanted is not None:
             self._scouting[log] = wanted
-            self._state.fetch(wanted, IndexingPriorities(wanted))
+            self._state.fetch(wanted, PriorityFetch(wanted))
 
-    def scouted(self, purpose: IndexingPriorities, data: memoryview | None, now: Now) -> None:
+    def scouted(self, purpose: PriorityFetch, data: memoryview | None, now: Now) -> None:
         log = purpose.wanted.log
         if self._scouting.get(log) is not purpose.wanted:
             return
@@ -128,7 +121,7 @@ class PriorityIndexer:
         lanes: list[LaneDescription] = []
         waited, dequeued, pending = [0] * LANES, [0] * LANES, [0] * LANES
         for group in list(self._state.groups):
-            for log, queue in self._state.queues_of(group.number):
+            for log, queue in self._state.group_partitions.queues_of(group.number):
                 for each in _described(group.name, log, queue, now):
                     lanes.append(each)
                     waited[each.lane] += each.waited_ns

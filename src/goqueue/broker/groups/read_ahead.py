@@ -8,25 +8,22 @@ Invariant: of each group and partition at most one survey is under way.
 
 import msgspec
 
+from goqueue.broker.disk_reads import ReadAheadFetch
 from goqueue.broker.groups.priority_indexer import PriorityIndexer
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.delivery import DeliveryQueue, Position
+from goqueue.delivery import DeliveryQueue
 from goqueue.groups import Group
 from goqueue.model import LogId, Now, Offset, Slice
 from goqueue.model.requests import Mode
 from goqueue.records import survey
 
-__all__ = ["Learned", "ReadAhead", "ReadingAhead"]
+__all__ = [
+    "Learned",
+    "ReadAhead",
+]
 
 _SURVEY_BYTES = 256 * 1024
-
-
-class ReadingAhead(msgspec.Struct, frozen=True):
-    """Records are being read so that a queue knows what there is."""
-
-    group: int
-    wanted: Slice
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -94,21 +91,20 @@ class ReadAhead:
         return queue
 
     def _queue(self, group: Group, partition: Partition) -> DeliveryQueue:
-        queue = self._state.queue(group.number, partition.log_id)
+        place = self._state.group_partitions.open(
+            group.number, partition.log_id, partition.log.start
+        )
+        queue = place.queue
         if queue is None:
-            positions = self._state.positions.setdefault(group.number, {})
-            position = positions.get(partition.log_id)
-            if position is None:
-                position = positions[partition.log_id] = Position(partition.log.start)
             queue = DeliveryQueue(
-                position,
+                place.position,
                 keeps_key_order=group.mode is Mode.KEY_ORDERED,
                 lanes=self._state.catalog.find(partition.log_id.topic).config.lanes,
             )
             delays = self._state.delays.get(partition.log_id)
             if delays is not None:
                 queue.hide_all(delays.hidden)
-            self._state.add_queue(group.number, partition.log_id, queue)
+            self._state.group_partitions.add_queue(place, queue)
         return queue
 
     def _survey(self, group: Group, partition: Partition, queue: DeliveryQueue) -> None:
@@ -129,10 +125,10 @@ class ReadAhead:
             wanted = log.read(offset, _SURVEY_BYTES, below=end)
             if wanted is not None:
                 self._under_way.setdefault(group.number, {})[log_id] = wanted
-                self._state.fetch(wanted, ReadingAhead(group.number, wanted))
+                self._state.fetch(wanted, ReadAheadFetch(group.number, wanted))
             return
 
-    def learn(self, purpose: ReadingAhead, data: memoryview | None, now: Now) -> Learned | None:
+    def learn(self, purpose: ReadAheadFetch, data: memoryview | None, now: Now) -> Learned | None:
         """Records were read for a queue: it learns. None if nobody waits for them any longer."""
         wanted = purpose.wanted
         if self._under_way.get(purpose.group, {}).get(wanted.log) is not wanted:
@@ -141,7 +137,7 @@ class ReadAhead:
         self.forget(purpose.group, wanted.log)
         group = self._state.groups.numbered(purpose.group)
         partition = self._state.partitions.get(wanted.log)
-        queue = self._state.queue(purpose.group, wanted.log)
+        queue = self._state.group_partitions.queue(purpose.group, wanted.log)
         if group is None or partition is None or queue is None:
             return None
         if data is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from goqueue.broker.catalog import Topic
+from goqueue.broker.disk_reads import RedriveFetch
 from goqueue.broker.groups.dead_letter_mover import DeadLetterMover
 from goqueue.broker.groups.dead_letters import LETTERS_GROUP, messages_in, read_letter
 from goqueue.broker.partitions import Partition
@@ -19,7 +20,7 @@ from goqueue.delivery import Position
 from goqueue.model import Answer, Code, LogId, Now, Offset, Refused, RequestId
 from goqueue.model.requests import Redrive, Redriven, Reliability
 
-__all__ = ["RedriveScan", "Redriver"]
+__all__ = ["Redriver"]
 
 # A turn's work: letters are small, and each is taken apart.
 _SIFT_BYTES = 32 * 1024
@@ -54,14 +55,6 @@ class _Job(msgspec.Struct):
         return min(self.command.messages_max, _MESSAGES_MAX)
 
 
-class RedriveScan(msgspec.Struct, frozen=True):
-    """Letters are being read for a redrive."""
-
-    request: RequestId
-    log: LogId
-    upto: Offset
-
-
 class Redriver:
     """Takes redrive commands."""
 
@@ -92,8 +85,8 @@ class Redriver:
         self._state.stepwise.begin(None, self._sift_next(job, now), now)
 
     def _position(self, letters: Partition) -> Position:
-        positions = self._state.positions.setdefault(LETTERS_GROUP, {})
-        return positions.setdefault(letters.log_id, Position(letters.log.start))
+        place = self._state.group_partitions.open(LETTERS_GROUP, letters.log_id, letters.log.start)
+        return place.position
 
     # Scanning
 
@@ -120,10 +113,10 @@ class Redriver:
             return False
         if wanted is None:
             return False
-        self._state.fetch(wanted, RedriveScan(job.request, partition.log_id, wanted.below))
+        self._state.fetch(wanted, RedriveFetch(job.request, partition.log_id, wanted.below))
         return True
 
-    def sifted(self, purpose: RedriveScan, data: memoryview | None, now: Now) -> None:
+    def sifted(self, purpose: RedriveFetch, data: memoryview | None, now: Now) -> None:
         job = self._jobs.get(purpose.request)
         if job is None:
             return
@@ -133,7 +126,7 @@ class Redriver:
             self._state.stepwise.begin(None, self._sift_next(job, now), now)
 
     def _choose(
-        self, job: _Job, partition: Partition, purpose: RedriveScan, data: memoryview
+        self, job: _Job, partition: Partition, purpose: RedriveFetch, data: memoryview
     ) -> bool:
         """Note the letters that are wanted; whether more are read."""
         following = purpose.upto
@@ -217,9 +210,9 @@ class Redriver:
     def _answer_reliability(self, request: RequestId) -> Steps:
         tally = self._state.tally
         in_flight = 0
-        for group in list(self._state.queues):
-            queues = list(self._state.queues.get(group, {}).values())
-            in_flight += sum(queue.in_flight for queue in queues)
+        for group in self._state.group_partitions.polling_groups:
+            queues = self._state.group_partitions.queues_of(group)
+            in_flight += sum(queue.in_flight for _, queue in queues)
             yield 1 + len(queues) // 8
         letters = {}
         for topic, kept in self.letters_kept():

@@ -118,8 +118,8 @@ class _Places:
             yield None
         for group in list(self._state.groups):
             places: dict[str, list[LogId]] = {}
-            for log_id in list(self._state.positions.get(group.number, {})):
-                places.setdefault(log_id.topic, []).append(log_id)
+            for place in self._state.group_partitions.of_group(group.number):
+                places.setdefault(place.log.topic, []).append(place.log)
             for name in self._state.topics_of(group):
                 found = topics.get(name)
                 if found is not None and self._by_partition:
@@ -166,10 +166,10 @@ class _Places:
         self.in_flight.append((_pair(name, group.name), held))
 
     def _place(self, group: Group, log: _Log) -> _Place:
-        position = self._state.position(group.number, log.log)
-        queue = self._state.queue(group.number, log.log)
-        floor = log.start if position is None else max(position.floor, log.start)
-        behind = lag_between(log.start, log.end, position, queue)
+        place = self._state.group_partitions.get(group.number, log.log)
+        queue = None if place is None else place.queue
+        floor = log.start if place is None else max(place.position.floor, log.start)
+        behind = lag_between(log.start, log.end, place)
         if queue is None and behind and self._state.partitions.get(log.log) is not None:
             # A queue knows by itself which records are no messages.
             hidden = self._state.hidden_within(log.log, Offset(floor), log.end)

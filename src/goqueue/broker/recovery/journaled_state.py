@@ -8,6 +8,7 @@ that is a snapshot, and it is how a journal is kept short.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from goqueue.broker.group_partitions import GroupPartition
 from goqueue.broker.groups.offsets import Positions
 from goqueue.broker.journal import Journal, JournalLimits
 from goqueue.broker.journal_changes import (
@@ -34,9 +35,8 @@ from goqueue.groups import GroupDeleted, GroupStated
 from goqueue.model import MILLISECOND, Instant, LogId, Now, Timestamp
 from goqueue.transactions import Decided
 
-__all__ = ["STATING_ERRAND", "JournaledState"]
+__all__ = ["JournaledState"]
 
-STATING_ERRAND = Errand("statements")
 # How long a statement waits for a disk that is behind.
 _WAIT_NS = 500 * MILLISECOND
 # A change costs so many units of the turn, and one for so many bytes of it.
@@ -85,10 +85,9 @@ class JournaledState:
                 self._state.groups.apply(change)
             case GroupDeleted():
                 self._state.groups.apply(change)
-                self._state.positions.pop(change.number, None)
-            case Decided() if change.producer < 0:
-                # A move of the broker's own.
-                self._state.next_move = max(self._state.next_move, 1 - change.producer)
+                self._state.group_partitions.remove_group(change.number)
+            case Decided() if change.key.is_internal:
+                self._state.next_move = max(self._state.next_move, change.key.move + 1)
                 self._progressing.apply(change, at)
             case Delivered() | DeliveryReleased() | GivenBack() | Settled():
                 self._positions.apply(change, at)
@@ -127,20 +126,23 @@ class JournaledState:
             if group is not None:
                 yield [group.stated]
         yield from state.transactions.state_steps()
-        for number in list(state.positions):
-            for log in list(state.positions.get(number, ())):
-                yield from self._state_position(number, log)
+        for number in state.group_partitions.groups:
+            for place in state.group_partitions.of_group(number):
+                yield from self._state_position(place)
 
-    def _state_position(self, number: int, log: LogId) -> Iterator[Sequence[Change]]:
-        position = self._state.position(number, log)
+    def _state_position(self, place: GroupPartition) -> Iterator[Sequence[Change]]:
+        group, log = place.group, place.log
         topic = self._state.catalog.get(log.topic)
-        if position is None or topic is None or not position.says_something:
+        if topic is None or not self._is_there(place) or not place.position.says_something:
             return
-        for change in state_position(position, number, topic.number, log.partition):
+        for change in state_position(place.position, group, topic.number, log.partition):
             yield [change]
-            if self._state.position(number, log) is not position:
+            if not self._is_there(place):
                 # Its group or its topic was deleted meanwhile.
                 return
+
+    def _is_there(self, place: GroupPartition) -> bool:
+        return self._state.group_partitions.get(place.group, place.log) is place
 
     # Staying short
 
@@ -173,12 +175,12 @@ class JournaledState:
 
     def _begin(self, journal: LogId, statement: Statement, now: Now) -> None:
         self._statements[journal] = statement
-        self._state.alarms.set(STATING_ERRAND, now.instant)
+        self._state.alarms.set(Errand.STATEMENTS, now.instant)
 
     def resume(self, now: Now) -> None:
         """A journal has written some of what it was told: it may be told more."""
         if self._statements:
-            self._state.alarms.bring_forward(STATING_ERRAND, now.instant)
+            self._state.alarms.bring_forward(Errand.STATEMENTS, now.instant)
 
     def go_on(self, now: Now) -> None:
         """Tell more of what is being stated, as much as the turn allows."""
@@ -198,4 +200,4 @@ class JournaledState:
                 budget.spend(units)
                 left -= units
         if self._statements:
-            self._state.alarms.set(STATING_ERRAND, Instant(now.instant + wait_ns))
+            self._state.alarms.set(Errand.STATEMENTS, Instant(now.instant + wait_ns))

@@ -7,6 +7,7 @@ again and changes nothing. Only topics that have such records are looked through
 import msgspec
 
 from goqueue.broker.delayed.delay_log import Replay, decode_delays, delays_snapshot
+from goqueue.broker.disk_reads import ReplayFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.producer_snapshots import (
@@ -18,17 +19,11 @@ from goqueue.delivery import Delays
 from goqueue.model import Load, LogId, Now, Offset
 from goqueue.records import last_offset
 
-__all__ = ["PartitionReplay", "ReplayingRecords"]
+__all__ = [
+    "PartitionReplay",
+]
 
 _REPLAY_BYTES = 1024 * 1024
-
-
-class ReplayingRecords(msgspec.Struct, frozen=True):
-    """A partition is being read for what it says of delays and producers."""
-
-    log: LogId
-    upto: Offset
-    offset: Offset
 
 
 class _Replay(msgspec.Struct):
@@ -118,10 +113,10 @@ class PartitionReplay:
         if wanted is None:
             del self._by_log[recollection.log]
             return recollection.log
-        self._state.fetch(wanted, ReplayingRecords(recollection.log, wanted.below, wanted.offset))
+        self._state.fetch(wanted, ReplayFetch(recollection.log, wanted.below, wanted.offset))
         return None
 
-    def replayed(self, purpose: ReplayingRecords, data: memoryview | None) -> LogId | None:
+    def replayed(self, purpose: ReplayFetch, data: memoryview | None) -> LogId | None:
         """Records are here; the log, if they were the last."""
         recollection = self._by_log[purpose.log]
         following = purpose.upto

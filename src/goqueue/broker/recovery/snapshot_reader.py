@@ -14,9 +14,7 @@ from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand
 from goqueue.model import Load, LogId, Now, Offset, Timestamp
 
-__all__ = ["STARTING_ERRAND", "SnapshotReader"]
-
-STARTING_ERRAND = Errand("starting")
+__all__ = ["SnapshotReader"]
 
 
 class _Reading(msgspec.Struct):
@@ -78,7 +76,7 @@ class SnapshotReader:
             self._state.outbox.append(Load(name=reading.awaited))
         else:
             reading.pieces.append(reading.snapshot.changes)
-            self._state.alarms.set(STARTING_ERRAND, now.instant)
+            self._state.alarms.set(Errand.START, now.instant)
         return None
 
     def apply_piece(self, now: Now) -> Offset | None:
@@ -88,7 +86,7 @@ class SnapshotReader:
         self._apply(reading, reading.pieces[reading.applied])
         reading.applied += 1
         if reading.applied < len(reading.pieces):
-            self._state.alarms.set(STARTING_ERRAND, now.instant)
+            self._state.alarms.set(Errand.START, now.instant)
             return None
         return Offset(reading.snapshot.upto)
 

@@ -14,20 +14,27 @@ from itertools import islice
 
 import msgspec
 
+from goqueue.broker.disk_reads import JournalFetch, ReplayFetch
 from goqueue.broker.journal import JOURNAL_SETTINGS, Journal, JournalLimits
 from goqueue.broker.journal_changes import Change, PositionCut, Started, TopicChange
 from goqueue.broker.outbox import BeginServing
 from goqueue.broker.partitions import Partition
 from goqueue.broker.recovery.journaled_state import JournaledState
-from goqueue.broker.recovery.partition_replay import PartitionReplay, ReplayingRecords
-from goqueue.broker.recovery.snapshot_reader import STARTING_ERRAND, SnapshotReader
+from goqueue.broker.recovery.partition_replay import PartitionReplay
+from goqueue.broker.recovery.snapshot_reader import SnapshotReader
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
+from goqueue.broker.turns import Errand
 from goqueue.delivery import Receipts
 from goqueue.log import Log, LogState
 from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep
 
-__all__ = ["GROUPS_LOG", "TOPICS_LOG", "NodeStart", "Opened", "Replaying"]
+__all__ = [
+    "GROUPS_LOG",
+    "TOPICS_LOG",
+    "NodeStart",
+    "Opened",
+]
 
 TOPICS_LOG = LogId("__topics", 0)
 GROUPS_LOG = LogId("__groups", 0)
@@ -42,13 +49,6 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     log: LogId
     state: LogState
-
-
-class Replaying(msgspec.Struct, frozen=True):
-    """A journal is being read from `upto` on."""
-
-    log: LogId
-    upto: Offset
 
 
 class NodeStart:
@@ -123,7 +123,7 @@ class NodeStart:
         elif sum(1 for _ in islice(self._checks, _POSITIONS_PER_TURN)) < _POSITIONS_PER_TURN:
             self._begin_life(now)
         else:
-            self._state.alarms.set(STARTING_ERRAND, now.instant)
+            self._state.alarms.set(Errand.START, now.instant)
 
     def _go_on_from(self, start: Offset | None, log: LogId, now: Now) -> None:
         """A snapshot was taken in, or there is none that can be used; None: not yet."""
@@ -133,13 +133,13 @@ class NodeStart:
     def _replay(self, log: LogId, offset: Offset, now: Now) -> None:
         wanted = self._journal(log.topic).log.read(offset, _REPLAY_BYTES)
         if wanted is not None:
-            self._state.fetch(wanted, Replaying(log, wanted.below))
+            self._state.fetch(wanted, JournalFetch(log, wanted.below))
         elif log == TOPICS_LOG:
             self._state.outbox.append(Open(log=GROUPS_LOG, settings=JOURNAL_SETTINGS))
         else:
             self._open_logs(now)
 
-    def replayed(self, purpose: Replaying, data: memoryview | None, now: Now) -> None:
+    def replayed(self, purpose: JournalFetch, data: memoryview | None, now: Now) -> None:
         if data is None:
             self._state.outbox.append(Halt(reason=f"the journal {purpose.log} cannot be read"))
             return
@@ -178,9 +178,7 @@ class NodeStart:
         if not self._recollecting.begin(self._state.partitions[event.log]):
             self._opened(event.log, now)
 
-    def records_replayed(
-        self, purpose: ReplayingRecords, data: memoryview | None, now: Now
-    ) -> None:
+    def records_replayed(self, purpose: ReplayFetch, data: memoryview | None, now: Now) -> None:
         self._opened(self._recollecting.replayed(purpose, data), now)
 
     def _opened(self, log: LogId | None, now: Now) -> None:
@@ -211,12 +209,13 @@ class NodeStart:
         What groups knew of the lost ones must not be taken for theirs. One position at a time.
         """
         state = self._state
-        for group, positions in state.positions.items():
-            for log, position in positions.items():
+        for group in state.group_partitions.groups:
+            for place in state.group_partitions.of_group(group):
                 yield
+                log = place.log
                 partition = state.partitions.get(log)
                 topic = state.catalog.get(log.topic)
-                if partition is None or topic is None or not position.cut(partition.log.end):
+                if partition is None or topic is None or not place.position.cut(partition.log.end):
                     continue
                 cut = PositionCut(
                     group=group,

@@ -17,7 +17,7 @@ from goqueue.broker.outbox import WriteMarkers
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
 from goqueue.broker.turns import ForTransaction
-from goqueue.model import Answer, Code, Now, Refused, RequestId
+from goqueue.model import Answer, Code, Now, Refused, RequestId, TransactionKey
 from goqueue.model.requests import (
     AddPartition,
     BeginTransaction,
@@ -40,26 +40,25 @@ from goqueue.transactions import (
     Producer,
     Transaction,
     ended_state,
-    transaction_id,
 )
 
 __all__ = ["TransactionCoordinator", "Waiting"]
 
-Key = tuple[int, int]
 What = Reply | BeginTransaction
+_Wish = EndTransaction | PrepareTransaction
 
 
 class Waiting:
     """Requests by the transactions that they wait for; each may wait for several."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Key, list[RequestId]] = {}
-        self._missing: dict[RequestId, tuple[dict[Key, None], What]] = {}
+        self._by_key: dict[TransactionKey, list[RequestId]] = {}
+        self._missing: dict[RequestId, tuple[dict[TransactionKey, None], What]] = {}
 
-    def add(self, key: Key, request: RequestId, what: What) -> None:
+    def add(self, key: TransactionKey, request: RequestId, what: What) -> None:
         self.add_all([key], request, what)
 
-    def add_all(self, keys: Iterable[Key], request: RequestId, what: What) -> None:
+    def add_all(self, keys: Iterable[TransactionKey], request: RequestId, what: What) -> None:
         """Wait until all of these have ended; waiting for none is not waiting."""
         missing = dict.fromkeys(keys)
         if not missing:
@@ -68,7 +67,7 @@ class Waiting:
         for key in missing:
             self._by_key.setdefault(key, []).append(request)
 
-    def take(self, key: Key) -> list[tuple[RequestId, What]]:
+    def take(self, key: TransactionKey) -> list[tuple[RequestId, What]]:
         """A transaction has ended: those who waited for nothing else."""
         done: list[tuple[RequestId, What]] = []
         for request in self._by_key.pop(key, ()):
@@ -88,9 +87,9 @@ class TransactionCoordinator:
         self._progressing = progressing
         self._waiting = Waiting()
         # Decided, but readers do not see the end everywhere yet.
-        self._unfinished: dict[Key, None] = {}
+        self._unfinished: dict[TransactionKey, None] = {}
         # Who waits for publications that are on their way: to commit or to prepare.
-        self._wishes: dict[Key, list[tuple[RequestId, EndTransaction | PrepareTransaction]]] = {}
+        self._wishes: dict[TransactionKey, list[tuple[RequestId, _Wish]]] = {}
 
     # Producers
 
@@ -109,7 +108,7 @@ class TransactionCoordinator:
         if fenced.current is not None:
             self._decide(fenced.current, Outcome.FENCED, now)
         granted = ProducerGranted(producer_id=producer.id, epoch=producer.epoch)
-        self._answer_when_ended((fenced.id, fenced.last), request, granted)
+        self._answer_when_ended(fenced.last_key, request, granted)
 
     def heartbeat(self, request: RequestId, command: HeartbeatProducer, now: Now) -> None:
         self._state.transactions.producers.find(command.producer_id, command.epoch, now)
@@ -121,10 +120,10 @@ class TransactionCoordinator:
         state = self._state
         state.groups_journal.check_room()
         producer = state.transactions.producers.find_owner(command.owner, now)
-        last = (producer.id, producer.last)
+        last = producer.last_key
         if last in self._unfinished:
             if producer.outcome is not Outcome.TIMED_OUT:
-                ending = state.transactions.find(*last)
+                ending = state.transactions.find(last)
                 found = "preparing_commit" if ending is None else ending.state
                 raise Refused(Code.TRANSACTION_STATE_INVALID, state=found)
             self._waiting.add(last, request, command)
@@ -175,7 +174,7 @@ class TransactionCoordinator:
         producer = self._state.transactions.producers.find_owner(command.owner, now)
         current = producer.current
         meant = command.transaction_id
-        if meant is not None and meant != transaction_id(producer.id, producer.last):
+        if meant is not None and meant != str(producer.last_key):
             raise Refused(Code.TRANSACTION_NOT_FOUND, transaction_id=meant[:64])
         if current is None:
             self._end_again(request, producer, is_commit=command.is_commit)
@@ -191,7 +190,7 @@ class TransactionCoordinator:
         self,
         transaction: Transaction,
         request: RequestId,
-        command: EndTransaction | PrepareTransaction,
+        command: _Wish,
     ) -> None:
         """To be done when its messages are committed: what was decided must not be taken back."""
         transaction.is_closing = True
@@ -218,17 +217,16 @@ class TransactionCoordinator:
         if outcome is None or producer.ended_epoch != producer.epoch:
             raise Refused(Code.TRANSACTION_STATE_INVALID, state="none")
         if is_commit and outcome is Outcome.TIMED_OUT:
-            identity = transaction_id(producer.id, producer.last)
-            raise Refused(Code.TRANSACTION_TIMEOUT, transaction_id=identity)
+            raise Refused(Code.TRANSACTION_TIMEOUT, transaction_id=str(producer.last_key))
         if is_commit != outcome.is_commit:
             raise Refused(Code.TRANSACTION_STATE_INVALID, state=ended_state(outcome))
         reply = TransactionEnded(is_commit=is_commit)
-        self._answer_when_ended((producer.id, producer.last), request, reply)
+        self._answer_when_ended(producer.last_key, request, reply)
 
     def _decide(self, transaction: Transaction, outcome: Outcome, now: Now) -> None:
         decided = self._state.transactions.decide(transaction, outcome)
         self._note_decision(decided, now)
-        self._state.alarms.set(ForTransaction(*transaction.key), None)
+        self._state.alarms.set(ForTransaction(transaction.key), None)
         for request, _ in self._wishes.pop(transaction.key, ()):
             self._state.refuse(request, _refusal(outcome, transaction))
         took = now.instant - transaction.began_instant
@@ -236,9 +234,8 @@ class TransactionCoordinator:
         self._state.counts.transaction_latency.observe(took)
 
     def _note_decision(self, decided: Decided, now: Now) -> None:
-        key = (decided.producer, decided.number)
-        self._unfinished[key] = None
-        self._state.groups_journal.note([decided], [WriteMarkers(key)])
+        self._unfinished[decided.key] = None
+        self._state.groups_journal.note([decided], [WriteMarkers(decided.key)])
         self._progressing.decide(decided, now)
 
     # Groups of transactions
@@ -249,7 +246,7 @@ class TransactionCoordinator:
         named = dict.fromkeys(command.transaction_ids)
         if state.transactions.has_key(command.key):
             self._abort_newcomers(command, now)
-            keys = [key for key in self._unfinished if transaction_id(*key) in named]
+            keys = [key for key in self._unfinished if str(key) in named]
             self._answer_when_all_ended(keys, request, GroupCommitted(is_repeat=True))
             return
         members = state.transactions.check_group(command.key, command.transaction_ids)
@@ -272,11 +269,13 @@ class TransactionCoordinator:
 
     # Answering
 
-    def _answer_when_ended(self, key: Key, request: RequestId, reply: Reply) -> None:
+    def _answer_when_ended(self, key: TransactionKey, request: RequestId, reply: Reply) -> None:
         """Answer when readers see the end of a transaction, at once if they do."""
         self._answer_when_all_ended([key], request, reply)
 
-    def _answer_when_all_ended(self, keys: list[Key], request: RequestId, reply: Reply) -> None:
+    def _answer_when_all_ended(
+        self, keys: list[TransactionKey], request: RequestId, reply: Reply
+    ) -> None:
         unfinished = [key for key in keys if key in self._unfinished]
         if unfinished:
             self._waiting.add_all(unfinished, request, reply)
@@ -304,9 +303,9 @@ class TransactionCoordinator:
 
     # Time
 
-    def expire(self, producer: int, number: int, now: Now) -> None:
+    def expire(self, key: TransactionKey, now: Now) -> None:
         """Abort a transaction that ran too long, or whose producer is silent."""
-        transaction = self._state.transactions.find(producer, number)
+        transaction = self._state.transactions.find(key)
         if transaction is None or transaction.outcome is not None:
             return
         if self._state.transactions.deadline_of(transaction) > now.instant:
@@ -316,7 +315,7 @@ class TransactionCoordinator:
 
     def _arm(self, transaction: Transaction) -> None:
         deadline = self._state.transactions.deadline_of(transaction)
-        self._state.alarms.set(ForTransaction(*transaction.key), deadline)
+        self._state.alarms.set(ForTransaction(transaction.key), deadline)
 
     # A life begins
 
@@ -327,8 +326,8 @@ class TransactionCoordinator:
         never decided, or is the broker's own and was cut short, or has lost its marker to damage.
         """
         state = self._state
-        orphans: dict[Key, list[tuple[int, int]]] = {}
-        damaged: dict[Key, None] = {}
+        orphans: dict[TransactionKey, list[tuple[int, int]]] = {}
+        damaged: dict[TransactionKey, None] = {}
         for partition in state.partitions:
             topic = state.catalog.get(partition.log_id.topic)
             if topic is None:
@@ -337,31 +336,30 @@ class TransactionCoordinator:
             for producer, at in partition.log.authors.heard:
                 state.transactions.producers.recall(producer, at)
             for key in partition.log.authors.open:
-                transaction = state.transactions.find(*key)
+                transaction = state.transactions.find(key)
                 if transaction is None:
                     orphans.setdefault(key, []).append(place)
                     if partition.log.damaged:
                         damaged[key] = None
                 else:
                     transaction.touches(*place)
-        for (producer, number), places in orphans.items():
+        for key, places in orphans.items():
             orphan = Decided(
-                producer=producer,
-                number=number,
+                producer=key.producer,
+                number=key.number,
                 epoch=0,
-                outcome=state.transactions.judge(
-                    producer, number, is_damaged=(producer, number) in damaged
-                ),
+                outcome=state.transactions.judge(key, is_damaged=key in damaged),
                 partitions=places,
             )
             self._note_decision(orphan, now)
-            state.next_move = max(state.next_move, -producer + 1)
+            if key.is_internal:
+                state.next_move = max(state.next_move, key.move + 1)
         for transaction in state.transactions.open:
             if self._progressing.is_lost(transaction):
                 aborted = state.transactions.decide(transaction, Outcome.ABORTED)
                 self._note_decision(aborted, now)
 
-    def begin_serving(self, now: Now) -> list[Key]:
+    def begin_serving(self, now: Now) -> list[TransactionKey]:
         """Deadlines run again; the decided ones whose markers may be missing are returned."""
         transactions = self._state.transactions
         transactions.begin_life(now)

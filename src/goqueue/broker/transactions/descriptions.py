@@ -13,7 +13,7 @@ from goqueue.model.requests import (
     TransactionState,
     TransactionStatistics,
 )
-from goqueue.transactions import SILENCE_NS, Producer, Transaction, ended_state, transaction_id
+from goqueue.transactions import SILENCE_NS, Producer, Transaction, ended_state
 
 __all__ = ["TransactionDescriptions"]
 
@@ -99,7 +99,7 @@ def _ended(producer: Producer) -> TransactionDescription:
     """The last transaction of a producer: where it wrote is no longer known."""
     assert producer.outcome is not None
     return TransactionDescription(
-        transaction_id=transaction_id(producer.id, producer.last),
+        transaction_id=str(producer.last_key),
         transactional_id=producer.transactional_id or "",
         producer_id=producer.id,
         epoch=producer.epoch,

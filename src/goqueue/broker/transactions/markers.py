@@ -12,13 +12,11 @@ from goqueue.broker.partitions import ForMarker, Partition, Publication
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand
 from goqueue.log import Marker
-from goqueue.model import SECOND, Code, Instant, LogId, Now, Offset, Refused
+from goqueue.model import SECOND, Code, Instant, LogId, Now, Offset, Refused, TransactionKey
 from goqueue.transactions import Ended, Transaction
 
-__all__ = ["MARKING_ERRAND", "MarkerWriter"]
+__all__ = ["MarkerWriter"]
 
-MARKING_ERRAND = Errand("markers")
-Key = tuple[int, int]
 _RETRY_NS = SECOND
 # Decided, and not to be waited for: after a restart the log may be well again.
 _UNREACHABLE = {Code.STORAGE_FAILED, Code.TOPIC_NOT_FOUND}
@@ -45,14 +43,14 @@ class MarkerWriter:
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._rounds: dict[Key, _Round] = {}
+        self._rounds: dict[TransactionKey, _Round] = {}
         # Those with partitions that are to be told, in this order; and those that are told again.
-        self._untold: dict[Key, None] = {}
-        self._stalled: dict[Key, Instant] = {}
+        self._untold: dict[TransactionKey, None] = {}
+        self._stalled: dict[TransactionKey, Instant] = {}
         # By log: which transactions have a marker to be committed there, and which wait, up to
         # which offset, for it to become durable.
-        self._missing: dict[LogId, dict[Key, None]] = {}
-        self._fading: dict[LogId, list[tuple[int, Key]]] = {}
+        self._missing: dict[LogId, dict[TransactionKey, None]] = {}
+        self._fading: dict[LogId, list[tuple[int, TransactionKey]]] = {}
         self._completed: list[Transaction] = []
 
     def take_completed(self) -> list[Transaction]:
@@ -62,9 +60,9 @@ class MarkerWriter:
 
     # Appending
 
-    def begin(self, key: Key, now: Now) -> None:
+    def begin(self, key: TransactionKey, now: Now) -> None:
         """The decision is committed: tell every partition."""
-        transaction = self._state.transactions.find(*key)
+        transaction = self._state.transactions.find(key)
         if transaction is None or key in self._rounds:
             return
         logs = [
@@ -89,7 +87,7 @@ class MarkerWriter:
                 del self._untold[next(iter(self._untold))]
                 continue
             if budget.is_spent:
-                self._state.alarms.bring_forward(MARKING_ERRAND, now.instant)
+                self._state.alarms.bring_forward(Errand.MARKERS, now.instant)
                 return
             budget.spend()
             log = next(iter(current.untold))
@@ -133,7 +131,7 @@ class MarkerWriter:
         current.stalled[log] = None
         deadline = Instant(now.instant + _RETRY_NS)
         self._stalled.setdefault(current.transaction.key, deadline)
-        self._state.alarms.bring_forward(MARKING_ERRAND, deadline)
+        self._state.alarms.bring_forward(Errand.MARKERS, deadline)
 
     def _drop(self, current: _Round, log: LogId) -> None:
         """A log has the marker, or will never have it."""
@@ -149,7 +147,7 @@ class MarkerWriter:
         while self._stalled:
             key, deadline = next(iter(self._stalled.items()))
             if deadline > now.instant:
-                self._state.alarms.bring_forward(MARKING_ERRAND, deadline)
+                self._state.alarms.bring_forward(Errand.MARKERS, deadline)
                 break
             del self._stalled[key]
             current = self._rounds.get(key)

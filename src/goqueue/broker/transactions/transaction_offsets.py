@@ -29,6 +29,7 @@ from goqueue.model import (
     Refused,
     RequestId,
     Timestamp,
+    TransactionKey,
 )
 from goqueue.model.requests import AddOffsets, CommitOffsets, DescribeOffsets, Done
 from goqueue.tracing import Kind
@@ -40,9 +41,8 @@ from goqueue.transactions import (
     TransactionChange,
 )
 
-__all__ = ["PROGRESS_ERRAND", "TransactionOffsets"]
+__all__ = ["TransactionOffsets"]
 
-PROGRESS_ERRAND = Errand("progress")
 
 _WAIT_NS = 30 * SECOND
 _PROGRESS_MAX = 100_000
@@ -90,7 +90,7 @@ class TransactionOffsets:
         self._asking: dict[RequestId, DescribeOffsets] = {}
         self._has_news = False
         # Which open transactions hold progress, by group and topic.
-        self._holders: dict[tuple[int, int], dict[tuple[int, int], None]] = {}
+        self._holders: dict[tuple[int, int], dict[TransactionKey, None]] = {}
         self._following: deque[_Following] = deque()
 
     # Adding
@@ -146,7 +146,7 @@ class TransactionOffsets:
     ) -> list[ProgressAdded]:
         changes = []
         for log, leases in held.items():
-            queue = self._state.queue(group.number, log)
+            queue = self._state.group_partitions.queue(group.number, log)
             assert queue is not None
             queue.pin(leases)
             changes.append(
@@ -164,7 +164,7 @@ class TransactionOffsets:
     def _withdraw(self, added: ProgressAdded) -> None:
         """What is held now and was ready is not handed out."""
         log = self._log_of(added)
-        queue = None if log is None else self._state.queue(added.group, log)
+        queue = None if log is None else self._state.group_partitions.queue(added.group, log)
         if queue is not None and added.floor:
             queue.withdraw(added.floor)
 
@@ -202,13 +202,13 @@ class TransactionOffsets:
     def decide(self, decided: Decided, now: Now) -> None:
         """Apply a decision; queues follow it, in steps where it is about very many messages."""
         self._has_news = True
-        transaction = self._state.transactions.find(decided.producer, decided.number)
+        transaction = self._state.transactions.find(decided.key)
         shares = [] if transaction is None else _shares(transaction.progress)
         self.apply(decided, now.wall)
         is_commit = Outcome(decided.outcome).is_commit
         for share in shares:
             log = self._log_of(share)
-            queue = None if log is None else self._state.queue(share.group, log)
+            queue = None if log is None else self._state.group_partitions.queue(share.group, log)
             if log is not None and is_commit:
                 self._count(share, log)
             if log is not None and queue is not None:
@@ -224,7 +224,7 @@ class TransactionOffsets:
         while self._following:
             left = self._state.budget.left
             if not left:
-                self._state.alarms.bring_forward(PROGRESS_ERRAND, now.instant)
+                self._state.alarms.bring_forward(Errand.PROGRESS, now.instant)
                 break
             following = self._following[0]
             if self._follow(following, left, now):
@@ -238,7 +238,7 @@ class TransactionOffsets:
     def _follow(self, following: "_Following", count_max: int, now: Now) -> bool:
         """Settle or release so many messages in a queue; whether that was all."""
         share, log, queue = following.share, following.log, following.queue
-        if self._state.queue(share.group, log) is not queue:
+        if self._state.group_partitions.queue(share.group, log) is not queue:
             # Another has begun since from what the position says.
             return True
         upto = following.done + count_max
@@ -253,7 +253,8 @@ class TransactionOffsets:
             group = self._state.groups.numbered(share.group)
             if group is not None:
                 self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
-            if is_last and queue.floor > self._state.positions[share.group][log].floor:
+            position = self._state.group_partitions.find(share.group, log).position
+            if is_last and queue.floor > position.floor:
                 self._raise_floor(share, queue.floor, now)
         else:
             queue.release_pinned(offsets)
@@ -288,8 +289,7 @@ class TransactionOffsets:
         log = self._log_of(progress)
         if log is None or self._state.groups.numbered(progress.group) is None:
             return None
-        positions = self._state.positions.setdefault(progress.group, {})
-        return positions.setdefault(log, Position(0))
+        return self._state.group_partitions.open(progress.group, log).position
 
     def is_lost(self, transaction: Transaction) -> bool:
         """Whether a power cut took messages that a transaction holds: others will stand there.
