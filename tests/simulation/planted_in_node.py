@@ -24,7 +24,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 _JOURNAL = "goqueue.broker.journal.Journal"
 _PARTITION = "goqueue.broker.partitions.Partition"
 _DELIVERING = "goqueue.broker.groups.polls.Polls"
-_LEASES = "goqueue.broker.groups.leases.Leases"
+_LEASES = "goqueue.broker.groups.leases.PollLeases"
 _MOVING = "goqueue.broker.groups.dead_letter_mover.DeadLetterMover"
 _SETTLING = "goqueue.broker.groups.acks.Settlements"
 
@@ -148,21 +148,25 @@ def forgets_the_floor_of_a_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_stale_serial(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DeliveryQueue, "held", lambda queue, offset, _: queue._leases._held.get(offset))
+    def careless(queue: Any, offset: int, _: object) -> Any:
+        return queue._leases._leases.get(offset)
+
+    patch.setattr(DeliveryQueue, "find_lease", careless)
 
 
 def takes_receipts_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:
     def trusting(_: object, queue: DeliveryQueue | None, receipt: Any, __: object) -> Any:
-        return None if queue is None else queue.held(receipt.offset, receipt.serial)
+        return None if queue is None else queue.find_lease(receipt.offset, receipt.serial)
 
-    patch.setattr(f"{_SETTLING}._held", trusting)
+    patch.setattr(f"{_SETTLING}._find_lease", trusting)
 
 
 def keeps_what_a_member_held(patch: pytest.MonkeyPatch) -> None:
     def stuck(queue: Any, held: Any, *_: object) -> None:
-        queue._leases.let_go(held)
+        queue._leases.remove(held)
 
-    patch.setattr(DeliveryQueue, "give_back", stuck)
+    patch.setattr(DeliveryQueue, "release", stuck)
+    patch.setattr(DeliveryQueue, "nack", stuck)
 
 
 def lets_leases_run_for_ever(patch: pytest.MonkeyPatch) -> None:
@@ -176,20 +180,25 @@ def leases_what_somebody_holds(patch: pytest.MonkeyPatch) -> None:
         leased = lease(queue, *arguments, **named)
         for held in leased:
             if held.attempt == 1 and held.offset % 3 == 0:
-                queue.give_back(held)
+                queue.release(held)
         return leased
 
     patch.setattr(DeliveryQueue, "lease", generous)
 
 
 def releases_a_key_when_its_message_is_given_back(patch: pytest.MonkeyPatch) -> None:
-    give_back = DeliveryQueue.give_back
+    release, nack = DeliveryQueue.release, DeliveryQueue.nack
 
-    def early(queue: Any, held: Any, *rest: Any) -> None:
-        give_back(queue, held, *rest)
-        queue._retire(held.message)
+    def early_release(queue: Any, lease: Any) -> None:
+        release(queue, lease)
+        queue._release_key(lease.message)
 
-    patch.setattr(DeliveryQueue, "give_back", early)
+    def early_nack(queue: Any, lease: Any, visible_at: Any) -> None:
+        nack(queue, lease, visible_at)
+        queue._release_key(lease.message)
+
+    patch.setattr(DeliveryQueue, "release", early_release)
+    patch.setattr(DeliveryQueue, "nack", early_nack)
 
 
 def delivers_beyond_the_limit(patch: pytest.MonkeyPatch) -> None:
@@ -218,7 +227,7 @@ def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
     def forgetful(moving: Any, route: Any, moves: Any, decided: Any, now: Any) -> None:
         if not route.group:
             for move in moves:
-                moving._ends.position(route).end_dying(move.offset)
+                moving._ends.position(route).cancel_dead_lettering(move.offset)
         settle(moving, route, moves, decided, now)
 
     patch.setattr(f"{_MOVING}._settle", forgetful)

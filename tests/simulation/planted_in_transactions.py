@@ -298,7 +298,7 @@ def settles_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
 
 
 def hands_out_what_a_transaction_holds(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.delivery.queue.DeliveryQueue.pin", _does_nothing)
+    patch.setattr("goqueue.delivery.queue.DeliveryQueue.hold", _does_nothing)
 
 
 # Dead letters

@@ -553,7 +553,7 @@ class Node:
 
     def _finish_parts(self, now: Now) -> None:
         """What one part found out and another has to do."""
-        self._parts.settling.bury_exhausted(now)
+        self._parts.settling.dead_letter_exhausted(now)
         self._parts.transacting.go_on(now)
         for transaction in self._parts.marking.take_completed():
             self._parts.transacting.completed(transaction, now)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from goqueue.broker.catalog import Catalog, Topic
-from goqueue.delivery import Held
+from goqueue.delivery import Lease
 from goqueue.groups import Group
 from goqueue.model import TRACEPARENT_HEADER, Header, LogId, Now, Offset, TransactionKey
 from goqueue.model.requests import Published, TraceSeed
@@ -181,7 +181,7 @@ class TraceRecorder:
         kind: Kind,
         group: Group,
         log: LogId,
-        leases: Sequence[Held],
+        leases: Sequence[Lease],
         now: Now,
         *,
         detail: str = "",
@@ -211,10 +211,10 @@ class TraceRecorder:
         )
 
     def each_leased(
-        self, kind: Kind, group: Group, log: LogId, leases: Iterable[Held], now: Now
+        self, kind: Kind, group: Group, log: LogId, leases: Iterable[Lease], now: Now
     ) -> None:
         """The same for deliveries that may be of several members."""
-        by_member: dict[str, list[Held]] = {}
+        by_member: dict[str, list[Lease]] = {}
         if self.is_on:
             for held in leases:
                 by_member.setdefault(held.member, []).append(held)

@@ -94,7 +94,7 @@ class ForRequest(msgspec.Struct, frozen=True):
 
 
 class ForQueue(msgspec.Struct, frozen=True):
-    """A lease or a rest ends."""
+    """A lease or a backoff ends."""
 
     group: int
     log: LogId

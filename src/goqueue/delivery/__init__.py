@@ -2,7 +2,8 @@
 
 from goqueue.delivery.delays import Delayed, Delays, DelaysStated
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
-from goqueue.delivery.leases import Held
+from goqueue.delivery.leases import Lease
+from goqueue.delivery.message_state import MessageState
 from goqueue.delivery.position import (
     REASON_BYTES_MAX,
     Position,
@@ -11,23 +12,24 @@ from goqueue.delivery.position import (
     cut_reason,
 )
 from goqueue.delivery.priority_index import PriorityIndex
-from goqueue.delivery.queue import RESTING_MAX, DeliveryQueue, rest_ns
+from goqueue.delivery.queue import BACKOFF_MAX, DeliveryQueue, backoff_ns
 from goqueue.delivery.ranges import Range, Ranges, Stretch, runs
 from goqueue.delivery.receipts import Receipt, Receipts
 from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
 __all__ = [
+    "BACKOFF_MAX",
     "LANES",
     "REASON_BYTES_MAX",
-    "RESTING_MAX",
     "WHEEL_REACH_NS",
     "Delayed",
     "Delays",
     "DelaysStated",
     "DeliveryQueue",
-    "Held",
     "LaneFacts",
     "Lanes",
+    "Lease",
+    "MessageState",
     "Position",
     "PositionStated",
     "PriorityIndex",
@@ -39,7 +41,7 @@ __all__ = [
     "Timer",
     "TransactionHolds",
     "Wheel",
+    "backoff_ns",
     "cut_reason",
-    "rest_ns",
     "runs",
 ]

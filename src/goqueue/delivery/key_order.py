@@ -1,7 +1,7 @@
 """Messages that wait for earlier ones of their key.
 
-Invariant: of each key at most one message is outside of here (ready, resting or in flight), and it
-is the earliest that is not settled.
+Invariant: of each key at most one message is outside of here (ready, in backoff or in flight), and
+it is the earliest that is not settled.
 """
 
 from collections import deque

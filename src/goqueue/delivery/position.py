@@ -1,11 +1,8 @@
-"""Messages that a transaction holds: nobody is handed them until it has ended.
+"""How far one group has come on one partition: the part of delivery that survives every crash.
 
-Survives every crash, because the journal says what a transaction holds.
-
-How far one group has come on one partition: what survives every crash.
-
-Owns what is settled and how often each unsettled message was delivered. Changed only by what the
-journal says, so the live path and recovery are one path; leases are not here, they do not survive.
+Owns what is settled, how often each unsettled message was delivered, why it was nacked, and what
+open transactions hold. Changed only by what the journal says, so the live path and recovery are one
+path. Leases are not here: they do not survive.
 
 Invariant: the floor never falls except by a reset, and no offset that is settled has a count.
 """
@@ -80,7 +77,7 @@ REASON_BYTES_MAX = 256
 # as many reasons: less than 1 MiB of JSON however long and strange the reasons are.
 _PIECE_MAX = 1000
 # So many dead letters of a group and partition are known as such.
-_BURIED_MAX = 1000
+_DEAD_LETTERS_MAX = 1000
 
 
 def cut_reason(reason: str, bytes_max: int = REASON_BYTES_MAX) -> str:
@@ -115,21 +112,21 @@ class Position:
         self._attempts: dict[int, int] = {}
         # On their way to the dead letters in this life: what a crash cuts short begins anew. A
         # commit past one of them does not call it back.
-        self._dying: dict[int, None] = {}
+        self._dead_lettering: dict[int, None] = {}
         self._reasons: dict[int, str] = {}
         # Settled by becoming a dead letter, the last of them: nobody may claim to have done them.
-        self._buried: dict[int, None] = {}
+        self._dead_letters: dict[int, None] = {}
         self._updated_at = updated_at
         # What open transactions hold, wherever the position is put meanwhile.
-        self.pins = TransactionHolds()
+        self.holds = TransactionHolds()
 
     def restore(self, stated: PositionStated) -> None:
         """Become what was stated, whatever this was before."""
         self._done = Ranges(stated.floor, stated.settled, stated.scattered)
         self._attempts = dict(stated.attempts)
-        self._dying = {}
+        self._dead_lettering = {}
         self._reasons = {place: cut_reason(said) for place, said in stated.reasons}
-        self._buried = dict.fromkeys(stated.buried)
+        self._dead_letters = dict.fromkeys(stated.buried)
         self._updated_at = stated.updated_at
 
     def add(self, piece: PositionStated) -> None:
@@ -141,8 +138,8 @@ class Position:
             self._forget_done()
         self._attempts.update(each for each in piece.attempts if each[0] not in self._done)
         for place, said in piece.reasons:
-            self.excuse(place, said)
-        self.bury(piece.buried)
+            self.record_reason(place, said)
+        self.record_dead_letters(piece.buried)
         self._updated_at = max(self._updated_at, piece.updated_at)
 
     @property
@@ -156,7 +153,7 @@ class Position:
             reasons=list(self._reasons.items()),
             updated_at=self._updated_at,
             scattered=scattered,
-            buried=list(self._buried),
+            buried=list(self._dead_letters),
         )
 
     @property
@@ -174,7 +171,7 @@ class Position:
         """
         reasons_max = max(1, piece_max // 2)
         yield PositionStated(
-            floor=self._done.floor, updated_at=self._updated_at, buried=list(self._buried)
+            floor=self._done.floor, updated_at=self._updated_at, buried=list(self._dead_letters)
         )
         for blocks in _portions(self._done.block_numbers, piece_max):
             above, scattered = self._done.stated_blocks(blocks)
@@ -217,30 +214,30 @@ class Position:
 
     def is_over(self, offset: int) -> bool:
         """Whether nobody gets this message any more: it is settled, or on its way to be dead."""
-        return self.is_dying(offset) or self.has_settled(offset)
+        return self.is_dead_lettering(offset) or self.has_settled(offset)
 
-    def was_buried(self, offset: int) -> bool:
+    def was_dead_lettered(self, offset: int) -> bool:
         """Whether a message became a dead letter; of very many, only the last are known."""
-        return offset in self._buried
+        return offset in self._dead_letters
 
-    def bury(self, offsets: Sequence[int]) -> None:
+    def record_dead_letters(self, offsets: Sequence[int]) -> None:
         """Remember that messages, settled by that, became dead letters."""
-        self._buried.update(dict.fromkeys(offsets))
-        while len(self._buried) > _BURIED_MAX:
-            del self._buried[next(iter(self._buried))]
+        self._dead_letters.update(dict.fromkeys(offsets))
+        while len(self._dead_letters) > _DEAD_LETTERS_MAX:
+            del self._dead_letters[next(iter(self._dead_letters))]
 
     def reason_of(self, offset: int) -> str:
         """What the last nack of a message said, if it said something."""
         return self._reasons.get(offset, "")
 
     @property
-    def has_dying(self) -> bool:
+    def has_dead_lettering(self) -> bool:
         """Whether any message is on its way to the dead letters."""
-        return bool(self._dying)
+        return bool(self._dead_lettering)
 
-    def is_dying(self, offset: int) -> bool:
+    def is_dead_lettering(self, offset: int) -> bool:
         """Whether a message is on its way to the dead letters."""
-        return offset in self._dying
+        return offset in self._dead_lettering
 
     def attempts_of(self, offset: int) -> int:
         """How often a message was delivered so far."""
@@ -252,7 +249,7 @@ class Position:
         passed = range(self._done.floor, floor)
         self._done.raise_floor(floor)
         _forget(self._attempts, settled)
-        _forget(self._dying, settled)
+        _forget(self._dead_lettering, settled)
         _forget(self._reasons, settled)
         if passed:
             self._forget_passed(passed)
@@ -270,26 +267,26 @@ class Position:
         self._attempts = {each: n for each, n in attempts.items() if each not in self._done}
         self._reasons = {each: said for each, said in reasons.items() if each not in self._done}
 
-    def excuse(self, offset: int, reason: str) -> None:
+    def record_reason(self, offset: int, reason: str) -> None:
         """Remember why a message was given back the last time; no reason takes the last one out."""
         if not reason:
             self._reasons.pop(offset, None)
         elif offset not in self._done:
             self._reasons[offset] = cut_reason(reason)
 
-    def begin_dying(self, offset: int) -> None:
+    def begin_dead_lettering(self, offset: int) -> None:
         """The message leaves for the dead letters: it is not delivered again, nor settled yet."""
         if offset not in self._done:
-            self._dying[offset] = None
+            self._dead_lettering[offset] = None
 
-    def end_dying(self, offset: int) -> None:
+    def cancel_dead_lettering(self, offset: int) -> None:
         """The message stays after all, and may be delivered again."""
-        self._dying.pop(offset, None)
+        self._dead_lettering.pop(offset, None)
 
     def cut(self, end: int) -> bool:
         """Forget what is at or beyond `end`: the log lost it. Whether there was something."""
-        self._dying = {place: None for place in self._dying if place < end}
-        self._buried = {place: None for place in self._buried if place < end}
+        self._dead_lettering = {place: None for place in self._dead_lettering if place < end}
+        self._dead_letters = {place: None for place in self._dead_letters if place < end}
         kept = (*self._attempts, *self._reasons)
         furthest = max(self._done.end, max(kept, default=-1) + 1)
         if furthest <= end:

@@ -1,20 +1,23 @@
-"""Messages of one partition on their way through one group: known, ready, held, resting.
+"""The messages of one partition that one group has not settled: the queue machine.
 
-Decides what becomes of each. Nothing here survives a crash: a new queue starts from the position,
-and what was held is ready again. Never reads the log or a clock: the broker brings what it surveyed
-and the time. What is settled here is journaled by the caller in the same step.
+Decides which state each message is in (see `MessageState`) and what may be leased next. Nothing
+here survives a crash: a new queue starts from the position, and what was in flight is available
+again. Never reads the log or a clock: the broker brings what it read ahead, and the time. What is
+settled here is journaled by the caller in the same turn.
 
-Invariant: a message below the cursor of its lane that is not done is in exactly one place: ready
-in its lane, held by one member or by a transaction, resting, dying, or waiting for an earlier one
-of its key.
+Invariant: a message below the cursor of its lane that is not settled is in exactly one place: ready
+in its lane, behind an earlier one of its key, leased, in backoff, dead-lettering, or held by a
+transaction.
 """
 
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from goqueue.delivery.key_order import KeyOrder
 from goqueue.delivery.lanes import LANES, Lanes
-from goqueue.delivery.leases import Held, Leases
+from goqueue.delivery.leases import Lease, LeaseTable
+from goqueue.delivery.message_state import MessageState
 from goqueue.delivery.position import Position
 from goqueue.delivery.priority_index import PriorityIndex
 from goqueue.delivery.ranges import Ranges
@@ -22,12 +25,12 @@ from goqueue.model import SECOND, Instant, Offset
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
 
-__all__ = ["IN_FLIGHT_MAX", "RESTING_MAX", "DeliveryQueue", "rest_ns"]
+__all__ = ["BACKOFF_MAX", "IN_FLIGHT_MAX", "DeliveryQueue", "backoff_ns"]
 
 IN_FLIGHT_MAX = 1000
 # So many messages of a group and partition may wait to be delivered again: each is kept in memory,
 # with its count and its reason.
-RESTING_MAX = 100_000
+BACKOFF_MAX = 100_000
 # Enough for the largest poll, so that a poll finds all that it may take.
 _READY_MIN = 1000
 # What is surveyed for one lane is learned by others in passing, beyond what they need, until there
@@ -35,16 +38,23 @@ _READY_MIN = 1000
 _READY_MAX = 24_000
 # A key that is stuck holds up others of its partition only behind this many messages of its own.
 _WAITING_MAX = 100_000
-_REST_NS_MAX = 60 * SECOND
+_BACKOFF_NS_MAX = 60 * SECOND
 _DOUBLINGS_MAX = 6
 _UNTIMED = Instant(0)
 # Beyond every offset: nothing is learned for such a lane.
 _NEVER = 1 << 63
 
 
-def rest_ns(attempt: int) -> int:
-    """How long a message rests that was given back: a second, then twice as long, at most 60 s."""
-    return min(_REST_NS_MAX, SECOND << min(attempt - 1, _DOUBLINGS_MAX))
+def backoff_ns(attempt: int) -> int:
+    """The backoff of a nacked message: one second, doubled with each attempt, at most 60 s."""
+    return min(_BACKOFF_NS_MAX, SECOND << min(attempt - 1, _DOUBLINGS_MAX))
+
+
+class _HeldMessage(NamedTuple):
+    """A message that a transaction holds, with the lease that ran when it was added, if one did."""
+
+    message: MessageSummary
+    lease: Lease | None
 
 
 class DeliveryQueue:
@@ -61,14 +71,31 @@ class DeliveryQueue:
         # skipped, and never where keys keep their order over all lanes.
         self._cursors = [int(position.floor)] * LANES
         self._lanes = Lanes(lanes)
-        self._resting: list[tuple[int, MessageSummary]] = []
-        self._leases = Leases()
-        self._dying: dict[int, MessageSummary] = {}
-        # Held by transactions; with the lease that ran when it was taken, if one did.
-        self._pinned: dict[int, tuple[MessageSummary, Held | None]] = {}
+        # A heap of what is in backoff, by the instant at which that ends.
+        self._backoff: list[tuple[int, MessageSummary]] = []
+        self._leases = LeaseTable()
+        self._dead_lettering: dict[int, MessageSummary] = {}
+        self._held: dict[int, _HeldMessage] = {}
         # Known before `relearn`, and not to be learned twice.
         self._elsewhere: dict[int, None] = {}
         self._order = KeyOrder() if keeps_key_order else None
+
+    def state_of(self, offset: int) -> MessageState:
+        """The state of a message; costs by the number of messages in backoff."""
+        if offset in self._done:
+            return MessageState.SETTLED
+        if offset in self._leases:
+            return MessageState.IN_FLIGHT
+        if offset in self._dead_lettering or self._position.is_dead_lettering(offset):
+            return MessageState.DEAD_LETTERING
+        if offset in self._held:
+            return MessageState.HELD
+        if any(message.offset == offset for _, message in self._backoff):
+            return MessageState.BACKOFF
+        if offset in self._position.holds:
+            # It is not read yet, and goes to those that are held when it is.
+            return MessageState.HELD
+        return MessageState.AVAILABLE
 
     @property
     def keeps_key_order(self) -> bool:
@@ -95,14 +122,9 @@ class DeliveryQueue:
         return self._lanes
 
     @property
-    def has_resting(self) -> bool:
-        """Whether a message waits until it may be delivered again."""
-        return bool(self._resting)
-
-    @property
-    def resting_count(self) -> int:
-        """How many messages wait until they may be delivered again."""
-        return len(self._resting)
+    def backoff_count(self) -> int:
+        """How many messages are in backoff."""
+        return len(self._backoff)
 
     @property
     def in_flight(self) -> int:
@@ -188,10 +210,10 @@ class DeliveryQueue:
         self._done.add(first, following)
 
     def _admit(self, fresh: list[MessageSummary]) -> None:
-        """Let messages into their lanes, unless they are done, elsewhere, dying, or must wait."""
+        """Let messages into their lanes that are available and need not wait for their key."""
         if fresh and fresh[0].offset < self._unseen_from:
             fresh = [message for message in fresh if message.offset not in self._done]
-        is_held = self._position.has_dying or self._position.pins
+        is_held = self._position.has_dead_lettering or self._position.holds
         if self._order is None and not self._elsewhere and not is_held:
             self._lanes.put_all(fresh)
             return
@@ -201,10 +223,10 @@ class DeliveryQueue:
                 continue
             if self._order is not None and not self._order.admit(message):
                 continue
-            if self._position.is_dying(offset):
-                self._dying[offset] = message
-            elif offset in self._position.pins:
-                self._pinned[offset] = (message, None)
+            if self._position.is_dead_lettering(offset):
+                self._dead_lettering[offset] = message
+            elif offset in self._position.holds:
+                self._held[offset] = _HeldMessage(message, None)
             else:
                 self._lanes.put(message)
 
@@ -239,16 +261,16 @@ class DeliveryQueue:
         self._unseen_from = max(self._unseen_from, *self._cursors)
         self._cursors = [min(cursor, lowest) for cursor in self._cursors]
         elsewhere = [held.message for held in self._leases]
-        elsewhere.extend(self._dying.values())
-        elsewhere.extend(message for message, _ in self._pinned.values())
-        elsewhere.extend(message for _, message in self._resting)
+        elsewhere.extend(self._dead_lettering.values())
+        elsewhere.extend(entry.message for entry in self._held.values())
+        elsewhere.extend(message for _, message in self._backoff)
         self._elsewhere = dict.fromkeys(message.offset for message in elsewhere)
         if self._order is not None:
             for message in sorted(elsewhere):
                 self._order.admit(message)
 
-    def pass_over(self, offset: int) -> list[Held]:
-        """Everything below `offset` is gone or was committed as a whole; what was held of it."""
+    def settle_below(self, offset: int) -> list[Lease]:
+        """Any state → settled, below `offset`: committed past, or gone. The leases that end."""
         self._cursors = [max(cursor, offset) for cursor in self._cursors]
         if offset <= self._done.floor:
             return []
@@ -256,14 +278,20 @@ class DeliveryQueue:
         retired = self._lanes.keep_from(offset)
         leases = self._leases.below(offset)
         for held in leases:
-            self._leases.let_go(held)
+            self._leases.remove(held)
             retired.append(held.message)
-        retired.extend(self._dying.pop(place) for place in list(self._dying) if place < offset)
-        retired.extend(self._pinned.pop(place)[0] for place in list(self._pinned) if place < offset)
-        retired.extend(message for _, message in self._resting if message.offset < offset)
-        self._resting = sorted(entry for entry in self._resting if entry[1].offset >= offset)
+        retired.extend(
+            self._dead_lettering.pop(place)
+            for place in list(self._dead_lettering)
+            if place < offset
+        )
+        retired.extend(
+            self._held.pop(place).message for place in list(self._held) if place < offset
+        )
+        retired.extend(message for _, message in self._backoff if message.offset < offset)
+        self._backoff = sorted(entry for entry in self._backoff if entry[1].offset >= offset)
         for message in retired:
-            self._retire(message)
+            self._release_key(message)
         return leases
 
     # Leasing
@@ -277,7 +305,7 @@ class DeliveryQueue:
         serial: int,
         *,
         now: Instant = _UNTIMED,
-    ) -> list[Held]:
+    ) -> list[Lease]:
         """Hand out what is ready, lane by lane; the first even if it is larger than allowed.
 
         Without the time no lane is served for having waited long.
@@ -288,117 +316,120 @@ class DeliveryQueue:
         taken = self._lanes.take(room, bytes_max, now)
         return self._leases.add(taken, self._position.attempts_of, member, serial, deadline)
 
-    def held(self, offset: int, serial: int) -> Held | None:
+    def find_lease(self, offset: int, serial: int) -> Lease | None:
         """The lease that a receipt names, if it is not over."""
-        pinned = self._pinned.get(offset) if self._pinned else None
-        if pinned is not None and pinned[1] is not None and pinned[1].serial == serial:
-            # If its transaction was aborted, the step that gives it back is still to come.
-            self.release_pinned((offset,))
+        entry = self._held.get(offset) if self._held else None
+        if entry is not None and entry.lease is not None and entry.lease.serial == serial:
+            # If its transaction was aborted, the step that releases it is still to come.
+            self.release_held((offset,))
         return self._leases.get(offset, serial)
 
-    def extend(self, held: Held, deadline: Instant) -> None:
-        """Hold a message until `deadline`, which may also be earlier than before."""
-        self._leases.extend(held, deadline)
+    def extend(self, lease: Lease, deadline: Instant) -> None:
+        """Lease a message until `deadline`, which may also be earlier than before."""
+        self._leases.extend(lease, deadline)
 
-    def settle(self, settled: Sequence[Held]) -> list[int]:
-        """These messages are done with; their offsets in order."""
-        for held in settled:
-            self._leases.let_go(held)
-        offsets: list[int] = sorted([held.offset for held in settled])
+    def ack(self, leases: Sequence[Lease]) -> list[int]:
+        """In flight → settled. The offsets in order."""
+        for lease in leases:
+            self._leases.remove(lease)
+        offsets: list[int] = sorted([lease.offset for lease in leases])
         self._done.add_all(offsets)
         if self._order is not None:
-            for held in settled:
-                self._retire(held.message)
+            for lease in leases:
+                self._release_key(lease.message)
         return offsets
 
-    def give_back(self, held: Held, visible_at: Instant | None = None) -> None:
-        """The message will be delivered again, to anyone: now, or when it has rested."""
-        self._leases.let_go(held)
-        if visible_at is None:
-            self._offer(held.message)
-        else:
-            heappush(self._resting, (visible_at, held.message))
+    def release(self, lease: Lease) -> None:
+        """In flight → available: not begun, or expired, or its member is gone."""
+        self._leases.remove(lease)
+        self._offer(lease.message)
+
+    def nack(self, lease: Lease, visible_at: Instant) -> None:
+        """In flight → backoff, until `visible_at`."""
+        self._leases.remove(lease)
+        heappush(self._backoff, (visible_at, lease.message))
+
+    def reject(self, lease: Lease) -> None:
+        """In flight → dead-lettering; `settle_dead_letters` ends it."""
+        self._leases.remove(lease)
+        self._dead_lettering[lease.offset] = lease.message
+
+    def settle_dead_letters(self, offsets: Sequence[int]) -> None:
+        """Dead-lettering → settled: the copies are committed; in order."""
+        self._finish_unseen(offsets)
+        for offset in offsets:
+            message = self._dead_lettering.pop(offset, None)
+            if message is not None:
+                self._release_key(message)
+
+    def release_member(self, member: str) -> int:
+        """A member is gone: what it has in flight is available. How many messages those were."""
+        for offset, entry in self._held.items():
+            if entry.lease is not None and entry.lease.member == member:
+                # The transaction still holds the message, but the lease is over.
+                self._held[offset] = _HeldMessage(entry.message, None)
+        if not self._leases.load_of(member):
+            return 0
+        leases = self._leases.of_member(member)
+        for lease in leases:
+            self.release(lease)
+        return len(leases)
 
     # Transactions
 
-    def pin(self, leases: Sequence[Held]) -> None:
-        """A transaction takes these leases: they neither run out nor are settled by anyone else."""
-        for held in leases:
-            self._leases.let_go(held)
-            self._pinned[held.offset] = (held.message, held)
+    def hold(self, leases: Sequence[Lease]) -> None:
+        """In flight → held: a transaction adds these leases, which neither expire nor are acked."""
+        for lease in leases:
+            self._leases.remove(lease)
+            self._held[lease.offset] = _HeldMessage(lease.message, lease)
 
-    def withdraw(self, floor: int) -> None:
-        """A transaction holds all below `floor`: what is ready there is handed to nobody."""
+    def hold_below(self, floor: int) -> None:
+        """Available → held, all below `floor`: a transaction adds an offset."""
         for message in self._lanes.keep_from(floor):
             self._offer(message)
 
-    def settle_pinned(self, offsets: Sequence[int]) -> list[Held]:
-        """The transaction has committed: these messages are done with; the leases of some."""
+    def ack_held(self, offsets: Sequence[int]) -> list[Lease]:
+        """Held → settled: the transaction has committed. The leases by which some were held."""
         self._finish_unseen(offsets)
-        leases: list[Held] = []
+        leases: list[Lease] = []
         for offset in offsets:
-            entry = self._pinned.pop(offset, None)
+            entry = self._held.pop(offset, None)
             if entry is not None:
-                self._retire(entry[0])
-                if entry[1] is not None:
-                    leases.append(entry[1])
+                self._release_key(entry.message)
+                if entry.lease is not None:
+                    leases.append(entry.lease)
         return leases
 
-    def pinned(self, offset: int) -> Held | None:
-        """The lease by which a transaction holds a message, if it was taken in this life."""
-        entry = self._pinned.get(offset)
-        return None if entry is None else entry[1]
+    def release_held(self, offsets: Sequence[int]) -> None:
+        """Held → in flight, where a lease runs on, else available: the transaction was aborted.
 
-    def pinned_below(self, floor: int) -> list[int]:
-        """What transactions hold below an offset."""
-        return [offset for offset in self._pinned if offset < floor]
-
-    def release_pinned(self, offsets: Sequence[int]) -> None:
-        """A transaction was aborted: what nobody else holds is ready again, leases run on."""
-        pins = self._position.pins
+        What another transaction holds as well stays held.
+        """
+        holds = self._position.holds
         for offset in offsets:
-            if offset not in self._pinned or offset in pins or self._position.has_settled(offset):
+            if offset not in self._held or offset in holds or self._position.has_settled(offset):
                 continue
-            known, held = self._pinned.pop(offset)
-            if held is None:
-                self._lanes.put_back(known)
+            entry = self._held.pop(offset)
+            if entry.lease is None:
+                self._lanes.put_back(entry.message)
             else:
-                self._leases.put_back(held)
+                self._leases.restore(entry.lease)
+
+    def held_lease(self, offset: int) -> Lease | None:
+        """The lease by which a transaction holds a message, if it was added in this life."""
+        entry = self._held.get(offset)
+        return None if entry is None else entry.lease
+
+    def held_below(self, floor: int) -> list[int]:
+        """What transactions hold below an offset."""
+        return [offset for offset in self._held if offset < floor]
 
     def _offer(self, message: MessageSummary) -> None:
-        """Make a message ready, unless a transaction holds it."""
-        if self._position.pins and message.offset in self._position.pins:
-            self._pinned[message.offset] = (message, None)
+        """Make a message available, unless a transaction holds it."""
+        if self._position.holds and message.offset in self._position.holds:
+            self._held[message.offset] = _HeldMessage(message, None)
         else:
             self._lanes.put_back(message)
-
-    # Dying
-
-    def bury(self, held: Held) -> None:
-        """The message leaves for the dead letters; `finish` tells that it has arrived."""
-        self._leases.let_go(held)
-        self._dying[held.offset] = held.message
-
-    def finish(self, offsets: Sequence[int]) -> None:
-        """Messages have arrived among the dead letters; in order."""
-        self._finish_unseen(offsets)
-        for offset in offsets:
-            known = self._dying.pop(offset, None)
-            if known is not None:
-                self._retire(known)
-
-    def free(self, member: str) -> int:
-        """A member is gone: all that it held is ready again. How many there were."""
-        for offset, (known, pinned) in self._pinned.items():
-            if pinned is not None and pinned.member == member:
-                # What a transaction holds it goes on holding, but the lease is over.
-                self._pinned[offset] = (known, None)
-        if not self._leases.load_of(member):
-            return 0
-        freed = self._leases.of_member(member)
-        for held in freed:
-            self.give_back(held)
-        return len(freed)
 
     # Time
 
@@ -406,31 +437,31 @@ class DeliveryQueue:
         """When `expire` wants to be called."""
         first = self._leases.next_deadline()
         candidates = [] if first is None else [first]
-        if self._resting:
-            candidates.append(self._resting[0][0])
+        if self._backoff:
+            candidates.append(self._backoff[0][0])
         return Instant(min(candidates)) if candidates else None
 
-    def expire(self, now: Instant, count_max: int = 1 << 62) -> list[Held]:
-        """Leases that ran out, earliest deadline first; each is still held until given back.
+    def expire(self, now: Instant, count_max: int = 1 << 62) -> list[Lease]:
+        """Leases that ran out, earliest deadline first; each runs until it is released or rejected.
 
-        Messages that have rested are ready again. So many of both are dealt with at most: what is
-        left is due still.
+        Messages whose backoff is over are available. At most `count_max` of both are dealt with:
+        what is left is due still.
         """
-        while self._resting and self._resting[0][0] <= now and count_max > 0:
-            self._offer(heappop(self._resting)[1])
+        while self._backoff and self._backoff[0][0] <= now and count_max > 0:
+            self._offer(heappop(self._backoff)[1])
             count_max -= 1
         return self._leases.expired(now, count_max)
 
-    def _retire(self, known: MessageSummary) -> None:
-        """Let the next message of the same key through, past those that are done by themselves."""
-        if self._order is None or not known.key:
+    def _release_key(self, message: MessageSummary) -> None:
+        """A message is settled: the next of its key is available, past those that are done."""
+        if self._order is None or not message.key:
             return
-        following = self._order.release(known)
+        following = self._order.release(message)
         while following is not None and following.offset in self._done:
             following = self._order.release(following)
         if following is None:
             return
-        if self._position.is_dying(following.offset):
-            self._dying[following.offset] = following
+        if self._position.is_dead_lettering(following.offset):
+            self._dead_lettering[following.offset] = following
         else:
             self._offer(following)

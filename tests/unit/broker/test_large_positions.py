@@ -10,7 +10,7 @@ from goqueue.broker import JournalLimits
 from goqueue.broker.journal import JOURNAL_SETTINGS
 from goqueue.broker.journal_changes import Change, Delivered, GivenBack, Settled
 from goqueue.broker.turns import TURN_UNITS
-from goqueue.delivery import RESTING_MAX
+from goqueue.delivery import BACKOFF_MAX
 from goqueue.log import Log
 from goqueue.model import (
     HOUR,
@@ -112,8 +112,8 @@ def test_nacks_with_long_reasons_stop_no_upkeep() -> None:
 
 
 def test_only_so_many_messages_of_a_group_and_partition_rest() -> None:
-    node = node_with(RESTING_MAX + 1, JournalLimits())
-    for _ in range(RESTING_MAX // 1000):
+    node = node_with(BACKOFF_MAX + 1, JournalLimits())
+    for _ in range(BACKOFF_MAX // 1000):
         for delivery in poll(node, count=1000):
             node.ask(Nack(receipt=delivery.receipt, delay_ns=300 * SECOND), Returned)
     (last,) = poll(node, count=1)

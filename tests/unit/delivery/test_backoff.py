@@ -2,7 +2,7 @@
 
 import pytest
 
-from goqueue.delivery import rest_ns
+from goqueue.delivery import backoff_ns
 from goqueue.model import SECOND
 
 
@@ -11,4 +11,4 @@ from goqueue.model import SECOND
     [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 32), (7, 60), (8, 60), (1_000_000, 60)],
 )
 def test_a_rest_doubles_with_each_delivery_up_to_a_minute(attempt: int, seconds: int) -> None:
-    assert rest_ns(attempt) == seconds * SECOND
+    assert backoff_ns(attempt) == seconds * SECOND

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from goqueue.delivery import LANES, DeliveryQueue, Held, Position, PriorityIndex
+from goqueue.delivery import LANES, DeliveryQueue, Lease, Position, PriorityIndex
 from goqueue.delivery.priority_index import BLOCK
 from goqueue.model import Instant
 from goqueue.records import MessageSummary
@@ -35,7 +35,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
         self.log: dict[int, MessageSummary] = {}
         self.end = 0
         self.states: dict[int, str] = {}
-        self.holders: dict[int, Held] = {}
+        self.holders: dict[int, Lease] = {}
         self.gone: dict[int, None] = {}
         self.surveys: list[Survey] = []
         self.census: PriorityIndex | None = None
@@ -107,7 +107,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
         """The topic got a second lane, or another group stands further back."""
         self.census = PriorityIndex(data.draw(st.integers(0, int(self.queue.cursor))))
 
-    # Leases
+    # LeaseTable
 
     @rule(count=st.sampled_from([1, 3, 50, 1000]), steps=st.integers(0, 40))
     def lease(self, count: int, steps: int) -> None:
@@ -116,13 +116,13 @@ class LanedQueueMachine(RuleBasedStateMachine):
             self.states[held.offset] = "held"
             self.holders[held.offset] = held
 
-    def leased(self, count: int) -> list[Held]:
+    def leased(self, count: int) -> list[Lease]:
         """What is handed out; records that are gone from the log are found to be gone."""
         deadline = Instant(self.now + 10**9)
         found = self.queue.lease("m", count, NO_LIMIT, deadline, self.serial, now=Instant(self.now))
         self.serial += len(found)
         lost = [held for held in found if held.offset in self.gone]
-        self.queue.settle(lost)
+        self.queue.ack(lost)
         kept = [held for held in found if held.offset not in self.gone]
         for held in kept:
             assert self.states[held.offset] == "waiting", "handed out twice"
@@ -143,23 +143,23 @@ class LanedQueueMachine(RuleBasedStateMachine):
         chosen = [offset for offset in sorted(self.holders) if offset >= first][:count]
         leases = [self.holders.pop(offset) for offset in chosen]
         if outcome == "done":
-            self.queue.settle(leases)
+            self.queue.ack(leases)
             self.position.settle(self.queue.floor, sorted(chosen), 1)
         for held in leases:
             self.states[held.offset] = outcome
             if outcome == "waiting":
-                self.queue.give_back(held)
+                self.queue.release(held)
             elif outcome == "resting":
-                self.queue.give_back(held, Instant(self.now + 5))
+                self.queue.nack(held, Instant(self.now + 5))
             elif outcome == "dying":
-                self.queue.bury(held)
-                self.position.begin_dying(held.offset)
+                self.queue.reject(held)
+                self.position.begin_dead_lettering(held.offset)
 
     @rule()
     def wake_those_that_rest(self) -> None:
         self.now += 5
         for held in self.queue.expire(Instant(self.now)):
-            self.queue.give_back(held)
+            self.queue.release(held)
             del self.holders[held.offset]
             self.states[held.offset] = "waiting"
         for offset, state in self.states.items():
@@ -169,7 +169,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
     @rule()
     def finish_those_that_die(self) -> None:
         for offset in [each for each, state in self.states.items() if state == "dying"]:
-            self.queue.finish([offset])
+            self.queue.settle_dead_letters([offset])
             self.states[offset] = "done"
             self.position.settle(self.queue.floor, [offset], 1)
 
@@ -178,7 +178,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(0, self.end))
-        self.queue.pass_over(offset)
+        self.queue.settle_below(offset)
         self.position.settle(offset, [], 1)
         for place in [each for each in self.states if each < offset]:
             self.states[place] = "done"
@@ -216,7 +216,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         self.finish_those_that_die()
-        self.queue.settle(list(self.holders.values()))
+        self.queue.ack(list(self.holders.values()))
         for offset in self.holders:
             self.states[offset] = "done"
         self.wake_those_that_rest()
@@ -225,7 +225,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
             if wanted is not None:
                 self.learn(self.look(wanted, 2000))
             leased = self.leased(1000)
-            self.queue.settle(leased)
+            self.queue.ack(leased)
             for held in leased:
                 self.states[held.offset] = "done"
             self.finish_again()
@@ -237,7 +237,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
     def finish_again(self) -> None:
         """Those that were dying when the queue began, which is known only when they are seen."""
         for offset in [each for each, state in self.states.items() if state == "dying"]:
-            self.queue.finish([offset])
+            self.queue.settle_dead_letters([offset])
             self.states[offset] = "done"
 
 

@@ -61,26 +61,26 @@ def test_pins_hold_what_was_added_until_their_holder_is_removed(
 
 def test_what_is_pinned_before_it_is_learned_is_ready_after_the_release() -> None:
     position = Position(0)
-    position.pins.add(HOLDER, [(1, 3)])
+    position.holds.add(HOLDER, [(1, 3)])
     queue = queue_of(position)
     queue.learn([message(offset) for offset in range(5)], 5)
     assert handed(queue) == [0, 3, 4]
 
-    position.pins.remove(HOLDER)
-    queue.release_pinned(range(10))
+    position.holds.remove(HOLDER)
+    queue.release_held(range(10))
 
     assert handed(queue) == [1, 2]
 
 
 def test_what_a_commit_settles_before_it_is_learned_is_never_handed_out() -> None:
     position = Position(0)
-    position.pins.add(HOLDER, [(7, 8)])
+    position.holds.add(HOLDER, [(7, 8)])
     queue = queue_of(position)
     queue.learn([message(offset) for offset in range(5)], 5)
 
-    position.pins.remove(HOLDER)
+    position.holds.remove(HOLDER)
     position.settle(0, [7], 0)
-    queue.settle_pinned([7])
+    queue.ack_held([7])
     queue.learn([message(offset) for offset in range(5, 10)], 10)
 
     assert handed(queue) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
@@ -91,32 +91,32 @@ def test_a_lease_that_is_released_runs_on_and_is_counted_as_its_members() -> Non
     queue = queue_of(position)
     queue.learn([message(0)], 1)
     (held,) = queue.lease("m", 10, 100, Instant(50), 7)
-    position.pins.add(HOLDER, [(0, 1)])
-    queue.pin([held])
+    position.holds.add(HOLDER, [(0, 1)])
+    queue.hold([held])
     assert (queue.in_flight, queue.load_of("m"), queue.next_deadline()) == (0, 0, None)
-    assert queue.held(0, 7) is None
+    assert queue.find_lease(0, 7) is None
     assert queue.expire(Instant(60)) == []
 
-    position.pins.remove(HOLDER)
-    queue.release_pinned(range(10))
+    position.holds.remove(HOLDER)
+    queue.release_held(range(10))
 
-    assert queue.held(0, 7) is held
+    assert queue.find_lease(0, 7) is held
     assert (queue.in_flight, queue.load_of("m"), queue.next_deadline()) == (1, 1, 50)
     assert queue.expire(Instant(60)) == [held]
-    queue.give_back(held)
+    queue.release(held)
     assert handed(queue) == [0]
 
 
 def test_what_others_hold_is_not_released() -> None:
     position = Position(0)
-    position.pins.add(HOLDER, [(0, 3)])
-    position.pins.add(OTHER, [(2, 4)])
+    position.holds.add(HOLDER, [(0, 3)])
+    position.holds.add(OTHER, [(2, 4)])
     queue = queue_of(position)
     queue.learn([message(offset) for offset in range(5)], 5)
     assert handed(queue) == [4]
 
-    position.pins.remove(HOLDER)
-    queue.release_pinned(range(10))
+    position.holds.remove(HOLDER)
+    queue.release_held(range(10))
 
     assert handed(queue) == [0, 1]
 
@@ -126,16 +126,16 @@ def test_what_rests_or_is_given_back_below_a_held_floor_is_handed_to_nobody() ->
     queue = queue_of(position)
     queue.learn([message(offset) for offset in range(4)], 4)
     leased = queue.lease("m", 3, 1 << 30, Instant(100), 1)
-    queue.give_back(leased[0], Instant(10))
-    position.pins.add(HOLDER, [(0, 3)])
-    queue.withdraw(3)
-    queue.give_back(leased[1])
-    assert queue.free("m") == 1
+    queue.nack(leased[0], Instant(10))
+    position.holds.add(HOLDER, [(0, 3)])
+    queue.hold_below(3)
+    queue.release(leased[1])
+    assert queue.release_member("m") == 1
     queue.expire(Instant(20))
     assert handed(queue) == [3]
 
-    position.pins.remove(HOLDER)
-    queue.release_pinned(range(10))
+    position.holds.remove(HOLDER)
+    queue.release_held(range(10))
 
     assert handed(queue) == [0, 1, 2]
 
@@ -145,15 +145,15 @@ def test_what_is_pinned_survives_learning_again() -> None:
     queue = queue_of(position)
     queue.learn([message(offset) for offset in range(4)], 4)
     leased = queue.lease("m", 1, 1 << 30, Instant(100), 1)
-    position.pins.add(HOLDER, [(0, 1)])
-    queue.pin(leased)
+    position.holds.add(HOLDER, [(0, 1)])
+    queue.hold(leased)
 
     queue.relearn()
     queue.learn([message(offset) for offset in range(int(queue.cursor), 4)], 4)
 
     assert handed(queue) == [1, 2, 3]
-    position.pins.remove(HOLDER)
-    queue.settle_pinned([0])
+    position.holds.remove(HOLDER)
+    queue.ack_held([0])
     assert queue.floor == 1
 
 
@@ -164,25 +164,25 @@ def test_a_key_goes_on_behind_what_a_commit_settles() -> None:
         [message(0, key=b"k"), message(1, key=b"k"), message(2, key=b"j"), message(3, key=b"k")], 4
     )
     leased = queue.lease("m", 1, 1 << 30, Instant(100), 1)
-    position.pins.add(HOLDER, [(0, 1)])
-    queue.pin(leased)
+    position.holds.add(HOLDER, [(0, 1)])
+    queue.hold(leased)
     assert handed(queue) == [2]
 
-    position.pins.remove(HOLDER)
-    queue.settle_pinned([0])
+    position.holds.remove(HOLDER)
+    queue.ack_held([0])
 
     assert handed(queue) == [1]
 
 
 def test_a_floor_passes_over_what_is_pinned_in_the_order_of_keys() -> None:
     position = Position(0)
-    position.pins.add(HOLDER, [(0, 2)])
+    position.holds.add(HOLDER, [(0, 2)])
     queue = queue_of(position, keeps_key_order=True)
     queue.learn([message(offset, key=b"k") for offset in range(4)], 4)
     assert handed(queue) == []
 
-    position.pins.remove(HOLDER)
-    queue.settle_pinned([])
-    queue.pass_over(2)
+    position.holds.remove(HOLDER)
+    queue.ack_held([])
+    queue.settle_below(2)
 
     assert handed(queue) == [2]

@@ -14,7 +14,7 @@ STEPS = st.lists(
         st.tuples(st.just("release"), st.integers(1, 4), st.sets(OFFSETS, max_size=4)),
         st.tuples(st.just("die"), OFFSETS, st.just(set[int]())),
         st.tuples(st.just("live"), OFFSETS, st.just(set[int]())),
-        st.tuples(st.just("excuse"), OFFSETS, st.just(set[int]())),
+        st.tuples(st.just("record_reason"), OFFSETS, st.just(set[int]())),
     ),
     max_size=30,
 )
@@ -31,11 +31,11 @@ def take(position: Position, step: Step, at: int) -> None:
         case "release":
             position.release_delivery(number, position.unsettled(sorted(offsets)))
         case "die":
-            position.begin_dying(number)
+            position.begin_dead_lettering(number)
         case "live":
-            position.end_dying(number)
+            position.cancel_dead_lettering(number)
         case _:
-            position.excuse(number, f"because of {number}")
+            position.record_reason(number, f"because of {number}")
 
 
 @given(STEPS)
@@ -70,12 +70,12 @@ def test_nothing_is_kept_of_what_is_settled(steps: list[Step]) -> None:
 
 def test_a_message_is_dying_until_it_is_settled_by_name_whatever_is_committed() -> None:
     position = Position(0)
-    position.begin_dying(3)
+    position.begin_dead_lettering(3)
     position.settle(10, [], 1)
-    assert position.is_dying(3)
+    assert position.is_dead_lettering(3)
 
     position.settle(0, [3], 2)
-    assert not position.is_dying(3)
+    assert not position.is_dead_lettering(3)
 
 
 @given(STEPS, STEPS)
@@ -132,12 +132,12 @@ def test_a_position_whose_log_lost_its_end_keeps_what_is_below(steps: list[Step]
     for offset in range(end):
         assert position.has_settled(offset) == whole.has_settled(offset)
         assert position.attempts_of(offset) == whole.attempts_of(offset)
-        assert position.is_dying(offset) == whole.is_dying(offset)
+        assert position.is_dead_lettering(offset) == whole.is_dead_lettering(offset)
         assert position.reason_of(offset) == whole.reason_of(offset)
     for offset in range(end, 30):
         assert not position.has_settled(offset)
         assert position.attempts_of(offset) == 0
-        assert not position.is_dying(offset)
+        assert not position.is_dead_lettering(offset)
         assert position.reason_of(offset) == ""
 
 
@@ -201,7 +201,7 @@ def test_a_position_with_very_many_counts_is_stated_in_small_pieces() -> None:
     position.count_delivery(3, range(1, 20_000))
     position.settle(0, range(100_000, 2_000_000, 600), 1)
     for offset in range(1, 3000):
-        position.excuse(offset, "\x01" * 5000)
+        position.record_reason(offset, "\x01" * 5000)
 
     sizes = [len(msgspec.json.encode(piece)) for piece in position.state()]
     assert max(sizes) < 1024 * 1024
@@ -224,8 +224,8 @@ def test_a_reason_is_cut_between_characters(reason: str) -> None:
 
 def test_only_the_reason_of_the_last_failure_is_kept() -> None:
     position = Position(0)
-    position.excuse(1, "no such customer")
-    position.excuse(1, "")
+    position.record_reason(1, "no such customer")
+    position.record_reason(1, "")
 
     assert position.reason_of(1) == ""
 

@@ -1,6 +1,6 @@
 """The delivery queue: limits, order, and what it forgets; the rest is in the machine beside it."""
 
-from goqueue.delivery import DeliveryQueue, Held, Position
+from goqueue.delivery import DeliveryQueue, Lease, Position
 from goqueue.model import HOUR, Instant
 from goqueue.records import MessageSummary
 
@@ -17,7 +17,7 @@ def filled(count: int, *, keeps_key_order: bool = False, key: bytes = b"") -> De
 
 def lease(
     queue: DeliveryQueue, count: int = 1000, member: str = "m", serial: int = 1
-) -> list[Held]:
+) -> list[Lease]:
     return queue.lease(member, count, 1 << 30, Instant(HOUR), serial)
 
 
@@ -44,7 +44,7 @@ def test_a_stuck_key_lets_only_so_many_wait_behind_it() -> None:
     queue = filled(100_001, keeps_key_order=True, key=b"k")
 
     assert queue.wanted(200_000) is None
-    queue.settle(lease(queue))
+    queue.ack(lease(queue))
     assert queue.wanted(200_000) is not None
 
 
@@ -61,7 +61,7 @@ def test_a_message_that_does_not_fit_is_the_next_to_be_leased() -> None:
 def test_offsets_that_hold_nothing_are_done() -> None:
     queue = DeliveryQueue(Position(2), keeps_key_order=False)
     queue.learn([known(4), known(7)], 10)
-    queue.settle(lease(queue))
+    queue.ack(lease(queue))
 
     assert queue.floor == queue.cursor == 10
 
@@ -77,7 +77,7 @@ def test_deadlines_of_leases_that_are_over_are_not_kept_for_hours() -> None:
     queue = DeliveryQueue(Position(0), keeps_key_order=False)
     for offset in range(30_000):
         queue.learn([known(offset)], offset + 1)
-        queue.settle(lease(queue, serial=offset))
+        queue.ack(lease(queue, serial=offset))
     (held,) = _one_more(queue, 30_000)
     for step in range(30_000):
         queue.extend(held, Instant(2 * HOUR + step))
@@ -87,7 +87,7 @@ def test_deadlines_of_leases_that_are_over_are_not_kept_for_hours() -> None:
     assert queue.expire(Instant(3 * HOUR)) == [held]
 
 
-def _one_more(queue: DeliveryQueue, offset: int) -> list[Held]:
+def _one_more(queue: DeliveryQueue, offset: int) -> list[Lease]:
     queue.learn([known(offset)], offset + 1)
     return lease(queue, serial=offset)
 
@@ -95,7 +95,7 @@ def _one_more(queue: DeliveryQueue, offset: int) -> list[Held]:
 def test_what_is_done_before_its_lane_came_to_it_is_not_delivered() -> None:
     queue = DeliveryQueue(Position(0), keeps_key_order=False)
     queue.hide(5)
-    queue.finish([7])
+    queue.settle_dead_letters([7])
     queue.learn([known(offset) for offset in range(10)], 10)
 
     assert [held.offset for held in lease(queue)] == [0, 1, 2, 3, 4, 6, 8, 9]

@@ -1,15 +1,16 @@
-"""The delivery queue against a model that keeps one word for each message."""
+"""The delivery queue against a model that keeps the state of each message."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from goqueue.delivery import DeliveryQueue, Held, Position
-from goqueue.model import Instant
+from goqueue.delivery import DeliveryQueue, Lease, MessageState, Position, runs
+from goqueue.model import Instant, TransactionKey
 from goqueue.records import MessageSummary
 
 MEMBERS = ("one", "two")
 VISIBILITY = 10
+TRANSACTION = TransactionKey(1, 1)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -21,12 +22,17 @@ class QueueMachine(RuleBasedStateMachine):
         self.serial = 1
         self.log: dict[int, MessageSummary] = {}
         self.end = 0
-        self.states: dict[int, str] = {}
+        self.states: dict[int, MessageState] = {}
+        # Available, but not read yet.
+        self.unread: set[int] = set()
+        self.before: dict[int, MessageState] = {}
         self.wakes: dict[int, int] = {}
-        self.holders: dict[int, Held] = {}
+        self.holders: dict[int, Lease] = {}
         self.deadlines: dict[int, int] = {}
         self.attempts: dict[int, int] = {}
-        self.over: list[Held] = []
+        self.over: list[Lease] = []
+        # What a transaction holds, and by which lease, if that would run on.
+        self.held: dict[int, Lease | None] = {}
 
     @initialize(keeps_key_order=st.booleans())
     def begin(self, keeps_key_order: bool) -> None:
@@ -46,7 +52,8 @@ class QueueMachine(RuleBasedStateMachine):
             key = data.draw(st.sampled_from([b"", b"a", b"b"]))
             size = data.draw(st.integers(1, 9))
             self.log[offset] = MessageSummary(offset, size, 2, key, b"")
-            self.states[offset] = "unknown"
+            self.states[offset] = MessageState.AVAILABLE
+            self.unread.add(offset)
             self.end = offset + 1
 
     @rule(count=st.integers(0, 6))
@@ -55,9 +62,7 @@ class QueueMachine(RuleBasedStateMachine):
         found = found[:count]
         upto = found[-1].offset + 1 if found else int(self.queue.cursor)
         self.queue.learn(found, upto)
-        for known in found:
-            if self.states[known.offset] == "unknown":
-                self.states[known.offset] = "ready"
+        self.unread -= {message.offset for message in found}
 
     # Leases
 
@@ -74,7 +79,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.attempts[offset] = held.attempt
             self.position.count_delivery(held.attempt, [offset])
             self.serial += 1
-            self.states[offset] = "held"
+            self.states[offset] = MessageState.IN_FLIGHT
             self.holders[offset] = held
             self.deadlines[offset] = int(deadline)
 
@@ -95,40 +100,46 @@ class QueueMachine(RuleBasedStateMachine):
         for offset in sorted(self.states):
             key = self.log[offset].key if self.keeps_key_order else b""
             state = self.states[offset]
-            if state in ("done", "unknown"):
+            if state is MessageState.SETTLED or offset in self.unread:
                 continue
-            if state == "ready" and key not in blocked:
+            if state is MessageState.AVAILABLE and key not in blocked:
                 found.append(offset)
             if key:
                 blocked.add(key)
         return found
 
-    def a_held(self, data: st.DataObject) -> Held:
+    def a_held(self, data: st.DataObject) -> Lease:
         return self.holders[data.draw(st.sampled_from(sorted(self.holders)))]
 
-    def end_lease(self, held: Held, state: str) -> None:
+    def end_lease(self, held: Lease, state: MessageState) -> None:
         del self.holders[held.offset]
         self.states[held.offset] = state
         self.over.append(held)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
-    def settle(self, data: st.DataObject) -> None:
+    def ack(self, data: st.DataObject) -> None:
         chosen = data.draw(st.sets(st.sampled_from(sorted(self.holders)), min_size=1))
         settled = [self.holders[offset] for offset in sorted(chosen)]
-        self.queue.settle(settled)
+        self.queue.ack(settled)
         for held in settled:
-            self.end_lease(held, "done")
+            self.end_lease(held, MessageState.SETTLED)
         self.journal(sorted(chosen))
 
     @precondition(lambda self: self.holders)
-    @rule(data=st.data(), rest=st.integers(0, 15))
-    def give_back(self, data: st.DataObject, rest: int) -> None:
+    @rule(data=st.data(), backoff=st.integers(1, 15))
+    def nack(self, data: st.DataObject, backoff: int) -> None:
         held = self.a_held(data)
-        self.queue.give_back(held, Instant(self.now + rest) if rest else None)
-        self.end_lease(held, "resting" if rest else "ready")
-        if rest:
-            self.wakes[held.offset] = self.now + rest
+        self.queue.nack(held, Instant(self.now + backoff))
+        self.end_lease(held, MessageState.BACKOFF)
+        self.wakes[held.offset] = self.now + backoff
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        held = self.a_held(data)
+        self.queue.release(held)
+        self.end_lease(held, MessageState.AVAILABLE)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data(), timeout=st.integers(1, 30))
@@ -139,27 +150,76 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
-    def bury(self, data: st.DataObject) -> None:
+    def reject(self, data: st.DataObject) -> None:
         held = self.a_held(data)
-        self.queue.bury(held)
-        self.position.begin_dying(held.offset)
-        self.end_lease(held, "dying")
+        self.queue.reject(held)
+        self.position.begin_dead_lettering(held.offset)
+        self.end_lease(held, MessageState.DEAD_LETTERING)
 
-    @precondition(lambda self: "dying" in self.states.values())
+    @precondition(lambda self: MessageState.DEAD_LETTERING in self.states.values())
     @rule(data=st.data())
-    def finish(self, data: st.DataObject) -> None:
-        dying = [offset for offset, state in self.states.items() if state == "dying"]
-        offset = data.draw(st.sampled_from(dying))
-        self.queue.finish([offset])
-        self.states[offset] = "done"
+    def settle_dead_letter(self, data: st.DataObject) -> None:
+        leaving = [
+            offset for offset, state in self.states.items() if state is MessageState.DEAD_LETTERING
+        ]
+        offset = data.draw(st.sampled_from(leaving))
+        self.queue.settle_dead_letters([offset])
+        self.states[offset] = MessageState.SETTLED
         self.journal([offset])
 
     @rule(member=st.sampled_from(MEMBERS))
-    def free(self, member: str) -> None:
+    def member_leaves(self, member: str) -> None:
         mine = [held for held in self.holders.values() if held.member == member]
-        assert self.queue.free(member) == len(mine)
+        assert self.queue.release_member(member) == len(mine)
         for held in mine:
-            self.end_lease(held, "ready")
+            self.end_lease(held, MessageState.AVAILABLE)
+        for offset, lease in self.held.items():
+            if lease is not None and lease.member == member:
+                self.held[offset] = None
+                self.over.append(lease)
+
+    # A transaction
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data())
+    def hold(self, data: st.DataObject) -> None:
+        chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(self.holders)), min_size=1)))
+        leases = [self.holders.pop(offset) for offset in chosen]
+        self.position.holds.add(TRANSACTION, runs(chosen))
+        self.queue.hold(leases)
+        for lease in leases:
+            self.held[lease.offset] = lease
+            self.states[lease.offset] = MessageState.HELD
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def commit_transaction(self) -> None:
+        offsets = sorted(self.held)
+        self.position.holds.remove(TRANSACTION)
+        self.position.settle(0, offsets, 1)
+        self.queue.ack_held(offsets)
+        for offset, lease in self.held.items():
+            self.states[offset] = MessageState.SETTLED
+            self.unread.discard(offset)
+            if lease is not None:
+                self.over.append(lease)
+        self.held.clear()
+        self.journal(offsets)
+
+    @precondition(lambda self: self.held)
+    @rule()
+    def abort_transaction(self) -> None:
+        self.position.holds.remove(TRANSACTION)
+        self.queue.release_held(sorted(self.held))
+        for offset, lease in self.held.items():
+            if lease is None:
+                self.states[offset] = MessageState.AVAILABLE
+            else:
+                self.states[offset] = MessageState.IN_FLIGHT
+                self.holders[offset] = lease
+        self.held.clear()
+
+    # Time and the log
 
     @rule(steps=st.integers(0, 12))
     def pass_time(self, steps: int) -> None:
@@ -170,41 +230,47 @@ class QueueMachine(RuleBasedStateMachine):
         deadlines = [self.deadlines[held.offset] for held in expired]
         assert deadlines == sorted(deadlines)
         for held in expired:
-            self.queue.give_back(held)
-            self.end_lease(held, "ready")
+            self.queue.release(held)
+            self.end_lease(held, MessageState.AVAILABLE)
         for offset in [offset for offset, wake in self.wakes.items() if wake <= self.now]:
             del self.wakes[offset]
-            if self.states[offset] == "resting":
-                self.states[offset] = "ready"
+            if self.states[offset] is MessageState.BACKOFF:
+                self.states[offset] = MessageState.AVAILABLE
 
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(0, self.end))
-        self.queue.pass_over(offset)
+        self.queue.settle_below(offset)
         self.position.settle(offset, [], 1)
         for place in self.states:
             if place < offset:
                 held = self.holders.pop(place, None)
                 if held is not None:
                     self.over.append(held)
+                lease = self.held.pop(place, None)
+                if lease is not None:
+                    self.over.append(lease)
                 self.wakes.pop(place, None)
-                self.states[place] = "done"
+                self.unread.discard(place)
+                self.states[place] = MessageState.SETTLED
 
     @rule()
     def relearn(self) -> None:
         """Records may be gone from the log: what was only looked at is looked at again."""
         self.queue.relearn()
-        for offset, state in self.states.items():
-            if state == "ready":
-                self.states[offset] = "unknown"
+        self.unread.update(self.available())
+
+    def available(self) -> list[int]:
+        return [place for place, state in self.states.items() if state is MessageState.AVAILABLE]
 
     @rule(data=st.data())
     def compact(self, data: st.DataObject) -> None:
         """Records that nobody holds are gone, and the queue is told so."""
-        loose = [place for place, state in self.states.items() if state in ("ready", "unknown")]
+        loose = self.available()
         if loose:
             gone = data.draw(st.sets(st.sampled_from(loose)))
             self.relearn()
+            self.unread -= gone
             for offset in gone:
                 del self.log[offset], self.states[offset]
 
@@ -216,10 +282,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.holders.clear()
         self.wakes.clear()
         self.start()
+        for offset, lease in self.held.items():
+            # The transaction holds its messages in the next life, too, but leases are over.
+            self.held[offset] = None
+            if lease is not None:
+                self.over.append(lease)
         for offset, state in self.states.items():
-            if state not in ("done", "dying"):
-                self.states[offset] = "unknown"
-        # What is dying is not ready, but it is not known either before it was looked at.
+            if state in (MessageState.IN_FLIGHT, MessageState.BACKOFF):
+                self.states[offset] = MessageState.AVAILABLE
+            if state is not MessageState.SETTLED:
+                self.unread.add(offset)
 
     def journal(self, offsets: list[int]) -> None:
         self.position.settle(self.queue.floor, sorted(offsets), 1)
@@ -230,9 +302,23 @@ class QueueMachine(RuleBasedStateMachine):
     def the_floor_is_below_everything_that_is_not_done(self) -> None:
         if not hasattr(self, "queue"):
             return
-        undone = [offset for offset, state in self.states.items() if state != "done"]
+        undone = [
+            offset for offset, state in self.states.items() if state is not MessageState.SETTLED
+        ]
         assert self.queue.floor <= min(undone, default=self.end)
         assert self.position.floor <= min(undone, default=self.end)
+
+    @invariant()
+    def every_message_is_in_the_state_that_the_model_says(self) -> None:
+        for offset, state in self.states.items():
+            assert self.queue.state_of(offset) is state
+
+    @invariant()
+    def only_legal_transitions_occur(self) -> None:
+        for offset, state in self.states.items():
+            before = self.before.get(offset, state)
+            assert before is state or before.may_become(state), f"{before} → {state}"
+        self.before = dict(self.states)
 
     @invariant()
     def leases_are_what_the_model_says(self) -> None:
@@ -243,16 +329,16 @@ class QueueMachine(RuleBasedStateMachine):
             mine = sum(held.member == member for held in self.holders.values())
             assert self.queue.load_of(member) == mine
         for offset, held in self.holders.items():
-            assert self.queue.held(offset, held.serial) is held
+            assert self.queue.find_lease(offset, held.serial) is held
         for held in self.over:
-            assert self.queue.held(held.offset, held.serial) is None
+            assert self.queue.find_lease(held.offset, held.serial) is None
 
     @invariant()
     def the_next_deadline_is_never_missed(self) -> None:
         if not hasattr(self, "queue"):
             return
         due = [self.deadlines[offset] for offset in self.holders]
-        due += [wake for offset, wake in self.wakes.items() if self.states[offset] == "resting"]
+        due += list(self.wakes.values())
         assert self.queue.next_deadline() == min(due, default=None)
 
 

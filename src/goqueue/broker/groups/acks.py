@@ -1,8 +1,8 @@
-"""What becomes of leased messages: acked, given back, extended, rejected, expired.
+"""What becomes of leased messages: acked, nacked, rejected, released, extended, expired.
 
 A receipt is read first, then the lease that it names is looked up: a lease that is over refuses
 every use of its receipt, except that what the group has settled may be acked again. A message that
-became a dead letter, or is on its way there, was not settled by whoever held it: its ack is stale.
+becomes a dead letter was not settled by its member: an ack of it is stale.
 """
 
 from collections.abc import Iterable
@@ -19,13 +19,13 @@ from goqueue.broker.journal_changes import DeliveryReleased, GivenBack, fold
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForQueue
 from goqueue.delivery import (
-    RESTING_MAX,
+    BACKOFF_MAX,
     DeliveryQueue,
-    Held,
+    Lease,
     Position,
     Receipt,
+    backoff_ns,
     cut_reason,
-    rest_ns,
 )
 from goqueue.groups import Group
 from goqueue.model import (
@@ -114,12 +114,12 @@ class Settlements:
             return
         position, queue = place.position, place.queue
         before = position.floor
-        acked: dict[int, Held] = {}
+        acked: dict[int, Lease] = {}
         known: list[tuple[int, Offset]] = []
         for index, receipt in pile:
-            held = self._held(queue, receipt, now)
-            if held is not None:
-                acked[receipt.offset] = held
+            lease = self._find_lease(queue, receipt, now)
+            if lease is not None:
+                acked[receipt.offset] = lease
             elif receipt.offset not in acked and not _is_done(position, receipt.offset):
                 continue
             known.append((index, receipt.offset))
@@ -128,7 +128,7 @@ class Settlements:
             self._state.counts.pair(log.topic, group.name).acked += len(acked)
             leases = list(acked.values())
             self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
-            offsets = queue.settle(leases)
+            offsets = queue.ack(leases)
             settle(self._state, group, log, offsets, at=now.wall)
             self._delivering.wake_group(group, now, log)
         floor = position.floor
@@ -136,53 +136,53 @@ class Settlements:
         for index, offset in known:
             settlements[index] = Settlement(log, offset, floor, floor > before, in_flight)
 
-    def _held(self, queue: DeliveryQueue | None, receipt: Receipt, now: Now) -> Held | None:
+    def _find_lease(self, queue: DeliveryQueue | None, receipt: Receipt, now: Now) -> Lease | None:
         """The lease that a receipt names, if it is not over."""
         if queue is None or receipt.epoch != self._state.receipts.epoch:
             return None
-        held = queue.held(receipt.offset, receipt.serial)
+        lease = queue.find_lease(receipt.offset, receipt.serial)
         # Of many leases that run out together some wait for a later turn: they are over, too.
-        if held is None or held.deadline > now.instant:
-            return held
-        return held if self._state.absence.excuses(held.deadline, now.instant) else None
+        if lease is None or lease.deadline > now.instant:
+            return lease
+        return lease if self._state.absence.excuses(lease.deadline, now.instant) else None
 
     def find_all(
         self, group: Group, handles: Iterable[str], holder: TransactionKey, now: Now
-    ) -> dict[LogId, list[Held]]:
+    ) -> dict[LogId, list[Lease]]:
         """The leases of one group that receipts name, by partition; refuses if one is over.
 
         What the transaction `holder` holds already is left out: it was asked for twice.
         """
-        found: dict[LogId, list[Held]] = {}
+        found: dict[LogId, list[Lease]] = {}
         for handle in handles:
             receipt = self._state.receipts.read(handle)
             if receipt.group != group.number:
                 raise Refused(Code.RECEIPT_INVALID, group=group.name)
             if not self._is_repeat(receipt, holder):
-                held = self._find(handle, now)[-1]
-                found.setdefault(receipt.log, []).append(held)
+                lease = self._find(handle, now)[-1]
+                found.setdefault(receipt.log, []).append(lease)
         return found
 
     def _is_repeat(self, receipt: Receipt, holder: TransactionKey) -> bool:
         """Whether a transaction holds the message by this very delivery."""
         place = self._state.group_partitions.get(receipt.group, receipt.log)
-        if place is None or not place.position.pins.has(holder, receipt.offset):
+        if place is None or not place.position.holds.has(holder, receipt.offset):
             return False
-        held = None if place.queue is None else place.queue.pinned(receipt.offset)
-        if held is not None and receipt.epoch == self._state.receipts.epoch:
-            return held.serial == receipt.serial
+        lease = None if place.queue is None else place.queue.held_lease(receipt.offset)
+        if lease is not None and receipt.epoch == self._state.receipts.epoch:
+            return lease.serial == receipt.serial
         # It was leased in an earlier life, of which only the count is known.
         return place.position.attempts_of(receipt.offset) == receipt.attempt
 
-    def _find(self, handle: str, now: Now) -> tuple[Receipt, Group, DeliveryQueue, Held]:
+    def _find(self, handle: str, now: Now) -> tuple[Receipt, Group, DeliveryQueue, Lease]:
         """The lease that a receipt names, with all that belongs to it."""
         receipt = self._state.receipts.read(handle)
         group = self._state.groups.numbered(receipt.group)
         queue = self._state.group_partitions.queue(receipt.group, receipt.log)
-        held = self._held(queue, receipt, now)
-        if group is None or queue is None or held is None:
+        lease = self._find_lease(queue, receipt, now)
+        if group is None or queue is None or lease is None:
             raise Refused(Code.RECEIPT_STALE)
-        return receipt, group, queue, held
+        return receipt, group, queue, lease
 
     # Release
 
@@ -212,12 +212,12 @@ class Settlements:
         queue = self._state.group_partitions.queue(number, log)
         if group is None or queue is None:
             return
-        released: list[Held] = []
+        released: list[Lease] = []
         for index, receipt in pile:
-            held = self._held(queue, receipt, now)
-            if held is not None:
-                queue.give_back(held)
-                released.append(held)
+            lease = self._find_lease(queue, receipt, now)
+            if lease is not None:
+                queue.release(lease)
+                released.append(lease)
                 settlements[index] = Settlement(log, receipt.offset)
         if not released:
             return
@@ -228,11 +228,11 @@ class Settlements:
         self._delivering.arm(number, log, queue)
         self._delivering.wake_group(group, now, log)
 
-    def _uncount(self, group: Group, log: LogId, released: list[Held]) -> None:
+    def _uncount(self, group: Group, log: LogId, released: list[Lease]) -> None:
         """Journal that deliveries did not happen."""
         by_attempt: dict[int, list[int]] = {}
-        for held in released:
-            by_attempt.setdefault(held.attempt, []).append(held.offset)
+        for lease in released:
+            by_attempt.setdefault(lease.attempt, []).append(lease.offset)
         for attempt, offsets in by_attempt.items():
             folded = fold(sorted(offsets))
             change = DeliveryReleased(
@@ -251,56 +251,59 @@ class Settlements:
 
     def nack(self, request: RequestId, command: Nack, now: Now) -> None:
         self._state.groups_journal.check_room()
-        receipt, group, queue, held = self._find(command.receipt, now)
+        receipt, group, queue, lease = self._find(command.receipt, now)
         delay_ns = command.delay_ns
         if delay_ns is not None and not 0 <= delay_ns <= _TIMEOUT_NS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="delay", minimum="0s", maximum="12h")
-        rest = rest_ns(held.attempt) if delay_ns is None else delay_ns
-        is_exhausted = self._is_exhausted(receipt.log, held)
-        if rest and not is_exhausted and queue.resting_count >= RESTING_MAX:
-            raise Refused(Code.QUOTA_EXCEEDED, quota="resting", limit=RESTING_MAX)
+        backoff = backoff_ns(lease.attempt) if delay_ns is None else delay_ns
+        is_exhausted = self._is_exhausted(receipt.log, lease)
+        if backoff and not is_exhausted and queue.backoff_count >= BACKOFF_MAX:
+            raise Refused(Code.QUOTA_EXCEEDED, quota="resting", limit=BACKOFF_MAX)
         self._state.tally.nacks += 1
         self._state.counts.pair(receipt.log.topic, group.name).nacked += 1
         reason = command.reason[:REASON_CHARACTERS_MAX]
-        self._state.journeys.leased(Kind.NACK, group, receipt.log, [held], now, detail=reason)
+        self._state.journeys.leased(Kind.NACK, group, receipt.log, [lease], now, detail=reason)
         if is_exhausted:
-            death = DeadLetterCause(Cause.MAX_DELIVERIES, command.reason, request)
-            queue.bury(held)
-            self._moving.bury(group, receipt.log, held, death, now)
+            cause = DeadLetterCause(Cause.MAX_DELIVERIES, command.reason, request)
+            queue.reject(lease)
+            self._moving.dead_letter(group, receipt.log, lease, cause, now)
             return
         self._note_reason(receipt, command.reason)
-        queue.give_back(held, Instant(now.instant + rest) if rest else None)
+        if backoff:
+            queue.nack(lease, Instant(now.instant + backoff))
+        else:
+            queue.release(lease)
         self._delivering.arm(group.number, receipt.log, queue)
         returned = Returned(
             log=receipt.log,
             offset=receipt.offset,
-            attempt=held.attempt,
-            visible_at=Timestamp(now.wall + rest),
+            attempt=lease.attempt,
+            visible_at=Timestamp(now.wall + backoff),
         )
         self._state.groups_journal.note([], [Answer(request=request, reply=returned)])
         self._delivering.wake_group(group, now, receipt.log)
 
     def reject(self, request: RequestId, command: Reject, now: Now) -> None:
         self._state.groups_journal.check_room()
-        receipt, group, queue, held = self._find(command.receipt, now)
+        receipt, group, queue, lease = self._find(command.receipt, now)
         if self._state.catalog.holds_letters(receipt.log.topic):
             raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
         self._state.tally.rejects += 1
         self._state.counts.pair(receipt.log.topic, group.name).rejected += 1
-        death = DeadLetterCause(Cause.REJECTED, command.reason, request)
+        cause = DeadLetterCause(Cause.REJECTED, command.reason, request)
         reason = command.reason[:REASON_CHARACTERS_MAX]
-        self._state.journeys.leased(Kind.REJECT, group, receipt.log, [held], now, detail=reason)
-        queue.bury(held)
-        self._moving.bury(group, receipt.log, held, death, now)
+        self._state.journeys.leased(Kind.REJECT, group, receipt.log, [lease], now, detail=reason)
+        queue.reject(lease)
+        self._moving.dead_letter(group, receipt.log, lease, cause, now)
 
     def extend(self, request: RequestId, command: Extend, now: Now) -> None:
         if not 0 < command.timeout_ns <= _TIMEOUT_NS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="timeout", minimum="1ns", maximum="12h")
-        receipt, group, queue, held = self._find(command.receipt, now)
+        receipt, group, queue, lease = self._find(command.receipt, now)
         self._state.tally.extensions += 1
         deadline = Instant(now.instant + command.timeout_ns)
-        queue.extend(held, deadline)
-        self._state.journeys.leased(Kind.EXTEND, group, receipt.log, [held], now)
+        queue.extend(lease, deadline)
+        self._state.journeys.leased(Kind.EXTEND, group, receipt.log, [lease], now)
         self._state.alarms.bring_forward(ForQueue(group.number, receipt.log), deadline)
         extended = Extended(deadline=Timestamp(now.wall + command.timeout_ns))
         self._state.outbox.answer(request, extended)
@@ -308,7 +311,7 @@ class Settlements:
     # Time
 
     def expire(self, number: int, log: LogId, now: Now) -> None:
-        """Leases ran out or messages have rested: deliver again, or bury."""
+        """Leases ran out, or backoffs: deliver again, or send to the dead letters."""
         group = self._state.groups.numbered(number)
         queue = self._state.group_partitions.queue(number, log)
         if group is None or queue is None:
@@ -319,30 +322,32 @@ class Settlements:
         self._state.journeys.each_leased(Kind.EXPIRE, group, log, expired, now)
         self._state.tally.expirations += len(expired)
         self._state.counts.pair(log.topic, group.name).expired += len(expired)
-        for held in expired:
-            if self._is_exhausted(log, held):
-                queue.bury(held)
-                self._moving.bury(group, log, held, self._death_of(number, log, held), now)
+        for lease in expired:
+            if self._is_exhausted(log, lease):
+                queue.reject(lease)
+                self._moving.dead_letter(group, log, lease, self._cause_of(number, log, lease), now)
             else:
-                queue.give_back(held)
+                queue.release(lease)
         self._delivering.arm(number, log, queue)
         self._delivering.wake_group(group, now, log)
 
-    def bury_exhausted(self, now: Now) -> None:
-        """Bury what a poll met that must not be delivered again."""
-        for group, log, held in self._delivering.take_exhausted():
+    def dead_letter_exhausted(self, now: Now) -> None:
+        """Send to the dead letters what a poll met and must not be delivered again."""
+        for group, log, lease in self._delivering.take_exhausted():
             # This one was not made.
-            held.attempt -= 1
-            self._moving.bury(group, log, held, self._death_of(group.number, log, held), now)
+            lease.attempt -= 1
+            self._moving.dead_letter(
+                group, log, lease, self._cause_of(group.number, log, lease), now
+            )
 
-    def _death_of(self, number: int, log: LogId, held: Held) -> DeadLetterCause:
-        reason = self._state.group_partitions.find(number, log).position.reason_of(held.offset)
+    def _cause_of(self, number: int, log: LogId, lease: Lease) -> DeadLetterCause:
+        reason = self._state.group_partitions.find(number, log).position.reason_of(lease.offset)
         return DeadLetterCause(Cause.MAX_DELIVERIES, reason)
 
-    def _is_exhausted(self, log: LogId, held: Held) -> bool:
+    def _is_exhausted(self, log: LogId, lease: Lease) -> bool:
         """Whether this was the last delivery that the topic allows."""
         limit = self._state.catalog.deliveries_max(log.topic)
-        return limit is not None and held.attempt >= limit
+        return limit is not None and lease.attempt >= limit
 
     def _note_reason(self, receipt: Receipt, reason: str) -> None:
         position = self._state.group_partitions.find(receipt.group, receipt.log).position
@@ -355,11 +360,11 @@ class Settlements:
             offset=receipt.offset,
             reason=cut_reason(reason),
         )
-        position.excuse(change.offset, change.reason)
+        position.record_reason(change.offset, change.reason)
         self._state.groups_journal.note([change])
 
 
 def _is_done(position: Position, offset: int) -> bool:
     """Whether a message was acked or committed; one that becomes a dead letter was not."""
-    is_dead = position.is_dying(offset) or position.was_buried(offset)
+    is_dead = position.is_dead_lettering(offset) or position.was_dead_lettered(offset)
     return position.has_settled(offset) and not is_dead

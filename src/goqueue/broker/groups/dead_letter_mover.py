@@ -4,8 +4,8 @@ Messages that take the same route are moved together, in batches; each batch is 
 broker. The copies are appended to the target, unseen; when they are committed, one record of the
 journal decides that they count and that the messages are settled where they were; a marker shows
 them. So a crash at any point leaves each message in exactly one of the two places. What was not
-decided is forgotten: the copies are aborted at the next start, and the messages are handed out or
-buried anew.
+decided is forgotten: the copies are aborted at the next start, and the messages are delivered or
+dead-lettered anew.
 
 Invariants
 - A message is in one batch, or waits in one lane, or is not moving.
@@ -38,7 +38,7 @@ from goqueue.broker.state import NodeState
 from goqueue.broker.topics import Topics
 from goqueue.broker.trace_recorder import trace_header
 from goqueue.broker.turns import Errand
-from goqueue.delivery import Held
+from goqueue.delivery import Lease
 from goqueue.groups import Group
 from goqueue.log import BatchMark
 from goqueue.model import (
@@ -77,7 +77,7 @@ _QUIET_BATCHES_MAX = 4
 
 
 class DeadLetterCause(msgspec.Struct, frozen=True):
-    """What a message dies of, and who waits to hear that it is among the dead letters."""
+    """Why a message goes to the dead letters, and who waits until it is there."""
 
     cause: Cause
     reason: str
@@ -165,8 +165,10 @@ class DeadLetterMover:
 
     # Beginning
 
-    def bury(self, group: Group, log: LogId, held: Held, death: DeadLetterCause, now: Now) -> None:
-        """Send a message, buried in its queue, to the dead letters.
+    def dead_letter(
+        self, group: Group, log: LogId, lease: Lease, cause: DeadLetterCause, now: Now
+    ) -> None:
+        """Send a message, rejected in its queue, to the dead letters.
 
         Whoever asked for it is answered when it is there.
         """
@@ -182,21 +184,21 @@ class DeadLetterMover:
             target_partition=log.partition % (known or origin).stated.partitions,
         )
         answer = None
-        if death.request is not None:
+        if cause.request is not None:
             returned = Returned(
-                log=log, offset=held.offset, attempt=held.attempt, dead_letter_topic=letters
+                log=log, offset=lease.offset, attempt=lease.attempt, dead_letter_topic=letters
             )
-            answer = Answer(request=death.request, reply=returned)
+            answer = Answer(request=cause.request, reply=returned)
         move = Move(
             route=route,
-            offset=held.offset,
+            offset=lease.offset,
             at=now.wall,
-            attempts=held.attempt,
-            cause=death.cause,
-            reason=death.reason[:REASON_CHARACTERS_MAX],
+            attempts=lease.attempt,
+            cause=cause.cause,
+            reason=cause.reason[:REASON_CHARACTERS_MAX],
             answer=answer,
         )
-        if death.cause is Cause.REJECTED:
+        if cause.cause is Cause.REJECTED:
             state.tally.rejected_letters += 1
         else:
             state.tally.exhausted_letters += 1
@@ -219,7 +221,7 @@ class DeadLetterMover:
     def _begin(self, move: Move) -> None:
         position = self._ends.position(move.route)
         if position is not None:
-            position.begin_dying(move.offset)
+            position.begin_dead_lettering(move.offset)
         self._lane(move.route).add(move)
         self._make_ready(move.route)
 
@@ -299,7 +301,7 @@ class DeadLetterMover:
         position = self._ends.position(route)
         if position is not None:
             for move in self._lanes[route].quiet:
-                position.end_dying(move.offset)
+                position.cancel_dead_lettering(move.offset)
         self._give_up(route)
 
     def _announce(self, topic: Topic, route: Route) -> None:
@@ -440,11 +442,11 @@ class DeadLetterMover:
         if position is not None:
             # Not what a reset passed by or made ready again; but what was committed past is no less
             # dead.
-            done = [each.offset for each in moves if position.is_dying(each.offset)]
+            done = [each.offset for each in moves if position.is_dead_lettering(each.offset)]
         if done and position is not None and source is not None:
             queue = self._state.group_partitions.queue(route.group, source.log_id)
             if queue is not None:
-                queue.finish([each for each in done if not position.has_settled(each)])
+                queue.settle_dead_letters([each for each in done if not position.has_settled(each)])
             position.settle(0, done, now.wall)
             # Markers are nobody's to settle: what follows from the log is passed over.
             floor = self._state.skip_hidden(source, position.floor)
@@ -461,7 +463,7 @@ class DeadLetterMover:
             )
             position.settle(change.floor, (), now.wall)
             if change.is_buried:
-                position.bury(done)
+                position.record_dead_letters(done)
             settled.append(change)
         later = [WriteMarkers(each.key) for each in decided]
         self._state.groups_journal.note([*decided, *settled], later)

@@ -1,4 +1,4 @@
-"""Leases: what a poll is handed of each partition, counted in the journal.
+"""PollLeases: what a poll is handed of each partition, counted in the journal.
 
 Where leased messages stand in the log, and how their bytes get into the answer.
 
@@ -8,7 +8,7 @@ whoever gets the bytes picks out what was leased.
 
 Invariant: every message is in a slice or lost, and a slice begins with a message that is wanted.
 
-Leases: what a poll is handed of each partition, counted in the journal.
+PollLeases: what a poll is handed of each partition, counted in the journal.
 
 First deliveries do not wait for their count: after a crash such a message may be delivered as the
 first again, and a count never falls. A redelivery is handed out only when its count is committed.
@@ -27,7 +27,7 @@ from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForQueue
-from goqueue.delivery import DeliveryQueue, Held
+from goqueue.delivery import DeliveryQueue, Lease
 from goqueue.groups import Group
 from goqueue.log import Log
 from goqueue.model import (
@@ -46,7 +46,7 @@ from goqueue.model.requests import Leased, Parcel, Poll, Records, Reply
 from goqueue.records import last_offset
 from goqueue.tracing import Kind
 
-__all__ = ["Lease", "Leases", "Spans", "fill", "find_spans", "settle"]
+__all__ = ["PollLease", "PollLeases", "Spans", "fill", "find_spans", "settle"]
 
 # Messages with fewer offsets between them are read in one.
 _GAP_MAX = 128
@@ -155,7 +155,7 @@ def _read_span(
     return pieces
 
 
-class Lease(msgspec.Struct, frozen=True):
+class PollLease(msgspec.Struct, frozen=True):
     """What answers a poll, and whether it has to wait for the journal."""
 
     serve: Serve
@@ -180,14 +180,14 @@ class _Share(msgspec.Struct, frozen=True):
     must_wait: bool
 
 
-class Leases:
+class PollLeases:
     """Hands out what is ready."""
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
         self._turns: dict[int, int] = {}
         self._next_serial = 1
-        self._exhausted: list[tuple[Group, LogId, Held]] = []
+        self._exhausted: list[tuple[Group, LogId, Lease]] = []
 
     def lease(
         self,
@@ -196,8 +196,8 @@ class Leases:
         command: Poll,
         ready: list[tuple[Partition, DeliveryQueue]],
         now: Now,
-    ) -> Lease | None:
-        """Lease to one poll what these queues have; None if that is nothing."""
+    ) -> PollLease | None:
+        """PollLease to one poll what these queues have; None if that is nothing."""
         count_left, bytes_left = command.messages_max, command.bytes_max
         shares: list[_Share] = []
         # Each poll begins with another partition, so that none is always the last.
@@ -220,7 +220,7 @@ class Leases:
             reply=Leased(parcels=tuple(share.parcel for share in shares)),
             runs=tuple(share.slices for share in shares),
         )
-        return Lease(serve, any(share.must_wait for share in shares))
+        return PollLease(serve, any(share.must_wait for share in shares))
 
     def when_counted(self, serve: Serve) -> ServeCounted:
         """What hands out these messages once the journal has counted their deliveries."""
@@ -272,10 +272,10 @@ class Leases:
 
     def _take(
         self, group: Group, log: LogId, queue: DeliveryQueue, room: _Room, now: Now
-    ) -> list[Held]:
+    ) -> list[Lease]:
         """What the queue hands out and may be delivered."""
         deadline = Instant(now.instant + room.visibility_ns)
-        leased: list[Held] = []
+        leased: list[Lease] = []
         while not leased and queue.is_ready:
             found = queue.lease(
                 room.member,
@@ -292,8 +292,8 @@ class Leases:
         return leased
 
     def _set_exhausted_aside(
-        self, group: Group, log: LogId, queue: DeliveryQueue, leased: list[Held]
-    ) -> list[Held]:
+        self, group: Group, log: LogId, queue: DeliveryQueue, leased: list[Lease]
+    ) -> list[Lease]:
         """Those that may be delivered; the last delivery of the others ended with their holder.
 
         Their holder left, or the node stopped, or the limit was lowered since.
@@ -303,11 +303,11 @@ class Leases:
             return leased
         for held in leased:
             if held.attempt > limit:
-                queue.bury(held)
+                queue.reject(held)
                 self._exhausted.append((group, log, held))
         return [held for held in leased if held.attempt <= limit]
 
-    def take_exhausted(self) -> list[tuple[Group, LogId, Held]]:
+    def take_exhausted(self) -> list[tuple[Group, LogId, Lease]]:
         """Messages that must go to the dead letters instead of to anybody."""
         taken, self._exhausted = self._exhausted, []
         return taken
@@ -322,7 +322,7 @@ class Leases:
         self,
         group: Group,
         partition: Partition,
-        leased: list[Held],
+        leased: list[Lease],
         size: int,
         deadline: Timestamp,
     ) -> Parcel:
@@ -342,17 +342,17 @@ class Leases:
         group: Group,
         partition: Partition,
         queue: DeliveryQueue,
-        leased: list[Held],
+        leased: list[Lease],
         lost: list[int],
-    ) -> list[Held]:
+    ) -> list[Lease]:
         """What was found damaged since it was surveyed is done with; the others."""
         gone = frozenset(lost)
-        offsets = queue.settle([held for held in leased if held.offset in gone])
+        offsets = queue.ack([held for held in leased if held.offset in gone])
         settle(self._state, group, partition.log_id, offsets, at=0)
         return [held for held in leased if held.offset not in gone]
 
     def _count(
-        self, group: Group, partition: Partition, leased: list[Held], offsets: list[int]
+        self, group: Group, partition: Partition, leased: list[Lease], offsets: list[int]
     ) -> bool:
         """Journal the deliveries; True if they must not be handed out before."""
         by_attempt = {held.attempt: offsets for held in leased}
@@ -379,7 +379,7 @@ class Leases:
         return max(by_attempt) > 1
 
 
-def _offset_of(held: Held) -> int:
+def _offset_of(held: Lease) -> int:
     return held.offset
 
 

@@ -272,4 +272,4 @@ class GroupRetention:
             place.position for place in self._state.group_partitions.of_group(group.number)
         ]
         self._state.budget.spend(len(positions) // _PLACES_PER_UNIT)
-        return all(each.updated_at <= limit and not each.pins for each in positions)
+        return all(each.updated_at <= limit and not each.holds for each in positions)

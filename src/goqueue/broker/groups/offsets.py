@@ -95,7 +95,7 @@ class Positions:
             case Settled():
                 position.settle(change.floor, change.unfold(), at)
                 if change.is_buried:
-                    position.bury(change.unfold())
+                    position.record_dead_letters(change.unfold())
             case PositionMoved():
                 position.restore(change.position)
             case PositionAdded():
@@ -103,7 +103,7 @@ class Positions:
             case PositionCut():
                 position.cut(change.end)
             case GivenBack():
-                position.excuse(change.offset, change.reason)
+                position.record_reason(change.offset, change.reason)
             case DeliveryReleased():
                 position.release_delivery(change.attempt, position.unsettled(change.unfold()))
             case _:
@@ -154,7 +154,7 @@ class Positions:
             state.groups_journal.note([change])
             queue = state.group_partitions.queue(group.number, log)
             if queue is not None:
-                leases = queue.pass_over(offset)
+                leases = queue.settle_below(offset)
                 state.journeys.each_leased(Kind.ACK, group, log, leases, now)
         return {log: state.committed(group.number, state.partitions[log]) for log, _ in portion}
 

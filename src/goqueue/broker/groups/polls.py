@@ -7,7 +7,7 @@ Cost per poll: per partition one survey (once per message and group) and one lea
 """
 
 from goqueue.broker.disk_reads import ReadAheadFetch
-from goqueue.broker.groups.leases import Leases
+from goqueue.broker.groups.leases import PollLeases
 from goqueue.broker.groups.priority_indexer import PriorityIndexer
 from goqueue.broker.groups.read_ahead import ReadAhead
 from goqueue.broker.groups.waiting_polls import Unseen, WaitingPoll, WaitingPolls
@@ -15,7 +15,7 @@ from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand, ForQueue, ForRequest
-from goqueue.delivery import DeliveryQueue, Held
+from goqueue.delivery import DeliveryQueue, Lease
 from goqueue.groups import Group
 from goqueue.model import (
     HOUR,
@@ -44,12 +44,12 @@ _FLOORS_PER_UNIT = 20
 
 
 class Polls:
-    """Leases messages to those who poll."""
+    """PollLeases messages to those who poll."""
 
     def __init__(self, state: NodeState, counting: PriorityIndexer) -> None:
         self._state = state
         self._surveys = ReadAhead(state, counting)
-        self._leases = Leases(state)
+        self._leases = PollLeases(state)
         self._waiting = WaitingPolls()
         # Groups with a partition that has more to read for them; None: with some to look at.
         self._stirred: dict[tuple[int, LogId | None], None] = {}
@@ -173,7 +173,7 @@ class Polls:
         return is_unseen or self._surveys.is_any_under_way(group, member_id)
 
     def _lease(self, group: Group, poll: WaitingPoll, logs: list[LogId], now: Now) -> bool:
-        """Lease to one poll what these partitions have for it; False if that is nothing."""
+        """PollLease to one poll what these partitions have for it; False if that is nothing."""
         ready: list[tuple[Partition, DeliveryQueue]] = []
         for log in logs:
             partition = self._state.partitions.get(log)
@@ -216,7 +216,7 @@ class Polls:
             is_eager = not learned.is_enough
             self.wake_group(learned.group, now, purpose.wanted.log, is_eager=is_eager)
 
-    def take_exhausted(self) -> list[tuple[Group, LogId, Held]]:
+    def take_exhausted(self) -> list[tuple[Group, LogId, Lease]]:
         """Messages that must go to the dead letters instead of to anybody."""
         return self._leases.take_exhausted()
 
@@ -305,7 +305,7 @@ class Polls:
     def free(self, group: Group, members: list[str]) -> None:
         """Members are gone: what they held is ready for others, at once."""
         for log, queue in self._state.group_partitions.queues_of(group.number):
-            if sum(queue.free(member) for member in members):
+            if sum(queue.release_member(member) for member in members):
                 self.arm(group.number, log, queue)
 
     def forget_group(self, group: Group) -> None:
@@ -323,9 +323,9 @@ class Polls:
             self.forget_queue(group.number, log)
 
     def forget_idle_queues(self, group: Group) -> None:
-        """Forget what can be learned again; where messages rest, they go on resting."""
+        """Forget what can be read again; a queue with messages in backoff is kept."""
         for log, queue in self._state.group_partitions.queues_of(group.number):
-            if not queue.has_resting:
+            if not queue.backoff_count:
                 self.forget_queue(group.number, log)
 
     def forget_queue(self, number: int, log: LogId) -> None:

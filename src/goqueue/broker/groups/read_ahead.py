@@ -86,7 +86,7 @@ class ReadAhead:
         if not is_eager and queue.is_ready:
             return queue
         if queue.cursor < log.start or queue.floor < log.start:
-            queue.pass_over(log.start)
+            queue.settle_below(log.start)
         self._survey(group, partition, queue)
         return queue
 

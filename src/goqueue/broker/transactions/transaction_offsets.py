@@ -1,7 +1,7 @@
 """What groups have done as part of a transaction: held until it ends, settled if it commits.
 
 Offsets and receipts are checked when they are added, with the member and generation of that moment;
-from then on the messages are pinned, so nothing that happens to the group in between can hand them
+from then on the messages are held, so nothing that happens to the group in between can hand them
 to anybody else. The decision settles or frees them in the same record of the journal.
 """
 
@@ -16,7 +16,7 @@ from goqueue.broker.groups.polls import Polls
 from goqueue.broker.journal_changes import Settled
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand, ForRequest
-from goqueue.delivery import DeliveryQueue, Held, Position, runs
+from goqueue.delivery import DeliveryQueue, Lease, Position, runs
 from goqueue.groups import Group
 from goqueue.model import (
     SECOND,
@@ -109,7 +109,7 @@ class TransactionOffsets:
             group = state.groups.find(command.group)
         if command.offsets:
             self._positions.check(group, _plain(command))
-        held: dict[LogId, list[Held]] = {}
+        held: dict[LogId, list[Lease]] = {}
         if group is not None and command.receipts:
             receipts = dict.fromkeys(command.receipts)
             held = self._settling.find_all(group, receipts, transaction.key, now)
@@ -142,13 +142,13 @@ class TransactionOffsets:
         ]
 
     def _leases(
-        self, transaction: Transaction, group: Group, held: dict[LogId, list[Held]]
+        self, transaction: Transaction, group: Group, held: dict[LogId, list[Lease]]
     ) -> list[ProgressAdded]:
         changes = []
         for log, leases in held.items():
             queue = self._state.group_partitions.queue(group.number, log)
             assert queue is not None
-            queue.pin(leases)
+            queue.hold(leases)
             changes.append(
                 ProgressAdded(
                     producer=transaction.producer,
@@ -166,7 +166,7 @@ class TransactionOffsets:
         log = self._log_of(added)
         queue = None if log is None else self._state.group_partitions.queue(added.group, log)
         if queue is not None and added.floor:
-            queue.withdraw(added.floor)
+            queue.hold_below(added.floor)
 
     # Applying: the only mutators of durable state
 
@@ -179,7 +179,7 @@ class TransactionOffsets:
             position = self._position(change)
             if position is not None:
                 below = [(int(position.floor), change.floor)]
-                position.pins.add(transaction.key, [*below, *change.offsets])
+                position.holds.add(transaction.key, [*below, *change.offsets])
             holders = self._holders.setdefault((change.group, change.topic), {})
             holders[transaction.key] = None
         elif isinstance(change, Decided):
@@ -187,7 +187,7 @@ class TransactionOffsets:
             for share in _shares(transaction.progress):
                 position = self._position(share)
                 if position is not None:
-                    position.pins.remove(transaction.key)
+                    position.holds.remove(transaction.key)
                     if is_commit:
                         position.settle(share.floor, share.offsets, at)
                 self._let_go(share, transaction)
@@ -214,7 +214,7 @@ class TransactionOffsets:
             if log is not None and queue is not None:
                 offsets = share.offsets
                 if not is_commit and share.floor:
-                    offsets = [*queue.pinned_below(share.floor), *offsets]
+                    offsets = [*queue.held_below(share.floor), *offsets]
                 self._following.append(_Following(share, log, queue, offsets, is_commit))
         self.resume(now)
 
@@ -247,9 +247,9 @@ class TransactionOffsets:
         following.done = upto
         is_last = upto >= len(following.offsets)
         if following.is_commit:
-            leases = queue.settle_pinned(offsets)
+            leases = queue.ack_held(offsets)
             if is_last:
-                leases += queue.pass_over(share.floor)
+                leases += queue.settle_below(share.floor)
             group = self._state.groups.numbered(share.group)
             if group is not None:
                 self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
@@ -257,7 +257,7 @@ class TransactionOffsets:
             if is_last and queue.floor > position.floor:
                 self._raise_floor(share, queue.floor, now)
         else:
-            queue.release_pinned(offsets)
+            queue.release_held(offsets)
         if is_last:
             self._delivering.arm(share.group, log, queue)
         return is_last

@@ -47,7 +47,7 @@ from tests.unit.broker.users import (
     values,
 )
 
-# Held
+# Lease
 
 
 def test_a_receipt_that_was_released_is_not_the_one_that_holds_the_message() -> None:
