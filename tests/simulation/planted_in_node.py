@@ -224,11 +224,11 @@ def buries_twice_after_a_crash(patch: pytest.MonkeyPatch) -> None:
 def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
     settle = _attribute(f"{_MOVING}._settle")
 
-    def forgetful(moving: Any, route: Any, moves: Any, decided: Any, now: Any) -> None:
+    def forgetful(moving: Any, route: Any, moves: Any, now: Any) -> Any:
         if not route.group:
             for move in moves:
                 moving._ends.position(route).cancel_dead_lettering(move.offset)
-        settle(moving, route, moves, decided, now)
+        return settle(moving, route, moves, now)
 
     patch.setattr(f"{_MOVING}._settle", forgetful)
 

@@ -20,9 +20,9 @@ from tests.simulation.planted_in_node import Plant
 __all__ = ["PLANTED_IN_TRANSACTIONS"]
 
 _JOURNAL = "goqueue.broker.journal.Journal"
-_TRANSACTING = "goqueue.broker.transactions.coordinator.TransactionCoordinator"
-_PROGRESSING = "goqueue.broker.transactions.transaction_offsets.TransactionOffsets"
-_MARKING = "goqueue.broker.transactions.markers.MarkerWriter"
+_COORDINATOR = "goqueue.broker.transactions.coordinator.TransactionCoordinator"
+_PROGRESS = "goqueue.broker.transactions.progress.TransactionProgress"
+_MARKERS = "goqueue.broker.transactions.markers.MarkerWriter"
 _MOVING = "goqueue.broker.groups.dead_letter_mover.DeadLetterMover"
 
 
@@ -74,46 +74,46 @@ def forgets_that_transactions_began(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_without_what_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
-    end = _attribute(f"{_TRANSACTING}.end")
+    end = _attribute(f"{_COORDINATOR}.end")
 
-    def hasty(transacting: Any, request: Any, command: Any, now: Any) -> None:
-        producer = transacting._state.transactions.producers.get(command.owner.producer_id)
+    def hasty(coordinator: Any, request: Any, command: Any, now: Any) -> None:
+        producer = coordinator._state.transactions.producers.get(command.owner.producer_id)
         current = None if producer is None else producer.current
         if current is None:
-            end(transacting, request, command, now)
+            end(coordinator, request, command, now)
             return
         in_flight, current.in_flight = current.in_flight, 0
         try:
-            end(transacting, request, command, now)
+            end(coordinator, request, command, now)
         finally:
             current.in_flight = in_flight
 
-    patch.setattr(f"{_TRANSACTING}.end", hasty)
+    patch.setattr(f"{_COORDINATOR}.end", hasty)
 
 
 def commits_what_timed_out(patch: pytest.MonkeyPatch) -> None:
-    decide = _attribute(f"{_TRANSACTING}._decide")
+    decide = _attribute(f"{_COORDINATOR}._decide")
 
-    def lenient(transacting: Any, transaction: Any, outcome: Outcome, now: Any) -> None:
+    def lenient(coordinator: Any, transaction: Any, outcome: Outcome, now: Any) -> None:
         is_late = outcome is Outcome.TIMED_OUT
-        decide(transacting, transaction, Outcome.COMMITTED if is_late else outcome, now)
+        decide(coordinator, transaction, Outcome.COMMITTED if is_late else outcome, now)
 
-    patch.setattr(f"{_TRANSACTING}._decide", lenient)
+    patch.setattr(f"{_COORDINATOR}._decide", lenient)
 
 
 def lets_transactions_run_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_TRANSACTING}.expire", _does_nothing)
+    patch.setattr(f"{_COORDINATOR}.expire", _does_nothing)
 
 
 def forgets_decisions_whose_markers_may_be_lost(patch: pytest.MonkeyPatch) -> None:
     def trusting(_: Any, current: Any, partition: Any, __: Any) -> None:
         current.missing.pop(partition.log_id, None)
 
-    patch.setattr(f"{_MARKING}._arrived", trusting)
+    patch.setattr(f"{_MARKERS}._committed", trusting)
 
 
 def marks_only_the_first_partition(patch: pytest.MonkeyPatch) -> None:
-    mark = _attribute(f"{_MARKING}._mark")
+    mark = _attribute(f"{_MARKERS}._append")
 
     def lazy(marking: Any, current: Any, log: Any, now: Any) -> None:
         if log == next(iter(current.missing)):
@@ -121,34 +121,35 @@ def marks_only_the_first_partition(patch: pytest.MonkeyPatch) -> None:
         else:
             current.missing.pop(log, None)
 
-    patch.setattr(f"{_MARKING}._mark", lazy)
+    patch.setattr(f"{_MARKERS}._append", lazy)
 
 
 # Groups of transactions
 
 
 def commits_a_group_one_by_one(patch: pytest.MonkeyPatch) -> None:
-    commit, go_on = _attribute(f"{_TRANSACTING}.commit_group"), _attribute(f"{_TRANSACTING}.go_on")
+    commit = _attribute(f"{_COORDINATOR}.commit_group")
+    finish = _attribute(f"{_COORDINATOR}.finish_turn")
 
-    def first(transacting: Any, request: Any, command: CommitGroup, now: Any) -> None:
+    def first(coordinator: Any, request: Any, command: CommitGroup, now: Any) -> None:
         ids = command.transaction_ids
         for identity in ids:
-            if not transacting._state.transactions.has_key(command.key):
-                transacting._state.transactions.find_prepared(identity)
+            if not coordinator._state.transactions.has_key(command.key):
+                coordinator._state.transactions.find_prepared(identity)
         one = msgspec.structs.replace(command, transaction_ids=ids[:1])
-        commit(transacting, request, one, now)
-        transacting.__dict__.setdefault("rest", []).extend(ids[1:])
+        commit(coordinator, request, one, now)
+        coordinator.__dict__.setdefault("rest", []).extend(ids[1:])
 
-    def then(transacting: Any, now: Any) -> None:
-        go_on(transacting, now)
-        rest = transacting.__dict__.get("rest", [])
-        if rest and transacting._state.groups_journal.is_quiet:
+    def then(coordinator: Any, now: Any) -> None:
+        finish(coordinator, now)
+        rest = coordinator.__dict__.get("rest", [])
+        if rest and coordinator._state.groups_journal.is_quiet:
             with suppress(Refused):
-                transaction = transacting._state.transactions.find_prepared(rest.pop(0))
-                transacting._decide(transaction, Outcome.COMMITTED, now)
+                transaction = coordinator._state.transactions.find_prepared(rest.pop(0))
+                coordinator._decide(transaction, Outcome.COMMITTED, now)
 
-    patch.setattr(f"{_TRANSACTING}.commit_group", first)
-    patch.setattr(f"{_TRANSACTING}.go_on", then)
+    patch.setattr(f"{_COORDINATOR}.commit_group", first)
+    patch.setattr(f"{_COORDINATOR}.finish_turn", then)
 
 
 def forgets_keys(patch: pytest.MonkeyPatch) -> None:
@@ -156,7 +157,7 @@ def forgets_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_newcomers_under_an_old_key_prepared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_TRANSACTING}._abort_newcomers", lambda *_: [])
+    patch.setattr(f"{_COORDINATOR}._abort_newcomers", lambda *_: [])
 
 
 # Zombies
@@ -179,13 +180,13 @@ def gives_an_epoch_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaves_the_transaction_of_the_fenced_open(patch: pytest.MonkeyPatch) -> None:
-    decide = _attribute(f"{_TRANSACTING}._decide")
+    decide = _attribute(f"{_COORDINATOR}._decide")
 
-    def lenient(transacting: Any, transaction: Any, outcome: Outcome, now: Any) -> None:
+    def lenient(coordinator: Any, transaction: Any, outcome: Outcome, now: Any) -> None:
         if outcome is not Outcome.FENCED:
-            decide(transacting, transaction, outcome, now)
+            decide(coordinator, transaction, outcome, now)
 
-    patch.setattr(f"{_TRANSACTING}._decide", lenient)
+    patch.setattr(f"{_COORDINATOR}._decide", lenient)
 
 
 def takes_messages_into_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
@@ -275,18 +276,18 @@ def delivers_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
 
 
 def settles_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    apply = _attribute(f"{_PROGRESSING}.apply")
+    apply = _attribute(f"{_PROGRESS}.apply")
 
-    def hasty(progressing: Any, change: Any, at: Any) -> None:
-        apply(progressing, change, at)
+    def hasty(progress: Any, change: Any, at: Any) -> None:
+        apply(progress, change, at)
         position = None
         if type(change).__name__ == "ProgressAdded":
-            position = progressing._position(change)
+            position = progress._position(change)
         if position is not None:
             offsets = [at for first, end in change.offsets for at in range(first, end)]
             position.settle(change.floor, offsets, at)
 
-    patch.setattr(f"{_PROGRESSING}.apply", hasty)
+    patch.setattr(f"{_PROGRESS}.apply", hasty)
 
 
 def forgets_progress_at_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -318,7 +319,7 @@ def settles_before_the_letter_is_there(patch: pytest.MonkeyPatch) -> None:
     fetch = _attribute(f"{_MOVING}._fetch")
 
     def hasty(moving: Any, batch: Any, source: Any, now: Any) -> None:
-        moving._settle(batch.route, batch.moves, [], now)
+        moving._state.groups_journal.note(moving._settle(batch.route, batch.moves, now))
         fetch(moving, batch, source, now)
 
     patch.setattr(f"{_MOVING}._fetch", hasty)

@@ -30,7 +30,6 @@ from goqueue.broker.topics import Topics
 from goqueue.broker.trace_queries import TraceQueries
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.transactions.descriptions import TransactionDescriptions
-from goqueue.broker.transactions.markers import MarkerWriter
 from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots
 from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
 from goqueue.broker.upkeep import Upkeep
@@ -103,23 +102,24 @@ class Components:
         self.reading = StreamReads(state)
         self.counting = PriorityIndexer(state)
         self.delivering = Polls(state, self.counting)
-        self.moving = DeadLetterMover(state, self.topics, self.delivering)
+        self.coordinator = TransactionCoordinator(state, self.delivering)
+        self.moving = DeadLetterMover(state, self.topics, self.delivering, self.coordinator)
         self.redriving = Redriver(state, self.moving)
         self.settling = Settlements(state, self.delivering, self.moving)
         self.positions = Positions(state, self.delivering)
         self.membership = Membership(state, self.delivering, self.positions)
         self.retention = GroupRetention(state, self.membership, group_retention_ns)
-        self.progressing = TransactionOffsets(state, self.positions, self.settling, self.delivering)
-        self.transacting = TransactionCoordinator(state, self.progressing)
-        self.marking = MarkerWriter(state)
+        self.transaction_offsets = TransactionOffsets(
+            state, self.coordinator.progress, self.positions, self.settling
+        )
         self.transactions = TransactionDescriptions(state)
-        self.memory = JournaledState(state, self.positions, self.progressing, limits)
+        self.memory = JournaledState(state, self.positions, self.coordinator, limits)
         self.remembering = ProducerSnapshots(state)
         self.starting = NodeStart(
             state,
             self.memory,
             PartitionReplay(state, self.remembering),
-            self.transacting,
+            self.coordinator,
             secret=secret,
             limits=limits,
         )
@@ -175,7 +175,7 @@ def _take_messages(take: _Table, parts: Components) -> None:
 
 def _delete_group(parts: Components, request: RequestId, command: DeleteGroup) -> None:
     parts.membership.delete(request, command)
-    parts.progressing.look_again()
+    parts.transaction_offsets.check_again()
 
 
 def _take_groups(take: _Table, parts: Components) -> None:
@@ -187,7 +187,7 @@ def _take_groups(take: _Table, parts: Components) -> None:
     take(DeleteGroup, lambda request, asked, _: _delete_group(parts, request, asked))
     take(Poll, parts.delivering.poll)
     take(CommitOffsets, parts.positions.commit)
-    take(DescribeOffsets, parts.progressing.describe)
+    take(DescribeOffsets, parts.transaction_offsets.describe)
     take(ResetOffsets, parts.positions.reset)
     take(DescribeLag, parts.positions.lag)
     take(Ack, parts.settling.ack)
@@ -201,14 +201,14 @@ def _take_groups(take: _Table, parts: Components) -> None:
 
 
 def _take_transactions(take: _Table, parts: Components) -> None:
-    take(InitProducer, parts.transacting.init)
-    take(HeartbeatProducer, parts.transacting.heartbeat)
-    take(BeginTransaction, parts.transacting.begin)
-    take(AddPartition, parts.transacting.add_partition)
-    take(AddOffsets, parts.progressing.add)
-    take(PrepareTransaction, parts.transacting.prepare)
-    take(EndTransaction, parts.transacting.end)
-    take(CommitGroup, parts.transacting.commit_group)
+    take(InitProducer, parts.coordinator.init_producer)
+    take(HeartbeatProducer, parts.coordinator.heartbeat)
+    take(BeginTransaction, parts.coordinator.begin)
+    take(AddPartition, parts.coordinator.add_partition)
+    take(AddOffsets, parts.transaction_offsets.add)
+    take(PrepareTransaction, parts.coordinator.prepare)
+    take(EndTransaction, parts.coordinator.end)
+    take(CommitGroup, parts.coordinator.commit_group)
     take(ListTransactions, parts.transactions.list)
     take(DescribeTransaction, lambda request, asked, _: parts.transactions.describe(request, asked))
     take(DescribeTransactions, lambda request, _, now: parts.transactions.statistics(request, now))

@@ -275,7 +275,7 @@ class Node:
         partitions = self._state.partitions.remove_all(logs)
         self._state.storage.forget_logs(logs)
         self._parts.delaying.forget_logs(logs)
-        self._parts.marking.forget_logs(logs)
+        self._parts.coordinator.forget_logs(logs)
         self._parts.remembering.forget_logs(logs)
         self._parts.counting.forget_logs(logs)
         for partition in partitions:
@@ -288,7 +288,7 @@ class Node:
         self._state.counts.forget_topic(command.name)
         self._state.journeys.forget(command.name, logs)
         self._parts.positions.forget_logs(logs)
-        self._parts.progressing.look_again()
+        self._parts.transaction_offsets.check_again()
         self._parts.membership.rebalance(command.name, now)
 
     def _describe(self, request: RequestId, _: DescribeNode, now: Now) -> None:
@@ -371,7 +371,7 @@ class Node:
                 self._state.hide_ending(event.log, ending)
                 self._state.journeys.ended(ending.key, event.log, now, is_commit=ending.is_commit)
                 self._parts.delaying.ended(partition, ending, now)
-            self._parts.marking.durable(partition)
+            self._parts.coordinator.log_durable(partition)
             self._parts.remembering.durable(partition)
         for publication, published in outcomes:
             self._published(publication, published, now)
@@ -392,7 +392,7 @@ class Node:
             case ForMarker() as purpose:
                 placed = published.placed[0]
                 upto = Offset(placed.first + placed.count)
-                self._parts.marking.marked(purpose, upto, placed.refused, now)
+                self._parts.coordinator.marker_appended(purpose, upto, placed.refused, now)
             case InTransaction(transaction):
                 self._state.transactions.landed(transaction)
         if publication.request is not None:
@@ -462,7 +462,7 @@ class Node:
                 case ForDelays(log):
                     self._parts.delaying.wake(log, now)
                 case ForTransaction(transaction):
-                    self._parts.transacting.expire(transaction, now)
+                    self._parts.coordinator.expire(transaction, now)
                 case Errand():
                     self._run(subject, now)
                 case _:
@@ -495,7 +495,7 @@ class Node:
         parts = self._parts
         if self._state.stepwise.give_up(request):
             return
-        for part in (parts.reading, parts.delivering, parts.progressing):
+        for part in (parts.reading, parts.delivering, parts.transaction_offsets):
             if part.give_up(request, is_gone=is_gone):
                 return
 
@@ -504,13 +504,13 @@ class Node:
             case Errand.JOURNALS:
                 self._retry_journals(now)
             case Errand.MARKERS:
-                self._parts.marking.resume(now)
+                self._parts.coordinator.resume_markers(now)
             case Errand.MOVES:
                 self._parts.moving.resume(now)
             case Errand.POLLS:
                 self._parts.delivering.serve_stirred(now)
             case Errand.PROGRESS:
-                self._parts.progressing.resume(now)
+                self._parts.coordinator.progress.resume(now)
             case Errand.REBALANCES:
                 self._parts.membership.rebalance_more(now)
             case Errand.START:
@@ -554,14 +554,10 @@ class Node:
     def _finish_parts(self, now: Now) -> None:
         """What one part found out and another has to do."""
         self._parts.settling.dead_letter_exhausted(now)
-        self._parts.transacting.go_on(now)
-        for transaction in self._parts.marking.take_completed():
-            self._parts.transacting.completed(transaction, now)
-            if transaction.key.is_internal:
-                self._parts.moving.completed(transaction.key.move, now)
-        self._parts.moving.begin_batches(now)
+        self._parts.coordinator.finish_turn(now)
+        self._parts.moving.finish_turn(now)
         self._parts.redriving.take_ended()
-        self._parts.progressing.answer_decided(now)
+        self._parts.transaction_offsets.answer_decided(now)
 
     def _release(self, released: list[Later], now: Now) -> None:
         for later in released:
@@ -587,7 +583,7 @@ class Node:
                 case ServeCounted():
                     self._parts.delivering.serve_counted(later)
                 case WriteMarkers(transaction):
-                    self._parts.marking.begin(transaction, now)
+                    self._parts.coordinator.write_markers(transaction, now)
                 case _:
                     self._state.outbox.append(later)
 
@@ -606,8 +602,7 @@ class Node:
             state.alarms.set(ForGroup(group.number), group.next_deadline())
         self._parts.delaying.arm_all(now)
         self._parts.membership.catch_up(now)
-        for key in self._parts.transacting.begin_serving(now):
-            self._parts.marking.begin(key, now)
+        self._parts.coordinator.begin_serving(now)
         self._parts.retention.begin(now)
         self._parts.upkeep.begin(now)
 

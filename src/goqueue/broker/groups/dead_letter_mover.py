@@ -32,11 +32,12 @@ from goqueue.broker.groups.dead_letters import (
 )
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.journal_changes import Settled, fold
-from goqueue.broker.outbox import CarryOver, WriteMarkers
+from goqueue.broker.outbox import CarryOver
 from goqueue.broker.partitions import ForMove, Partition, Publication
 from goqueue.broker.state import NodeState
 from goqueue.broker.topics import Topics
 from goqueue.broker.trace_recorder import trace_header
+from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
 from goqueue.delivery import Lease
 from goqueue.groups import Group
@@ -57,7 +58,7 @@ from goqueue.model import (
 from goqueue.model.requests import Returned
 from goqueue.records import walk
 from goqueue.tracing import Kind
-from goqueue.transactions import Decided, Outcome
+from goqueue.transactions import Outcome
 
 __all__ = [
     "REASON_CHARACTERS_MAX",
@@ -139,8 +140,15 @@ class _Batch:
 class DeadLetterMover:
     """Begins moves and carries them out."""
 
-    def __init__(self, state: NodeState, topics: Topics, delivering: Polls) -> None:
+    def __init__(
+        self,
+        state: NodeState,
+        topics: Topics,
+        delivering: Polls,
+        coordinator: TransactionCoordinator,
+    ) -> None:
         self._state = state
+        self._coordinator = coordinator
         self._ends = DeadLetterEnds(state, topics)
         self._delivering = delivering
         self._lanes: dict[Route, _Lane] = {}
@@ -248,7 +256,7 @@ class DeadLetterMover:
 
     # Carrying
 
-    def begin_batches(self, now: Now) -> None:
+    def _begin_batches(self, now: Now) -> None:
         """Begin as many batches as may be under way."""
         while (route := self._next_route()) is not None:
             if self._state.budget.is_spent:
@@ -340,7 +348,7 @@ class DeadLetterMover:
                 return
             # Damaged or retired since: there is nothing left to move.
             gone = batch.moves.pop(0)
-            self._settle(batch.route, [gone], [], now)
+            self._state.groups_journal.note(self._settle(batch.route, [gone], now))
             self._end([gone], is_moved=False)
 
     def carried(self, purpose: MoveFetch, data: memoryview | None, now: Now) -> None:
@@ -359,7 +367,7 @@ class DeadLetterMover:
         self._lane(batch.route).put_back(late)
         self._make_ready(batch.route)
         if gone:
-            self._settle(batch.route, gone, [], now)
+            self._state.groups_journal.note(self._settle(batch.route, gone, now))
             self._end(gone, is_moved=False)
         if not batch.moves:
             self._forget(purpose.batch)
@@ -422,53 +430,50 @@ class DeadLetterMover:
         topic = self._state.catalog.find(target.log_id.topic)
         if self._ends.source(route) is not None:
             batch.outcome = Outcome.COMMITTED
-        key = TransactionKey.of_move(number)
-        decided = Decided(
-            producer=key.producer,
-            number=key.number,
-            epoch=0,
-            outcome=batch.outcome,
-            partitions=[(topic.number, target.log_id.partition)],
-        )
-        self._state.transactions.apply(decided)
-        self._settle(route, batch.moves, [decided], now)
+        settled = self._settle(route, batch.moves, now)
+        place = (topic.number, target.log_id.partition)
+        self._coordinator.decide_move(number, batch.outcome, place, settled)
 
-    def _settle(self, route: Route, moves: list[Move], decided: list[Decided], now: Now) -> None:
-        """Decide, and settle the messages in the same record, unless their position was reset."""
+    def _settle(self, route: Route, moves: list[Move], now: Now) -> list[Settled]:
+        """Settle the messages, unless their position was reset; what the journal is to say."""
         position = self._ends.position(route)
         source = self._ends.source(route)
-        settled: list[Settled] = []
         done: list[int] = []
         if position is not None:
             # Not what a reset passed by or made ready again; but what was committed past is no less
             # dead.
             done = [each.offset for each in moves if position.is_dead_lettering(each.offset)]
-        if done and position is not None and source is not None:
-            queue = self._state.group_partitions.queue(route.group, source.log_id)
-            if queue is not None:
-                queue.settle_dead_letters([each for each in done if not position.has_settled(each)])
-            position.settle(0, done, now.wall)
-            # Markers are nobody's to settle: what follows from the log is passed over.
-            floor = self._state.skip_hidden(source, position.floor)
-            folded = fold(done)
-            change = Settled(
-                group=route.group,
-                topic=route.topic,
-                partition=route.partition,
-                floor=floor if queue is None else max(floor, queue.floor),
-                offsets=folded.ranges,
-                steps=folded.steps,
-                # Also one that retention took on the way: it was nobody's to ack any more.
-                is_buried=not route.is_redrive,
-            )
-            position.settle(change.floor, (), now.wall)
-            if change.is_buried:
-                position.record_dead_letters(done)
-            settled.append(change)
-        later = [WriteMarkers(each.key) for each in decided]
-        self._state.groups_journal.note([*decided, *settled], later)
+        if not done or position is None or source is None:
+            return []
+        queue = self._state.group_partitions.queue(route.group, source.log_id)
+        if queue is not None:
+            queue.settle_dead_letters([each for each in done if not position.has_settled(each)])
+        position.settle(0, done, now.wall)
+        # Markers are nobody's to settle: what follows from the log is passed over.
+        floor = self._state.skip_hidden(source, position.floor)
+        folded = fold(done)
+        change = Settled(
+            group=route.group,
+            topic=route.topic,
+            partition=route.partition,
+            floor=floor if queue is None else max(floor, queue.floor),
+            offsets=folded.ranges,
+            steps=folded.steps,
+            # Also one that retention took on the way: it was nobody's to ack any more.
+            is_buried=not route.is_redrive,
+        )
+        position.settle(change.floor, (), now.wall)
+        if change.is_buried:
+            position.record_dead_letters(done)
+        return [change]
 
-    def completed(self, number: int, now: Now) -> None:
+    def finish_turn(self, now: Now) -> None:
+        """Take up moves that have ended, and begin as many as may be under way."""
+        for number in self._coordinator.take_completed_moves():
+            self._completed(number, now)
+        self._begin_batches(now)
+
+    def _completed(self, number: int, now: Now) -> None:
         """Readers see the copies, or know that they do not count."""
         batch = self._batches.get(number)
         if batch is None:

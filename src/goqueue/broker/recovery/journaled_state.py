@@ -29,7 +29,7 @@ from goqueue.broker.journal_changes import (
 )
 from goqueue.broker.journal_statement import Restatement, SnapshotWriter, Statement
 from goqueue.broker.state import NodeState
-from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
+from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
 from goqueue.groups import GroupDeleted, GroupStated
 from goqueue.model import MILLISECOND, Instant, LogId, Now, Timestamp
@@ -53,14 +53,14 @@ class JournaledState:
         self,
         state: NodeState,
         positions: Positions,
-        progressing: TransactionOffsets,
+        coordinator: TransactionCoordinator,
         limits: JournalLimits,
     ) -> None:
         self._state = state
         self._limits = limits
         # By journal: what is being stated of it, a part in each turn.
         self._statements: dict[LogId, Statement] = {}
-        self._progressing = progressing
+        self._coordinator = coordinator
         self._positions = positions
         self._started = Started(epoch=0)
 
@@ -88,13 +88,13 @@ class JournaledState:
                 self._state.group_partitions.remove_group(change.number)
             case Decided() if change.key.is_internal:
                 self._state.next_move = max(self._state.next_move, change.key.move + 1)
-                self._progressing.apply(change, at)
+                self._coordinator.apply(change, at)
             case Delivered() | DeliveryReleased() | GivenBack() | Settled():
                 self._positions.apply(change, at)
             case PositionMoved() | PositionAdded() | PositionCut():
                 self._positions.apply(change, at)
             case _:
-                self._progressing.apply(change, at)
+                self._coordinator.apply(change, at)
 
     # Stating: a few changes at a time, each true when it is asked for, while others happen
 

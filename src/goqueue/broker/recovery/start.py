@@ -59,7 +59,7 @@ class NodeStart:
         state: NodeState,
         memory: JournaledState,
         recollecting: PartitionReplay,
-        transacting: TransactionCoordinator,
+        coordinator: TransactionCoordinator,
         *,
         secret: bytes,
         limits: JournalLimits,
@@ -69,7 +69,7 @@ class NodeStart:
         self._memory = memory
         self._recollecting = recollecting
         self._snapshots = SnapshotReader(state, memory)
-        self._transacting = transacting
+        self._coordinator = coordinator
         self._secret = secret
         self._missing: dict[LogId, None] = {}
         # What is left of looking at every position, once all logs are open.
@@ -197,7 +197,7 @@ class NodeStart:
         self.go_on(now)
 
     def _begin_life(self, now: Now) -> None:
-        self._transacting.recollect(now)
+        self._coordinator.join_logs(now)
         started = Started(epoch=self._memory.epoch + 1, topics_upto=self._state.catalog.next_number)
         self._memory.apply(started, now.wall)
         self._state.receipts = Receipts(self._secret, started.epoch)

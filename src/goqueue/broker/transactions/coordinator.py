@@ -1,23 +1,67 @@
-"""The transaction coordinator: begin, prepare, commit, abort, group commits, timeouts.
+"""The transaction coordinator: producers, transactions, their decisions and markers.
 
-Who waits for transactions to end, and what they are told then.
+The machine in `goqueue.transactions` says what may be. The coordinator journals it, writes the
+markers, lets groups follow, and answers when readers see the end. It owns two helpers that nobody
+else calls to change anything: `MarkerWriter` appends markers, `TransactionProgress` holds and
+settles what groups did as a part of a transaction.
 
-Commands about producers and transactions, and what follows from time passing.
+The order of a commit
+---------------------
+```text
+ producer        coordinator           __groups journal      partitions          groups
+    │  end()          │                       │                  │                 │
+ 1  │────────────────▶│ its publications are committed, or it waits for them       │
+ 2  │                 │─ Decided, progress ──▶│                  │                 │
+    │                 │─ settle, or free what it held ───────────┼────────────────▶│
+    │                 │                       │ fsync            │                 │
+ 3  │                 │◀─ write_markers() ────│                  │                 │
+    │                 │─ one marker each ─────┼─────────────────▶│ fsync           │
+ 4  │                 │◀─ marker_appended() ──┼──────────────────│                 │
+    │◀─── Answer ─────│ the last marker is committed: readers see the end          │
+ 5  │                 │◀─ log_durable() ──────┼──────────────────│                 │
+    │                 │─ Ended ──────────────▶│ no crash can take a marker back:   │
+    │                 │                       │ the transaction is forgotten       │
+```
 
-The machine in `transactions` says what may be; here it is journaled, and answered when it holds. A
-decision leaves for the journal together with the progress of groups that it settles; markers follow
-when it is committed; whoever waits is answered when readers see the end.
+1. `end` waits for the publications of the transaction (`finish_turn` resumes it), so that nothing
+   that was decided can be taken back by a full disk.
+2. `_decide` notes the decision and the progress of groups as one record: there is no moment between
+   them. Nothing else decides, but `decide_move` for the broker's own transactions.
+3. The node calls `write_markers` when that record is committed, and never before.
+4. `finish_turn` answers once every partition has its marker.
+5. `finish_turn` journals `Ended` once every marker is durable, also where a log flushes at
+   intervals.
+
+An abort differs in 1: it waits for nothing. A crash after 2 resumes with 3 (`begin_serving`); a
+crash before it leaves a transaction that is open still, or, where the journal does not know it, is
+aborted (`join_logs`). Dead-letter moves and redrives begin with 2: their copies are appended as a
+transaction of the broker's own (`TransactionKey.of_move`), `decide_move` settles the messages in
+the same record, and `take_completed_moves` tells when readers see the copies.
 
 Cost per transaction: two records in the journal that somebody waits for, one marker per partition.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from goqueue.broker.groups.polls import Polls
+from goqueue.broker.journal_changes import Settled
 from goqueue.broker.outbox import WriteMarkers
+from goqueue.broker.partitions import ForMarker, Partition
 from goqueue.broker.state import NodeState
-from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
+from goqueue.broker.transactions.markers import MarkerWriter
+from goqueue.broker.transactions.progress import TransactionProgress
 from goqueue.broker.turns import ForTransaction
-from goqueue.model import Answer, Code, Now, Refused, RequestId, TransactionKey
+from goqueue.model import (
+    Answer,
+    Code,
+    LogId,
+    Now,
+    Offset,
+    Refused,
+    RequestId,
+    Timestamp,
+    TransactionKey,
+)
 from goqueue.model.requests import (
     AddPartition,
     BeginTransaction,
@@ -36,64 +80,67 @@ from goqueue.model.requests import (
 )
 from goqueue.transactions import (
     Decided,
+    Ended,
     Outcome,
     Producer,
     Transaction,
+    TransactionChange,
     ended_state,
 )
 
-__all__ = ["TransactionCoordinator", "Waiting"]
+__all__ = ["EndWaiters", "TransactionCoordinator"]
 
-What = Reply | BeginTransaction
-_Wish = EndTransaction | PrepareTransaction
+# What a request that waited for the end of a transaction gets then: its answer, or its turn.
+_AfterEnd = Reply | BeginTransaction
+# What waits until the publications of a transaction are committed.
+_Closing = EndTransaction | PrepareTransaction
 
 
-class Waiting:
-    """Requests by the transactions that they wait for; each may wait for several."""
+class EndWaiters:
+    """Requests by the transactions whose end they wait for; each may wait for several."""
 
     def __init__(self) -> None:
         self._by_key: dict[TransactionKey, list[RequestId]] = {}
-        self._missing: dict[RequestId, tuple[dict[TransactionKey, None], What]] = {}
+        self._missing: dict[RequestId, tuple[dict[TransactionKey, None], _AfterEnd]] = {}
 
-    def add(self, key: TransactionKey, request: RequestId, what: What) -> None:
-        self.add_all([key], request, what)
-
-    def add_all(self, keys: Iterable[TransactionKey], request: RequestId, what: What) -> None:
+    def add(self, keys: Iterable[TransactionKey], request: RequestId, then: _AfterEnd) -> None:
         """Wait until all of these have ended; waiting for none is not waiting."""
         missing = dict.fromkeys(keys)
         if not missing:
             return
-        self._missing[request] = (missing, what)
+        self._missing[request] = (missing, then)
         for key in missing:
             self._by_key.setdefault(key, []).append(request)
 
-    def take(self, key: TransactionKey) -> list[tuple[RequestId, What]]:
-        """A transaction has ended: those who waited for nothing else."""
-        done: list[tuple[RequestId, What]] = []
+    def pop_ended(self, key: TransactionKey) -> list[tuple[RequestId, _AfterEnd]]:
+        """A transaction has ended: the requests that wait for no other."""
+        done: list[tuple[RequestId, _AfterEnd]] = []
         for request in self._by_key.pop(key, ()):
-            missing, what = self._missing[request]
+            missing, then = self._missing[request]
             missing.pop(key, None)
             if not missing:
                 del self._missing[request]
-                done.append((request, what))
+                done.append((request, then))
         return done
 
 
 class TransactionCoordinator:
-    """Takes commands about producers and transactions."""
+    """Handles commands about producers and transactions, and carries every decision out."""
 
-    def __init__(self, state: NodeState, progressing: TransactionOffsets) -> None:
+    def __init__(self, state: NodeState, polls: Polls) -> None:
         self._state = state
-        self._progressing = progressing
-        self._waiting = Waiting()
+        self.progress = TransactionProgress(state, polls)
+        self._markers = MarkerWriter(state)
+        self._waiters = EndWaiters()
         # Decided, but readers do not see the end everywhere yet.
         self._unfinished: dict[TransactionKey, None] = {}
-        # Who waits for publications that are on their way: to commit or to prepare.
-        self._wishes: dict[TransactionKey, list[tuple[RequestId, _Wish]]] = {}
+        # Requests that wait until the publications of a transaction are committed.
+        self._closing: dict[TransactionKey, list[tuple[RequestId, _Closing]]] = {}
+        self._completed_moves: list[int] = []
 
     # Producers
 
-    def init(self, request: RequestId, command: InitProducer, now: Now) -> None:
+    def init_producer(self, request: RequestId, command: InitProducer, now: Now) -> None:
         state = self._state
         state.groups_journal.check_room()
         producers = state.transactions.producers
@@ -108,13 +155,13 @@ class TransactionCoordinator:
         if fenced.current is not None:
             self._decide(fenced.current, Outcome.FENCED, now)
         granted = ProducerGranted(producer_id=producer.id, epoch=producer.epoch)
-        self._answer_when_ended(fenced.last_key, request, granted)
+        self._answer_when_ended([fenced.last_key], request, granted)
 
     def heartbeat(self, request: RequestId, command: HeartbeatProducer, now: Now) -> None:
         self._state.transactions.producers.find(command.producer_id, command.epoch, now)
         self._state.outbox.answer(request, Done())
 
-    # Writing
+    # An open transaction
 
     def begin(self, request: RequestId, command: BeginTransaction, now: Now) -> None:
         state = self._state
@@ -126,7 +173,7 @@ class TransactionCoordinator:
                 ending = state.transactions.find(last)
                 found = "preparing_commit" if ending is None else ending.state
                 raise Refused(Code.TRANSACTION_STATE_INVALID, state=found)
-            self._waiting.add(last, request, command)
+            self._waiters.add([last], request, command)
             return
         begun = state.transactions.begin(producer, now)
         state.counts.transactions_started += 1
@@ -145,8 +192,6 @@ class TransactionCoordinator:
         transaction.touches(topic.number, command.log.partition)
         self._state.outbox.answer(request, Done())
 
-    # Ending
-
     def prepare(self, request: RequestId, command: PrepareTransaction, now: Now) -> None:
         self._state.groups_journal.check_room()
         producer = self._state.transactions.producers.find_owner(command.owner, now)
@@ -156,7 +201,7 @@ class TransactionCoordinator:
             return
         transaction = self._state.transactions.writable(producer)
         if transaction.in_flight:
-            self._wish(transaction, request, command)
+            self._close(transaction, request, command)
         else:
             self._prepare(request, transaction, now)
 
@@ -169,6 +214,8 @@ class TransactionCoordinator:
         reply = TransactionPrepared(transaction_id=transaction.id)
         state.groups_journal.note([prepared], [Answer(request=request, reply=reply)])
 
+    # 1: the end is asked for, and waits for publications
+
     def end(self, request: RequestId, command: EndTransaction, now: Now) -> None:
         self._state.groups_journal.check_room()
         producer = self._state.transactions.producers.find_owner(command.owner, now)
@@ -180,28 +227,22 @@ class TransactionCoordinator:
             self._end_again(request, producer, is_commit=command.is_commit)
         elif not command.is_commit:
             self._decide(current, Outcome.ABORTED, now)
-            self._answer_when_ended(current.key, request, TransactionEnded(is_commit=False))
+            self._answer_when_ended([current.key], request, TransactionEnded(is_commit=False))
         elif current.in_flight:
-            self._wish(current, request, command)
+            self._close(current, request, command)
         else:
             self._commit(request, current, now)
 
-    def _wish(
-        self,
-        transaction: Transaction,
-        request: RequestId,
-        command: _Wish,
-    ) -> None:
-        """To be done when its messages are committed: what was decided must not be taken back."""
+    def _close(self, transaction: Transaction, request: RequestId, command: _Closing) -> None:
+        """The transaction takes no more, and goes on when its publications are committed."""
         transaction.is_closing = True
-        self._wishes.setdefault(transaction.key, []).append((request, command))
+        self._closing.setdefault(transaction.key, []).append((request, command))
 
-    def go_on(self, now: Now) -> None:
-        """Messages of transactions are through: end those that waited for it."""
+    def _resume_closing(self, now: Now) -> None:
         for transaction in self._state.transactions.take_landed():
             transaction.is_closing = False
-            for request, wish in self._wishes.pop(transaction.key, ()):
-                if isinstance(wish, PrepareTransaction):
+            for request, command in self._closing.pop(transaction.key, ()):
+                if isinstance(command, PrepareTransaction):
                     self._prepare(request, transaction, now)
                 else:
                     self._commit(request, transaction, now)
@@ -209,7 +250,7 @@ class TransactionCoordinator:
     def _commit(self, request: RequestId, transaction: Transaction, now: Now) -> None:
         if transaction.outcome is None:
             self._decide(transaction, Outcome.COMMITTED, now)
-        self._answer_when_ended(transaction.key, request, TransactionEnded(is_commit=True))
+        self._answer_when_ended([transaction.key], request, TransactionEnded(is_commit=True))
 
     def _end_again(self, request: RequestId, producer: Producer, *, is_commit: bool) -> None:
         """Nothing is open: the same as before is answered, anything else is refused."""
@@ -220,34 +261,17 @@ class TransactionCoordinator:
             raise Refused(Code.TRANSACTION_TIMEOUT, transaction_id=str(producer.last_key))
         if is_commit != outcome.is_commit:
             raise Refused(Code.TRANSACTION_STATE_INVALID, state=ended_state(outcome))
-        reply = TransactionEnded(is_commit=is_commit)
-        self._answer_when_ended(producer.last_key, request, reply)
-
-    def _decide(self, transaction: Transaction, outcome: Outcome, now: Now) -> None:
-        decided = self._state.transactions.decide(transaction, outcome)
-        self._note_decision(decided, now)
-        self._state.alarms.set(ForTransaction(transaction.key), None)
-        for request, _ in self._wishes.pop(transaction.key, ()):
-            self._state.refuse(request, _refusal(outcome, transaction))
-        took = now.instant - transaction.began_instant
-        self._state.tally.end_transaction(took, is_commit=outcome.is_commit)
-        self._state.counts.transaction_latency.observe(took)
-
-    def _note_decision(self, decided: Decided, now: Now) -> None:
-        self._unfinished[decided.key] = None
-        self._state.groups_journal.note([decided], [WriteMarkers(decided.key)])
-        self._progressing.decide(decided, now)
-
-    # Groups of transactions
+        self._answer_when_ended([producer.last_key], request, TransactionEnded(is_commit=is_commit))
 
     def commit_group(self, request: RequestId, command: CommitGroup, now: Now) -> None:
+        """Decide several prepared transactions as one record, once for each key."""
         state = self._state
         state.groups_journal.check_room()
         named = dict.fromkeys(command.transaction_ids)
         if state.transactions.has_key(command.key):
             self._abort_newcomers(command, now)
             keys = [key for key in self._unfinished if str(key) in named]
-            self._answer_when_all_ended(keys, request, GroupCommitted(is_repeat=True))
+            self._answer_when_ended(keys, request, GroupCommitted(is_repeat=True))
             return
         members = state.transactions.check_group(command.key, command.transaction_ids)
         kept = state.transactions.keep(command.key, now)
@@ -256,7 +280,7 @@ class TransactionCoordinator:
         for each in members:
             self._decide(each, Outcome.COMMITTED, now)
         keys = [each.key for each in members]
-        self._answer_when_all_ended(keys, request, GroupCommitted(is_repeat=False))
+        self._answer_when_ended(keys, request, GroupCommitted(is_repeat=False))
 
     def _abort_newcomers(self, command: CommitGroup, now: Now) -> None:
         for identity in dict.fromkeys(command.transaction_ids):
@@ -266,42 +290,6 @@ class TransactionCoordinator:
                 # One of those that were committed under the key, or long gone.
                 continue
             self._decide(newcomer, Outcome.ABORTED, now)
-
-    # Answering
-
-    def _answer_when_ended(self, key: TransactionKey, request: RequestId, reply: Reply) -> None:
-        """Answer when readers see the end of a transaction, at once if they do."""
-        self._answer_when_all_ended([key], request, reply)
-
-    def _answer_when_all_ended(
-        self, keys: list[TransactionKey], request: RequestId, reply: Reply
-    ) -> None:
-        unfinished = [key for key in keys if key in self._unfinished]
-        if unfinished:
-            self._waiting.add_all(unfinished, request, reply)
-        else:
-            self._answer_committed(request, reply)
-
-    def _answer_committed(self, request: RequestId, reply: Reply) -> None:
-        """Answer when all that was noted so far is committed."""
-        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
-
-    def completed(self, transaction: Transaction, now: Now) -> None:
-        """Readers see the end of a transaction everywhere."""
-        self._unfinished.pop(transaction.key, None)
-        for request, what in self._waiting.take(transaction.key):
-            if isinstance(what, BeginTransaction):
-                try:
-                    self.begin(request, what, now)
-                except Refused as refused:
-                    self._state.outbox.answer(request, refused)
-            elif isinstance(what, TransactionEnded | GroupCommitted):
-                # The decision, and all that was noted before it, was committed before its markers.
-                self._state.outbox.answer(request, what)
-            else:
-                self._answer_committed(request, what)
-
-    # Time
 
     def expire(self, key: TransactionKey, now: Now) -> None:
         """Abort a transaction that ran too long, or whose producer is silent."""
@@ -317,9 +305,114 @@ class TransactionCoordinator:
         deadline = self._state.transactions.deadline_of(transaction)
         self._state.alarms.set(ForTransaction(transaction.key), deadline)
 
+    # 2: the decision
+
+    def _decide(self, transaction: Transaction, outcome: Outcome, now: Now) -> None:
+        self._note_decision(self._state.transactions.decide(transaction, outcome), now)
+        self._state.alarms.set(ForTransaction(transaction.key), None)
+        for request, _ in self._closing.pop(transaction.key, ()):
+            self._state.refuse(request, _refusal(outcome, transaction))
+        took = now.instant - transaction.began_instant
+        self._state.tally.end_transaction(took, is_commit=outcome.is_commit)
+        self._state.counts.transaction_latency.observe(took)
+
+    def _note_decision(self, decided: Decided, now: Now) -> None:
+        self._unfinished[decided.key] = None
+        self._state.groups_journal.note([decided], [WriteMarkers(decided.key)])
+        self.progress.follow(decided, now)
+
+    def decide_move(
+        self, move: int, outcome: Outcome, target: tuple[int, int], settled: Sequence[Settled]
+    ) -> None:
+        """Decide a transaction of the broker's own: its copies count, or never do.
+
+        `target` is the topic's number and the partition that holds the copies. What the move
+        settles stands in the same record.
+        """
+        key = TransactionKey.of_move(move)
+        decided = Decided(
+            producer=key.producer, number=key.number, epoch=0, outcome=outcome, partitions=[target]
+        )
+        self._state.transactions.apply(decided)
+        self._state.groups_journal.note([decided, *settled], [WriteMarkers(key)])
+
+    def apply(self, change: TransactionChange, at: Timestamp) -> None:
+        """Become what the journal says, when it is replayed."""
+        self.progress.apply(change, at)
+
+    # 3 to 5: the markers
+
+    def write_markers(self, key: TransactionKey, now: Now) -> None:
+        """The decision is committed: tell every partition."""
+        self._markers.begin(key, now)
+
+    def marker_appended(
+        self, purpose: ForMarker, upto: Offset, refused: Code | None, now: Now
+    ) -> None:
+        """A marker is committed, or was taken back by the disk."""
+        self._markers.marked(purpose, upto, refused, now)
+
+    def log_durable(self, partition: Partition) -> None:
+        """More of a log is durable."""
+        self._markers.durable(partition)
+
+    def forget_logs(self, logs: Iterable[LogId]) -> None:
+        """The logs are gone, and with them the markers that they had to get."""
+        self._markers.forget_logs(logs)
+
+    def resume_markers(self, now: Now) -> None:
+        """Continue where there was no time, and try again where there was no space."""
+        self._markers.resume(now)
+
+    def finish_turn(self, now: Now) -> None:
+        """Take the steps that this turn made possible, of every transaction."""
+        self._resume_closing(now)
+        for transaction in self._markers.take_durable():
+            ended = Ended(producer=transaction.producer, number=transaction.number)
+            self._state.transactions.apply(ended)
+            self._state.groups_journal.note([ended])
+        for transaction in self._markers.take_completed():
+            self._complete(transaction, now)
+
+    def _complete(self, transaction: Transaction, now: Now) -> None:
+        """Readers see the end of a transaction everywhere: answer who waited for that."""
+        self._unfinished.pop(transaction.key, None)
+        if transaction.key.is_internal:
+            self._completed_moves.append(transaction.key.move)
+        for request, then in self._waiters.pop_ended(transaction.key):
+            if isinstance(then, BeginTransaction):
+                try:
+                    self.begin(request, then, now)
+                except Refused as refused:
+                    self._state.outbox.answer(request, refused)
+            elif isinstance(then, TransactionEnded | GroupCommitted):
+                # The decision, and all that was noted before it, was committed before its markers.
+                self._state.outbox.answer(request, then)
+            else:
+                self._answer_committed(request, then)
+
+    def take_completed_moves(self) -> list[int]:
+        """The broker's own moves that readers see as ended since the last call."""
+        completed, self._completed_moves = self._completed_moves, []
+        return completed
+
+    def _answer_when_ended(
+        self, keys: list[TransactionKey], request: RequestId, reply: Reply
+    ) -> None:
+        """Answer when readers see the end of these transactions, at once if they do."""
+        unfinished = [key for key in keys if key in self._unfinished]
+        if unfinished:
+            self._waiters.add(unfinished, request, reply)
+        else:
+            self._answer_committed(request, reply)
+
+    def _answer_committed(self, request: RequestId, reply: Reply) -> None:
+        """Answer when all that was noted so far is committed."""
+        self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
+
     # A life begins
 
-    def recollect(self, now: Now) -> None:
+    def join_logs(self, now: Now) -> None:
         """Join what the logs say of open transactions to what the journal says.
 
         The journal knows every transaction that may still commit; one that it does not know was
@@ -355,12 +448,12 @@ class TransactionCoordinator:
             if key.is_internal:
                 state.next_move = max(state.next_move, key.move + 1)
         for transaction in state.transactions.open:
-            if self._progressing.is_lost(transaction):
+            if self.progress.is_lost(transaction):
                 aborted = state.transactions.decide(transaction, Outcome.ABORTED)
                 self._note_decision(aborted, now)
 
-    def begin_serving(self, now: Now) -> list[TransactionKey]:
-        """Deadlines run again; the decided ones whose markers may be missing are returned."""
+    def begin_serving(self, now: Now) -> None:
+        """Deadlines run again, and what was decided gets the markers that may be missing."""
         transactions = self._state.transactions
         transactions.begin_life(now)
         for transaction in transactions.open:
@@ -368,7 +461,8 @@ class TransactionCoordinator:
             self._arm(transaction)
         finishing = [each.key for each in transactions.finishing]
         self._unfinished.update(dict.fromkeys(finishing))
-        return finishing
+        for key in finishing:
+            self.write_markers(key, now)
 
 
 def _refusal(outcome: Outcome, transaction: Transaction) -> Refused:

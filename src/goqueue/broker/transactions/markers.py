@@ -1,8 +1,11 @@
-"""Markers: what was decided about a transaction reaches every partition that it wrote to.
+"""The marker writer: appends the marker of a decision to every partition of its transaction.
 
-Begins when the decision is committed, and may begin any number of times: a partition that has the
-marker has nothing left to end. A transaction is complete when readers see its end everywhere, and
-forgotten by the journal when no crash can take a marker back.
+A helper of the coordinator. Begins when the decision is committed, and may begin any number of
+times: a partition that has the marker has nothing left to end. A transaction is *complete* when
+every marker is committed, so that readers see its end everywhere, and *durable* when no crash can
+take a marker back.
+
+Cost per transaction: one record in each of its partitions, over as many turns as that takes.
 """
 
 from collections.abc import Iterable
@@ -13,7 +16,7 @@ from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand
 from goqueue.log import Marker
 from goqueue.model import SECOND, Code, Instant, LogId, Now, Offset, Refused, TransactionKey
-from goqueue.transactions import Ended, Transaction
+from goqueue.transactions import Transaction
 
 __all__ = ["MarkerWriter"]
 
@@ -22,20 +25,20 @@ _RETRY_NS = SECOND
 _UNREACHABLE = {Code.STORAGE_FAILED, Code.TOPIC_NOT_FOUND}
 
 
-class _Round:
+class _MarkerSet:
     """The markers of one transaction: which are not committed, which are not durable."""
 
-    __slots__ = ("fading", "is_told", "missing", "stalled", "transaction", "untold")
+    __slots__ = ("is_complete", "missing", "not_durable", "stalled", "transaction", "unwritten")
 
     def __init__(self, transaction: Transaction, logs: list[LogId]) -> None:
         self.transaction = transaction
         self.missing = dict.fromkeys(logs)
         # Those that are still to be told, and those that must be told again: there was no space.
-        self.untold = dict.fromkeys(logs)
+        self.unwritten = dict.fromkeys(logs)
         self.stalled: dict[LogId, None] = {}
         # The offset behind each marker that a power cut could still take.
-        self.fading: dict[LogId, Offset] = {}
-        self.is_told = False
+        self.not_durable: dict[LogId, Offset] = {}
+        self.is_complete = False
 
 
 class MarkerWriter:
@@ -43,27 +46,33 @@ class MarkerWriter:
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._rounds: dict[TransactionKey, _Round] = {}
+        self._sets: dict[TransactionKey, _MarkerSet] = {}
         # Those with partitions that are to be told, in this order; and those that are told again.
-        self._untold: dict[TransactionKey, None] = {}
+        self._unwritten: dict[TransactionKey, None] = {}
         self._stalled: dict[TransactionKey, Instant] = {}
         # By log: which transactions have a marker to be committed there, and which wait, up to
         # which offset, for it to become durable.
         self._missing: dict[LogId, dict[TransactionKey, None]] = {}
-        self._fading: dict[LogId, list[tuple[int, TransactionKey]]] = {}
+        self._not_durable: dict[LogId, list[tuple[int, TransactionKey]]] = {}
         self._completed: list[Transaction] = []
+        self._durable: list[Transaction] = []
 
     def take_completed(self) -> list[Transaction]:
         """Those that readers see as ended since the last call."""
         completed, self._completed = self._completed, []
         return completed
 
+    def take_durable(self) -> list[Transaction]:
+        """Those whose markers no crash can take back, since the last call."""
+        durable, self._durable = self._durable, []
+        return durable
+
     # Appending
 
     def begin(self, key: TransactionKey, now: Now) -> None:
         """The decision is committed: tell every partition."""
         transaction = self._state.transactions.find(key)
-        if transaction is None or key in self._rounds:
+        if transaction is None or key in self._sets:
             return
         logs = [
             LogId(topic.name, partition)
@@ -71,36 +80,36 @@ class MarkerWriter:
             for topic in [self._state.catalog.numbered(number)]
             if topic is not None
         ]
-        current = self._rounds[key] = _Round(transaction, logs)
+        current = self._sets[key] = _MarkerSet(transaction, logs)
         for log in logs:
             self._missing.setdefault(log, {})[key] = None
-        self._untold[key] = None
-        self._tell(now)
-        self._look(current)
+        self._unwritten[key] = None
+        self._append_more(now)
+        self._check(current)
 
-    def _tell(self, now: Now) -> None:
+    def _append_more(self, now: Now) -> None:
         """Append markers as far as the turn allows."""
         budget = self._state.budget
-        while self._untold:
-            current = self._rounds.get(next(iter(self._untold)))
-            if current is None or not current.untold:
-                del self._untold[next(iter(self._untold))]
+        while self._unwritten:
+            current = self._sets.get(next(iter(self._unwritten)))
+            if current is None or not current.unwritten:
+                del self._unwritten[next(iter(self._unwritten))]
                 continue
             if budget.is_spent:
                 self._state.alarms.bring_forward(Errand.MARKERS, now.instant)
                 return
             budget.spend()
-            log = next(iter(current.untold))
-            del current.untold[log]
-            self._mark(current, log, now)
-            if not current.untold:
-                self._look(current)
+            log = next(iter(current.unwritten))
+            del current.unwritten[log]
+            self._append(current, log, now)
+            if not current.unwritten:
+                self._check(current)
 
-    def _mark(self, current: _Round, log: LogId, now: Now) -> None:
+    def _append(self, current: _MarkerSet, log: LogId, now: Now) -> None:
         partition = self._state.partitions.get(log)
         transaction = current.transaction
         if partition is None:
-            self._drop(current, log)
+            self._remove(current, log)
             return
         assert transaction.outcome is not None
         marker = Marker(
@@ -116,24 +125,24 @@ class MarkerWriter:
             return
         if appended is None:
             # It has the marker, or nothing to end.
-            self._arrived(current, partition, partition.log.high_watermark)
+            self._committed(current, partition, partition.log.high_watermark)
             return
         publication = Publication(None, [], 1, now.wall, purpose=ForMarker(transaction.key, log))
         partition.expect(appended.first, appended.next, publication)
 
-    def _refused(self, current: _Round, log: LogId, code: Code, now: Now) -> None:
+    def _refused(self, current: _MarkerSet, log: LogId, code: Code, now: Now) -> None:
         if code in _UNREACHABLE:
-            self._drop(current, log)
+            self._remove(current, log)
             if code is Code.STORAGE_FAILED:
                 # Never durable in this life: the next one finds the decision and tells again.
-                self._fade(current, log, Offset(1 << 62))
+                self._await_durable(current, log, Offset(1 << 62))
             return
         current.stalled[log] = None
         deadline = Instant(now.instant + _RETRY_NS)
         self._stalled.setdefault(current.transaction.key, deadline)
         self._state.alarms.bring_forward(Errand.MARKERS, deadline)
 
-    def _drop(self, current: _Round, log: LogId) -> None:
+    def _remove(self, current: _MarkerSet, log: LogId) -> None:
         """A log has the marker, or will never have it."""
         if log in current.missing:
             del current.missing[log]
@@ -150,82 +159,80 @@ class MarkerWriter:
                 self._state.alarms.bring_forward(Errand.MARKERS, deadline)
                 break
             del self._stalled[key]
-            current = self._rounds.get(key)
+            current = self._sets.get(key)
             if current is not None:
-                current.untold.update(current.stalled)
+                current.unwritten.update(current.stalled)
                 current.stalled = {}
-                self._untold[key] = None
-        self._tell(now)
+                self._unwritten[key] = None
+        self._append_more(now)
 
     # What became of them
 
     def marked(self, purpose: ForMarker, upto: Offset, refused: Code | None, now: Now) -> None:
         """A marker is committed, or was taken back by the disk."""
-        current = self._rounds.get(purpose.transaction)
+        current = self._sets.get(purpose.transaction)
         if current is None:
             return
         partition = self._state.partitions.get(purpose.log)
         if refused is not None:
             self._refused(current, purpose.log, refused, now)
         elif partition is None:
-            self._drop(current, purpose.log)
+            self._remove(current, purpose.log)
         else:
-            self._arrived(current, partition, upto)
-        self._look(current)
+            self._committed(current, partition, upto)
+        self._check(current)
 
-    def _arrived(self, current: _Round, partition: Partition, upto: Offset) -> None:
+    def _committed(self, current: _MarkerSet, partition: Partition, upto: Offset) -> None:
         log = partition.log_id
-        self._drop(current, log)
+        self._remove(current, log)
         if partition.log.watermarks.durable < upto:
-            self._fade(current, log, upto)
+            self._await_durable(current, log, upto)
 
-    def _fade(self, current: _Round, log: LogId, upto: Offset) -> None:
+    def _await_durable(self, current: _MarkerSet, log: LogId, upto: Offset) -> None:
         """Wait until a log is durable up to here, or deleted."""
-        current.fading[log] = upto
-        heappush(self._fading.setdefault(log, []), (upto, current.transaction.key))
+        current.not_durable[log] = upto
+        heappush(self._not_durable.setdefault(log, []), (upto, current.transaction.key))
 
     def durable(self, partition: Partition) -> None:
         """More of a log is durable."""
         log = partition.log_id
-        waiting = self._fading.get(log)
+        waiting = self._not_durable.get(log)
         if not waiting:
             return
         durable = partition.log.watermarks.durable
         while waiting and waiting[0][0] <= durable:
             upto, key = heappop(waiting)
-            current = self._rounds.get(key)
-            if current is not None and current.fading.get(log) == upto:
-                del current.fading[log]
-                self._look(current)
+            current = self._sets.get(key)
+            if current is not None and current.not_durable.get(log) == upto:
+                del current.not_durable[log]
+                self._check(current)
         if not waiting:
-            del self._fading[log]
+            del self._not_durable[log]
 
     def forget_logs(self, logs: Iterable[LogId]) -> None:
         """The logs are gone, and with them the markers that they had to get."""
         for log in logs:
-            if log in self._missing or log in self._fading:
+            if log in self._missing or log in self._not_durable:
                 self._forget(log)
 
     def _forget(self, log: LogId) -> None:
-        fading = [key for _, key in self._fading.pop(log, ())]
-        for key in (*self._missing.get(log, ()), *fading):
-            current = self._rounds.get(key)
+        not_durable = [key for _, key in self._not_durable.pop(log, ())]
+        for key in (*self._missing.get(log, ()), *not_durable):
+            current = self._sets.get(key)
             if current is not None:
-                self._drop(current, log)
-                current.untold.pop(log, None)
+                self._remove(current, log)
+                current.unwritten.pop(log, None)
                 current.stalled.pop(log, None)
-                current.fading.pop(log, None)
-                self._look(current)
+                current.not_durable.pop(log, None)
+                self._check(current)
 
-    def _look(self, current: _Round) -> None:
+    def _check(self, current: _MarkerSet) -> None:
         """Go on when all markers are committed, and end when all are durable."""
         transaction = current.transaction
         if current.missing:
             return
-        if not current.is_told:
-            current.is_told = True
+        if not current.is_complete:
+            current.is_complete = True
             self._completed.append(transaction)
-        if not current.fading and self._rounds.pop(transaction.key, None) is not None:
-            ended = Ended(producer=transaction.producer, number=transaction.number)
-            self._state.transactions.apply(ended)
-            self._state.groups_journal.note([ended])
+        if not current.not_durable and self._sets.pop(transaction.key, None) is not None:
+            self._durable.append(transaction)
