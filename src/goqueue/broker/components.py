@@ -20,6 +20,7 @@ from goqueue.broker.groups.polls import Polls
 from goqueue.broker.groups.priority_indexer import PriorityIndexer
 from goqueue.broker.groups.redrive import Redriver
 from goqueue.broker.journal import JournalLimits
+from goqueue.broker.node_reports import NodeReports
 from goqueue.broker.publish import Publisher
 from goqueue.broker.read import StreamReads
 from goqueue.broker.recovery.journaled_state import JournaledState
@@ -41,6 +42,7 @@ from goqueue.model.requests import (
     AlterTopic,
     BeginTransaction,
     CancelDelayed,
+    CheckHealth,
     Command,
     CommitGroup,
     CommitOffsets,
@@ -49,6 +51,7 @@ from goqueue.model.requests import (
     DescribeDelays,
     DescribeGroup,
     DescribeLag,
+    DescribeNode,
     DescribeOffsets,
     DescribePartitions,
     DescribePriorities,
@@ -96,6 +99,7 @@ class Components:
         group_retention_ns: int | None,
     ) -> None:
         self.topics = Topics(state)
+        self.reports = NodeReports(state, self.topics)
         self.traces = TraceQueries(state.outbox, state.stepwise, state.journeys.tracer)
         self.delaying = DelayedMessages(state)
         self.publishing = Publisher(state, self.delaying)
@@ -157,6 +161,8 @@ def dispatch_table(parts: Components) -> dict[type, CommandFn[Command]]:
 
 
 def _take_messages(take: _Table, parts: Components) -> None:
+    take(DescribeNode, parts.reports.describe)
+    take(CheckHealth, parts.reports.check_health)
     take(CreateTopic, parts.topics.create)
     take(AlterTopic, lambda request, command, _: parts.topics.alter(request, command))
     take(ListTopics, lambda request, _, __: parts.topics.list_all(request))

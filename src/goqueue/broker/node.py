@@ -98,8 +98,6 @@ from goqueue.model.requests import (
     CheckHealth,
     DeleteTopic,
     DescribeNode,
-    NodeDescription,
-    NodeHealth,
     Published,
     Reply,
 )
@@ -158,8 +156,6 @@ class Node:
         self._put_off: dict[Subject, None] = {}
         self._takes = dispatch_table(self._parts)
         self._takes[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
-        self._takes[DescribeNode] = self._describe  # type: ignore[assignment]  # by type
-        self._takes[CheckHealth] = self._check_health  # type: ignore[assignment]  # by type
 
     def start(self) -> list[NodeEffect]:
         """The first effects; the node serves once they and what follows from them is done."""
@@ -290,36 +286,6 @@ class Node:
         self._parts.positions.forget_logs(logs)
         self._parts.transaction_offsets.check_again()
         self._parts.membership.rebalance(command.name, now)
-
-    def _describe(self, request: RequestId, _: DescribeNode, now: Now) -> None:
-        self._state.stepwise.begin(request, self._described(request), now)
-
-    def _described(self, request: RequestId) -> Steps:
-        state = self._state
-        topics = yield from self._parts.topics.describe_all()
-        reply = NodeDescription(
-            node_id=state.node_id,
-            not_ready=state.not_ready,
-            failed_logs=tuple(state.storage.failed),
-            topics=topics,
-            flows=state.counts.flows(),
-            health=self._health(),
-        )
-        state.outbox.answer(request, reply)
-
-    def _check_health(self, request: RequestId, _: CheckHealth, __: Now) -> None:
-        self._state.outbox.answer(request, self._health())
-
-    def _health(self) -> NodeHealth:
-        storage = self._state.storage
-        return NodeHealth(
-            node_id=self._state.node_id,
-            not_ready=self._state.not_ready,
-            failed_logs=tuple(storage.failed),
-            full_logs=storage.full,
-            damaged=storage.damaged(),
-            damaged_ranges=storage.damaged_ranges,
-        )
 
     # The disk
 

@@ -19,6 +19,7 @@ __all__ = [
     "Drop",
     "Effect",
     "Fetch",
+    "FetchedSlice",
     "Find",
     "Halt",
     "Load",
@@ -154,6 +155,13 @@ class Seek(msgspec.Struct, frozen=True, kw_only=True):
 # For a whole node
 
 
+class FetchedSlice(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of a slice that the node has in memory, so that nobody reads them again."""
+
+    wanted: Slice
+    data: memoryview
+
+
 class Open(msgspec.Struct, frozen=True, kw_only=True):
     """Recover a log, or make it if it is not there; answered by `Opened`."""
 
@@ -202,14 +210,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer with log bytes that the shell reads itself.
+    """Answer with log bytes; the shell reads those that the node does not bring.
 
     For `Records` there is one run of slices, for `Leased` one per parcel.
     """
 
     request: RequestId
     reply: Reply
-    runs: tuple[tuple[Slice, ...], ...]
+    runs: tuple[tuple[Slice | FetchedSlice, ...], ...]
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):

@@ -85,8 +85,9 @@ class DrivenNode:
         # How far the wall clock was put away from the one that only goes forward.
         self.wall_shift_ns = wall_shift_ns
         self.runs_later_turns = True
-        # How many reads were asked for.
+        # How many reads the node asked for, and how many slices were read, for it or for answers.
         self.fetches = 0
+        self.reads = 0
         # The most that one turn did since somebody set it to zero.
         self.turn_units_max = 0
         self.turn_units_sum = 0
@@ -341,6 +342,7 @@ class DrivenNode:
         self._answer(effect.request, reply)
 
     def _read(self, wanted: Slice) -> memoryview:
+        self.reads += 1
         try:
             return self.storage.read(wanted)
         except DamageFound as found:

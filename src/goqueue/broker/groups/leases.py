@@ -22,6 +22,7 @@ from operator import sub
 
 import msgspec
 
+from goqueue.broker.groups.read_ahead import ReadAhead
 from goqueue.broker.journal_changes import Delivered, Settled, fold
 from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
@@ -32,6 +33,7 @@ from goqueue.groups import Group
 from goqueue.log import Log
 from goqueue.model import (
     Code,
+    FetchedSlice,
     Instant,
     LogId,
     Now,
@@ -120,23 +122,38 @@ def fill(effect: Serve, read: Callable[[Slice], memoryview]) -> Reply:
             raise damage
         return msgspec.structs.replace(reply, parcels=tuple(parcels))
     assert isinstance(reply, Records)
-    return msgspec.structs.replace(reply, data=tuple(read(each) for each in effect.runs[0]))
+    pieces = tuple(piece for each in effect.runs[0] for piece in _read_one(each, read))
+    return msgspec.structs.replace(reply, data=pieces)
 
 
 def _read_all(
-    run: Sequence[Slice], offsets: Sequence[int], read: Callable[[Slice], memoryview]
+    run: Sequence[Slice | FetchedSlice],
+    offsets: Sequence[int],
+    read: Callable[[Slice], memoryview],
 ) -> tuple[memoryview, ...]:
     """The records of these slices, at least those with these offsets."""
-    if sum(wanted.below - wanted.offset for wanted in run) == len(offsets):
+    wanted = [each.wanted if isinstance(each, FetchedSlice) else each for each in run]
+    if sum(each.below - each.offset for each in wanted) == len(offsets):
         # Nothing is between them, so their size was known.
-        return tuple(read(wanted) for wanted in run)
-    return tuple(piece for wanted in run for piece in _read_span(wanted, offsets, read))
+        return tuple(piece for each in run for piece in _read_one(each, read))
+    return tuple(piece for each in run for piece in _read_span(each, offsets, read))
+
+
+def _read_one(
+    wanted: Slice | FetchedSlice, read: Callable[[Slice], memoryview]
+) -> tuple[memoryview]:
+    return (wanted.data if isinstance(wanted, FetchedSlice) else read(wanted),)
 
 
 def _read_span(
-    wanted: Slice, offsets: Sequence[int], read: Callable[[Slice], memoryview]
+    wanted: Slice | FetchedSlice,
+    offsets: Sequence[int],
+    read: Callable[[Slice], memoryview],
 ) -> list[memoryview]:
     """One slice, in as many reads as it takes if what is between was larger than expected."""
+    if isinstance(wanted, FetchedSlice):
+        # All of it was read ahead.
+        return [wanted.data]
     pieces = [read(wanted)]
     reached = last_offset(pieces[0]) + 1
     if reached >= wanted.below:
@@ -175,7 +192,7 @@ class _Share(msgspec.Struct, frozen=True):
     """What a poll is handed of one partition."""
 
     parcel: Parcel
-    slices: tuple[Slice, ...]
+    slices: tuple[Slice | FetchedSlice, ...]
     size: int
     must_wait: bool
 
@@ -183,8 +200,9 @@ class _Share(msgspec.Struct, frozen=True):
 class PollLeases:
     """Hands out what is ready."""
 
-    def __init__(self, state: NodeState) -> None:
+    def __init__(self, state: NodeState, read_ahead: ReadAhead) -> None:
         self._state = state
+        self._read_ahead = read_ahead
         self._turns: dict[int, int] = {}
         self._next_serial = 1
         self._exhausted: list[tuple[Group, LogId, Lease]] = []
@@ -265,7 +283,7 @@ class PollLeases:
         self._state.alarms.bring_forward(alarm, leased[0].deadline)
         return _Share(
             self._parcel(group, partition, leased, size, Timestamp(now.wall + room.visibility_ns)),
-            spans.slices,
+            self._read_ahead.fetched(group.number, spans.slices),
             size,
             must_wait,
         )

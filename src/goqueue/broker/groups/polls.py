@@ -49,7 +49,7 @@ class Polls:
     def __init__(self, state: NodeState, counting: PriorityIndexer) -> None:
         self._state = state
         self._surveys = ReadAhead(state, counting)
-        self._leases = PollLeases(state)
+        self._leases = PollLeases(state, self._surveys)
         self._waiting = WaitingPolls()
         # Groups with a partition that has more to read for them; None: with some to look at.
         self._stirred: dict[tuple[int, LogId | None], None] = {}
@@ -233,6 +233,7 @@ class Polls:
 
     def relearn(self, partition: Partition) -> None:
         """Records of the partition may be gone: what was only looked at is looked at again."""
+        self._surveys.forget_log(partition.log_id)
         for queue in self._state.group_partitions.queues_on(partition.log_id):
             queue.relearn()
 
@@ -331,7 +332,7 @@ class Polls:
     def forget_queue(self, number: int, log: LogId) -> None:
         """Every open lease of this group on this partition is stale from now on."""
         if self._state.group_partitions.remove_queue(number, log):
-            self._surveys.forget(number, log)
+            self._surveys.forget_fetched(number, log)
             self._state.alarms.set(ForQueue(number, log), None)
 
     def arm(self, number: int, log: LogId, queue: DeliveryQueue) -> None:

@@ -1,10 +1,15 @@
-"""What queues know of their partitions: records are read for them when somebody asks.
+"""Read-ahead: what queues know of their partitions, read when somebody polls.
 
-A survey is read by the shell and passed over once by the records room, so a group that nobody
-polls costs nothing.
+A poll has the next records of its partitions read by the shell; one compiled pass tells the queue
+what there is to deliver. A group that nobody polls costs nothing. The bytes are kept for the poll
+that caused the read, so that its answer is made of them and they are not read twice.
 
-Invariant: of each group and partition at most one survey is under way.
+Invariants
+- Of each group and partition at most one fetch is under way.
+- Of a node at most `_KEPT_MAX` fetches of `_KEPT_BYTES_MAX` together are kept; the oldest go first.
 """
+
+from collections.abc import Iterable
 
 import msgspec
 
@@ -14,9 +19,9 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.delivery import DeliveryQueue
 from goqueue.groups import Group
-from goqueue.model import LogId, Now, Offset, Slice
+from goqueue.model import FetchedSlice, LogId, Now, Offset, Slice
 from goqueue.model.requests import Mode
-from goqueue.records import survey
+from goqueue.records import span, survey
 
 __all__ = [
     "Learned",
@@ -24,6 +29,8 @@ __all__ = [
 ]
 
 _SURVEY_BYTES = 256 * 1024
+_KEPT_BYTES_MAX = 4 * 1024 * 1024
+_KEPT_MAX = 1000
 
 
 class Learned(msgspec.Struct, frozen=True):
@@ -31,6 +38,60 @@ class Learned(msgspec.Struct, frozen=True):
 
     group: Group
     is_enough: bool
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """Bytes of a fetch: the records of its slice below `upto`."""
+
+    wanted: Slice
+    upto: int
+    data: memoryview
+
+
+class FetchedBytes:
+    """The last fetch of each group and partition, as far as there is room."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, LogId], _Kept] = {}
+        self._size = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept."""
+        return self._size
+
+    def keep(self, group: int, wanted: Slice, upto: int, data: memoryview) -> None:
+        self.forget(group, wanted.log)
+        if len(data) > _KEPT_BYTES_MAX:
+            return
+        self._kept[group, wanted.log] = _Kept(wanted, upto, data)
+        self._size += len(data)
+        while self._size > _KEPT_BYTES_MAX or len(self._kept) > _KEPT_MAX:
+            self.forget(*next(iter(self._kept)))
+
+    def forget(self, group: int, log: LogId) -> None:
+        kept = self._kept.pop((group, log), None)
+        if kept is not None:
+            self._size -= len(kept.data)
+
+    def forget_log(self, log: LogId) -> None:
+        """Records of a log may be others now."""
+        for key in [key for key in self._kept if key[1] == log]:
+            self.forget(*key)
+
+    def find(self, group: int, wanted: Slice) -> Slice | FetchedSlice:
+        """The slice with its bytes, if all of them are kept."""
+        kept = self._kept.get((group, wanted.log))
+        if kept is None or wanted.segment != kept.wanted.segment:
+            return wanted
+        if wanted.offset < kept.wanted.offset or wanted.below > kept.upto:
+            return wanted
+        part = span(kept.data, wanted.offset, wanted.below, len(kept.data))
+        data = kept.data[part.start : part.end]
+        if 4 * len(data) < len(kept.data):
+            # A slow reader of a few messages must not hold on to all that was read with them.
+            data = memoryview(bytes(data))
+        return FetchedSlice(wanted=wanted, data=data) if data else wanted
 
 
 class ReadAhead:
@@ -42,6 +103,7 @@ class ReadAhead:
         # What is being read; known by being the same, not by being equal, since a topic may be
         # deleted and made again meanwhile.
         self._under_way: dict[int, dict[LogId, Slice]] = {}
+        self._fetched = FetchedBytes()
         # Logs whose next records could not be read: another look would find the same.
         self._unreadable: dict[LogId, None] = {}
 
@@ -73,6 +135,19 @@ class ReadAhead:
         under_way.pop(log, None)
         if not under_way:
             self._under_way.pop(group, None)
+
+    def forget_fetched(self, group: int, log: LogId) -> None:
+        """The queue of a group is gone, and so is what was read for it."""
+        self.forget(group, log)
+        self._fetched.forget(group, log)
+
+    def forget_log(self, log: LogId) -> None:
+        """Records of a log were removed or rewritten."""
+        self._fetched.forget_log(log)
+
+    def fetched(self, group: int, slices: Iterable[Slice]) -> tuple[Slice | FetchedSlice, ...]:
+        """The slices of an answer, with their bytes where those were read ahead."""
+        return tuple(self._fetched.find(group, wanted) for wanted in slices)
 
     # Looking
 
@@ -153,5 +228,6 @@ class ReadAhead:
         if aborted.within(wanted.offset, upto):
             known = [message for message in known if message.offset not in aborted]
         queue.learn(known, upto, wanted.offset)
+        self._fetched.keep(purpose.group, wanted, upto, data)
         self._counting.count_known(partition, known, wanted.offset, upto, now)
         return Learned(group, queue.is_ready)
