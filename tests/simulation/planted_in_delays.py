@@ -29,11 +29,11 @@ def _does_nothing(*_: object, **__: object) -> None:
 def waits_before_the_record_is_committed(patch: pytest.MonkeyPatch) -> None:
     expect = DelayedMessages.expect
 
-    def hasty(delaying: Any, partition: Any, waiting: Any, now: Any, holder: Any = None) -> None:
-        expect(delaying, partition, waiting, now, holder)
-        delays = delaying._delays(partition.log_id, now)
+    def hasty(delayed: Any, partition: Any, waiting: Any, now: Any, holder: Any = None) -> None:
+        expect(delayed, partition, waiting, now, holder)
+        delays = delayed._delays(partition.log_id, now)
         delays.add_all(waiting.offsets, waiting.dues, waiting.priorities)
-        delaying._arm(partition.log_id, delays, now)
+        delayed._arm(partition.log_id, delays, now)
 
     patch.setattr(DelayedMessages, "expect", hasty)
 
@@ -41,9 +41,9 @@ def waits_before_the_record_is_committed(patch: pytest.MonkeyPatch) -> None:
 def takes_a_delivery_for_done_when_it_is_appended(patch: pytest.MonkeyPatch) -> None:
     deliver = DelayedMessages._deliver
 
-    def hasty(delaying: Any, salvo: Any, partition: Any, delays: Any, now: Any) -> None:
-        deliver(delaying, salvo, partition, delays, now)
-        entries = delaying._underway._entries.get(salvo.log)
+    def hasty(delayed: Any, batch: Any, partition: Any, delays: Any, now: Any) -> None:
+        deliver(delayed, batch, partition, delays, now)
+        entries = delayed._pending_appends._entries.get(batch.log)
         if entries and type(entries[-1]).__name__ == "Fired":
             first = entries[-1].next - len(entries[-1].messages)
             for index, message in enumerate(entries[-1].messages):
@@ -72,10 +72,10 @@ def answers_a_cancellation_before_it_is_committed(patch: pytest.MonkeyPatch) -> 
     cancel = DelayedMessages._cancel_pending
 
     def hasty(
-        delaying: Any, request: Any, partition: Any, delays: Any, offset: Any, now: Any
+        delayed: Any, request: Any, partition: Any, delays: Any, offset: Any, now: Any
     ) -> None:
-        cancel(delaying, request, partition, delays, offset, now)
-        delaying._cancels.succeed(partition.log_id, offset)
+        cancel(delayed, request, partition, delays, offset, now)
+        delayed._cancels.succeed(partition.log_id, offset)
 
     patch.setattr(DelayedMessages, "_cancel_pending", hasty)
 
@@ -138,9 +138,9 @@ def keeps_delays_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
 def skips_a_block_of_the_census(patch: pytest.MonkeyPatch) -> None:
     find = PriorityIndex.next
 
-    def hasty(census: Any, lane: int, offset: int) -> Any:
-        found = find(census, lane, offset)
-        return found if found == offset else min(found + 4, max(found, census.upto))
+    def hasty(priority_index: Any, lane: int, offset: int) -> Any:
+        found = find(priority_index, lane, offset)
+        return found if found == offset else min(found + 4, max(found, priority_index.upto))
 
     patch.setattr(PriorityIndex, "next", hasty)
 
@@ -148,8 +148,8 @@ def skips_a_block_of_the_census(patch: pytest.MonkeyPatch) -> None:
 def counts_a_message_in_another_lane(patch: pytest.MonkeyPatch) -> None:
     count = PriorityIndex.count
 
-    def careless(census: Any, offsets: Any, lanes: bytes, upto: int) -> None:
-        count(census, offsets, bytes((lane + 1) % 5 for lane in lanes), upto)
+    def careless(priority_index: Any, offsets: Any, lanes: bytes, upto: int) -> None:
+        count(priority_index, offsets, bytes((lane + 1) % 5 for lane in lanes), upto)
 
     patch.setattr(PriorityIndex, "count", careless)
 

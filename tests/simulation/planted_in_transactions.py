@@ -11,7 +11,13 @@ import msgspec
 import pytest
 
 from goqueue.log import Log
-from goqueue.log.producer_state import Ending, ProducerState, Repeat, Spans, Writer
+from goqueue.log.producer_state import (
+    OffsetRanges,
+    PartitionProducer,
+    ProducerState,
+    Repeat,
+    TransactionEnd,
+)
 from goqueue.model import Code, Refused
 from goqueue.model.requests import CommitGroup
 from goqueue.transactions import Outcome, Transactions
@@ -202,63 +208,63 @@ def takes_messages_into_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_window_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    replay = Log.replay_authors
+    replay = Log.replay_producers
 
     def forgetful(log: Any, *arguments: Any) -> None:
         replay(log, *arguments)
-        for writer in log.authors._writers.values():
+        for writer in log.producers._writers.values():
             writer.batches.clear()
 
-    patch.setattr(Log, "replay_authors", forgetful)
+    patch.setattr(Log, "replay_producers", forgetful)
 
 
 def forgets_producers_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Log, "replay_authors", _does_nothing)
+    patch.setattr(Log, "replay_producers", _does_nothing)
 
 
 def answers_a_repeat_with_another_offset(patch: pytest.MonkeyPatch) -> None:
-    check = Writer.check
+    check = PartitionProducer.check
 
-    def vague(writer: Writer, mark: Any) -> Any:
+    def vague(writer: PartitionProducer, mark: Any) -> Any:
         repeat = check(writer, mark)
         if repeat is None:
             return None
         first, following, *_ = writer.batches[-1][2], writer.batches[-1][2] + mark.count
         return Repeat(first, following)  # type: ignore[arg-type]  # plain numbers do
 
-    patch.setattr(Writer, "check", vague)
+    patch.setattr(PartitionProducer, "check", vague)
 
 
 def takes_whatever_sequence_comes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Writer, "check", lambda *_: None)
+    patch.setattr(PartitionProducer, "check", lambda *_: None)
 
 
 def keeps_sequences_of_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Writer, "take_back", _does_nothing)
+    patch.setattr(PartitionProducer, "take_back", _does_nothing)
 
 
 # What readers see
 
 
 def forgets_what_was_aborted_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    replay = Log.replay_authors
+    replay = Log.replay_producers
 
     def forgetful(log: Any, *arguments: Any) -> None:
         replay(log, *arguments)
-        log.authors._aborted = Spans()
+        log.producers._aborted = OffsetRanges()
 
-    patch.setattr(Log, "replay_authors", forgetful)
+    patch.setattr(Log, "replay_producers", forgetful)
 
 
 def passes_transactions_that_a_restart_found_open(patch: pytest.MonkeyPatch) -> None:
-    replay = Log.replay_authors
+    replay = Log.replay_producers
 
     def blind(log: Any, *arguments: Any) -> None:
         replay(log, *arguments)
-        log.authors._open.clear()
+        log.producers._open.clear()
         log._watermarks.hold_stable_at(None)
 
-    patch.setattr(Log, "replay_authors", blind)
+    patch.setattr(Log, "replay_producers", blind)
 
 
 def shows_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
@@ -266,10 +272,10 @@ def shows_what_is_not_stable(patch: pytest.MonkeyPatch) -> None:
 
 
 def delivers_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
-    def careless(ending: Ending, hidden: Spans, _: Spans) -> None:
+    def careless(ending: TransactionEnd, hidden: OffsetRanges, _: OffsetRanges) -> None:
         hidden.add(ending.marker, ending.marker + 1)
 
-    patch.setattr(Ending, "hide", careless)
+    patch.setattr(TransactionEnd, "hide", careless)
 
 
 # Progress

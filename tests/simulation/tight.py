@@ -8,7 +8,7 @@ _LIMITS = {
     "goqueue.delivery.priority_index.BLOCK": 4,
     "goqueue.delivery.queue._READY_MAX": 7,
     "goqueue.delivery.queue._READY_MIN": 3,
-    "goqueue.broker.groups.priority_indexer._SCOUT_BYTES": 300,
+    "goqueue.broker.groups.priority_indexer._INDEX_BYTES": 300,
     "goqueue.broker.delayed.delays._FIRE_MAX": 3,
     "goqueue.broker.delayed.delays._FIRE_BYTES": 300,
     "goqueue.broker.delayed.delays._SAVE_CHANGES_MIN": 4,

@@ -110,15 +110,15 @@ class Catalog:
     def numbered(self, number: int) -> Topic | None:
         return self._by_number.get(number)
 
-    def holds_letters(self, name: str) -> bool:
+    def holds_dead_letters(self, name: str) -> bool:
         """Whether a topic is where dead letters go: it has none of its own then."""
         topic = self._topics.get(name)
-        return name in self._senders or (topic is not None and topic.stated.holds_letters)
+        return name in self._senders or (topic is not None and topic.stated.holds_dead_letters)
 
     def deliveries_max(self, name: str) -> int | None:
         """How often a message may be delivered; None where there is no limit."""
         limit = self.find(name).config.max_deliveries
-        return None if not limit or self.holds_letters(name) else limit
+        return None if not limit or self.holds_dead_letters(name) else limit
 
     def log_settings(self, topic: Topic) -> LogSettings:
         """How the logs of a topic are kept. Dead letters of one key are different messages.
@@ -126,7 +126,7 @@ class Catalog:
         A directory of an earlier version may have a dead-letter topic that asks for compaction.
         """
         settings = topic.config.log_settings
-        if not settings.cleanup.compacts or not self.holds_letters(topic.name):
+        if not settings.cleanup.compacts or not self.holds_dead_letters(topic.name):
             return settings
         if not settings.cleanup.deletes:
             settings = msgspec.structs.replace(settings, retention_ns=None, retention_bytes=None)
@@ -170,7 +170,7 @@ class Catalog:
             partitions=origin.stated.partitions,
             config=config,
             created_at=now.wall,
-            holds_letters=True,
+            holds_dead_letters=True,
             has_producers=True,
         )
 
@@ -194,12 +194,12 @@ class Catalog:
             f"{letters}.dlq",
             letters,
         }
-        if letters == name or leads_on or (is_chosen and self.holds_letters(name)):
+        if letters == name or leads_on or (is_chosen and self.holds_dead_letters(name)):
             raise Refused(Code.DEAD_LETTER_LOOP, topic=name, dead_letter_topic=letters)
 
     def _check_not_compacted(self, name: str, config: TopicConfig) -> None:
         """Refuse compaction where dead letters go: of letters with one key it keeps one."""
-        if config.cleanup_policy.compacts and self.holds_letters(name):
+        if config.cleanup_policy.compacts and self.holds_dead_letters(name):
             raise Refused(
                 Code.REQUEST_INVALID, field="cleanup_policy", reason="dead letters go to this topic"
             )

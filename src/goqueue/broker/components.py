@@ -1,11 +1,8 @@
-"""The components of a node, and which of them takes which command.
+"""The components of a node, and the handler of each command.
 
-The parts of a node, each made with those that it calls.
-
-Calls go downward in the order of this list: no part calls one that is made after it. What one finds
-out and a later one has to do, the node hands on.
-
-Which part takes which command.
+Each component is created with those that it calls. Calls go downward in the order of the list: no
+component calls one that is created after it. What one finds out and a later one has to do, the node
+hands on.
 """
 
 from collections.abc import Callable
@@ -89,7 +86,7 @@ __all__ = ["CommandFn", "Components", "dispatch_table"]
 
 
 class Components:
-    """Everything that a node does, by who does it."""
+    """Everything that a node does."""
 
     def __init__(
         self,
@@ -100,39 +97,39 @@ class Components:
     ) -> None:
         self.topics = Topics(state)
         self.reports = NodeReports(state, self.topics)
-        self.traces = TraceQueries(state.outbox, state.stepwise, state.journeys.tracer)
-        self.delaying = DelayedMessages(state)
-        self.publishing = Publisher(state, self.delaying)
-        self.reading = StreamReads(state)
-        self.counting = PriorityIndexer(state)
-        self.delivering = Polls(state, self.counting)
-        self.coordinator = TransactionCoordinator(state, self.delivering)
-        self.moving = DeadLetterMover(state, self.topics, self.delivering, self.coordinator)
-        self.redriving = Redriver(state, self.moving)
-        self.settling = Settlements(state, self.delivering, self.moving)
-        self.positions = Positions(state, self.delivering)
-        self.membership = Membership(state, self.delivering, self.positions)
+        self.trace_queries = TraceQueries(state.outbox, state.stepwise, state.traces.tracer)
+        self.delayed_messages = DelayedMessages(state)
+        self.publisher = Publisher(state, self.delayed_messages)
+        self.stream_reads = StreamReads(state)
+        self.priority_indexer = PriorityIndexer(state)
+        self.polls = Polls(state, self.priority_indexer)
+        self.coordinator = TransactionCoordinator(state, self.polls)
+        self.dead_letter_mover = DeadLetterMover(state, self.topics, self.polls, self.coordinator)
+        self.redriver = Redriver(state, self.dead_letter_mover)
+        self.acks = Settlements(state, self.polls, self.dead_letter_mover)
+        self.positions = Positions(state, self.polls)
+        self.membership = Membership(state, self.polls, self.positions)
         self.retention = GroupRetention(state, self.membership, group_retention_ns)
         self.transaction_offsets = TransactionOffsets(
-            state, self.coordinator.progress, self.positions, self.settling
+            state, self.coordinator.progress, self.positions, self.acks
         )
-        self.transactions = TransactionDescriptions(state)
-        self.memory = JournaledState(state, self.positions, self.coordinator, limits)
-        self.remembering = ProducerSnapshots(state)
-        self.starting = NodeStart(
+        self.transaction_descriptions = TransactionDescriptions(state)
+        self.journaled_state = JournaledState(state, self.positions, self.coordinator, limits)
+        self.producer_snapshots = ProducerSnapshots(state)
+        self.node_start = NodeStart(
             state,
-            self.memory,
-            PartitionReplay(state, self.remembering),
+            self.journaled_state,
+            PartitionReplay(state, self.producer_snapshots),
             self.coordinator,
             secret=secret,
             limits=limits,
         )
         self.upkeep = Upkeep(
             state,
-            self.memory,
-            self.delivering,
-            self.delaying,
-            self.remembering,
+            self.journaled_state,
+            self.polls,
+            self.delayed_messages,
+            self.producer_snapshots,
             retention=self.retention,
         )
 
@@ -142,79 +139,95 @@ CommandFn = Callable[[RequestId, C, Now], None]
 
 
 class _Table:
-    """Takers by the type of their command."""
+    """Handlers by the type of their command."""
 
     def __init__(self) -> None:
-        self.takes: dict[type, CommandFn[Command]] = {}
+        self.handlers: dict[type, CommandFn[Command]] = {}
 
     def __call__(self, command: type[C], how: CommandFn[C]) -> None:
-        self.takes[command] = how  # type: ignore[assignment]  # looked up by the same type
+        self.handlers[command] = how  # type: ignore[assignment]  # looked up by the same type
 
 
-def dispatch_table(parts: Components) -> dict[type, CommandFn[Command]]:
-    """The taker of every command, but for those that concern the node as a whole."""
-    take = _Table()
-    _take_messages(take, parts)
-    _take_groups(take, parts)
-    _take_transactions(take, parts)
-    return take.takes
+def dispatch_table(components: Components) -> dict[type, CommandFn[Command]]:
+    """The handler of every command, except `DeleteTopic`, which concerns most components."""
+    handle = _Table()
+    _handle_messages(handle, components)
+    _handle_groups(handle, components)
+    _handle_transactions(handle, components)
+    return handle.handlers
 
 
-def _take_messages(take: _Table, parts: Components) -> None:
-    take(DescribeNode, parts.reports.describe)
-    take(CheckHealth, parts.reports.check_health)
-    take(CreateTopic, parts.topics.create)
-    take(AlterTopic, lambda request, command, _: parts.topics.alter(request, command))
-    take(ListTopics, lambda request, _, __: parts.topics.list_all(request))
-    take(DescribeTopic, parts.topics.describe)
-    take(DescribePartitions, parts.topics.describe_partitions)
-    take(Publish, parts.publishing.publish)
-    take(Read, parts.reading.read)
-    take(ListDelayed, parts.delaying.list_pending)
-    take(FindDelayed, parts.delaying.find)
-    take(CancelDelayed, parts.delaying.cancel)
-    take(SearchTraces, parts.traces.search)
-    take(FindTrace, lambda request, asked, _: parts.traces.find(request, asked))
-    take(DescribeTracing, lambda request, _, now: parts.traces.statistics(request, now))
-    take(DescribeDelays, lambda request, asked, _: parts.delaying.describe(request, asked))
+def _handle_messages(handle: _Table, components: Components) -> None:
+    handle(DescribeNode, components.reports.describe)
+    handle(CheckHealth, components.reports.check_health)
+    handle(CreateTopic, components.topics.create)
+    handle(AlterTopic, lambda request, command, _: components.topics.alter(request, command))
+    handle(ListTopics, lambda request, _, __: components.topics.list_all(request))
+    handle(DescribeTopic, components.topics.describe)
+    handle(DescribePartitions, components.topics.describe_partitions)
+    handle(Publish, components.publisher.publish)
+    handle(Read, components.stream_reads.read)
+    handle(ListDelayed, components.delayed_messages.list_pending)
+    handle(FindDelayed, components.delayed_messages.find)
+    handle(CancelDelayed, components.delayed_messages.cancel)
+    handle(SearchTraces, components.trace_queries.search)
+    handle(FindTrace, lambda request, asked, _: components.trace_queries.find(request, asked))
+    handle(
+        DescribeTracing, lambda request, _, now: components.trace_queries.statistics(request, now)
+    )
+    handle(
+        DescribeDelays,
+        lambda request, asked, _: components.delayed_messages.describe(request, asked),
+    )
 
 
-def _delete_group(parts: Components, request: RequestId, command: DeleteGroup) -> None:
-    parts.membership.delete(request, command)
-    parts.transaction_offsets.check_again()
+def _delete_group(components: Components, request: RequestId, command: DeleteGroup) -> None:
+    components.membership.delete(request, command)
+    components.transaction_offsets.check_again()
 
 
-def _take_groups(take: _Table, parts: Components) -> None:
-    take(Join, parts.membership.join)
-    take(Heartbeat, parts.membership.heartbeat)
-    take(Leave, parts.membership.leave)
-    take(ListGroups, lambda request, _, now: parts.membership.list_all(request, now))
-    take(DescribeGroup, parts.membership.describe)
-    take(DeleteGroup, lambda request, asked, _: _delete_group(parts, request, asked))
-    take(Poll, parts.delivering.poll)
-    take(CommitOffsets, parts.positions.commit)
-    take(DescribeOffsets, parts.transaction_offsets.describe)
-    take(ResetOffsets, parts.positions.reset)
-    take(DescribeLag, parts.positions.lag)
-    take(Ack, parts.settling.ack)
-    take(Nack, parts.settling.nack)
-    take(Reject, parts.settling.reject)
-    take(Release, parts.settling.release)
-    take(Extend, parts.settling.extend)
-    take(Redrive, parts.redriving.redrive)
-    take(DescribeReliability, lambda request, _, now: parts.redriving.reliability(request, now))
-    take(DescribePriorities, lambda request, _, now: parts.counting.describe(request, now))
+def _handle_groups(handle: _Table, components: Components) -> None:
+    handle(Join, components.membership.join)
+    handle(Heartbeat, components.membership.heartbeat)
+    handle(Leave, components.membership.leave)
+    handle(ListGroups, lambda request, _, now: components.membership.list_all(request, now))
+    handle(DescribeGroup, components.membership.describe)
+    handle(DeleteGroup, lambda request, asked, _: _delete_group(components, request, asked))
+    handle(Poll, components.polls.poll)
+    handle(CommitOffsets, components.positions.commit)
+    handle(DescribeOffsets, components.transaction_offsets.describe)
+    handle(ResetOffsets, components.positions.reset)
+    handle(DescribeLag, components.positions.lag)
+    handle(Ack, components.acks.ack)
+    handle(Nack, components.acks.nack)
+    handle(Reject, components.acks.reject)
+    handle(Release, components.acks.release)
+    handle(Extend, components.acks.extend)
+    handle(Redrive, components.redriver.redrive)
+    handle(
+        DescribeReliability, lambda request, _, now: components.redriver.reliability(request, now)
+    )
+    handle(
+        DescribePriorities,
+        lambda request, _, now: components.priority_indexer.describe(request, now),
+    )
 
 
-def _take_transactions(take: _Table, parts: Components) -> None:
-    take(InitProducer, parts.coordinator.init_producer)
-    take(HeartbeatProducer, parts.coordinator.heartbeat)
-    take(BeginTransaction, parts.coordinator.begin)
-    take(AddPartition, parts.coordinator.add_partition)
-    take(AddOffsets, parts.transaction_offsets.add)
-    take(PrepareTransaction, parts.coordinator.prepare)
-    take(EndTransaction, parts.coordinator.end)
-    take(CommitGroup, parts.coordinator.commit_group)
-    take(ListTransactions, parts.transactions.list)
-    take(DescribeTransaction, lambda request, asked, _: parts.transactions.describe(request, asked))
-    take(DescribeTransactions, lambda request, _, now: parts.transactions.statistics(request, now))
+def _handle_transactions(handle: _Table, components: Components) -> None:
+    handle(InitProducer, components.coordinator.init_producer)
+    handle(HeartbeatProducer, components.coordinator.heartbeat)
+    handle(BeginTransaction, components.coordinator.begin)
+    handle(AddPartition, components.coordinator.add_partition)
+    handle(AddOffsets, components.transaction_offsets.add)
+    handle(PrepareTransaction, components.coordinator.prepare)
+    handle(EndTransaction, components.coordinator.end)
+    handle(CommitGroup, components.coordinator.commit_group)
+    handle(ListTransactions, components.transaction_descriptions.list)
+    handle(
+        DescribeTransaction,
+        lambda request, asked, _: components.transaction_descriptions.describe(request, asked),
+    )
+    handle(
+        DescribeTransactions,
+        lambda request, _, now: components.transaction_descriptions.statistics(request, now),
+    )

@@ -1,15 +1,12 @@
-"""The changes in the two journals, and runs of offsets folded.
+"""The changes in the two journals, beside those of groups and transactions. Past tense, no clock.
 
-What the journals of a node hold, beside the changes of groups. Past tense, no clock.
-
-The shapes are stored: fields are only ever added, at the end, with a default. Positions name
-topics and groups by numbers that are never used twice, so nothing that was written for a deleted
-topic or group can be taken for its namesake's.
+The shapes are stored: fields are only ever added, at the end, with a default. Positions name topics
+and groups by numbers that are never used twice, so nothing that was written for a deleted topic or
+group can be taken for its namesake's.
 
 Every change is small enough for a record of its own (see `CHANGE_BYTES_MAX` in `journal.py`): what
-grows with users' data is stated in pieces.
-
-Offsets as journals state them: in few ranges where they stand together, else step by step.
+grows with users' data is stated in pieces. Offsets are stated in few ranges where they stand
+together, else step by step.
 
 Invariant: what was folded unfolds to the same offsets, in order.
 """
@@ -63,7 +60,7 @@ class TopicStated(msgspec.Struct, frozen=True, kw_only=True, tag="topic"):
     partitions: int
     config: TopicConfig
     created_at: int
-    holds_letters: bool = False
+    holds_dead_letters: bool = False
     # Whether a delayed message was ever published: then its logs are looked through at a start.
     has_delays: bool = False
     # Whether a message of another priority than normal was ever published.

@@ -56,10 +56,10 @@ from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.turns import (
     TURN_UNITS,
     Errand,
-    ForCensus,
     ForDelays,
     ForGroup,
     ForLog,
+    ForPriorityIndex,
     ForQueue,
     ForRequest,
     ForTransaction,
@@ -144,22 +144,22 @@ class Node:
     ) -> None:
         """`secret` seals receipts; with another one, those that were given out become invalid.
 
-        `sampling` is the share of messages whose journeys are noted, `turn_units_max` how much
+        `sampling` is the share of messages whose traces are recorded, `turn_units_max` how much
         work a turn chooses to do. Groups that are empty for longer than their retention are
         forgotten, without one never.
         """
         budget = TurnBudget(turn_units_max)
         state = self._state = NodeState(node_id, Tracer(sampling), budget)
-        self._parts = Components(state, secret, limits or JournalLimits(), group_retention_ns)
-        self._watching = RequestMetrics(state)
+        self._components = Components(state, secret, limits or JournalLimits(), group_retention_ns)
+        self._request_metrics = RequestMetrics(state)
         # Leases and sessions that were put off because the node was away.
-        self._put_off: dict[Subject, None] = {}
-        self._takes = dispatch_table(self._parts)
-        self._takes[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
+        self._postponed: dict[Subject, None] = {}
+        self._handlers = dispatch_table(self._components)
+        self._handlers[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
 
     def start(self) -> list[NodeEffect]:
         """The first effects; the node serves once they and what follows from them is done."""
-        self._parts.starting.begin()
+        self._components.node_start.begin()
         return self._state.outbox.take()
 
     def stop(self, now: Now) -> list[NodeEffect]:
@@ -167,11 +167,11 @@ class Node:
         was_serving = self.is_serving
         self._state.not_ready = "stopping"
         if was_serving:
-            self._parts.reading.end_all()
-            self._parts.delivering.end_all()
-            self._parts.memory.snapshot_all(now)
-            self._parts.delaying.save_all()
-            self._parts.remembering.save_all()
+            self._components.stream_reads.end_all()
+            self._components.polls.end_all()
+            self._components.journaled_state.snapshot_all(now)
+            self._components.delayed_messages.save_all()
+            self._components.producer_snapshots.save_all()
         return self._end_turn(now)
 
     @property
@@ -191,7 +191,7 @@ class Node:
         return not state.has_journals or (
             state.topics_journal.is_quiet
             and state.groups_journal.is_quiet
-            and not self._parts.memory.is_stating
+            and not self._components.journaled_state.is_stating
         )
 
     @property
@@ -206,12 +206,12 @@ class Node:
     def handle(self, event: NodeEvent, now: Now) -> list[NodeEffect]:
         """Learn one thing and decide what follows from it."""
         self._state.budget.begin()
-        self._note_absence(now)
+        self._detect_absence(now)
         match event:
             case Asked():
                 self._ask(event, now)
             case Synced() | Failed() | Filled() | Damaged() | Truncated() | Compacted():
-                self._take_disk(event, now)
+                self._handle_disk(event, now)
             case Fetched():
                 self._fetched(event, now)
             case Woke():
@@ -219,34 +219,34 @@ class Node:
             case Found():
                 self._found(event, now)
             case Left():
-                self._watching.give_up(event.request)
+                self._request_metrics.give_up(event.request)
                 self._give_up(event.request, is_gone=True)
             case Created():
                 self._created(event, None, now)
             case Deleted():
-                self._parts.topics.deleted(event.log)
+                self._components.topics.deleted(event.log)
             case Opened():
-                self._parts.starting.opened(event, now)
+                self._components.node_start.opened(event, now)
             case Loaded():
-                self._parts.starting.loaded(event.name, event.data, now)
+                self._components.node_start.loaded(event.name, event.data, now)
         return self._end_turn(now)
 
     def served(self, request: RequestId, reply: Reply | Refused, now: Now) -> None:
         """Hear what became of a `Serve`: only the bytes tell what it brought."""
-        self._watching.served(request, reply, now)
+        self._request_metrics.served(request, reply, now)
 
     def metrics(self, *, by_partition: bool = False) -> Iterator[Family]:
         """What was counted and what there is; turns may be taken between any two samples."""
-        yield from health_families(self._state, self._parts.redriving.letters_kept)
+        yield from health_families(self._state, self._components.redriver.dead_letters_kept)
         yield from families_of(self._state, by_partition=by_partition)
 
     def export_notes(self) -> None:
-        """From now on somebody takes what is noted of the journeys of messages."""
-        self._state.journeys.tracer.export()
+        """From now on somebody collects what is recorded of the traces of messages."""
+        self._state.traces.tracer.export()
 
     def take_notes(self) -> list[Note]:
         """What was noted since the last time."""
-        return self._state.journeys.tracer.take()
+        return self._state.traces.tracer.take()
 
     # Commands
 
@@ -257,39 +257,39 @@ class Node:
             refusal = Refused(Code.BROKER_UNAVAILABLE, reason=not_ready)
             self._state.outbox.answer(event.request, refusal)
             return
-        self._watching.begin(event.request, command, now)
+        self._request_metrics.begin(event.request, command, now)
         try:
-            self._takes[type(command)](event.request, command, now)
+            self._handlers[type(command)](event.request, command, now)
         except Refused as refused:
-            self._watching.refuse(event.request, command)
+            self._request_metrics.refuse(event.request, command)
             self._state.refuse(event.request, refused)
 
     def _delete_topic(self, request: RequestId, command: DeleteTopic, now: Now) -> None:
         logs = self._state.catalog.find_for_writing(command.name).logs
-        self._parts.topics.delete(request, command)
+        self._components.topics.delete(request, command)
         gone = Refused(Code.TOPIC_NOT_FOUND, topic=command.name)
         partitions = self._state.partitions.remove_all(logs)
         self._state.storage.forget_logs(logs)
-        self._parts.delaying.forget_logs(logs)
-        self._parts.coordinator.forget_logs(logs)
-        self._parts.remembering.forget_logs(logs)
-        self._parts.counting.forget_logs(logs)
+        self._components.delayed_messages.forget_logs(logs)
+        self._components.coordinator.forget_logs(logs)
+        self._components.producer_snapshots.forget_logs(logs)
+        self._components.priority_indexer.forget_logs(logs)
         for partition in partitions:
             if partition.is_awaited:
-                self._parts.reading.refuse_all(partition, gone)
+                self._components.stream_reads.refuse_all(partition, gone)
                 for publication, published in partition.taken_back(Offset(0), Code.TOPIC_NOT_FOUND):
-                    self._published(publication, published, now)
+                    self._publication_done(publication, published, now)
         # To free thousands of logs takes longer than to forget them.
         self._state.stepwise.begin(None, _free(partitions), now)
         self._state.counts.forget_topic(command.name)
-        self._state.journeys.forget(command.name, logs)
-        self._parts.positions.forget_logs(logs)
-        self._parts.transaction_offsets.check_again()
-        self._parts.membership.rebalance(command.name, now)
+        self._state.traces.forget(command.name, logs)
+        self._components.positions.forget_logs(logs)
+        self._components.transaction_offsets.check_again()
+        self._components.membership.rebalance(command.name, now)
 
     # The disk
 
-    def _take_disk(self, event: DiskEvent, now: Now) -> None:
+    def _handle_disk(self, event: DiskEvent, now: Now) -> None:
         state = self._state
         if isinstance(event, Filled):
             state.storage.record_full(event.log, now)
@@ -298,18 +298,18 @@ class Node:
         if event.log in {GROUPS_LOG, TOPICS_LOG}:
             is_groups = event.log == GROUPS_LOG
             journal = state.groups_journal if is_groups else state.topics_journal
-            self._release(journal.take(event, now), now)
+            self._run_committed(journal.take(event, now), now)
             state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
-            self._parts.reading.wake(state.internal[event.log], now)
-            self._parts.memory.resume(now)
+            self._components.stream_reads.wake(state.internal[event.log], now)
+            self._components.journaled_state.resume(now)
         else:
             partition = state.partitions.get(event.log)
             if partition is not None:
-                self._take_partition(partition, event, now)
+                self._handle_partition(partition, event, now)
             elif isinstance(event, Failed):
-                self._parts.topics.deleted(event.log, event.reason)
+                self._components.topics.deleted(event.log, event.reason)
 
-    def _take_partition(self, partition: Partition, event: DiskEvent, now: Now) -> None:
+    def _handle_partition(self, partition: Partition, event: DiskEvent, now: Now) -> None:
         if isinstance(event, Failed):
             self._state.storage.failed[event.log] = None
             self._created(Created(log=event.log), event.reason, now)
@@ -325,72 +325,76 @@ class Node:
             return
         if isinstance(event, Filled):
             outcomes = list(partition.taken_back(event.offset, Code.STORAGE_FULL))
-            self._parts.remembering.taken_back(event.log)
-            self._parts.delaying.taken_back(partition, event.offset, Code.STORAGE_FULL, now)
+            self._components.producer_snapshots.taken_back(event.log)
+            self._components.delayed_messages.taken_back(
+                partition, event.offset, Code.STORAGE_FULL, now
+            )
         elif isinstance(event, Failed):
             outcomes = list(partition.taken_back(Offset(0), Code.STORAGE_FAILED))
-            self._parts.delaying.taken_back(partition, Offset(0), Code.STORAGE_FAILED, now)
+            self._components.delayed_messages.taken_back(
+                partition, Offset(0), Code.STORAGE_FAILED, now
+            )
         else:
             outcomes = list(partition.committed())
-            self._parts.delaying.committed(partition, now)
+            self._components.delayed_messages.committed(partition, now)
             for ending in partition.log.take_ended():
                 self._state.hide_ending(event.log, ending)
-                self._state.journeys.ended(ending.key, event.log, now, is_commit=ending.is_commit)
-                self._parts.delaying.ended(partition, ending, now)
-            self._parts.coordinator.log_durable(partition)
-            self._parts.remembering.durable(partition)
+                self._state.traces.ended(ending.key, event.log, now, is_commit=ending.is_commit)
+                self._components.delayed_messages.ended(partition, ending, now)
+            self._components.coordinator.log_durable(partition)
+            self._components.producer_snapshots.durable(partition)
         for publication, published in outcomes:
-            self._published(publication, published, now)
+            self._publication_done(publication, published, now)
         if isinstance(event, Compacted):
-            self._parts.delivering.relearn(partition)
+            self._components.polls.relearn(partition)
         if partition.readers:
-            self._parts.reading.wake(partition, now)
-        self._parts.delivering.wake(partition, now)
+            self._components.stream_reads.wake(partition, now)
+        self._components.polls.wake(partition, now)
 
-    def _published(self, publication: Publication, published: Published, now: Now) -> None:
+    def _publication_done(self, publication: Publication, published: Published, now: Now) -> None:
         purpose = publication.purpose
-        if publication.story is not None:
+        if publication.trace is not None:
             transaction = purpose.transaction if isinstance(purpose, InTransaction) else None
-            self._state.journeys.published(publication.story, published, now, transaction)
+            self._state.traces.published(publication.trace, published, now, transaction)
         match purpose:
             case ForMove(batch):
-                self._parts.moving.copied(batch, published.placed[0].refused, now)
+                self._components.dead_letter_mover.copied(batch, published.placed[0].refused, now)
             case ForMarker() as purpose:
                 placed = published.placed[0]
                 upto = Offset(placed.first + placed.count)
-                self._parts.coordinator.marker_appended(purpose, upto, placed.refused, now)
+                self._components.coordinator.marker_appended(purpose, upto, placed.refused, now)
             case InTransaction(transaction):
                 self._state.transactions.landed(transaction)
         if publication.request is not None:
             self._state.outbox.answer(publication.request, published)
 
     def _created(self, event: Created, failure: str | None, now: Now) -> None:
-        topic = self._parts.topics.created(event.log, failure, now)
+        topic = self._components.topics.created(event.log, failure, now)
         if topic is not None:
-            self._parts.membership.rebalance(topic.name, now)
-            self._parts.moving.resume_all()
+            self._components.membership.rebalance(topic.name, now)
+            self._components.dead_letter_mover.resume_all()
 
     def _fetched(self, event: Fetched, now: Now) -> None:
         purpose = self._state.fetches.pop(event.token)
         match purpose:
             case ReadAheadFetch():
-                self._parts.delivering.surveyed(purpose, event.data, now)
+                self._components.polls.records_fetched(purpose, event.data, now)
             case MoveFetch():
-                self._parts.moving.carried(purpose, event.data, now)
+                self._components.dead_letter_mover.records_fetched(purpose, event.data, now)
             case PriorityFetch():
-                self._parts.counting.scouted(purpose, event.data, now)
+                self._components.priority_indexer.records_fetched(purpose, event.data, now)
             case DueFetch():
-                self._parts.delaying.fetched(purpose, event.data, now)
+                self._components.delayed_messages.fetched(purpose, event.data, now)
             case CancelledFetch():
-                self._parts.delaying.recalled(purpose, event.data, now)
+                self._components.delayed_messages.cancelled_fetched(purpose, event.data, now)
             case RedriveFetch():
-                self._parts.redriving.sifted(purpose, event.data, now)
+                self._components.redriver.records_fetched(purpose, event.data, now)
             case LagFetch():
-                self._parts.positions.probed(purpose, event.data, now)
+                self._components.positions.records_fetched(purpose, event.data, now)
             case JournalFetch():
-                self._parts.starting.replayed(purpose, event.data, now)
+                self._components.node_start.replayed(purpose, event.data, now)
             case ReplayFetch():
-                self._parts.starting.records_replayed(purpose, event.data, now)
+                self._components.node_start.records_replayed(purpose, event.data, now)
             case _:
                 assert_never(purpose)
 
@@ -398,9 +402,9 @@ class Node:
         purpose = self._state.searches.pop(event.token)
         match purpose:
             case ReadSearch():
-                self._parts.reading.found(purpose, event.offset, now)
+                self._components.stream_reads.found(purpose, event.offset, now)
             case ResetSearch():
-                self._parts.positions.found(purpose, event.offset, now)
+                self._components.positions.found(purpose, event.offset, now)
             case _:
                 assert_never(purpose)
 
@@ -409,39 +413,39 @@ class Node:
     def _wake(self, now: Now) -> None:
         budget = self._state.budget
         for subject in self._state.alarms.due(now.instant, budget):
-            if self._is_put_off(subject, now):
+            if self._postpone(subject, now):
                 continue
             match subject:
                 case ForRequest(request):
                     self._give_up(request)
                 case ForQueue(group, log):
-                    self._parts.settling.expire(group, log, now)
+                    self._components.acks.expire(group, log, now)
                 case ForGroup(group):
-                    self._parts.membership.expire(group, now)
+                    self._components.membership.expire(group, now)
                 case ForLog(log):
                     partition = self._state.partitions.get(log)
                     if partition is not None:
                         self._state.outbox.extend(partition.log.expire(now))
                         self._state.arm_flush(partition)
-                case ForCensus(log):
-                    self._parts.counting.scout(log)
+                case ForPriorityIndex(log):
+                    self._components.priority_indexer.index_more(log)
                 case ForDelays(log):
-                    self._parts.delaying.wake(log, now)
+                    self._components.delayed_messages.wake(log, now)
                 case ForTransaction(transaction):
-                    self._parts.coordinator.expire(transaction, now)
+                    self._components.coordinator.expire(transaction, now)
                 case Errand():
                     self._run(subject, now)
                 case _:
                     assert_never(subject)
 
-    def _note_absence(self, now: Now) -> None:
+    def _detect_absence(self, now: Now) -> None:
         """See whether the node was away: stopped, or busy with a long turn."""
-        missed = self._parts.upkeep.missed(now, _LATE_NS)
+        missed = self._components.upkeep.missed(now, _LATE_NS)
         if missed is not None:
             until = Instant(now.instant + _HEARING_NS)
             self._state.absence = Absence(since=missed, until=until)
 
-    def _is_put_off(self, subject: Subject, now: Now) -> bool:
+    def _postpone(self, subject: Subject, now: Now) -> bool:
         """Whether leases and sessions end a little later, once, because the node was away.
 
         What their holders sent meanwhile waits in sockets, and is heard before anything is taken
@@ -450,19 +454,23 @@ class Node:
         if not isinstance(subject, ForQueue | ForGroup):
             return False
         until = self._state.absence.until
-        if self._put_off.pop(subject, 0) is None or until <= now.instant:
+        if self._postponed.pop(subject, 0) is None or until <= now.instant:
             return False
-        self._put_off[subject] = None
+        self._postponed[subject] = None
         self._state.alarms.set(subject, until)
         return True
 
     def _give_up(self, request: RequestId, *, is_gone: bool = False) -> None:
         """Somebody has waited long enough, or is gone."""
-        parts = self._parts
+        components = self._components
         if self._state.stepwise.give_up(request):
             return
-        for part in (parts.reading, parts.delivering, parts.transaction_offsets):
-            if part.give_up(request, is_gone=is_gone):
+        for component in (
+            components.stream_reads,
+            components.polls,
+            components.transaction_offsets,
+        ):
+            if component.give_up(request, is_gone=is_gone):
                 return
 
     def _run(self, errand: Errand, now: Now) -> None:
@@ -470,23 +478,23 @@ class Node:
             case Errand.JOURNALS:
                 self._retry_journals(now)
             case Errand.MARKERS:
-                self._parts.coordinator.resume_markers(now)
+                self._components.coordinator.resume_markers(now)
             case Errand.MOVES:
-                self._parts.moving.resume(now)
+                self._components.dead_letter_mover.resume(now)
             case Errand.POLLS:
-                self._parts.delivering.serve_stirred(now)
+                self._components.polls.wake_more(now)
             case Errand.PROGRESS:
-                self._parts.coordinator.progress.resume(now)
+                self._components.coordinator.progress.resume(now)
             case Errand.REBALANCES:
-                self._parts.membership.rebalance_more(now)
+                self._components.membership.rebalance_more(now)
             case Errand.START:
-                self._parts.starting.go_on(now)
+                self._components.node_start.resume(now)
             case Errand.STATEMENTS:
-                self._parts.memory.go_on(now)
+                self._components.journaled_state.continue_statements(now)
             case Errand.STEPS:
                 self._state.stepwise.resume(now)
             case Errand.UPKEEP:
-                self._parts.upkeep.do_a_share(now)
+                self._components.upkeep.do_a_share(now)
             case _:
                 assert_never(errand)
 
@@ -503,39 +511,39 @@ class Node:
             self._finish_turn(now)
         effects = self._state.outbox.take()
         self._state.budget.spend(len(effects))
-        self._watching.note(effects, now)
+        self._request_metrics.note(effects, now)
         return effects
 
     def _finish_turn(self, now: Now) -> None:
         """Take the steps that need not wait, until none is left."""
         journals = (self._state.topics_journal, self._state.groups_journal)
-        self._finish_parts(now)
+        self._finish_components(now)
         while any(journal.has_notes for journal in journals):
             for journal in journals:
                 self._state.budget.spend(journal.noted)
-                self._release(journal.flush(now), now)
+                self._run_committed(journal.flush(now), now)
                 self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
-            self._finish_parts(now)
+            self._finish_components(now)
 
-    def _finish_parts(self, now: Now) -> None:
+    def _finish_components(self, now: Now) -> None:
         """What one part found out and another has to do."""
-        self._parts.settling.dead_letter_exhausted(now)
-        self._parts.coordinator.finish_turn(now)
-        self._parts.moving.finish_turn(now)
-        self._parts.redriving.take_ended()
-        self._parts.transaction_offsets.answer_decided(now)
+        self._components.acks.dead_letter_exhausted(now)
+        self._components.coordinator.finish_turn(now)
+        self._components.dead_letter_mover.finish_turn(now)
+        self._components.redriver.take_ended()
+        self._components.transaction_offsets.answer_decided(now)
 
-    def _release(self, released: list[Later], now: Now) -> None:
+    def _run_committed(self, released: list[Later], now: Now) -> None:
         for later in released:
             match later:
                 case CarryOver():
-                    self._parts.moving.announced(later)
+                    self._components.dead_letter_mover.announced(later)
                 case CreateLogs(topic):
-                    self._parts.topics.create_logs(topic, now)
+                    self._components.topics.create_logs(topic, now)
                 case DeleteLogs():
-                    self._parts.topics.delete_logs(later, now)
+                    self._components.topics.delete_logs(later, now)
                 case DescribeAltered():
-                    self._parts.topics.describe_altered(later, now)
+                    self._components.topics.describe_altered(later, now)
                 case Prune(journal=journal, offset=offset):
                     is_groups = journal == GROUPS_LOG
                     state = self._state
@@ -543,13 +551,13 @@ class Node:
                 case BeginServing():
                     self._begin_serving(now)
                 case PublishAnnounced():
-                    self._parts.publishing.publish_announced(later, now)
+                    self._components.publisher.publish_announced(later, now)
                 case Rebalanced():
                     self._rebalanced(later, now)
                 case ServeCounted():
-                    self._parts.delivering.serve_counted(later)
+                    self._components.polls.serve_counted(later)
                 case WriteMarkers(transaction):
-                    self._parts.coordinator.write_markers(transaction, now)
+                    self._components.coordinator.write_markers(transaction, now)
                 case _:
                     self._state.outbox.append(later)
 
@@ -566,11 +574,11 @@ class Node:
         for group in state.groups:
             group.hear_all(now)
             state.alarms.set(ForGroup(group.number), group.next_deadline())
-        self._parts.delaying.arm_all(now)
-        self._parts.membership.catch_up(now)
-        self._parts.coordinator.begin_serving(now)
-        self._parts.retention.begin(now)
-        self._parts.upkeep.begin(now)
+        self._components.delayed_messages.arm_all(now)
+        self._components.membership.catch_up(now)
+        self._components.coordinator.begin_serving(now)
+        self._components.retention.begin(now)
+        self._components.upkeep.begin(now)
 
 
 def _free(partitions: list[Partition]) -> Steps:

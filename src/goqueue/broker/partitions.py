@@ -56,11 +56,11 @@ class InTransaction(msgspec.Struct, frozen=True):
 class Publication:
     """One publish command on its way: answered when every partition has said yes or no.
 
-    `request` is None when nobody waits; `purpose` says who else wants to know, and `story` what is
-    to be told of it afterwards.
+    `request` is None when nobody waits; `purpose` says who else is to be told, and `trace` is
+    recorded once the publication is answered.
     """
 
-    __slots__ = ("_missing", "_placed", "_targets", "_timestamp", "purpose", "request", "story")
+    __slots__ = ("_missing", "_placed", "_targets", "_timestamp", "purpose", "request", "trace")
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class Publication:
         timestamp: Timestamp,
         *,
         purpose: ForMove | ForMarker | InTransaction | None = None,
-        story: PublishTrace | None = None,
+        trace: PublishTrace | None = None,
     ) -> None:
         self.request = request
         self.purpose = purpose
-        self.story = story
+        self.trace = trace
         self._targets = targets
         self._missing = parts
         self._placed: list[Placed] = []

@@ -60,9 +60,9 @@ class _Routed(msgspec.Struct, frozen=True):
 class Publisher:
     """Takes publish commands."""
 
-    def __init__(self, state: NodeState, delaying: DelayedMessages) -> None:
+    def __init__(self, state: NodeState, delayed_messages: DelayedMessages) -> None:
         self._state = state
-        self._delaying = delaying
+        self._delayed_messages = delayed_messages
 
     def publish(self, request: RequestId, command: Publish, now: Now) -> None:
         topic = self._state.catalog.find_for_writing(command.topic)
@@ -86,13 +86,13 @@ class Publisher:
             topic.may_delay |= announced.has_delays
             topic.may_mark |= announced.has_producers
         try:
-            self._go_on(announced, topic, now)
+            self._publish_first(announced, topic, now)
         except Refused as refused:
             self._state.refuse(announced.request, refused)
         if transaction is not None:
             self._state.transactions.landed(transaction.key)
 
-    def _go_on(self, announced: PublishAnnounced, topic: Topic | None, now: Now) -> None:
+    def _publish_first(self, announced: PublishAnnounced, topic: Topic | None, now: Now) -> None:
         name = announced.command.topic
         if topic is None or not topic.is_open:
             raise Refused(Code.TOPIC_NOT_FOUND, topic=name)
@@ -112,61 +112,61 @@ class Publisher:
     ) -> None:
         routed = self._route(command, topic, admission, now)
         topic.turn = routed.turn
-        self._note_lanes(topic, routed)
+        self._count_priorities(topic, routed)
         transaction = None if admission is None else admission.transaction
         # What belongs to a transaction is never answered before it cannot be taken back any more.
         waits = command.waits or transaction is not None
         waiting = request if waits else None
         purpose = None if transaction is None else InTransaction(transaction.key)
-        story = self._state.journeys.tell(topic, now)
+        trace = self._state.traces.tell(topic, now)
         publication = Publication(
-            waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose, story=story
+            waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose, trace=trace
         )
         if transaction is not None and routed.parts:
             transaction.in_flight += 1
         is_marked = admission is not None and admission.is_marked
         counts = _counts(routed) if is_marked else {}
-        going = _Routed(command, topic, admission, routed, publication, counts)
+        appending = _Routed(command, topic, admission, routed, publication, counts)
         if len(routed.parts) <= _PARTS_AT_ONCE:
             for number, part in routed.parts.items():
-                self._append_part(going, number, part, now)
+                self._append_part(appending, number, part, now)
         else:
             # Nobody can call it back: some of it may be durable already.
-            self._state.stepwise.begin(None, self._append_in_turns(going, now), now)
+            self._state.stepwise.begin(None, self._append_in_turns(appending, now), now)
         if not routed.parts or not waits:
             self._state.outbox.answer(request, publication.published())
 
-    def _append_in_turns(self, going: _Routed, now: Now) -> Steps:
-        topic = going.topic.number
-        for number, part in going.routed.parts.items():
+    def _append_in_turns(self, appending: _Routed, now: Now) -> Steps:
+        topic = appending.topic.number
+        for number, part in appending.routed.parts.items():
             if self._state.catalog.numbered(topic) is not None:
-                self._append_part(going, number, part, now)
+                self._append_part(appending, number, part, now)
             else:
-                self._refuse(going.publication, number, Code.TOPIC_NOT_FOUND)
+                self._refuse(appending.publication, number, Code.TOPIC_NOT_FOUND)
             yield 2
 
-    def _append_part(self, going: _Routed, number: int, part: bytearray, now: Now) -> None:
+    def _append_part(self, appending: _Routed, number: int, part: bytearray, now: Now) -> None:
         """Append what goes to one partition."""
-        command, topic, admission = going.command, going.topic, going.admission
+        command, topic, admission = appending.command, appending.topic, appending.admission
         transaction = None if admission is None else admission.transaction
         batch = part if not command.trace else adopt(part, command.trace)
         partition = self._state.partition(topic, number)
         mark = None
         if admission is not None and admission.is_marked:
-            mark = _mark(admission, going.counts[number], now)
+            mark = _mark(admission, appending.counts[number], now)
             if transaction is not None:
                 transaction.touches(topic.number, number)
-        first = self._append(partition, batch, mark, going.publication, now)
+        first = self._append(partition, batch, mark, appending.publication, now)
         delayed = None
         if first is not None and command.dues is not None:
             # The records say themselves when they are due.
             holder = None if transaction is None else transaction.key
             delayed = find_delayed(batch, first)
-            self._delaying.expect(partition, delayed, now, holder)
-        story = going.publication.story
-        if story is not None and first is not None:
-            journeys = self._state.journeys
-            journeys.add_part(story, partition.log_id, batch, first, delayed)
+            self._delayed_messages.expect(partition, delayed, now, holder)
+        trace = appending.publication.trace
+        if trace is not None and first is not None:
+            traces = self._state.traces
+            traces.add_part(trace, partition.log_id, batch, first, delayed)
 
     def _route(
         self, command: Publish, topic: Topic, admission: Admission | None, now: Now
@@ -185,7 +185,7 @@ class Publisher:
             may_delay=command.dues is not None,
         )
         if sum(routed.lanes) != len(routed.targets):
-            self._tell_refused(command, topic, routed, now)
+            self._record_refused(command, topic, routed, now)
         if command.is_whole or has_sequence:
             _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
         if has_sequence and len(routed.parts) != 1:
@@ -194,13 +194,13 @@ class Publisher:
             )
         return routed
 
-    def _tell_refused(self, command: Publish, topic: Topic, routed: Routed, now: Now) -> None:
+    def _record_refused(self, command: Publish, topic: Topic, routed: Routed, now: Now) -> None:
         codes = {
             index: REFUSALS[Unroutable(target)]
             for index, target in enumerate(routed.targets)
             if target < 0
         }
-        self._state.journeys.refused(topic, command.batch, codes, now)
+        self._state.traces.refused(topic, command.batch, codes, now)
 
     def _append(
         self,
@@ -245,7 +245,7 @@ class Publisher:
         if isinstance(publication.purpose, InTransaction):
             self._state.transactions.landed(publication.purpose.transaction)
 
-    def _note_lanes(self, topic: Topic, routed: Routed) -> None:
+    def _count_priorities(self, topic: Topic, routed: Routed) -> None:
         counted, lanes = self._state.tally.published, self._state.counts.topic(topic.name).lanes
         normal = routed.lanes[Priority.NORMAL]
         if sum(routed.lanes) == normal:

@@ -137,7 +137,7 @@ class StreamReads:
         upto = offset if wanted is None else wanted.below
         aborted: tuple[tuple[int, int], ...] = ()
         if command.isolation is Isolation.READ_COMMITTED:
-            aborted = log.authors.aborted.within(offset, upto)
+            aborted = log.producers.aborted.within(offset, upto)
         reply = Records(
             log=partition.log_id,
             offset=offset,
@@ -146,7 +146,7 @@ class StreamReads:
             start=log.start,
             upto=upto,
             aborted=aborted,
-            seed=self._state.journeys.seed(partition.log_id),
+            seed=self._state.traces.seed(partition.log_id),
         )
         if wanted is None:
             self._state.outbox.answer(request, reply)

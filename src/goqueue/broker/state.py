@@ -20,7 +20,7 @@ from goqueue.broker.trace_recorder import TraceRecorder
 from goqueue.broker.turns import Alarms, ForLog, Stepwise, TurnBudget
 from goqueue.delivery import LANES, Delays, PriorityIndex, Receipts
 from goqueue.groups import Group, Groups
-from goqueue.log import Appended, BatchMark, Ending, Marker
+from goqueue.log import Appended, BatchMark, Marker, TransactionEnd
 from goqueue.model import (
     Answer,
     Code,
@@ -103,7 +103,7 @@ class NodeState:
         self.stepwise = Stepwise(self.outbox, self.alarms, self.budget)
         self.catalog = Catalog()
         self.partitions = Partitions()
-        self.journeys = TraceRecorder(self.catalog, tracer)
+        self.traces = TraceRecorder(self.catalog, tracer)
         self.groups = Groups()
         self.transactions = Transactions()
         self.tally = Tally()
@@ -121,7 +121,7 @@ class NodeState:
         # Of partitions that ever had a delayed message.
         self.delays: dict[LogId, Delays] = {}
         # Of partitions of topics that use several lanes, and that somebody polls.
-        self.censuses: dict[LogId, PriorityIndex] = {}
+        self.priority_indexes: dict[LogId, PriorityIndex] = {}
         self.next_move = 1
         self.absence = Absence(since=Instant(0), until=Instant(0))
         # What was asked of the disk, and for what, by token.
@@ -221,7 +221,7 @@ class NodeState:
             self.budget.spend()
             queue.hide(first, count)
 
-    def hide_ending(self, log: LogId, ending: Ending) -> None:
+    def hide_ending(self, log: LogId, ending: TransactionEnd) -> None:
         """A marker was committed, and with it what is no message from now on."""
         self.hide(log, ending.marker)
         for first, following in () if ending.is_commit else ending.ranges:
@@ -230,7 +230,7 @@ class NodeState:
     def hidden_within(self, log: LogId, first: Offset, end: Offset) -> int:
         """How many offsets of [first, end) are no messages."""
         delays = self.delays.get(log)
-        authors = self.partitions[log].log.authors
+        authors = self.partitions[log].log.producers
         hidden = authors.hidden.count_within(first, end)
         if delays is not None:
             hidden += delays.hidden_within(first, end)
@@ -242,7 +242,7 @@ class NodeState:
     def skip_hidden(self, partition: Partition, offset: Offset) -> Offset:
         """The first offset from this one on that may be a message."""
         delays = self.delays.get(partition.log_id)
-        hidden = partition.log.authors.hidden
+        hidden = partition.log.producers.hidden
         while True:
             following = hidden.skip(offset)
             if delays is not None:

@@ -45,7 +45,7 @@ from goqueue.model.requests import (
 __all__ = ["Topics"]
 
 
-class _Coming(msgspec.Struct):
+class _Creation(msgspec.Struct):
     """A topic whose logs are being made; `request` is None when the node wants it itself."""
 
     topic: Topic
@@ -54,7 +54,7 @@ class _Coming(msgspec.Struct):
     failure: str | None = None
 
 
-class _Going(msgspec.Struct):
+class _Deletion(msgspec.Struct):
     """A topic whose logs are being removed."""
 
     missing: dict[LogId, None]
@@ -67,17 +67,17 @@ class Topics:
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._coming: dict[str, _Coming] = {}
-        self._going: dict[str, _Going] = {}
+        self._creations: dict[str, _Creation] = {}
+        self._deletions: dict[str, _Deletion] = {}
 
     def create(self, request: RequestId, command: CreateTopic, now: Now) -> None:
         self._state.topics_journal.check_room()
         self._make(self._state.catalog.create(command, now), request)
 
-    def ensure_letters(self, origin: Topic, name: str, now: Now) -> Topic | None:
+    def ensure_dead_letters(self, origin: Topic, name: str, now: Now) -> Topic | None:
         """The dead-letter topic of a topic, if it can be used; else it is being made."""
         topic = self._state.catalog.get(name)
-        if topic is None and name not in self._going:
+        if topic is None and name not in self._deletions:
             self._make(self._state.catalog.create_letters(origin, name, now), None)
             return None
         return topic if topic is not None and topic.is_open else None
@@ -85,7 +85,7 @@ class Topics:
     def _make(self, stated: TopicStated, request: RequestId | None) -> None:
         topic = self._state.catalog.apply(stated)
         assert topic is not None
-        self._coming[topic.name] = _Coming(topic, dict.fromkeys(topic.logs), request)
+        self._creations[topic.name] = _Creation(topic, dict.fromkeys(topic.logs), request)
         self._state.topics_journal.note([stated], [CreateLogs(topic.number)])
 
     def create_logs(self, number: int, now: Now) -> None:
@@ -104,14 +104,14 @@ class Topics:
 
     def created(self, log: LogId, failure: str | None, now: Now) -> Topic | None:
         """A log is there, or could not be made: the topic, if it can be used from now on."""
-        coming = self._coming.get(log.topic)
+        coming = self._creations.get(log.topic)
         if coming is None:
             return None
         coming.missing.pop(log, None)
         coming.failure = coming.failure or failure
         if coming.missing:
             return None
-        del self._coming[log.topic]
+        del self._creations[log.topic]
         if coming.failure is not None:
             self._unmake(coming.topic, coming.request, coming.failure)
             return None
@@ -125,7 +125,7 @@ class Topics:
     def _unmake(self, topic: Topic, request: RequestId | None, failure: str) -> None:
         """Not every log could be made: take the topic out again, with what was made of it."""
         self._state.partitions.remove_all(topic.logs)
-        self._take_out(topic, _Going(dict.fromkeys(topic.logs), request, failure))
+        self._take_out(topic, _Deletion(dict.fromkeys(topic.logs), request, failure))
 
     def alter(self, request: RequestId, command: AlterTopic) -> None:
         self._state.topics_journal.check_room()
@@ -150,13 +150,13 @@ class Topics:
         """Take a topic out; the caller takes away what groups have in it."""
         self._state.topics_journal.check_room()
         topic = self._state.catalog.find_for_writing(command.name)
-        self._take_out(topic, _Going(dict.fromkeys(topic.logs), request))
+        self._take_out(topic, _Deletion(dict.fromkeys(topic.logs), request))
 
-    def _take_out(self, topic: Topic, going: _Going) -> None:
+    def _take_out(self, topic: Topic, going: _Deletion) -> None:
         change = TopicDeleted(name=topic.name, number=topic.number)
         self._state.catalog.apply(change)
         self._state.catalog.begin_leaving(topic)
-        self._going[topic.name] = going
+        self._deletions[topic.name] = going
         deletion = DeleteLogs(topic.name, topic.stated.partitions)
         self._state.topics_journal.note([change], [deletion])
 
@@ -172,14 +172,14 @@ class Topics:
 
     def deleted(self, log: LogId, failure: str | None = None) -> None:
         """A log is gone, or could not be removed: then the next start moves it out of the way."""
-        going = self._going.get(log.topic)
+        going = self._deletions.get(log.topic)
         if going is None:
             return
         going.missing.pop(log, None)
         going.failure = going.failure or failure
         if going.missing:
             return
-        del self._going[log.topic]
+        del self._deletions[log.topic]
         self._state.catalog.end_leaving(log.topic)
         if going.request is not None:
             refused = Refused(Code.STORAGE_FAILED, reason=going.failure)

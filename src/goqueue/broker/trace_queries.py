@@ -1,4 +1,4 @@
-"""Questions about journeys: answered from what the tracer keeps."""
+"""Queries about traces, answered from what the tracer keeps."""
 
 from goqueue.broker.outbox import Outbox
 from goqueue.broker.turns import Steps, Stepwise

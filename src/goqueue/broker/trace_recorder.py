@@ -34,7 +34,7 @@ class PublishTrace(msgspec.Struct, frozen=True):
 
 
 class TraceRecorder:
-    """Notes journeys of messages."""
+    """Records the traces of messages."""
 
     def __init__(self, catalog: Catalog, tracer: Tracer) -> None:
         self.tracer = tracer
@@ -76,12 +76,12 @@ class TraceRecorder:
     # Publishing
 
     def tell(self, topic: Topic, now: Now) -> PublishTrace | None:
-        """Begin the story of a publication."""
+        """Begin the trace of a publication."""
         return PublishTrace(topic, now.wall, {}) if self.is_on else None
 
     def add_part(
         self,
-        story: PublishTrace,
+        trace: PublishTrace,
         log: LogId,
         batch: bytearray,
         first: Offset,
@@ -91,14 +91,14 @@ class TraceRecorder:
         if self.tracer.is_all:
             told: Told | None = look(batch)
         else:
-            place = self._place(story.topic, log)
+            place = self._place(trace.topic, log)
             told = follow(batch, (place.high, place.low), first, self.tracer.threshold)
         if told is not None:
-            story.parts[log.partition] = (told, waiting)
+            trace.parts[log.partition] = (told, waiting)
 
     def published(
         self,
-        story: PublishTrace,
+        trace: PublishTrace,
         published: Published,
         now: Now,
         transaction: TransactionKey | None = None,
@@ -107,19 +107,19 @@ class TraceRecorder:
         for placed in published.placed:
             if placed.refused is not None or placed.is_duplicate or not placed.count:
                 continue
-            part = story.parts.get(placed.partition)
+            part = trace.parts.get(placed.partition)
             if part is None:
                 continue
             told, waiting = part
             offsets: Sequence[int] = range(placed.first, placed.first + placed.count)
             if told.indexes is not None:
                 offsets = [placed.first + index for index in told.indexes]
-            log = LogId(story.topic.name, placed.partition)
+            log = LogId(trace.topic.name, placed.partition)
             note = Note(
                 Kind.PUBLISH,
-                self._place(story.topic, log),
+                self._place(trace.topic, log),
                 offsets,
-                story.at,
+                trace.at,
                 now.wall,
                 given=told.contexts,
                 keys=told.keys,

@@ -1,31 +1,23 @@
-"""Bounded turns: the budget, alarms, and long commands in steps.
-
-How much work one turn of the node has done, and how much it may still do.
+"""Bounded turns: the budget of work, the alarms, and commands that take several turns.
 
 A turn is one call of `Node.handle`. While it lasts nothing else is served, so work that grows with
-users' data is done in steps: a part takes as much of it as the budget allows, keeps the rest in a
-queue of its own, and sets an alarm for now to be called again. Between two turns the shell looks
-at sockets.
+users' data is done in steps: a component does as much of it as the budget allows, keeps the rest in
+a queue of its own, and sets an alarm for now to be called again. Between two turns the shell serves
+sockets.
 
 One unit is one thing visited: a record, a journal entry, a lease, a waiting request. The budget
 bounds the work that a turn chooses to do. What a command itself names (its receipts, its messages)
 is bounded by the limits on requests; it is counted as well, so that the simulator sees all of it.
 
-When the node wants to be woken, and why.
-
-One heap for everything that has a deadline, so that ten thousand quiet partitions cost nothing.
-
-Invariant: each subject has at most one deadline; older entries of it stay in the heap until they
-surface and are then ignored.
-
-Answers that take more work than one turn may do.
+Alarms are one heap for everything that has a deadline, so that ten thousand quiet partitions cost
+nothing. Invariant: each subject has at most one deadline; older entries of it stay in the heap
+until they surface and are then ignored.
 
 A command over thousands of partitions or groups hands in its work as an iterator that yields after
-each small step how many units it took. The iterators are run in turn, each for a share of the
-turn's budget, and go on by an alarm; other commands are served in between. So a step must look
-anew at whatever may have gone since the last one: a topic, a group, a partition.
-
-Never used for what must be decided at once: changes are journaled in the turn that decides them.
+each small step how many units it took. The iterators run in turn, each for a share of the turn's
+budget, and continue by an alarm; other commands are served in between. So a step must look up anew
+whatever may have gone since the last one: a topic, a group, a partition. What must be decided at
+once is never done this way: changes are journaled in the turn that decides them.
 """
 
 import enum
@@ -42,10 +34,10 @@ __all__ = [
     "TURN_UNITS",
     "Alarms",
     "Errand",
-    "ForCensus",
     "ForDelays",
     "ForGroup",
     "ForLog",
+    "ForPriorityIndex",
     "ForQueue",
     "ForRequest",
     "ForTransaction",
@@ -124,7 +116,7 @@ class ForDelays(msgspec.Struct, frozen=True):
     log: LogId
 
 
-class ForCensus(msgspec.Struct, frozen=True):
+class ForPriorityIndex(msgspec.Struct, frozen=True):
     """More of a backlog is to be counted, when there is time."""
 
     log: LogId
@@ -156,7 +148,14 @@ class Errand(enum.StrEnum):
 
 
 Subject = (
-    ForRequest | ForQueue | ForGroup | ForLog | ForDelays | ForCensus | ForTransaction | Errand
+    ForRequest
+    | ForQueue
+    | ForGroup
+    | ForLog
+    | ForDelays
+    | ForPriorityIndex
+    | ForTransaction
+    | Errand
 )
 
 

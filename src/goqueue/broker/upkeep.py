@@ -33,19 +33,19 @@ class Upkeep:
     def __init__(
         self,
         state: NodeState,
-        memory: JournaledState,
-        delivering: Polls,
-        delaying: DelayedMessages,
-        remembering: ProducerSnapshots,
+        journaled_state: JournaledState,
+        polls: Polls,
+        delayed_messages: DelayedMessages,
+        producer_snapshots: ProducerSnapshots,
         *,
         retention: GroupRetention,
     ) -> None:
         self._state = state
         self._retention = retention
-        self._remembering = remembering
-        self._memory = memory
-        self._delivering = delivering
-        self._delaying = delaying
+        self._producer_snapshots = producer_snapshots
+        self._journaled_state = journaled_state
+        self._polls = polls
+        self._delayed_messages = delayed_messages
         self._from = 0
         # What is left of this second's share.
         self._logs: deque[LogId] = deque()
@@ -75,11 +75,11 @@ class Upkeep:
             self._state.alarms.set(Errand.UPKEEP, now.instant)
             return
         self._is_under_way = False
-        self._delivering.look_again(now)
+        self._polls.retry_unreadable(now)
         forgotten = self._state.transactions.forget_keys(now, _KEYS_PER_TURN)
         self._state.budget.spend(forgotten // _KEYS_PER_UNIT)
         self._retention.do_a_share(now)
-        self._memory.keep_short(now)
+        self._journaled_state.keep_short(now)
         self._state.storage.expire(now)
         self.begin(now)
 
@@ -103,16 +103,16 @@ class Upkeep:
         while self._delayed and not budget.is_spent:
             log = self._delayed.popleft()
             budget.spend()
-            self._delaying.wake_if_due(log, now)
-            self._delaying.save_if_due(log)
+            self._delayed_messages.wake_if_due(log, now)
+            self._delayed_messages.save_if_due(log)
         return not self._logs and not self._delayed
 
     def _maintain(self, partition: Partition, now: Now) -> None:
         self._state.outbox.extend(partition.log.maintain(now, self._needed_from(partition)))
-        self._remembering.save_if_due(partition)
+        self._producer_snapshots.save_if_due(partition)
         log, start = partition.log_id, partition.log.start
         self._state.storage.record_damage(log, partition.log.damaged)
-        for kept in (self._state.delays.get(log), self._state.censuses.get(log)):
+        for kept in (self._state.delays.get(log), self._state.priority_indexes.get(log)):
             if kept is not None:
                 kept.drop_below(start)
 
@@ -121,5 +121,5 @@ class Upkeep:
         delays = self._state.delays.get(partition.log_id)
         durable = partition.log.watermarks.durable
         pending = None if delays is None else delays.needed_from(durable)
-        needs = (self._delivering.needed_from(partition), pending)
+        needs = (self._polls.needed_from(partition), pending)
         return min((need for need in needs if need is not None), default=None)

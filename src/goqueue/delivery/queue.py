@@ -67,8 +67,8 @@ class DeliveryQueue:
         self._done = position.done()
         # From here on no message is done that no lane has learned.
         self._unseen_from = int(self._done.end)
-        # From here on nothing of a lane is known. They part only where a census tells what may be
-        # skipped, and never where keys keep their order over all lanes.
+        # From here on nothing of a lane is known. They part only where a priority index tells what
+        # may be skipped, and never where keys keep their order over all lanes.
         self._cursors = [int(position.floor)] * LANES
         self._lanes = Lanes(lanes)
         # A heap of what is in backoff, by the instant at which that ends.
@@ -152,10 +152,10 @@ class DeliveryQueue:
 
     # Learning
 
-    def wanted(self, end: int, census: PriorityIndex | None = None) -> Offset | None:
+    def wanted(self, end: int, priority_index: PriorityIndex | None = None) -> Offset | None:
         """Where to survey next, if something below `end` should be: for the first lane that lacks.
 
-        A census tells which offsets hold nothing of a lane.
+        A priority_index tells which offsets hold nothing of a lane.
         """
         if self._order is not None and len(self._order) >= _WAITING_MAX:
             return None
@@ -163,21 +163,23 @@ class DeliveryQueue:
         self._cursors = [
             self._done.next_missing(cursor) if cursor < end else cursor for cursor in self._cursors
         ]
-        if census is None or self._order is not None:
+        if priority_index is None or self._order is not None:
             cursor = min(self._cursors)
             return Offset(cursor) if cursor < end and len(self._lanes) < _READY_MIN else None
-        self._skip(census)
+        self._skip(priority_index)
         for lane, cursor in enumerate(self._cursors):
             if cursor < end and self._lanes.ready(lane) < _READY_MIN:
                 return Offset(cursor)
         return None
 
-    def _skip(self, census: PriorityIndex) -> None:
+    def _skip(self, priority_index: PriorityIndex) -> None:
         """Let each lane pass over what holds nothing of it."""
         before = min(self._cursors)
-        self._cursors = [int(census.next(lane, at)) for lane, at in enumerate(self._cursors)]
+        self._cursors = [
+            int(priority_index.next(lane, at)) for lane, at in enumerate(self._cursors)
+        ]
         # What every lane skips is surveyed for none of them: nobody else would see it is done.
-        for first, following in census.vacant(before, min(self._cursors)):
+        for first, following in priority_index.vacant(before, min(self._cursors)):
             self._done.add(first, following)
 
     def learn(

@@ -16,7 +16,7 @@ from goqueue.log.epochs import Epochs
 from goqueue.log.index import ENTRY_SIZE, IndexEntry, SparseIndex
 from goqueue.log.log import Appended, Log
 from goqueue.log.producer_replay import Interruption, statements_in
-from goqueue.log.producer_state import AuthorsStated, Ending, ProducerState, Spans
+from goqueue.log.producer_state import OffsetRanges, ProducersStated, ProducerState, TransactionEnd
 from goqueue.log.recovery import (
     Assembly,
     Checked,
@@ -36,12 +36,10 @@ __all__ = [
     "ENTRY_SIZE",
     "Appended",
     "Assembly",
-    "AuthorsStated",
     "BatchMark",
     "Checked",
     "ControlKind",
     "DamagedRange",
-    "Ending",
     "Epochs",
     "IndexEntry",
     "Interruption",
@@ -51,12 +49,14 @@ __all__ = [
     "LogState",
     "Marker",
     "NewestOffsets",
+    "OffsetRanges",
     "ProducerState",
+    "ProducersStated",
     "RecoveryPoint",
     "Segments",
-    "Spans",
     "SparseIndex",
     "Tail",
+    "TransactionEnd",
     "UnfinishedBatch",
     "Watermarks",
     "assemble",

@@ -16,7 +16,7 @@ import msgspec
 
 from goqueue.log.batch_mark import BatchMark, marks_in, parse_mark
 from goqueue.log.control import ControlKind
-from goqueue.log.producer_state import Spans
+from goqueue.log.producer_state import OffsetRanges
 from goqueue.model import (
     BATCH_HEADER,
     HOUR,
@@ -57,7 +57,7 @@ def plan_compaction(
     settings: LogSettings,
     wall: Timestamp,
     *,
-    aborted: Spans | None = None,
+    aborted: OffsetRanges | None = None,
 ) -> Compact | None:
     """Group the sealed segments below `floor`, if enough of them changed since the last pass."""
     eligible = [segment for segment in sealed if segment.end <= floor]
@@ -101,7 +101,7 @@ class NewestOffsets:
         self._room = keys_bytes_max
         self._dirty_from = dirty_from
         self._marks_before = marks_before
-        self._aborted = Spans()
+        self._aborted = OffsetRanges()
         for first, following in aborted:
             self._aborted.add(first, following)
         self.upto = dirty_from

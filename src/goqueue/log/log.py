@@ -22,9 +22,9 @@ from goqueue.log.condition import Condition
 from goqueue.log.control import Marker, epoch_start, marker_of
 from goqueue.log.epochs import Epochs
 from goqueue.log.producer_replay import replay
-from goqueue.log.producer_state import AuthorsStated, Ending, ProducerState
+from goqueue.log.producer_state import ProducersStated, ProducerState, TransactionEnd
 from goqueue.log.recovery import LogState
-from goqueue.log.retention import Cleaning, is_outlived, retained_from
+from goqueue.log.retention import CompactionPlanner, is_outlived, retained_from
 from goqueue.log.segments import DamagedRange, Segments
 from goqueue.log.watermarks import Watermarks
 from goqueue.model import (
@@ -80,14 +80,14 @@ class Log:
 
     # There may be ten thousand of them, most of them idle.
     __slots__ = (
-        "_authors",
-        "_cleaning",
+        "_compaction",
         "_condition",
         "_end",
         "_ended",
         "_epochs",
         "_flush_at",
         "_log",
+        "_producers",
         "_segments",
         "_settings",
         "_start",
@@ -103,10 +103,10 @@ class Log:
         self._end = state.end
         self._watermarks = Watermarks(state.end)
         self._flush_at: Instant | None = None
-        self._cleaning = Cleaning(min(state.cleaned_upto, state.end))
+        self._compaction = CompactionPlanner(min(state.cleaned_upto, state.end))
         self._condition = Condition()
-        self._authors = ProducerState()
-        self._ended: list[Ending] = []
+        self._producers = ProducerState()
+        self._ended: list[TransactionEnd] = []
 
     @property
     def id(self) -> LogId:
@@ -143,7 +143,7 @@ class Log:
     @property
     def dirty_bytes(self) -> int:
         """Bytes of sealed segments that no compaction has processed."""
-        return self._cleaning.dirty_bytes(self._segments)
+        return self._compaction.dirty_bytes(self._segments)
 
     @property
     def segment_count(self) -> int:
@@ -175,9 +175,9 @@ class Log:
         return self._epochs
 
     @property
-    def authors(self) -> ProducerState:
+    def producers(self) -> ProducerState:
         """The state of producers and transactions."""
-        return self._authors
+        return self._producers
 
     # Append
 
@@ -188,7 +188,7 @@ class Log:
         """
         if mark is None:
             return self._append(batch, now)
-        repeat = self._authors.check(mark)
+        repeat = self._producers.check(mark)
         if repeat is not None:
             if repeat.next > self.high_watermark:
                 # A failed write is never committed, so no caller may wait for it.
@@ -197,16 +197,16 @@ class Log:
         self._check_writable(now)
         label(batch, mark)
         appended = self._append(batch, now)
-        self._authors.append(mark, appended.first)
+        self._producers.append(mark, appended.first)
         self._hold_stable()
         return appended
 
     def end_transaction(self, marker: Marker, now: Now) -> Appended | None:
         """Append the marker of a transaction; None if it wrote nothing here, or has one."""
-        if not self._authors.is_open(marker.producer, marker.transaction):
+        if not self._producers.is_open(marker.producer, marker.transaction):
             return None
         appended = self._append(build([marker_of(marker)]), now)
-        self._authors.end(
+        self._producers.end(
             marker.producer,
             marker.epoch,
             marker.transaction,
@@ -280,26 +280,26 @@ class Log:
 
     # Producers and transactions
 
-    def take_ended(self) -> list[Ending]:
+    def take_ended(self) -> list[TransactionEnd]:
         """The transactions whose markers were committed since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
-    def restore_authors(self, stated: AuthorsStated) -> bool:
+    def restore_authors(self, stated: ProducersStated) -> bool:
         """Restore producer state below the offset of a snapshot; False if it is unusable."""
-        is_restored = self._authors.restore(stated)
-        self._authors.drop_below(self._start)
+        is_restored = self._producers.restore(stated)
+        self._producers.drop_below(self._start)
         self._hold_stable()
         return is_restored
 
-    def replay_authors(self, data: Buffer, start: Offset) -> None:
+    def replay_producers(self, data: Buffer, start: Offset) -> None:
         """Update producer state from stored records from `start` on."""
-        replay(self._authors, data, walk(data), start)
-        self._authors.interrupt(self._end)
+        replay(self._producers, data, walk(data), start)
+        self._producers.interrupt(self._end)
         self._hold_stable()
 
     def _hold_stable(self) -> None:
-        self._watermarks.hold_stable_at(self._authors.unstable_from)
+        self._watermarks.hold_stable_at(self._producers.unstable_from)
 
     # Disk events
 
@@ -318,7 +318,7 @@ class Log:
             case Damaged():
                 self._damaged(event)
             case Compacted():
-                self._cleaning.compacted(event, self._segments)
+                self._compaction.compacted(event, self._segments)
         return []
 
     def _synced(self, event: Synced) -> None:
@@ -331,7 +331,7 @@ class Log:
             return
         self._segments.confirm(upto)
         self._watermarks.advance(upto, is_durable=event.is_durable)
-        ended = self._authors.commit(self.high_watermark)
+        ended = self._producers.commit(self.high_watermark)
         if ended:
             self._ended.extend(ended)
             self._hold_stable()
@@ -342,7 +342,7 @@ class Log:
             return []
         self._segments.take_back(event.offset, event.segment)
         self._end = event.offset
-        self._authors.take_back(event.offset)
+        self._producers.take_back(event.offset)
         self._hold_stable()
         self._condition.full_until = Instant(now.instant + self._settings.full_retry_ns)
         if self._watermarks.durable < self._end and self._settings.flush is Flush.INTERVAL:
@@ -394,8 +394,8 @@ class Log:
         effects: list[Effect] = []
         if self._settings.cleanup.deletes:
             effects.extend(self._retire(now, limit))
-        plan = self._cleaning.plan(
-            self._segments, limit, self._settings, now.wall, self._authors.aborted
+        plan = self._compaction.plan(
+            self._segments, limit, self._settings, now.wall, self._producers.aborted
         )
         if plan is not None:
             effects.append(self._reshape(plan))
@@ -418,7 +418,7 @@ class Log:
         self._segments.drop_below(start)
         self._start = start
         self._epochs.drop_below(start)
-        self._authors.drop_below(start)
+        self._producers.drop_below(start)
         return [self._reshape(Drop(start))]
 
     def begin_segment(self) -> list[Effect]:
@@ -452,10 +452,10 @@ class Log:
     def _truncated(self, event: Truncated) -> list[Effect]:
         self._segments.restore_active(event.active)
         self._end = event.active.end
-        self._authors.take_back(self._end)
+        self._producers.take_back(self._end)
         self._hold_stable()
         self._condition.truncating_to = None
-        self._cleaning.truncate(self._end)
+        self._compaction.truncate(self._end)
         return self._take_back_epochs()
 
     def _take_back_epochs(self) -> list[Effect]:

@@ -1,8 +1,8 @@
 """The producer state of one partition: a fold over the records of its log.
 
 Owns what is needed to recognise a retry, to fence a stale producer, to stop readers at the last
-stable offset and to hide aborted records. `Writer` is one producer: its last batches and its open
-transaction. `Spans` holds ranges of offsets in two sorted columns of 16 bytes per range.
+stable offset and to hide aborted records. `PartitionProducer` is one producer: its last batches and its open
+transaction. `OffsetRanges` holds ranges of offsets in two sorted columns of 16 bytes per range.
 
 The state is derived from the log alone: a replay of the same records ends in the same state,
 because expiry and the cap use the time that the marks carry. That time advances with appends: a
@@ -32,17 +32,17 @@ from goqueue.model import HOUR, SECOND, Code, Offset, Refused, TransactionKey
 
 __all__ = [
     "WINDOW",
-    "AuthorsStated",
-    "Ending",
+    "OffsetRanges",
+    "PartitionProducer",
     "ProducerState",
+    "ProducersStated",
     "Repeat",
-    "Spans",
-    "Writer",
+    "TransactionEnd",
     "WriterStated",
 ]
 
 
-class Spans:
+class OffsetRanges:
     """A set of offsets, kept as ranges [first, following)."""
 
     __slots__ = ("_firsts", "_followings")
@@ -104,8 +104,8 @@ class Spans:
 
     # Snapshots
 
-    def copy(self) -> "Spans":
-        copied = Spans()
+    def copy(self) -> "OffsetRanges":
+        copied = OffsetRanges()
         copied._firsts, copied._followings = self._firsts[:], self._followings[:]
         return copied
 
@@ -150,7 +150,7 @@ class WriterStated(msgspec.Struct, frozen=True, array_like=True):
     batches: list[tuple[int, int, int, int]]
 
 
-class Writer:
+class PartitionProducer:
     """The state of one producer."""
 
     __slots__ = ("at", "batches", "ended", "epoch", "next_sequence", "ranges", "transaction")
@@ -248,7 +248,7 @@ class Writer:
         )
 
     @classmethod
-    def restored(cls, stated: WriterStated) -> "Writer":
+    def restored(cls, stated: WriterStated) -> "PartitionProducer":
         writer = cls(stated.epoch)
         writer.next_sequence = stated.next_sequence
         writer.at = stated.at
@@ -269,7 +269,7 @@ _IDLE_NS_MIN = 60 * SECOND
 _STATED_VERSION = 1
 
 
-class Ending(msgspec.Struct, frozen=True):
+class TransactionEnd(msgspec.Struct, frozen=True):
     """A marker that was appended: it takes effect when it is committed."""
 
     marker: Offset
@@ -284,7 +284,7 @@ class Ending(msgspec.Struct, frozen=True):
     def key(self) -> TransactionKey:
         return TransactionKey(self.producer, self.transaction)
 
-    def hide(self, hidden: Spans, aborted: Spans) -> None:
+    def hide(self, hidden: OffsetRanges, aborted: OffsetRanges) -> None:
         """Hide the offsets that are no messages because of this marker."""
         hidden.add(self.marker, self.marker + 1)
         if not self.is_commit:
@@ -293,7 +293,7 @@ class Ending(msgspec.Struct, frozen=True):
                 hidden.add(first, following)
 
 
-class AuthorsStated(msgspec.Struct, frozen=True, kw_only=True):
+class ProducersStated(msgspec.Struct, frozen=True, kw_only=True):
     """The full producer state below an offset."""
 
     topic: int
@@ -326,15 +326,15 @@ class ProducerState:
     )
 
     def __init__(self) -> None:
-        self._writers: dict[int, Writer] = {}
-        self._endings: list[Ending] = []
+        self._writers: dict[int, PartitionProducer] = {}
+        self._endings: list[TransactionEnd] = []
         # First offset of each open transaction by producer, and the same in order; what was closed
         # since stays in the heap until it surfaces.
         self._open: dict[int, Offset] = {}
         self._order: list[tuple[Offset, int]] = []
-        self._aborted = Spans()
+        self._aborted = OffsetRanges()
         # Offsets that are no messages: aborted records and all markers.
-        self._hidden = Spans()
+        self._hidden = OffsetRanges()
         self._committed = 0
         # The producer of the batch that was appended last, and the offset after it.
         self._last: tuple[int, int] | None = None
@@ -358,7 +358,7 @@ class ProducerState:
             return None
         return writer.check(mark)
 
-    def _is_forgotten(self, producer: int, writer: Writer, at: int) -> bool:
+    def _is_forgotten(self, producer: int, writer: PartitionProducer, at: int) -> bool:
         return producer not in self._open and self._time(at) - writer.at > _MEMORY_NS
 
     def _time(self, at: int) -> int:
@@ -390,7 +390,7 @@ class ProducerState:
         writer = self._writers.pop(mark.producer, None)
         if writer is None or self._is_forgotten(mark.producer, writer, mark.at):
             self._forget_some(mark.at)
-            writer = Writer(mark.epoch)
+            writer = PartitionProducer(mark.epoch)
         self._writers[mark.producer] = writer
         writer.append(mark, first, self._committed)
         self._clock = writer.at = self._time(mark.at)
@@ -456,10 +456,10 @@ class ProducerState:
             if epoch > writer.epoch:
                 writer.raise_epoch(epoch)
         self._endings.append(
-            Ending(Offset(marker), producer, transaction, is_commit, ranges, ended_before)
+            TransactionEnd(Offset(marker), producer, transaction, is_commit, ranges, ended_before)
         )
 
-    def commit(self, upto: int) -> list[Ending]:
+    def commit(self, upto: int) -> list[TransactionEnd]:
         """Everything below `upto` is committed: these transactions have ended for every reader."""
         self._committed = max(self._committed, upto)
         if not self._endings:
@@ -472,7 +472,7 @@ class ProducerState:
                 self._close(ending)
         return ended
 
-    def _close(self, ending: Ending) -> None:
+    def _close(self, ending: TransactionEnd) -> None:
         self._open.pop(ending.producer, None)
         following = self._writers[ending.producer].open_from
         if ending.key.is_internal and following is None:
@@ -510,12 +510,12 @@ class ProducerState:
         return order[0][0] if order else None
 
     @property
-    def aborted(self) -> Spans:
+    def aborted(self) -> OffsetRanges:
         """Records that readers of committed messages must not see."""
         return self._aborted
 
     @property
-    def hidden(self) -> Spans:
+    def hidden(self) -> OffsetRanges:
         """Offsets that are no messages because of transactions: aborted records and markers."""
         return self._hidden
 
@@ -526,13 +526,13 @@ class ProducerState:
 
     # Snapshots
 
-    def stated(self, topic: int, upto: int) -> AuthorsStated:
+    def stated(self, topic: int, upto: int) -> ProducersStated:
         """The full state; it is valid once the log is durable up to `upto`, its end."""
         self.changes = 0
         hidden, aborted = self._hidden.copy(), self._aborted.copy()
         for ending in self._endings:
             ending.hide(hidden, aborted)
-        return AuthorsStated(
+        return ProducersStated(
             topic=topic,
             upto=upto,
             writers=[writer.stated(producer) for producer, writer in self._writers.items()],
@@ -543,11 +543,11 @@ class ProducerState:
             newest=self._newest,
         )
 
-    def restore(self, stated: AuthorsStated) -> bool:
+    def restore(self, stated: ProducersStated) -> bool:
         """Restore a stated state; False if it is inconsistent: nothing is changed."""
         if stated.version < _STATED_VERSION:
             return False
-        hidden, aborted = Spans(), Spans()
+        hidden, aborted = OffsetRanges(), OffsetRanges()
         if not (hidden.restore(*stated.hidden) and aborted.restore(*stated.aborted)):
             return False
         if any(each.transaction and not each.ranges for each in stated.writers):
@@ -557,7 +557,7 @@ class ProducerState:
         latest = max((each.at for each in stated.writers), default=0)
         self._clock, self._newest = stated.clock or latest, stated.newest or latest
         for each in stated.writers:
-            writer = self._writers[each.producer] = Writer.restored(each)
+            writer = self._writers[each.producer] = PartitionProducer.restored(each)
             if writer.open_from is not None:
                 self._hold(each.producer, writer.open_from)
         return True

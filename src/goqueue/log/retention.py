@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import msgspec
 
 from goqueue.log.compaction import plan_compaction
-from goqueue.log.producer_state import Spans
+from goqueue.log.producer_state import OffsetRanges
 from goqueue.log.segments import Segments
 from goqueue.model import Compact, Compacted, LogSettings, Offset, SegmentFacts, Timestamp
 
-__all__ = ["Cleaning", "is_outlived", "retained_from"]
+__all__ = ["CompactionPlanner", "is_outlived", "retained_from"]
 
 
 def retained_from(
@@ -49,7 +49,7 @@ def is_outlived(segment: SegmentFacts, settings: LogSettings, wall: Timestamp) -
     )
 
 
-class Cleaning:
+class CompactionPlanner:
     """Plans compaction passes and tracks their results."""
 
     __slots__ = ("_is_under_way", "_upto")
@@ -64,7 +64,7 @@ class Cleaning:
         limit: Offset,
         settings: LogSettings,
         wall: Timestamp,
-        aborted: Spans,
+        aborted: OffsetRanges,
     ) -> Compact | None:
         """The next pass below `limit`, if it is worthwhile and none is running."""
         if not settings.cleanup.compacts or self._is_under_way:

@@ -1,6 +1,7 @@
-"""One transaction, from its begin until every marker of it is durable.
+"""One transaction, from its begin until every marker of it is durable, and leave to publish in it.
 
-Leave to publish: who writes, and as part of which transaction.
+Owns what the journal says of the transaction, and for this life its deadlines and how many of its
+publications are not committed.
 """
 
 import enum

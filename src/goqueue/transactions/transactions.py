@@ -1,4 +1,4 @@
-"""The coordinator of transactions: which are open, what was decided, which keys are used.
+"""The machine of transactions: which are open, what was decided, which keys are used.
 
 Decides changes and applies them; the broker journals them, appends markers and settles what groups
 have done. Never touches a log.

@@ -30,7 +30,7 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForDelays, Steps
 from goqueue.delivery import Delayed, Delays, Range, runs
-from goqueue.log import Ending, cancellation
+from goqueue.log import TransactionEnd, cancellation
 from goqueue.model import (
     BATCH_HEADER,
     DELAYED_FROM_HEADER,
@@ -75,9 +75,9 @@ class DelayedMessages:
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._underway = PendingDelayAppends()
+        self._pending_appends = PendingDelayAppends()
         self._cancels = Cancels(state.outbox)
-        self._salvos: dict[LogId, DueBatch] = {}
+        self._due_batches: dict[LogId, DueBatch] = {}
         self._delay_ns_sum = 0
         self._delay_count = 0
 
@@ -93,17 +93,17 @@ class DelayedMessages:
         """Delayed records were appended, perhaps in a transaction, which is their holder."""
         if len(waiting):
             following = Offset(waiting.offsets[-1] + 1)
-            self._underway.add(partition.log_id, Published(following, waiting, holder))
+            self._pending_appends.add(partition.log_id, Published(following, waiting, holder))
             self._delay_ns_sum += sum(waiting.dues) - len(waiting) * now.wall
             self._delay_count += len(waiting)
 
     def committed(self, partition: Partition, now: Now) -> None:
         """What was on its way and is in the log now takes effect."""
         log = partition.log_id
-        if log not in self._underway:
+        if log not in self._pending_appends:
             return
         delays = self._delays(log, now)
-        for entry in self._underway.committed(log, partition.log.high_watermark):
+        for entry in self._pending_appends.committed(log, partition.log.high_watermark):
             self._take_effect(partition, delays, entry, now)
         self._arm(log, delays, now)
 
@@ -123,7 +123,7 @@ class DelayedMessages:
                 for index, message in enumerate(messages):
                     delays.deliver(message, first + index)
                     self._cancels.come_late(log, message, Offset(first + index))
-                self._state.journeys.fired(log, messages, first, contexts, now)
+                self._state.traces.fired(log, messages, first, contexts, now)
             case Cancelled(message=message):
                 delays.cancel(message, entry.next - 1)
                 self._state.counts.topic(log.topic).cancelled += 1
@@ -133,7 +133,7 @@ class DelayedMessages:
 
     def _recall(self, partition: Partition, message: Offset) -> None:
         """Look up which trace a cancelled message is part of."""
-        if not self._state.journeys.is_on:
+        if not self._state.traces.is_on:
             return
         try:
             wanted = partition.log.read(message, 1, below=Offset(message + 1))
@@ -142,12 +142,12 @@ class DelayedMessages:
         if wanted is not None:
             self._state.fetch(wanted, CancelledFetch(partition.log_id, message))
 
-    def recalled(self, purpose: CancelledFetch, data: memoryview | None, now: Now) -> None:
+    def cancelled_fetched(self, purpose: CancelledFetch, data: memoryview | None, now: Now) -> None:
         """The record of a cancelled message is here, unless it is gone."""
         if data is not None and len(data):
-            self._state.journeys.cancelled(purpose.log, purpose.message, data, now)
+            self._state.traces.cancelled(purpose.log, purpose.message, data, now)
 
-    def ended(self, partition: Partition, ending: Ending, now: Now) -> None:
+    def ended(self, partition: Partition, ending: TransactionEnd, now: Now) -> None:
         """A transaction has ended: what it delayed waits from now on, or never was."""
         delays = self._state.delays.get(partition.log_id)
         if delays is not None:
@@ -157,10 +157,10 @@ class DelayedMessages:
     def taken_back(self, partition: Partition, offset: Offset, code: Code, now: Now) -> None:
         """Nothing from `offset` on will be in the log: those messages wait again."""
         log = partition.log_id
-        if log not in self._underway:
+        if log not in self._pending_appends:
             return
         delays = self._delays(log, now)
-        for entry in self._underway.taken_back(log, offset):
+        for entry in self._pending_appends.taken_back(log, offset):
             match entry:
                 case Fired(messages=messages):
                     self._put_back(log, delays, messages, now, code)
@@ -189,11 +189,11 @@ class DelayedMessages:
         """Deliver what is due, unless a delivery of this partition is under way already."""
         delays = self._state.delays.get(log)
         partition = self._state.partitions.get(log)
-        if delays is None or partition is None or log in self._salvos:
+        if delays is None or partition is None or log in self._due_batches:
             return
-        salvo = DueBatch(log, delays.due(now.wall, _FIRE_MAX))
-        self._salvos[log] = salvo
-        self._go_on(salvo, partition, delays, now)
+        batch = DueBatch(log, delays.due(now.wall, _FIRE_MAX))
+        self._due_batches[log] = batch
+        self._append_due(batch, partition, delays, now)
 
     def wake_if_due(self, log: LogId, now: Now) -> None:
         """The wall clock may have jumped: look at a wheel whose time it is."""
@@ -202,71 +202,71 @@ class DelayedMessages:
         if deadline is not None and deadline <= now.wall:
             self.wake(log, now)
 
-    def _go_on(self, salvo: DueBatch, partition: Partition, delays: Delays, now: Now) -> None:
+    def _append_due(self, batch: DueBatch, partition: Partition, delays: Delays, now: Now) -> None:
         """Read the next neighbours in due order; append when enough is there or all was read."""
-        while salvo.order:
-            if salvo.size >= _FIRE_BYTES and not self._deliver(salvo, partition, delays, now):
+        while batch.order:
+            if batch.size >= _FIRE_BYTES and not self._deliver(batch, partition, delays, now):
                 return
-            first, end = salvo.neighbours()
-            room = max(1, _FIRE_BYTES - salvo.size)
+            first, end = batch.neighbours()
+            room = max(1, _FIRE_BYTES - batch.size)
             try:
                 wanted = partition.log.read(first, room, below=end)
             except Refused:
                 wanted = None
             if wanted is not None:
-                self._state.fetch(wanted, DueFetch(salvo))
+                self._state.fetch(wanted, DueFetch(batch))
                 return
             # Damaged: there is nothing left to deliver.
-            salvo.order.popleft()
+            batch.order.popleft()
             delays.expire(first)
-            self._cancels.refuse(salvo.log, first, Code.MESSAGE_NOT_FOUND)
-        if salvo.copies and not self._deliver(salvo, partition, delays, now):
+            self._cancels.refuse(batch.log, first, Code.MESSAGE_NOT_FOUND)
+        if batch.copies and not self._deliver(batch, partition, delays, now):
             return
-        del self._salvos[salvo.log]
-        self._arm(salvo.log, delays, now)
+        del self._due_batches[batch.log]
+        self._arm(batch.log, delays, now)
 
     def fetched(self, purpose: DueFetch, data: memoryview | None, now: Now) -> None:
         """Records of messages that are due are here."""
-        salvo = purpose.batch
-        delays = self._state.delays.get(salvo.log)
-        partition = self._state.partitions.get(salvo.log)
-        if self._salvos.get(salvo.log) is not salvo or delays is None or partition is None:
+        batch = purpose.batch
+        delays = self._state.delays.get(batch.log)
+        partition = self._state.partitions.get(batch.log)
+        if self._due_batches.get(batch.log) is not batch or delays is None or partition is None:
             # The topic was deleted meanwhile, and perhaps made again.
             return
         if data is None or not len(data):
-            self._end(salvo, delays, now, None)
+            self._end(batch, delays, now, None)
             return
         columns = walk(data)
-        contexts = find_contexts(data) if self._state.journeys.is_on else {}
-        left = len(salvo.order)
+        contexts = find_contexts(data) if self._state.traces.is_on else {}
+        left = len(batch.order)
         for offset, position in zip(columns.offsets, columns.positions, strict=True):
-            if salvo.order and salvo.order[0] == offset:
+            if batch.order and batch.order[0] == offset:
                 # One header takes the place of the other, so there is room for it.
                 fired = ((DELAYED_FROM_HEADER, b"%d" % offset),)
                 copy = rehead(data, position, fired, without=(DELIVER_HEADER, BATCH_HEADER))
-                salvo.add(copy, contexts.get(offset))
-        if len(salvo.order) == left:
+                batch.add(copy, contexts.get(offset))
+        if len(batch.order) == left:
             # It is not where it was: to read it again would find the same.
-            delays.expire(salvo.order.popleft())
-        self._go_on(salvo, partition, delays, now)
+            delays.expire(batch.order.popleft())
+        self._append_due(batch, partition, delays, now)
 
-    def _deliver(self, salvo: DueBatch, partition: Partition, delays: Delays, now: Now) -> bool:
+    def _deliver(self, batch: DueBatch, partition: Partition, delays: Delays, now: Now) -> bool:
         """Append what was read, in due order; False if it was refused, and all waits again."""
-        messages = tuple(salvo.messages)
+        messages = tuple(batch.messages)
         try:
-            appended = self._state.append(partition, bytearray().join(salvo.copies), now)
+            appended = self._state.append(partition, bytearray().join(batch.copies), now)
         except Refused as refused:
-            self._end(salvo, delays, now, refused.code)
+            self._end(batch, delays, now, refused.code)
             return False
-        self._underway.add(salvo.log, Fired(appended.next, messages, salvo.contexts))
-        salvo.clear()
+        self._pending_appends.add(batch.log, Fired(appended.next, messages, batch.contexts))
+        batch.clear()
         return True
 
-    def _end(self, salvo: DueBatch, delays: Delays, now: Now, code: Code | None) -> None:
-        """Give a salvo up: what was not appended waits again."""
-        del self._salvos[salvo.log]
-        rest = (*salvo.messages, *salvo.order)
-        self._put_back(salvo.log, delays, rest, now, code)
+    def _end(self, batch: DueBatch, delays: Delays, now: Now, code: Code | None) -> None:
+        """Cancel a batch: what was not appended waits again."""
+        del self._due_batches[batch.log]
+        rest = (*batch.messages, *batch.order)
+        self._put_back(batch.log, delays, rest, now, code)
 
     # Cancelling
 
@@ -294,7 +294,7 @@ class DelayedMessages:
                 delays.stay(offset)
                 self._arm(partition.log_id, delays, now)
                 raise
-            self._underway.add(partition.log_id, Cancelled(appended.next, offset))
+            self._pending_appends.add(partition.log_id, Cancelled(appended.next, offset))
         # Else its delivery or another cancellation is on its way: that decides.
         self._cancels.wait(partition.log_id, offset, request)
 
@@ -305,8 +305,8 @@ class DelayedMessages:
             if log in delays:
                 del delays[log]
                 self._state.alarms.set(ForDelays(log), None)
-            self._salvos.pop(log, None)
-        self._underway.forget_logs(logs)
+            self._due_batches.pop(log, None)
+        self._pending_appends.forget_logs(logs)
         self._cancels.forget_logs(logs)
 
     # Asking

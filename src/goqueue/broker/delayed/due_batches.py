@@ -1,17 +1,11 @@
-"""Delayed messages that are being appended again, pending appends and cancellations.
+"""Appends for delayed messages that are under way: deliveries, and cancellations.
 
-Delayed messages that are due together, on their way from the log to its end.
+Owns the messages of a partition that are due together, until they are appended at its end; what was
+appended and is not committed yet; and who waits to hear whether a cancellation came in time. Never
+decides what follows: the caller is told what became of each append.
 
-What was appended for delayed messages and is not committed yet.
-
-Never decides what follows from it: whoever appended it is told what became of it.
-
-Invariant: the entries of a partition are in the order of their offsets. Each was one append, which
-the disk takes as a whole, so it is also committed or taken back as a whole.
-
-Who waits to hear whether a delayed message was cancelled in time.
-
-Never cancels anything: a cancellation or a delivery that is committed says how it ended.
+Invariant: the pending appends of a partition are in the order of their offsets. Each was one
+append, which the disk takes as a whole, so it is also committed or taken back as a whole.
 """
 
 from collections import deque

@@ -64,10 +64,10 @@ _STALE = Settlement(refused=Code.RECEIPT_STALE)
 class Settlements:
     """Takes receipts."""
 
-    def __init__(self, state: NodeState, delivering: Polls, moving: DeadLetterMover) -> None:
+    def __init__(self, state: NodeState, polls: Polls, mover: DeadLetterMover) -> None:
         self._state = state
-        self._delivering = delivering
-        self._moving = moving
+        self._polls = polls
+        self._mover = mover
 
     # Ack
 
@@ -127,10 +127,10 @@ class Settlements:
             self._state.tally.acks += len(acked)
             self._state.counts.pair(log.topic, group.name).acked += len(acked)
             leases = list(acked.values())
-            self._state.journeys.each_leased(Kind.ACK, group, log, leases, now)
+            self._state.traces.each_leased(Kind.ACK, group, log, leases, now)
             offsets = queue.ack(leases)
             settle(self._state, group, log, offsets, at=now.wall)
-            self._delivering.wake_group(group, now, log)
+            self._polls.wake_group(group, now, log)
         floor = position.floor
         in_flight = 0 if queue is None else queue.in_flight
         for index, offset in known:
@@ -223,10 +223,10 @@ class Settlements:
             return
         self._state.tally.releases += len(released)
         self._state.counts.pair(log.topic, group.name).released += len(released)
-        self._state.journeys.each_leased(Kind.RELEASE, group, log, released, now)
+        self._state.traces.each_leased(Kind.RELEASE, group, log, released, now)
         self._uncount(group, log, released)
-        self._delivering.arm(number, log, queue)
-        self._delivering.wake_group(group, now, log)
+        self._polls.arm(number, log, queue)
+        self._polls.wake_group(group, now, log)
 
     def _uncount(self, group: Group, log: LogId, released: list[Lease]) -> None:
         """Journal that deliveries did not happen."""
@@ -262,18 +262,18 @@ class Settlements:
         self._state.tally.nacks += 1
         self._state.counts.pair(receipt.log.topic, group.name).nacked += 1
         reason = command.reason[:REASON_CHARACTERS_MAX]
-        self._state.journeys.leased(Kind.NACK, group, receipt.log, [lease], now, detail=reason)
+        self._state.traces.leased(Kind.NACK, group, receipt.log, [lease], now, detail=reason)
         if is_exhausted:
             cause = DeadLetterCause(Cause.MAX_DELIVERIES, command.reason, request)
             queue.reject(lease)
-            self._moving.dead_letter(group, receipt.log, lease, cause, now)
+            self._mover.dead_letter(group, receipt.log, lease, cause, now)
             return
         self._note_reason(receipt, command.reason)
         if backoff:
             queue.nack(lease, Instant(now.instant + backoff))
         else:
             queue.release(lease)
-        self._delivering.arm(group.number, receipt.log, queue)
+        self._polls.arm(group.number, receipt.log, queue)
         returned = Returned(
             log=receipt.log,
             offset=receipt.offset,
@@ -281,20 +281,20 @@ class Settlements:
             visible_at=Timestamp(now.wall + backoff),
         )
         self._state.groups_journal.note([], [Answer(request=request, reply=returned)])
-        self._delivering.wake_group(group, now, receipt.log)
+        self._polls.wake_group(group, now, receipt.log)
 
     def reject(self, request: RequestId, command: Reject, now: Now) -> None:
         self._state.groups_journal.check_room()
         receipt, group, queue, lease = self._find(command.receipt, now)
-        if self._state.catalog.holds_letters(receipt.log.topic):
+        if self._state.catalog.holds_dead_letters(receipt.log.topic):
             raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
         self._state.tally.rejects += 1
         self._state.counts.pair(receipt.log.topic, group.name).rejected += 1
         cause = DeadLetterCause(Cause.REJECTED, command.reason, request)
         reason = command.reason[:REASON_CHARACTERS_MAX]
-        self._state.journeys.leased(Kind.REJECT, group, receipt.log, [lease], now, detail=reason)
+        self._state.traces.leased(Kind.REJECT, group, receipt.log, [lease], now, detail=reason)
         queue.reject(lease)
-        self._moving.dead_letter(group, receipt.log, lease, cause, now)
+        self._mover.dead_letter(group, receipt.log, lease, cause, now)
 
     def extend(self, request: RequestId, command: Extend, now: Now) -> None:
         if not 0 < command.timeout_ns <= _TIMEOUT_NS_MAX:
@@ -303,7 +303,7 @@ class Settlements:
         self._state.tally.extensions += 1
         deadline = Instant(now.instant + command.timeout_ns)
         queue.extend(lease, deadline)
-        self._state.journeys.leased(Kind.EXTEND, group, receipt.log, [lease], now)
+        self._state.traces.leased(Kind.EXTEND, group, receipt.log, [lease], now)
         self._state.alarms.bring_forward(ForQueue(group.number, receipt.log), deadline)
         extended = Extended(deadline=Timestamp(now.wall + command.timeout_ns))
         self._state.outbox.answer(request, extended)
@@ -319,24 +319,24 @@ class Settlements:
         # What is left over is due at once, in a turn of its own.
         expired = queue.expire(now.instant, max(1, self._state.budget.left))
         self._state.budget.spend(len(expired))
-        self._state.journeys.each_leased(Kind.EXPIRE, group, log, expired, now)
+        self._state.traces.each_leased(Kind.EXPIRE, group, log, expired, now)
         self._state.tally.expirations += len(expired)
         self._state.counts.pair(log.topic, group.name).expired += len(expired)
         for lease in expired:
             if self._is_exhausted(log, lease):
                 queue.reject(lease)
-                self._moving.dead_letter(group, log, lease, self._cause_of(number, log, lease), now)
+                self._mover.dead_letter(group, log, lease, self._cause_of(number, log, lease), now)
             else:
                 queue.release(lease)
-        self._delivering.arm(number, log, queue)
-        self._delivering.wake_group(group, now, log)
+        self._polls.arm(number, log, queue)
+        self._polls.wake_group(group, now, log)
 
     def dead_letter_exhausted(self, now: Now) -> None:
         """Send to the dead letters what a poll met and must not be delivered again."""
-        for group, log, lease in self._delivering.take_exhausted():
+        for group, log, lease in self._polls.take_exhausted():
             # This one was not made.
             lease.attempt -= 1
-            self._moving.dead_letter(
+            self._mover.dead_letter(
                 group, log, lease, self._cause_of(group.number, log, lease), now
             )
 

@@ -23,7 +23,7 @@ import msgspec
 from goqueue.broker.catalog import Topic
 from goqueue.broker.disk_reads import MoveFetch
 from goqueue.broker.groups.dead_letters import (
-    LETTERS_GROUP,
+    DEAD_LETTERS_GROUP,
     Cause,
     DeadLetterEnds,
     Move,
@@ -144,13 +144,13 @@ class DeadLetterMover:
         self,
         state: NodeState,
         topics: Topics,
-        delivering: Polls,
+        polls: Polls,
         coordinator: TransactionCoordinator,
     ) -> None:
         self._state = state
         self._coordinator = coordinator
         self._ends = DeadLetterEnds(state, topics)
-        self._delivering = delivering
+        self._polls = polls
         self._lanes: dict[Route, _Lane] = {}
         # The routes that may go on, each behind those that had to wait longer.
         self._ready: dict[Route, None] = {}
@@ -217,7 +217,7 @@ class DeadLetterMover:
     ) -> None:
         """Put one dead letter back, as a part of a redrive."""
         route = Route(
-            group=LETTERS_GROUP,
+            group=DEAD_LETTERS_GROUP,
             topic=self._state.catalog.find(letter.topic).number,
             partition=letter.partition,
             target=target.topic,
@@ -351,7 +351,7 @@ class DeadLetterMover:
             self._state.groups_journal.note(self._settle(batch.route, [gone], now))
             self._end([gone], is_moved=False)
 
-    def carried(self, purpose: MoveFetch, data: memoryview | None, now: Now) -> None:
+    def records_fetched(self, purpose: MoveFetch, data: memoryview | None, now: Now) -> None:
         """The bytes of messages are here: append the copies."""
         batch = self._batches[purpose.batch]
         source, target = self._ends.source(batch.route), self._ends.target(batch.route, now)
@@ -389,7 +389,7 @@ class DeadLetterMover:
         contexts: list[bytes] = []
         for move, piece in zip(batch.moves, pieces, strict=True):
             headers = self._ends.headers(move, source.log_id, piece)
-            context = self._state.journeys.context_of(source.log_id, move.offset, piece)
+            context = self._state.traces.context_of(source.log_id, move.offset, piece)
             if context:
                 headers = (*headers, trace_header(context))
             contexts.append(context)
@@ -488,7 +488,7 @@ class DeadLetterMover:
         self._end(batch.moves, is_moved=is_moved)
         if group is not None:
             # Others of the same key may go on.
-            self._delivering.wake_group(group, now)
+            self._polls.wake_group(group, now)
 
     def _count(self, batch: _Batch, group: Group | None, now: Now) -> None:
         """Count what was moved, and tell it to who follows the messages."""
@@ -501,7 +501,7 @@ class DeadLetterMover:
             return
         is_redrive = batch.route.is_redrive
         for index, move in enumerate(batch.moves):
-            self._state.journeys.moved(
+            self._state.traces.moved(
                 Kind.REDRIVE if is_redrive else Kind.LETTER,
                 batch.target,
                 batch.first + index,
@@ -512,7 +512,7 @@ class DeadLetterMover:
                 detail="" if is_redrive else move.reason or move.cause,
             )
 
-    # Ending
+    # TransactionEnd
 
     def _forget(self, number: int) -> None:
         """A batch is over, and others may begin."""

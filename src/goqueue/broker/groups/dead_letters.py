@@ -1,14 +1,9 @@
-"""Dead letters: their headers, causes, and the ends of their moves.
-
-Dead letters as records: what their headers say, and how a copy for another log is made.
+"""Dead letters as records, and the two ends of a dead-letter move.
 
 A dead letter is known by the headers that name its origin, a redriven message by the one that names
-the letter.
-
-Both ends of a move: where a message comes from, where it goes, and what its copy says of that.
-
-Never moves anything. Names and numbers are looked up each time, since topics and groups may be
-deleted, and made again, while a move is under way.
+the dead letter. Owns how a copy for another log is built and what its headers say. Never moves
+anything: `DeadLetterMover` does. Topics and groups are looked up by number each time, since they
+may be deleted, and created again, while a move is under way.
 """
 
 import enum
@@ -41,7 +36,7 @@ from goqueue.model import (
 from goqueue.records import Flag, decode, encode, rehead, walk
 
 __all__ = [
-    "LETTERS_GROUP",
+    "DEAD_LETTERS_GROUP",
     "Cause",
     "DeadLetterEnds",
     "Letter",
@@ -50,7 +45,7 @@ __all__ = [
     "copy_of",
     "identities",
     "messages_in",
-    "read_letter",
+    "read_dead_letter",
 ]
 
 DROPPED = DEAD_LETTER_PREFIX + "headers-dropped"
@@ -153,7 +148,7 @@ def messages_in(data: memoryview) -> Iterator[Record]:
             yield decode(data, position)
 
 
-def read_letter(headers: tuple[Header, ...]) -> Letter | None:
+def read_dead_letter(headers: tuple[Header, ...]) -> Letter | None:
     """What the headers say of a dead letter; None if they are not those of one."""
     facts = {
         name.removeprefix(DEAD_LETTER_PREFIX): value.decode("utf-8", "replace")
@@ -176,7 +171,7 @@ def read_letter(headers: tuple[Header, ...]) -> Letter | None:
 
 
 # The number of no group: the place of redrives among the dead letters.
-LETTERS_GROUP = 0
+DEAD_LETTERS_GROUP = 0
 
 
 class Cause(enum.StrEnum):
@@ -202,7 +197,7 @@ class Route(NamedTuple):
 
     @property
     def is_redrive(self) -> bool:
-        return self.group == LETTERS_GROUP
+        return self.group == DEAD_LETTERS_GROUP
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +224,7 @@ class DeadLetterEnds:
     def position(self, route: Route) -> Position | None:
         """Where the message comes from; None if its topic or its group is gone."""
         topic = self._state.catalog.numbered(route.topic)
-        is_ours = route.group == LETTERS_GROUP or self._state.groups.numbered(route.group)
+        is_ours = route.group == DEAD_LETTERS_GROUP or self._state.groups.numbered(route.group)
         if topic is None or not is_ours:
             return None
         log = LogId(topic.name, route.partition)
@@ -250,7 +245,7 @@ class DeadLetterEnds:
             if origin is None:
                 # Deleted meanwhile, as its letters were.
                 return None
-            topic = self._topics.ensure_letters(origin, route.target, now)
+            topic = self._topics.ensure_dead_letters(origin, route.target, now)
         if topic is None or not topic.is_open:
             return None
         number = route.target_partition % topic.stated.partitions
@@ -261,7 +256,7 @@ class DeadLetterEnds:
         if move.route.is_redrive:
             return ((REDRIVEN_HEADER, f"{source}:{move.offset}".encode()),)
         group = self._state.groups.numbered(move.route.group)
-        before = next((read_letter(record.headers) for record in messages_in(data)), None)
+        before = next((read_dead_letter(record.headers) for record in messages_in(data)), None)
         facts = {
             "topic": source.topic,
             "partition": str(move.route.partition),

@@ -1,18 +1,13 @@
-"""PollLeases: what a poll is handed of each partition, counted in the journal.
-
-Where leased messages stand in the log, and how their bytes get into the answer.
-
-Messages of several lanes alternate in the log: a read for each would be one for nearly each
-message. So messages that are near each other are read together with what is between them, and
-whoever gets the bytes picks out what was leased.
-
-Invariant: every message is in a slice or lost, and a slice begins with a message that is wanted.
-
-PollLeases: what a poll is handed of each partition, counted in the journal.
+"""Leases: what a poll gets of each partition, how it is counted, and where its bytes are.
 
 First deliveries do not wait for their count: after a crash such a message may be delivered as the
 first again, and a count never falls. A redelivery is handed out only when its count is committed.
 
+Messages of several lanes alternate in the log, and a read for each would be one for nearly each
+message. So messages that are near each other are read together with what is between them, and the
+receiver of the bytes picks out what was leased.
+
+Invariant: every message is in a slice or lost, and a slice begins with a message that is wanted.
 Cost per partition: one pass over what is leased, one journal entry, one question to the log.
 """
 
@@ -48,21 +43,21 @@ from goqueue.model.requests import Leased, Parcel, Poll, Records, Reply
 from goqueue.records import last_offset
 from goqueue.tracing import Kind
 
-__all__ = ["PollLease", "PollLeases", "Spans", "fill", "find_spans", "settle"]
+__all__ = ["LeaseSlices", "PollLease", "PollLeases", "fill", "find_slices", "settle"]
 
 # Messages with fewer offsets between them are read in one.
 _GAP_MAX = 128
-_SPAN_BYTES_MAX = 1024 * 1024
+_SLICE_BYTES_MAX = 1024 * 1024
 
 
-class Spans(msgspec.Struct, frozen=True):
+class LeaseSlices(msgspec.Struct, frozen=True):
     """What to read, and which messages cannot be read any more."""
 
     slices: tuple[Slice, ...]
     lost: list[int]
 
 
-def find_spans(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Spans:
+def find_slices(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> LeaseSlices:
     """Where messages stand of which the sorted offsets and the sizes are given."""
     steps = list(map(sub, offsets[1:], offsets))
     ends = [len(offsets)]
@@ -73,7 +68,7 @@ def find_spans(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Spans
     place = 0
     for end in ends:
         while place < end:
-            found = _find_span(log, offsets[place:end], sizes)
+            found = _find_slice(log, offsets[place:end], sizes)
             if found is None:
                 lost.append(offsets[place])
                 place += 1
@@ -81,17 +76,17 @@ def find_spans(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Spans
                 slices.append(found)
                 # A read ends with its segment.
                 place = bisect_left(offsets, found.below, place)
-    return Spans(tuple(slices), lost)
+    return LeaseSlices(tuple(slices), lost)
 
 
-def _find_span(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Slice | None:
+def _find_slice(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Slice | None:
     """A slice from the first of these messages on; None if that one cannot be read."""
     first, below = offsets[0], offsets[-1] + 1
     size = sum(map(sizes.__getitem__, offsets))
     if below - first > len(offsets):
         # How large the records between are is not known: a quarter larger than the others.
         between = 5 * size * (below - first - len(offsets)) // (4 * len(offsets))
-        size = min(size + between, max(size, _SPAN_BYTES_MAX))
+        size = min(size + between, max(size, _SLICE_BYTES_MAX))
     try:
         return log.read(Offset(first), size, below=Offset(below))
     except Refused:
@@ -270,20 +265,20 @@ class PollLeases:
         sizes: dict[int, int] = {held.offset: held.message.size for held in leased}
         size = sum(sizes.values())
         offsets = sorted(sizes)
-        spans = find_spans(partition.log, offsets, sizes)
-        if spans.lost:
-            size -= sum(map(sizes.__getitem__, spans.lost))
-            leased = self._settle_lost(group, partition, queue, leased, spans.lost)
+        found = find_slices(partition.log, offsets, sizes)
+        if found.lost:
+            size -= sum(map(sizes.__getitem__, found.lost))
+            leased = self._settle_lost(group, partition, queue, leased, found.lost)
             offsets = sorted(held.offset for held in leased)
         if not leased:
             return None
         must_wait = self._count(group, partition, leased, offsets)
-        self._state.journeys.leased(Kind.FETCH, group, partition.log_id, leased, now)
+        self._state.traces.leased(Kind.FETCH, group, partition.log_id, leased, now)
         alarm = ForQueue(group.number, partition.log_id)
         self._state.alarms.bring_forward(alarm, leased[0].deadline)
         return _Share(
             self._parcel(group, partition, leased, size, Timestamp(now.wall + room.visibility_ns)),
-            self._read_ahead.fetched(group.number, spans.slices),
+            self._read_ahead.fetched(group.number, found.slices),
             size,
             must_wait,
         )
@@ -352,7 +347,7 @@ class PollLeases:
             attempts=[held.attempt for held in leased],
             deadline=deadline,
             size=size,
-            seed=self._state.journeys.seed(partition.log_id),
+            seed=self._state.traces.seed(partition.log_id),
         )
 
     def _settle_lost(
@@ -363,7 +358,7 @@ class PollLeases:
         leased: list[Lease],
         lost: list[int],
     ) -> list[Lease]:
-        """What was found damaged since it was surveyed is done with; the others."""
+        """Settle what was found damaged since it was read ahead; the other leases."""
         gone = frozenset(lost)
         offsets = queue.ack([held for held in leased if held.offset in gone])
         settle(self._state, group, partition.log_id, offsets, at=0)

@@ -1,15 +1,12 @@
-"""Members of consumer groups: join, heartbeat, leave, rebalance, retention of empty groups.
-
-Commands about groups: join, stay, leave, be forgotten.
+"""Members of consumer groups: join, heartbeat, leave, rebalance, and retention of empty groups.
 
 Every change of membership is journaled before anybody hears of it. Members that fall silent are
-taken out like those that leave; what they held is free at once.
+removed like those that leave; what they leased is available at once.
 
-Retention of groups: one that nobody is in and nobody committed for is forgotten after a while.
-
-Looks at a few groups in each turn. Never at a clock that was put: a node counts from the wall time
-at its start with the clock that only goes forward. Nothing is forgotten in the first hour of a
-life, so that those who could not be heard while the node was down find their places.
+A group without members for which nobody commits is deleted after its retention. A few groups are
+checked in each turn, by the wall time at the start plus what the monotonic clock says since, so a
+clock that was set does not delete a group. Nothing is deleted in the first hour of a life, so that
+members that could not be heard while the node was down find their positions.
 """
 
 from collections.abc import Generator
@@ -44,9 +41,9 @@ __all__ = ["GROUP_RETENTION_NS", "GroupRetention", "Membership"]
 class Membership:
     """Takes commands about groups and their members."""
 
-    def __init__(self, state: NodeState, delivering: Polls, positions: Positions) -> None:
+    def __init__(self, state: NodeState, polls: Polls, positions: Positions) -> None:
         self._state = state
-        self._delivering = delivering
+        self._polls = polls
         self._positions = positions
         # Groups whose topics came or went since they were balanced.
         self._unbalanced: dict[int, None] = {}
@@ -99,7 +96,7 @@ class Membership:
 
     def forget(self, group: Group) -> None:
         """A group is gone, and its places with it."""
-        self._delivering.forget_group(group)
+        self._polls.forget_group(group)
         self._state.group_partitions.remove_group(group.number)
         self._state.alarms.set(ForGroup(group.number), None)
         change = GroupDeleted(group=group.name, number=group.number)
@@ -116,7 +113,7 @@ class Membership:
         counts = self._state.counts.group(group.name)
         for member_id in group.silent(now.instant):
             counts.heartbeat_timeouts += 1
-            if self._delivering.is_waiting(number, member_id):
+            if self._polls.is_waiting(number, member_id):
                 group.hear(member_id, now)
             else:
                 silent.append(member_id)
@@ -194,7 +191,7 @@ class Membership:
     def _remove(self, group: Group, members: list[str], why: Departure, now: Now) -> None:
         partitions = self._state.catalog.partitions
         self._state.counts.group(group.name).leave(why, len(members))
-        self._delivering.free(group, members)
+        self._polls.free(group, members)
         is_silent = why is Departure.SESSION_TIMEOUT
         trigger = Trigger.SESSION_TIMEOUT if is_silent else Trigger.LEAVE
         stated = group.without_members(members, partitions)
@@ -202,7 +199,7 @@ class Membership:
         self._change(msgspec.structs.replace(stated, emptied_at=emptied_at), trigger, now)
         if not group.members:
             # Nobody is left who could hold something: start from the position next time.
-            self._delivering.forget_idle_queues(group)
+            self._polls.forget_idle_queues(group)
 
     def _change(self, stated: GroupStated, why: Trigger, now: Now) -> Group:
         """Apply a change and let those who wait see what they may take now."""
@@ -213,15 +210,15 @@ class Membership:
         group = self._state.groups.apply(stated)
         assert group is not None
         if has_new_mode:
-            self._delivering.forget_queues(group)
+            self._polls.forget_queues(group)
         later = []
         if is_rebalanced:
             owns = {id_: group.assigned(id_) for id_ in group.members}
             self._state.counts.group(group.name).rebalance(why, owned, owns)
             later.append(Rebalanced(group.name, now.instant))
-            self._state.journeys.rebalanced(group, now)
+            self._state.traces.rebalanced(group, now)
         self._state.groups_journal.note([stated], later)
-        self._delivering.wake_group(group, now)
+        self._polls.wake_group(group, now)
         return group
 
 

@@ -77,9 +77,9 @@ class _Probe(msgspec.Struct):
 class Positions:
     """Takes commands about positions."""
 
-    def __init__(self, state: NodeState, delivering: Polls) -> None:
+    def __init__(self, state: NodeState, polls: Polls) -> None:
         self._state = state
-        self._delivering = delivering
+        self._polls = polls
         self._resets: dict[RequestId, _Reset] = {}
         self._probes: dict[RequestId, _Probe] = {}
 
@@ -155,7 +155,7 @@ class Positions:
             queue = state.group_partitions.queue(group.number, log)
             if queue is not None:
                 leases = queue.settle_below(offset)
-                state.journeys.each_leased(Kind.ACK, group, log, leases, now)
+                state.traces.each_leased(Kind.ACK, group, log, leases, now)
         return {log: state.committed(group.number, state.partitions[log]) for log, _ in portion}
 
     def _answer_committed(
@@ -168,7 +168,7 @@ class Positions:
             group=group.name, offsets=committed, generation=group.generation, updated_at=now.wall
         )
         self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
-        self._delivering.wake_group(group, now)
+        self._polls.wake_group(group, now)
 
     def form(self, name: str, now: Now) -> Group:
         """A group that nobody joined yet: it only has a place."""
@@ -339,7 +339,7 @@ class Positions:
             self._state.outbox.answer(request, reply)
             return
         self._state.groups_journal.note([], [Answer(request=request, reply=reply)])
-        self._delivering.wake_group(group, now)
+        self._polls.wake_group(group, now)
 
     def _put(self, group: Group, log: LogId, offset: Offset, now: Now) -> None:
         """Start a group again at `offset`; what it had leased there is stale."""
@@ -349,7 +349,7 @@ class Positions:
             partition=log.partition,
             position=PositionStated(floor=offset, updated_at=now.wall),
         )
-        self._delivering.forget_queue(group.number, log)
+        self._polls.forget_queue(group.number, log)
         self.apply(change, now.wall)
         self._state.groups_journal.note([change])
 
@@ -366,7 +366,7 @@ class Positions:
         places = self._state.group_partitions
         for number in places.groups:
             for place in places.of_group_on(number, logs):
-                self._delivering.forget_queue(number, place.log)
+                self._polls.forget_queue(number, place.log)
                 places.remove(place)
 
     # Lag
@@ -425,7 +425,7 @@ class Positions:
             probe.missing += 1
             self._state.fetch(wanted, LagFetch(probe.request, partition.log_id))
 
-    def probed(self, purpose: LagFetch, data: memoryview | None, now: Now) -> None:
+    def records_fetched(self, purpose: LagFetch, data: memoryview | None, now: Now) -> None:
         probe = self._probes.get(purpose.request)
         if probe is None:
             return

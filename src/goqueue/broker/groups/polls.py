@@ -1,9 +1,9 @@
 """Queue reads: polls that lease messages, and what wakes them.
 
-A poll takes what is ready at once, or waits. What a group has not looked at yet is surveyed when
-somebody asks for it; the bytes are read by whoever carries out `Serve`.
+A poll is answered at once with what is available, or waits. What a group has not read yet is read
+ahead when somebody polls for it.
 
-Cost per poll: per partition one survey (once per message and group) and one lease pass.
+Cost per poll: per partition one read-ahead (once per message and group) and one lease pass.
 """
 
 from goqueue.broker.disk_reads import ReadAheadFetch
@@ -46,13 +46,13 @@ _FLOORS_PER_UNIT = 20
 class Polls:
     """PollLeases messages to those who poll."""
 
-    def __init__(self, state: NodeState, counting: PriorityIndexer) -> None:
+    def __init__(self, state: NodeState, indexer: PriorityIndexer) -> None:
         self._state = state
-        self._surveys = ReadAhead(state, counting)
-        self._leases = PollLeases(state, self._surveys)
+        self._read_ahead = ReadAhead(state, indexer)
+        self._leases = PollLeases(state, self._read_ahead)
         self._waiting = WaitingPolls()
         # Groups with a partition that has more to read for them; None: with some to look at.
-        self._stirred: dict[tuple[int, LogId | None], None] = {}
+        self._to_wake: dict[tuple[int, LogId | None], None] = {}
 
     # Polling
 
@@ -71,9 +71,9 @@ class Polls:
         # Whoever has many partitions would look at all of them again for each that is read.
         logs = group.assigned(member_id)
         is_large = len(logs) > _LOOKS_MAX
-        is_seen = not is_large and not self._surveys.is_any_under_way(group, member_id)
-        ready = self._look_at_all(group, logs) if is_seen else []
-        is_reading = is_large or self._surveys.is_any_under_way(group, member_id)
+        is_seen = not is_large and not self._read_ahead.is_reading_for(group, member_id)
+        ready = self._check_all(group, logs) if is_seen else []
+        is_reading = is_large or self._read_ahead.is_reading_for(group, member_id)
         if not is_reading and ready and self._lease(group, waiting, ready, now):
             return
         if command.wait_ns <= 0 and not is_reading:
@@ -83,11 +83,11 @@ class Polls:
             raise Refused(Code.LOG_BUSY, reason="too many polls are waiting")
         self._waiting.add(waiting, group)
         for log in ready:
-            self._waiting.ripen(group.number, log)
+            self._waiting.mark_ready(group.number, log)
         if not is_seen:
-            self._waiting.miss(group, member_id)
+            self._waiting.add_unseen(group, member_id)
         if is_large:
-            self._stir(group.number, None, now)
+            self._wake_later(group.number, None, now)
         if command.wait_ns > 0:
             deadline = Instant(now.instant + command.wait_ns)
             state.alarms.set(ForRequest(request), deadline)
@@ -117,60 +117,60 @@ class Polls:
 
     # Serving
 
-    def _look_at_all(self, group: Group, logs: tuple[LogId, ...]) -> list[LogId]:
+    def _check_all(self, group: Group, logs: tuple[LogId, ...]) -> list[LogId]:
         """Look at every partition of a member: those that have something to hand out."""
         self._state.budget.spend(len(logs))
-        return [log for log in logs if self._look(group, log)]
+        return [log for log in logs if self._check(group, log)]
 
-    def _look(self, group: Group, log: LogId, *, is_eager: bool = True) -> bool:
+    def _check(self, group: Group, log: LogId, *, is_eager: bool = True) -> bool:
         """Look at one partition: whether it has something to hand out, and is not being read."""
         partition = self._state.partitions.get(log)
         if partition is None:
             return False
-        queue = self._surveys.look(group, partition, is_eager=is_eager)
+        queue = self._read_ahead.look(group, partition, is_eager=is_eager)
         # A read ends at once, and may bring what goes before all that is ready.
-        return queue.is_ready and not self._surveys.is_under_way(group.number, log)
+        return queue.is_ready and not self._read_ahead.is_reading(group.number, log)
 
-    def _serve_ripe(self, group: Group, now: Now, log: LogId | None = None) -> None:
-        """Serve the polls of a group that wait, in the order they came, from what is ripe.
+    def _serve_ready(self, group: Group, now: Now, log: LogId | None = None) -> None:
+        """Serve the polls of a group that wait, in the order they came, from what is ready.
 
         With `log`, only that partition has news.
         """
         waiting = self._waiting
         for unseen in waiting.unseen(group.number):
-            self._look_on(group, unseen, now)
+            self._check_more(group, unseen, now)
         for poll in waiting.candidates(group, log):
             self._state.budget.spend()
             if not self._is_being_read(group, poll):
-                self._lease(group, poll, waiting.ripe(group.number), now)
-            if not waiting.has_ripe(group.number):
+                self._lease(group, poll, waiting.ready(group.number), now)
+            if not waiting.has_ready(group.number):
                 break
-        for poll in waiting.hasty(group.number):
+        for poll in waiting.immediate(group.number):
             if not self._is_being_read(group, poll):
                 self.give_up(poll.request)
 
-    def _look_on(self, group: Group, unseen: Unseen, now: Now) -> None:
+    def _check_more(self, group: Group, unseen: Unseen, now: Now) -> None:
         """Look at partitions that no poll has looked at yet, as many as the turn allows."""
         logs = unseen.logs
         if len(logs) <= _LOOKS_MAX:
-            if self._surveys.is_any_read(group.number, logs):
+            if self._read_ahead.is_reading_any(group.number, logs):
                 return
             upto = len(logs)
         else:
             upto = unseen.seen + min(_LOOKS_MAX, self._state.budget.left)
-        for log in self._look_at_all(group, logs[unseen.seen : upto]):
-            self._waiting.ripen(group.number, log)
+        for log in self._check_all(group, logs[unseen.seen : upto]):
+            self._waiting.mark_ready(group.number, log)
         unseen.seen = upto
         if upto < len(logs):
-            self._stir(group.number, None, now)
+            self._wake_later(group.number, None, now)
         else:
-            self._waiting.see(group.number, unseen.share)
+            self._waiting.mark_seen(group.number, unseen.share)
 
     def _is_being_read(self, group: Group, poll: WaitingPoll) -> bool:
         """Whether it is not known yet what there is for a poll."""
         member_id = poll.command.member_id
         is_unseen = self._waiting.is_unseen(group, member_id)
-        return is_unseen or self._surveys.is_any_under_way(group, member_id)
+        return is_unseen or self._read_ahead.is_reading_for(group, member_id)
 
     def _lease(self, group: Group, poll: WaitingPoll, logs: list[LogId], now: Now) -> bool:
         """PollLease to one poll what these partitions have for it; False if that is nothing."""
@@ -179,7 +179,7 @@ class Polls:
             partition = self._state.partitions.get(log)
             queue = self._state.group_partitions.queue(group.number, log)
             if partition is None or queue is None or not queue.is_ready:
-                self._waiting.wither(group.number, log)
+                self._waiting.mark_empty(group.number, log)
             elif group.is_assigned(poll.command.member_id, log):
                 ready.append((partition, queue))
             if len(ready) >= _LOOKS_MAX:
@@ -192,7 +192,7 @@ class Polls:
             if queue.is_ready:
                 self._waiting.pass_turn(group.number, partition.log_id)
             else:
-                self._waiting.wither(group.number, partition.log_id)
+                self._waiting.mark_empty(group.number, partition.log_id)
         if lease is None:
             return False
         if poll in self._waiting:
@@ -207,9 +207,9 @@ class Polls:
         """The deliveries of a poll are counted: hand them out."""
         self._leases.serve_counted(counted)
 
-    def surveyed(self, purpose: ReadAheadFetch, data: memoryview | None, now: Now) -> None:
+    def records_fetched(self, purpose: ReadAheadFetch, data: memoryview | None, now: Now) -> None:
         """Records were read for a queue: it learns, and those who wait may get something."""
-        learned = self._surveys.learn(purpose, data, now)
+        learned = self._read_ahead.learn(purpose, data, now)
         if learned is not None:
             # What is still missing is looked for when the next one asks: a long backlog must not
             # hold up everybody else.
@@ -233,7 +233,7 @@ class Polls:
 
     def relearn(self, partition: Partition) -> None:
         """Records of the partition may be gone: what was only looked at is looked at again."""
-        self._surveys.forget_log(partition.log_id)
+        self._read_ahead.forget_log(partition.log_id)
         for queue in self._state.group_partitions.queues_on(partition.log_id):
             queue.relearn()
 
@@ -242,35 +242,35 @@ class Polls:
     def wake(self, partition: Partition, now: Now) -> None:
         """Messages were committed: those who wait for this partition look again."""
         log = partition.log_id
-        self._surveys.retry(log)
-        for number in self._waiting.hungry_for(log.topic):
-            self._stirred[(number, log)] = None
-        self.serve_stirred(now)
+        self._read_ahead.retry(log)
+        for number in self._waiting.groups_waiting_for(log.topic):
+            self._to_wake[(number, log)] = None
+        self.wake_more(now)
 
-    def _stir(self, number: int, log: LogId | None, now: Now) -> None:
+    def _wake_later(self, number: int, log: LogId | None, now: Now) -> None:
         """Serve a group in a later turn."""
-        self._stirred[(number, log)] = None
+        self._to_wake[(number, log)] = None
         self._state.alarms.bring_forward(Errand.POLLS, now.instant)
 
-    def serve_stirred(self, now: Now) -> None:
+    def wake_more(self, now: Now) -> None:
         """Wake one group after the other, in as many turns as it takes."""
-        while self._stirred and not self._state.budget.is_spent:
-            number, log = next(iter(self._stirred))
-            del self._stirred[(number, log)]
+        while self._to_wake and not self._state.budget.is_spent:
+            number, log = next(iter(self._to_wake))
+            del self._to_wake[(number, log)]
             self._state.budget.spend(_WAKE_UNITS)
             group = self._state.groups.numbered(number)
             if group is not None and log is not None:
                 self.wake_group(group, now, log)
             elif group is not None:
-                self._serve_ripe(group, now)
-        if self._stirred:
+                self._serve_ready(group, now)
+        if self._to_wake:
             self._state.alarms.bring_forward(Errand.POLLS, now.instant)
 
-    def look_again(self, now: Now) -> None:
+    def retry_unreadable(self, now: Now) -> None:
         """What could not be read a while ago may be readable now: a passing lack of descriptors."""
-        for log in self._surveys.unreadable:
+        for log in self._read_ahead.unreadable:
             partition = self._state.partitions.get(log)
-            self._surveys.retry(log)
+            self._read_ahead.retry(log)
             if partition is not None:
                 self.wake(partition, now)
 
@@ -283,14 +283,14 @@ class Polls:
             return
         if log is None:
             self._wake_all(group)
-        elif self._waiting.waits_for(group, log) and self._look(group, log, is_eager=is_eager):
-            self._waiting.ripen(number, log)
-        self._serve_ripe(group, now, log)
+        elif self._waiting.waits_for(group, log) and self._check(group, log, is_eager=is_eager):
+            self._waiting.mark_ready(number, log)
+        self._serve_ready(group, now, log)
 
     def _wake_all(self, group: Group) -> None:
         """The members of a group, or their partitions, may be others: all is looked at again."""
         self._waiting.note_topics(group)
-        self._waiting.see_all(group.number)
+        self._waiting.clear_unseen(group.number)
         for waiting in self._waiting.of_group(group.number):
             member_id = waiting.command.member_id
             if not group.has_member(member_id):
@@ -299,7 +299,7 @@ class Polls:
                 self._state.outbox.answer(waiting.request, refusal)
                 continue
             self._state.budget.spend()
-            self._waiting.miss(group, member_id)
+            self._waiting.add_unseen(group, member_id)
 
     # Leaving
 
@@ -332,7 +332,7 @@ class Polls:
     def forget_queue(self, number: int, log: LogId) -> None:
         """Every open lease of this group on this partition is stale from now on."""
         if self._state.group_partitions.remove_queue(number, log):
-            self._surveys.forget_fetched(number, log)
+            self._read_ahead.forget_fetched(number, log)
             self._state.alarms.set(ForQueue(number, log), None)
 
     def arm(self, number: int, log: LogId, queue: DeliveryQueue) -> None:

@@ -1,7 +1,7 @@
-"""What stands where in the backlogs of topics with several lanes, and how the lanes fare.
+"""The priority indexes of backlogs in topics with several lanes, and how the lanes fare.
 
-A census of a partition is shared by its groups. It grows with what they survey anyway; the rest of
-a backlog is passed over in the background, a piece at a time, so that nobody waits for it.
+The groups of a partition share one index. It grows with what they read ahead anyway; the rest of a
+backlog is read in the background, a piece at a time, so that nobody waits for it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,17 +10,17 @@ from itertools import compress
 from goqueue.broker.disk_reads import PriorityFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import ForCensus, Steps
+from goqueue.broker.turns import ForPriorityIndex, Steps
 from goqueue.delivery import LANES, DeliveryQueue, PriorityIndex
 from goqueue.groups import Group
-from goqueue.log import Spans
+from goqueue.log import OffsetRanges
 from goqueue.model import LogId, Now, Offset, RequestId, Slice
 from goqueue.model.requests import LaneDescription, Mode, PriorityStatistics
 from goqueue.records import Columns, Flag, MessageSummary, walk
 
 __all__ = ["PriorityIndexer"]
 
-_SCOUT_BYTES = 1024 * 1024
+_INDEX_BYTES = 1024 * 1024
 # A plain number: it is compared with the flags of every record of a backlog.
 _HIDDEN = int(Flag.CONTROL | Flag.DELAYED)
 # The flags of records that are messages.
@@ -28,15 +28,15 @@ _SHOWN = bytes(flags for flags in range(256) if not flags & _HIDDEN)
 
 
 class PriorityIndexer:
-    """Keeps a census of each partition that needs one."""
+    """Keeps a priority index of each partition that needs one."""
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
         # What is being read; it is recognised by being the same, not by being equal, since a topic
         # may be deleted and made again meanwhile.
-        self._scouting: dict[LogId, Slice] = {}
+        self._fetches: dict[LogId, Slice] = {}
 
-    def census(
+    def priority_index(
         self, group: Group, partition: Partition, queue: DeliveryQueue
     ) -> PriorityIndex | None:
         """What may be skipped; None where lanes do not part: one lane, or keys in order."""
@@ -46,12 +46,12 @@ class PriorityIndexer:
             queue.lanes.weigh(topic.config.lanes)
         if topic is None or not topic.stated.has_lanes or group.mode is Mode.KEY_ORDERED:
             return None
-        census = self._state.censuses.get(log)
+        priority_index = self._state.priority_indexes.get(log)
         begin = max(queue.cursor, partition.log.start)
-        if census is None or begin < census.start:
-            census = self._state.censuses[log] = PriorityIndex(begin)
-        census.drop_below(partition.log.start)
-        return census
+        if priority_index is None or begin < priority_index.start:
+            priority_index = self._state.priority_indexes[log] = PriorityIndex(begin)
+        priority_index.drop_below(partition.log.start)
+        return priority_index
 
     def count_known(
         self,
@@ -61,55 +61,55 @@ class PriorityIndexer:
         upto: Offset,
         now: Now,
     ) -> None:
-        """Count what a queue surveyed, if nobody counted it before."""
-        census = self._state.censuses.get(partition.log_id)
-        if census is None:
+        """Count what was read ahead for a queue, if nobody counted it before."""
+        priority_index = self._state.priority_indexes.get(partition.log_id)
+        if priority_index is None:
             return
-        if first <= census.upto < upto:
+        if first <= priority_index.upto < upto:
             offsets = [each.offset for each in known]
-            census.count(offsets, bytes(each.priority for each in known), upto)
-        if census.upto < partition.log.watermarks.stable:
-            self._state.alarms.set(ForCensus(partition.log_id), now.instant)
+            priority_index.count(offsets, bytes(each.priority for each in known), upto)
+        if priority_index.upto < partition.log.watermarks.stable:
+            self._state.alarms.set(ForPriorityIndex(partition.log_id), now.instant)
 
-    def scout(self, log: LogId) -> None:
+    def index_more(self, log: LogId) -> None:
         """Read the next piece of a backlog that was not counted yet."""
-        census = self._state.censuses.get(log)
+        priority_index = self._state.priority_indexes.get(log)
         partition = self._state.partitions.get(log)
-        if census is None or partition is None or log in self._scouting:
+        if priority_index is None or partition is None or log in self._fetches:
             return
-        wanted = _uncounted(census, partition)
+        wanted = _uncounted(priority_index, partition)
         if wanted is not None:
-            self._scouting[log] = wanted
+            self._fetches[log] = wanted
             self._state.fetch(wanted, PriorityFetch(wanted))
 
-    def scouted(self, purpose: PriorityFetch, data: memoryview | None, now: Now) -> None:
+    def records_fetched(self, purpose: PriorityFetch, data: memoryview | None, now: Now) -> None:
         log = purpose.wanted.log
-        if self._scouting.get(log) is not purpose.wanted:
+        if self._fetches.get(log) is not purpose.wanted:
             return
-        del self._scouting[log]
-        census = self._state.censuses.get(log)
+        del self._fetches[log]
+        priority_index = self._state.priority_indexes.get(log)
         partition = self._state.partitions.get(log)
-        if census is None or partition is None or data is None:
+        if priority_index is None or partition is None or data is None:
             return
-        if purpose.wanted.offset > max(census.upto, partition.log.start):
-            # Another census began further down meanwhile: what lies between is not counted.
+        if purpose.wanted.offset > max(priority_index.upto, partition.log.start):
+            # Another index began further down meanwhile: what lies between is not counted.
             pass
         elif not len(data):
-            census.count((), b"", purpose.wanted.below)
+            priority_index.count((), b"", purpose.wanted.below)
         else:
-            _count(census, walk(data), partition.log.authors.aborted)
-        if census.upto < partition.log.watermarks.stable:
+            _count(priority_index, walk(data), partition.log.producers.aborted)
+        if priority_index.upto < partition.log.watermarks.stable:
             # Others go first: the next piece is for the next turn of the loop.
-            self._state.alarms.set(ForCensus(log), now.instant)
+            self._state.alarms.set(ForPriorityIndex(log), now.instant)
 
     def forget_logs(self, logs: Iterable[LogId]) -> None:
         """The logs are gone, and with them what was counted in them."""
-        censuses = self._state.censuses
+        priority_indexes = self._state.priority_indexes
         for log in logs:
-            if log in censuses:
-                del censuses[log]
-                self._state.alarms.set(ForCensus(log), None)
-            self._scouting.pop(log, None)
+            if log in priority_indexes:
+                del priority_indexes[log]
+                self._state.alarms.set(ForPriorityIndex(log), None)
+            self._fetches.pop(log, None)
 
     # Statistics
 
@@ -139,7 +139,7 @@ class PriorityIndexer:
         self._state.outbox.answer(request, reply)
 
 
-def _count(census: PriorityIndex, columns: Columns, aborted: Spans) -> None:
+def _count(priority_index: PriorityIndex, columns: Columns, aborted: OffsetRanges) -> None:
     """Count the messages among stored records."""
     offsets, lanes = list(columns.offsets), columns.priorities.tobytes()
     following = offsets[-1] + 1
@@ -151,14 +151,14 @@ def _count(census: PriorityIndex, columns: Columns, aborted: Spans) -> None:
         ]
         offsets = list(compress(offsets, shown))
         lanes = bytes(compress(lanes, shown))
-    census.count(offsets, lanes, following)
+    priority_index.count(offsets, lanes, following)
 
 
-def _uncounted(census: PriorityIndex, partition: Partition) -> Slice | None:
+def _uncounted(priority_index: PriorityIndex, partition: Partition) -> Slice | None:
     """The next piece to be counted; what is damaged holds nothing that can be delivered."""
-    offset = partition.log.readable_from(census.upto)
-    census.count((), b"", offset)
-    return partition.log.read(offset, _SCOUT_BYTES, below=partition.log.watermarks.stable)
+    offset = partition.log.readable_from(priority_index.upto)
+    priority_index.count((), b"", offset)
+    return partition.log.read(offset, _INDEX_BYTES, below=partition.log.watermarks.stable)
 
 
 def _described(group: str, log: LogId, queue: DeliveryQueue, now: Now) -> list[LaneDescription]:

@@ -28,7 +28,7 @@ __all__ = [
     "ReadAhead",
 ]
 
-_SURVEY_BYTES = 256 * 1024
+_FETCH_BYTES = 256 * 1024
 _KEPT_BYTES_MAX = 4 * 1024 * 1024
 _KEPT_MAX = 1000
 
@@ -97,27 +97,27 @@ class FetchedBytes:
 class ReadAhead:
     """Brings queues to life and tells them what is in the log."""
 
-    def __init__(self, state: NodeState, counting: PriorityIndexer) -> None:
+    def __init__(self, state: NodeState, indexer: PriorityIndexer) -> None:
         self._state = state
-        self._counting = counting
+        self._indexer = indexer
         # What is being read; known by being the same, not by being equal, since a topic may be
         # deleted and made again meanwhile.
-        self._under_way: dict[int, dict[LogId, Slice]] = {}
+        self._fetches: dict[int, dict[LogId, Slice]] = {}
         self._fetched = FetchedBytes()
         # Logs whose next records could not be read: another look would find the same.
         self._unreadable: dict[LogId, None] = {}
 
-    def is_under_way(self, group: int, log: LogId) -> bool:
-        return log in self._under_way.get(group, ())
+    def is_reading(self, group: int, log: LogId) -> bool:
+        return log in self._fetches.get(group, ())
 
-    def is_any_under_way(self, group: Group, member_id: str) -> bool:
+    def is_reading_for(self, group: Group, member_id: str) -> bool:
         """Whether something of a member's partitions is being read for its group."""
-        under_way = self._under_way.get(group.number, ())
+        under_way = self._fetches.get(group.number, ())
         return any(group.is_assigned(member_id, log) for log in under_way)
 
-    def is_any_read(self, group: int, logs: tuple[LogId, ...]) -> bool:
+    def is_reading_any(self, group: int, logs: tuple[LogId, ...]) -> bool:
         """Whether something of these partitions is being read for a group."""
-        under_way = self._under_way.get(group, ())
+        under_way = self._fetches.get(group, ())
         return bool(under_way) and any(log in under_way for log in logs)
 
     @property
@@ -131,10 +131,10 @@ class ReadAhead:
 
     def forget(self, group: int, log: LogId) -> None:
         """What is on its way is for a queue that is gone."""
-        under_way = self._under_way.get(group, {})
+        under_way = self._fetches.get(group, {})
         under_way.pop(log, None)
         if not under_way:
-            self._under_way.pop(group, None)
+            self._fetches.pop(group, None)
 
     def forget_fetched(self, group: int, log: LogId) -> None:
         """The queue of a group is gone, and so is what was read for it."""
@@ -162,7 +162,7 @@ class ReadAhead:
             return queue
         if queue.cursor < log.start or queue.floor < log.start:
             queue.settle_below(log.start)
-        self._survey(group, partition, queue)
+        self._fetch_more(group, partition, queue)
         return queue
 
     def _queue(self, group: Group, partition: Partition) -> DeliveryQueue:
@@ -182,31 +182,31 @@ class ReadAhead:
             self._state.group_partitions.add_queue(place, queue)
         return queue
 
-    def _survey(self, group: Group, partition: Partition, queue: DeliveryQueue) -> None:
+    def _fetch_more(self, group: Group, partition: Partition, queue: DeliveryQueue) -> None:
         """Have records read that the queue does not know yet and needs."""
         log_id = partition.log_id
-        if self.is_under_way(group.number, log_id) or log_id in self._unreadable:
+        if self.is_reading(group.number, log_id) or log_id in self._unreadable:
             return
         log = partition.log
-        census = self._counting.census(group, partition, queue)
+        priority_index = self._indexer.priority_index(group, partition, queue)
         # What a transaction has not committed is nobody's yet.
         end = log.watermarks.stable
-        while (offset := queue.wanted(end, census)) is not None:
+        while (offset := queue.wanted(end, priority_index)) is not None:
             readable = log.readable_from(offset)
             if readable > offset:
                 # What is damaged cannot be delivered; the rest goes on.
                 queue.learn((), readable, offset)
                 continue
-            wanted = log.read(offset, _SURVEY_BYTES, below=end)
+            wanted = log.read(offset, _FETCH_BYTES, below=end)
             if wanted is not None:
-                self._under_way.setdefault(group.number, {})[log_id] = wanted
+                self._fetches.setdefault(group.number, {})[log_id] = wanted
                 self._state.fetch(wanted, ReadAheadFetch(group.number, wanted))
             return
 
     def learn(self, purpose: ReadAheadFetch, data: memoryview | None, now: Now) -> Learned | None:
         """Records were read for a queue: it learns. None if nobody waits for them any longer."""
         wanted = purpose.wanted
-        if self._under_way.get(purpose.group, {}).get(wanted.log) is not wanted:
+        if self._fetches.get(purpose.group, {}).get(wanted.log) is not wanted:
             # The queue is another one since: of a topic that was made again, or after a reset.
             return None
         self.forget(purpose.group, wanted.log)
@@ -224,10 +224,10 @@ class ReadAhead:
         # Nothing at all in the slice: compaction left nothing of it.
         upto = Offset(found.next_offset) if len(data) else wanted.below
         known = found.known
-        aborted = partition.log.authors.aborted
+        aborted = partition.log.producers.aborted
         if aborted.within(wanted.offset, upto):
             known = [message for message in known if message.offset not in aborted]
         queue.learn(known, upto, wanted.offset)
         self._fetched.keep(purpose.group, wanted, upto, data)
-        self._counting.count_known(partition, known, wanted.offset, upto, now)
+        self._indexer.count_known(partition, known, wanted.offset, upto, now)
         return Learned(group, queue.is_ready)

@@ -1,7 +1,8 @@
-"""Redrive: dead letters go back to where they came from, oldest first, each at most once.
+"""Redrive: dead letters that are put back into their topic.
 
-The place of redrives among the letters is kept like that of a group, so a letter that was put back
-is settled there for ever. First the letters are sifted, then each that was chosen is moved.
+The position of redrives in a dead-letter topic is kept like that of a group, so a dead letter that
+was put back is settled there for ever. The partitions are scanned first; then each dead letter that
+was chosen is moved.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ import msgspec
 from goqueue.broker.catalog import Topic
 from goqueue.broker.disk_reads import RedriveFetch
 from goqueue.broker.groups.dead_letter_mover import DeadLetterMover
-from goqueue.broker.groups.dead_letters import LETTERS_GROUP, messages_in, read_letter
+from goqueue.broker.groups.dead_letters import DEAD_LETTERS_GROUP, messages_in, read_dead_letter
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Steps
@@ -47,7 +48,7 @@ class _Job(msgspec.Struct):
     # How many were found in the present partition.
     found: int = 0
     # How many are on their way, and how many were put back.
-    moving: int = 0
+    under_way: int = 0
     moved: int = 0
 
     @property
@@ -58,9 +59,9 @@ class _Job(msgspec.Struct):
 class Redriver:
     """Takes redrive commands."""
 
-    def __init__(self, state: NodeState, moving: DeadLetterMover) -> None:
+    def __init__(self, state: NodeState, mover: DeadLetterMover) -> None:
         self._state = state
-        self._moving = moving
+        self._mover = mover
         self._jobs: dict[RequestId, _Job] = {}
 
     def redrive(self, request: RequestId, command: Redrive, now: Now) -> None:
@@ -71,7 +72,7 @@ class Redriver:
         origin = state.catalog.find_for_writing(command.topic)
         if command.to_topic is not None:
             target = state.catalog.find_for_writing(command.to_topic)
-            if state.catalog.holds_letters(target.name):
+            if state.catalog.holds_dead_letters(target.name):
                 raise Refused(Code.DEAD_LETTER_LOOP, topic=target.name)
         letters = state.catalog.get(origin.config.dead_letter_topic)
         logs = [] if letters is None or not letters.is_open else letters.logs
@@ -82,27 +83,29 @@ class Redriver:
             return
         job = _Job(request, command, deque(logs), [])
         self._jobs[request] = job
-        self._state.stepwise.begin(None, self._sift_next(job, now), now)
+        self._state.stepwise.begin(None, self._scan_next(job, now), now)
 
     def _position(self, letters: Partition) -> Position:
-        place = self._state.group_partitions.open(LETTERS_GROUP, letters.log_id, letters.log.start)
+        place = self._state.group_partitions.open(
+            DEAD_LETTERS_GROUP, letters.log_id, letters.log.start
+        )
         return place.position
 
     # Scanning
 
-    def _sift_next(self, job: _Job, now: Now) -> Steps:
+    def _scan_next(self, job: _Job, now: Now) -> Steps:
         """Go on at the next partition with letters; the last was the last to look at."""
         while job.logs:
             yield 1
             job.found = 0
             partition = self._state.partitions.get(job.logs[0])
             if partition is not None:
-                if self._sift(job, partition, self._position(partition).floor):
+                if self._scan(job, partition, self._position(partition).floor):
                     return
             job.logs.popleft()
         yield from self._move_all(job, now)
 
-    def _sift(self, job: _Job, partition: Partition, offset: Offset) -> bool:
+    def _scan(self, job: _Job, partition: Partition, offset: Offset) -> bool:
         """Read letters from here on; False if there is nothing more to read or to find."""
         if job.found >= job.limit:
             return False
@@ -116,14 +119,14 @@ class Redriver:
         self._state.fetch(wanted, RedriveFetch(job.request, partition.log_id, wanted.below))
         return True
 
-    def sifted(self, purpose: RedriveFetch, data: memoryview | None, now: Now) -> None:
+    def records_fetched(self, purpose: RedriveFetch, data: memoryview | None, now: Now) -> None:
         job = self._jobs.get(purpose.request)
         if job is None:
             return
         partition = self._state.partitions.get(purpose.log)
         if partition is None or data is None or not self._choose(job, partition, purpose, data):
             job.logs.popleft()
-            self._state.stepwise.begin(None, self._sift_next(job, now), now)
+            self._state.stepwise.begin(None, self._scan_next(job, now), now)
 
     def _choose(
         self, job: _Job, partition: Partition, purpose: RedriveFetch, data: memoryview
@@ -133,7 +136,7 @@ class Redriver:
         position = self._position(partition)
         records = list(messages_in(data)) if len(data) else []
         self._state.budget.spend(len(records))
-        aborted = partition.log.authors.aborted
+        aborted = partition.log.producers.aborted
         meant = job.command.letters
         for record in records:
             is_meant = meant is None or record.offset in meant[purpose.log.partition]
@@ -150,11 +153,11 @@ class Redriver:
             following = Offset(records[-1].offset + 1)
         if len(job.chosen) >= 2 * _MESSAGES_MAX:
             _keep_oldest(job)
-        return self._sift(job, partition, following)
+        return self._scan(job, partition, following)
 
     def _target(self, command: Redrive, headers: tuple[tuple[str, bytes], ...]) -> LogId | None:
         """Where a letter goes; None if it is not one of those that are wanted."""
-        letter = read_letter(headers)
+        letter = read_dead_letter(headers)
         if letter is None or letter.topic != command.topic:
             return None
         if command.reason is not None and command.reason not in {letter.cause, letter.reason}:
@@ -169,25 +172,25 @@ class Redriver:
     def _move_all(self, job: _Job, now: Now) -> Steps:
         _keep_oldest(job)
         # Until all are begun, none that has ended is the last.
-        job.moving = 1
+        job.under_way = 1
         for chosen in job.chosen:
             yield 1
             letters = self._state.partitions.get(chosen.letter)
             if letters is None:
-                # They were deleted while they were sifted.
+                # They were deleted while they were scanned.
                 continue
             position = self._position(letters)
             if position.is_over(chosen.offset):
                 # Another redrive took it meanwhile.
                 continue
-            job.moving += 1
-            self._moving.redrive(chosen.letter, chosen.offset, chosen.target, job.request, now)
+            job.under_way += 1
+            self._mover.redrive(chosen.letter, chosen.offset, chosen.target, job.request, now)
         job.chosen.clear()
         self._ended(job, 1)
 
     def take_ended(self) -> None:
         """Moves may have ended: answer the redrives that waited for them."""
-        moved, unmoved = self._moving.take_redriven()
+        moved, unmoved = self._mover.take_redriven()
         for request, count in moved.items():
             job = self._jobs[request]
             job.moved += count
@@ -196,8 +199,8 @@ class Redriver:
             self._ended(self._jobs[request], count)
 
     def _ended(self, job: _Job, count: int) -> None:
-        job.moving -= count
-        if not job.moving:
+        job.under_way -= count
+        if not job.under_way:
             del self._jobs[job.request]
             answer = Answer(request=job.request, reply=Redriven(moved=job.moved))
             self._state.groups_journal.note([], [answer])
@@ -215,7 +218,7 @@ class Redriver:
             in_flight += sum(queue.in_flight for _, queue in queues)
             yield 1 + len(queues) // 8
         letters = {}
-        for topic, kept in self.letters_kept():
+        for topic, kept in self.dead_letters_kept():
             letters[topic] = kept
             yield 1
         reply = Reliability(
@@ -234,13 +237,13 @@ class Redriver:
         )
         self._state.outbox.answer(request, reply)
 
-    def letters_kept(self) -> Iterator[tuple[str, int]]:
+    def dead_letters_kept(self) -> Iterator[tuple[str, int]]:
         """Dead letters that are there and were not put back, by the topic that keeps them.
 
         Turns may be taken between any two: a topic that goes meanwhile has none.
         """
         for topic in list(self._state.catalog):
-            if self._state.catalog.holds_letters(topic.name):
+            if self._state.catalog.holds_dead_letters(topic.name):
                 partitions = map(self._state.partitions.get, topic.logs)
                 yield (
                     topic.name,

@@ -1,11 +1,11 @@
-"""Polls that found nothing yet, who is to be woken by what, and what is ready for them.
+"""Polls that found nothing yet: which commit or ack wakes them, and what is ready for them.
 
-A group's *ripe* partitions have something to hand out that no waiting poll has taken yet. A commit
-or an ack concerns one partition: it makes that one ripe, and polls are served from ripe partitions
-alone, so nobody's other partitions are looked at again.
+A group's *ready* partitions have something to lease that no waiting poll got yet. A commit or an
+ack concerns one partition: it makes that one ready, and polls are served from ready partitions
+alone, so the other partitions of a waiting poll are not visited.
 
-Invariant: a group is hungry for the topics of its members as long as one of its polls waits, and
-nothing is ripe for a group without such a poll.
+Invariant: a group is listed with the topics of its members as long as one of its polls waits, and
+nothing is ready for a group without such a poll.
 """
 
 from collections.abc import Iterable
@@ -38,18 +38,18 @@ class Unseen:
         self.seen = 0
 
 
-class _Waiting:
+class _GroupPolls:
     """What waits in one group."""
 
-    __slots__ = ("by_member", "hasty", "polls", "ripe", "topics", "unseen")
+    __slots__ = ("by_member", "immediate", "polls", "ready", "topics", "unseen")
 
     def __init__(self) -> None:
         # In the order in which they came.
         self.polls: dict[RequestId, WaitingPoll] = {}
         self.by_member: dict[str, dict[RequestId, WaitingPoll]] = {}
         # Those that wait for what is being read and for no more.
-        self.hasty: dict[RequestId, WaitingPoll] = {}
-        self.ripe: dict[LogId, None] = {}
+        self.immediate: dict[RequestId, WaitingPoll] = {}
+        self.ready: dict[LogId, None] = {}
         # Partitions that were not looked at since a poll came for them, or since they changed
         # hands, by the share that they are.
         self.unseen: dict[tuple[str, ...], Unseen] = {}
@@ -61,8 +61,8 @@ class WaitingPolls:
 
     def __init__(self) -> None:
         self._by_request: dict[RequestId, WaitingPoll] = {}
-        self._by_group: dict[int, _Waiting] = {}
-        self._hungry: dict[str, dict[int, None]] = {}
+        self._by_group: dict[int, _GroupPolls] = {}
+        self._waiting_groups: dict[str, dict[int, None]] = {}
 
     def __len__(self) -> int:
         return len(self._by_request)
@@ -90,24 +90,24 @@ class WaitingPolls:
         waiting = self._by_group.get(group)
         return waiting is not None and member_id in waiting.by_member
 
-    def hungry_for(self, topic: str) -> list[int]:
+    def groups_waiting_for(self, topic: str) -> list[int]:
         """The numbers of the groups that a commit to this topic may serve."""
-        return list(self._hungry.get(topic, ()))
+        return list(self._waiting_groups.get(topic, ()))
 
-    def hasty(self, group: int) -> list[WaitingPoll]:
+    def immediate(self, group: int) -> list[WaitingPoll]:
         """Polls that are answered when nothing is being read for them any more."""
         waiting = self._by_group.get(group)
-        return [] if waiting is None else list(waiting.hasty.values())
+        return [] if waiting is None else list(waiting.immediate.values())
 
     # Coming and going
 
     def add(self, poll: WaitingPoll, group: Group) -> None:
         self._by_request[poll.request] = poll
-        waiting = self._by_group.setdefault(group.number, _Waiting())
+        waiting = self._by_group.setdefault(group.number, _GroupPolls())
         waiting.polls[poll.request] = poll
         waiting.by_member.setdefault(poll.command.member_id, {})[poll.request] = poll
         if poll.command.wait_ns <= 0:
-            waiting.hasty[poll.request] = poll
+            waiting.immediate[poll.request] = poll
         self.note_topics(group)
 
     def note_topics(self, group: Group) -> None:
@@ -118,13 +118,13 @@ class WaitingPolls:
         for topic in group.topics:
             if topic not in waiting.topics:
                 waiting.topics[topic] = None
-                self._hungry.setdefault(topic, {})[group.number] = None
+                self._waiting_groups.setdefault(topic, {})[group.number] = None
 
     def remove(self, poll: WaitingPoll) -> None:
         del self._by_request[poll.request]
         waiting = self._by_group[poll.group]
         del waiting.polls[poll.request]
-        waiting.hasty.pop(poll.request, None)
+        waiting.immediate.pop(poll.request, None)
         member_id = poll.command.member_id
         of_member = waiting.by_member[member_id]
         del of_member[poll.request]
@@ -134,51 +134,51 @@ class WaitingPolls:
             return
         del self._by_group[poll.group]
         for topic in waiting.topics:
-            hungry = self._hungry[topic]
+            hungry = self._waiting_groups[topic]
             del hungry[poll.group]
             if not hungry:
-                del self._hungry[topic]
+                del self._waiting_groups[topic]
 
     # What is ready
 
-    def ripen(self, group: int, log: LogId) -> None:
+    def mark_ready(self, group: int, log: LogId) -> None:
         """A partition has something to hand out."""
         waiting = self._by_group.get(group)
         if waiting is not None:
-            waiting.ripe[log] = None
+            waiting.ready[log] = None
 
-    def ripe(self, group: int) -> list[LogId]:
+    def ready(self, group: int) -> list[LogId]:
         waiting = self._by_group.get(group)
-        return [] if waiting is None else list(waiting.ripe)
+        return [] if waiting is None else list(waiting.ready)
 
-    def wither(self, group: int, log: LogId) -> None:
+    def mark_empty(self, group: int, log: LogId) -> None:
         """A partition has nothing left."""
         waiting = self._by_group.get(group)
         if waiting is not None:
-            waiting.ripe.pop(log, None)
+            waiting.ready.pop(log, None)
 
     def pass_turn(self, group: int, log: LogId) -> None:
-        """A partition was drawn from: others that are ripe come before it."""
+        """A partition was drawn from: others that are ready come before it."""
         waiting = self._by_group.get(group)
-        if waiting is not None and log in waiting.ripe:
-            del waiting.ripe[log]
-            waiting.ripe[log] = None
+        if waiting is not None and log in waiting.ready:
+            del waiting.ready[log]
+            waiting.ready[log] = None
 
-    def has_ripe(self, group: int) -> bool:
+    def has_ready(self, group: int) -> bool:
         waiting = self._by_group.get(group)
-        return waiting is not None and bool(waiting.ripe)
+        return waiting is not None and bool(waiting.ready)
 
     def candidates(self, group: Group, log: LogId | None) -> Iterable[WaitingPoll]:
-        """Polls that something ripe may be for, in the order in which they came.
+        """Polls that something ready may be for, in the order in which they came.
 
         With `log`, only those that this partition may be for.
         """
         waiting = self._by_group.get(group.number)
-        if waiting is None or not waiting.ripe:
+        if waiting is None or not waiting.ready:
             return ()
         if group.mode is not Mode.PARTITIONED:
             return list(waiting.polls.values())
-        owners = dict.fromkeys(map(group.owner, waiting.ripe if log is None else (log,)))
+        owners = dict.fromkeys(map(group.owner, waiting.ready if log is None else (log,)))
         polls = [waiting.by_member.get(owner, {}) for owner in owners if owner is not None]
         return [poll for of_member in polls for poll in of_member.values()]
 
@@ -193,12 +193,12 @@ class WaitingPolls:
             return group.owner(log) in waiting.by_member
         return any(group.is_assigned(member_id, log) for member_id in waiting.by_member)
 
-    def miss(self, group: Group, member_id: str) -> None:
+    def add_unseen(self, group: Group, member_id: str) -> None:
         """The partitions of a member are still to be looked at, once for all who share them."""
         waiting = self._by_group.get(group.number)
         if waiting is not None:
             share = group.share_of(member_id)
-            # What was looked at since another poll came for it is known to be ripe or not.
+            # What was looked at since another poll came for it is known to be ready or not.
             if share not in waiting.unseen:
                 waiting.unseen[share] = Unseen(share, group.assigned(member_id))
 
@@ -212,13 +212,13 @@ class WaitingPolls:
         waiting = self._by_group.get(group)
         return [] if waiting is None else list(waiting.unseen.values())
 
-    def see(self, group: int, share: tuple[str, ...]) -> None:
+    def mark_seen(self, group: int, share: tuple[str, ...]) -> None:
         """The partitions of a share were looked at."""
         waiting = self._by_group.get(group)
         if waiting is not None:
             waiting.unseen.pop(share, None)
 
-    def see_all(self, group: int) -> None:
+    def clear_unseen(self, group: int) -> None:
         """The partitions of members are others now."""
         waiting = self._by_group.get(group)
         if waiting is not None:

@@ -1,15 +1,9 @@
-"""What the node counts: by node, topic, group, and group and topic.
+"""The counters of a node: by topic, by group, and by group and topic.
 
-What is counted of a topic, of a group, and of a group in a topic.
-
-Plain numbers that only grow, for whoever acts to add to; nothing is decided by them, and nothing of
-them survives the process.
-
-The counts of a node: by topic, by group, and by both.
-
-Callers name topics and groups that exist; when one goes, its counts go. So there is never more than
-what exists, whatever callers from outside make up. What concerns a topic or a group that does not
-exist is counted under no name.
+Plain numbers that only grow; nothing is decided by them, and nothing of them survives the process.
+Callers name topics and groups that exist; when one is deleted, its counters go with it. So there
+are never more than what exists, whatever names callers from outside make up. What concerns a topic
+or a group that does not exist is counted under no name.
 """
 
 import enum

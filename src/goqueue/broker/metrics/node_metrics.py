@@ -1,13 +1,8 @@
-"""Metrics of the node: health, logs, and all families together.
+"""All metrics of the node as families of samples: health, logs, and everything that is counted.
 
-Families about what an operator must know first: ready or not, logs that failed, what lies.
-
-Families about logs as the node knows them: offsets, segments, size, what compaction left.
-
-Everything that a node counts and knows, as families of samples.
-
-The names are those of the contract. Samples are made while they are read, and turns of the node may
-come between: each family begins with a copy of what there is, and leaves out what has gone since.
+Health comes first: whether the node is ready, which logs failed, what is damaged. The names are
+part of the HTTP contract. Samples are created while they are read, and turns of the node may come
+between: each family begins with a copy of what there is, and leaves out what has gone since.
 """
 
 from collections.abc import Callable, Iterator

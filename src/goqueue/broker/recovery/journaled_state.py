@@ -182,7 +182,7 @@ class JournaledState:
         if self._statements:
             self._state.alarms.bring_forward(Errand.STATEMENTS, now.instant)
 
-    def go_on(self, now: Now) -> None:
+    def continue_statements(self, now: Now) -> None:
         """Tell more of what is being stated, as much as the turn allows."""
         budget = self._state.budget
         left = min(budget.left, self._limits.turn_units)

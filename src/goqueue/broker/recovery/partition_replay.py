@@ -44,9 +44,9 @@ class _Replay(msgspec.Struct):
 class PartitionReplay:
     """Brings partitions to know what their logs say."""
 
-    def __init__(self, state: NodeState, remembering: ProducerSnapshots) -> None:
+    def __init__(self, state: NodeState, producer_snapshots: ProducerSnapshots) -> None:
         self._state = state
-        self._remembering = remembering
+        self._producer_snapshots = producer_snapshots
         self._by_name: dict[str, _Replay] = {}
         self._by_log: dict[LogId, _Replay] = {}
 
@@ -103,7 +103,7 @@ class PartitionReplay:
             return log.start
         if not log.start <= stated.upto <= log.high_watermark or not log.restore_authors(stated):
             return log.start
-        self._remembering.recalled(partition.log_id, Offset(stated.upto))
+        self._producer_snapshots.recalled(partition.log_id, Offset(stated.upto))
         return Offset(stated.upto)
 
     def _read_on(self, recollection: _Replay, offset: Offset) -> LogId | None:
@@ -128,6 +128,6 @@ class PartitionReplay:
                 recollection.delays.take(data)
             if recollection.authors_from is not None:
                 partition = self._state.partitions[purpose.log]
-                partition.log.replay_authors(data, recollection.authors_from)
+                partition.log.replay_producers(data, recollection.authors_from)
             following = Offset(last_offset(data) + 1)
         return self._read_on(recollection, following)

@@ -17,7 +17,7 @@ from goqueue.model import Load, LogId, Now, Offset, Timestamp
 __all__ = ["SnapshotReader"]
 
 
-class _Reading(msgspec.Struct):
+class _SnapshotRead(msgspec.Struct):
     """A snapshot in pieces on its way."""
 
     journal: "Journal[TopicChange] | Journal[Change]"
@@ -34,10 +34,10 @@ class _Reading(msgspec.Struct):
 class SnapshotReader:
     """Takes in the snapshots of journals, one after the other."""
 
-    def __init__(self, state: NodeState, memory: JournaledState) -> None:
+    def __init__(self, state: NodeState, journaled_state: JournaledState) -> None:
         self._state = state
-        self._memory = memory
-        self._reading: _Reading | None = None
+        self._journaled_state = journaled_state
+        self._reading: _SnapshotRead | None = None
 
     @property
     def journal(self) -> LogId:
@@ -52,7 +52,7 @@ class SnapshotReader:
         snapshot = None if data is None else journal.decode_snapshot(data)
         if snapshot is None:
             return journal.log.start
-        self._reading = _Reading(journal, snapshot, [])
+        self._reading = _SnapshotRead(journal, snapshot, [])
         if snapshot.pieces:
             journal.slot = snapshot.slot
             self._state.outbox.append(Load(name=self._reading.awaited))
@@ -90,8 +90,8 @@ class SnapshotReader:
             return None
         return Offset(reading.snapshot.upto)
 
-    def _apply(self, reading: _Reading, piece: msgspec.Raw) -> None:
+    def _apply(self, reading: _SnapshotRead, piece: msgspec.Raw) -> None:
         changes = reading.journal.decode_changes(piece)
         assert changes is not None, "it was looked at before"
         for change in changes:
-            self._memory.apply(change, Timestamp(0))
+            self._journaled_state.apply(change, Timestamp(0))

@@ -57,7 +57,7 @@ class NodeStart:
     def __init__(
         self,
         state: NodeState,
-        memory: JournaledState,
+        journaled_state: JournaledState,
         recollecting: PartitionReplay,
         coordinator: TransactionCoordinator,
         *,
@@ -66,9 +66,9 @@ class NodeStart:
     ) -> None:
         self._state = state
         self._limits = limits
-        self._memory = memory
+        self._journaled_state = journaled_state
         self._recollecting = recollecting
-        self._snapshots = SnapshotReader(state, memory)
+        self._snapshots = SnapshotReader(state, journaled_state)
         self._coordinator = coordinator
         self._secret = secret
         self._missing: dict[LogId, None] = {}
@@ -108,24 +108,24 @@ class NodeStart:
         """A snapshot came, or there is none: replay what is behind it."""
         if self._snapshots.expects(name):
             start = self._snapshots.loaded(data, now)
-            self._go_on_from(start, self._snapshots.journal, now)
+            self._replay_from(start, self._snapshots.journal, now)
             return
         if name not in {TOPICS_LOG.topic, GROUPS_LOG.topic}:
             self._opened(self._recollecting.loaded(name, data, now), now)
             return
         journal = self._journal(name)
-        self._go_on_from(self._snapshots.begin(journal, data), journal.id, now)
+        self._replay_from(self._snapshots.begin(journal, data), journal.id, now)
 
-    def go_on(self, now: Now) -> None:
+    def resume(self, now: Now) -> None:
         """Take in more of a snapshot, or look at more positions."""
         if self._checks is None:
-            self._go_on_from(self._snapshots.apply_piece(now), self._snapshots.journal, now)
+            self._replay_from(self._snapshots.apply_piece(now), self._snapshots.journal, now)
         elif sum(1 for _ in islice(self._checks, _POSITIONS_PER_TURN)) < _POSITIONS_PER_TURN:
             self._begin_life(now)
         else:
             self._state.alarms.set(Errand.START, now.instant)
 
-    def _go_on_from(self, start: Offset | None, log: LogId, now: Now) -> None:
+    def _replay_from(self, start: Offset | None, log: LogId, now: Now) -> None:
         """A snapshot was taken in, or there is none that can be used; None: not yet."""
         if start is not None:
             self._replay(log, start, now)
@@ -146,7 +146,7 @@ class NodeStart:
         following = purpose.upto
         for turn in self._journal(purpose.log.topic).decode(data):
             for change in turn.changes:
-                self._memory.apply(change, turn.at)
+                self._journaled_state.apply(change, turn.at)
             following = Offset(turn.offset + 1)
         self._replay(purpose.log, following, now)
 
@@ -194,12 +194,14 @@ class NodeStart:
             topic.may_delay = topic.stated.has_delays
             topic.may_mark = topic.stated.has_producers
         self._checks = self._forget_what_was_lost()
-        self.go_on(now)
+        self.resume(now)
 
     def _begin_life(self, now: Now) -> None:
         self._coordinator.join_logs(now)
-        started = Started(epoch=self._memory.epoch + 1, topics_upto=self._state.catalog.next_number)
-        self._memory.apply(started, now.wall)
+        started = Started(
+            epoch=self._journaled_state.epoch + 1, topics_upto=self._state.catalog.next_number
+        )
+        self._journaled_state.apply(started, now.wall)
         self._state.receipts = Receipts(self._secret, started.epoch)
         self._state.topics_journal.note([started], [BeginServing()])
 

@@ -426,9 +426,9 @@ class TransactionCoordinator:
             if topic is None:
                 continue
             place = (topic.number, partition.log_id.partition)
-            for producer, at in partition.log.authors.heard:
+            for producer, at in partition.log.producers.heard:
                 state.transactions.producers.recall(producer, at)
-            for key in partition.log.authors.open:
+            for key in partition.log.producers.open:
                 transaction = state.transactions.find(key)
                 if transaction is None:
                     orphans.setdefault(key, []).append(place)

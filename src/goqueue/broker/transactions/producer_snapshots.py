@@ -10,7 +10,7 @@ import msgspec
 
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.log import AuthorsStated
+from goqueue.log import ProducersStated
 from goqueue.model import LogId, Offset, Save
 
 __all__ = ["ProducerSnapshots", "authors_snapshot", "decode_authors"]
@@ -18,7 +18,7 @@ __all__ = ["ProducerSnapshots", "authors_snapshot", "decode_authors"]
 # A start reads about this much again, per partition, if the node was killed.
 _CHANGES_MAX = 20_000
 _RECORDS_MAX = 250_000
-_DECODER = msgspec.json.Decoder(AuthorsStated)
+_DECODER = msgspec.json.Decoder(ProducersStated)
 
 
 def authors_snapshot(topic: int, partition: int) -> str:
@@ -26,7 +26,7 @@ def authors_snapshot(topic: int, partition: int) -> str:
     return f"authors-{topic}-{partition}"
 
 
-def decode_authors(data: bytes) -> AuthorsStated | None:
+def decode_authors(data: bytes) -> ProducersStated | None:
     try:
         return _DECODER.decode(data)
     except msgspec.MsgspecError:
@@ -53,9 +53,9 @@ class ProducerSnapshots:
         if topic is None or not topic.may_mark or log.failure is not None:
             return
         # What is stated grows with what was hidden, so it is stated less often then.
-        known = len(log.authors.hidden)
+        known = len(log.producers.hidden)
         since = log.end - self._upto.get(partition.log_id, Offset(-1 << 62))
-        has_changed = log.authors.changes >= max(_CHANGES_MAX, known // 2)
+        has_changed = log.producers.changes >= max(_CHANGES_MAX, known // 2)
         if has_changed or since >= max(_RECORDS_MAX, 2 * known):
             self._save(partition, topic.number)
 
@@ -72,7 +72,7 @@ class ProducerSnapshots:
         if self._upto.get(log) == upto:
             return
         self._upto[log] = upto
-        stated = partition.log.authors.stated(topic, upto)
+        stated = partition.log.producers.stated(topic, upto)
         save = Save(name=authors_snapshot(topic, log.partition), data=msgspec.json.encode(stated))
         self._pending[log] = (upto, save)
         self.durable(partition)

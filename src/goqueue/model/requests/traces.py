@@ -1,4 +1,4 @@
-"""Questions about the journeys of messages, and their answers."""
+"""Queries about the traces of messages, and their replies."""
 
 import enum
 

@@ -5,7 +5,7 @@ import msgspec
 from goqueue.log import BatchMark, Log, LogState, Marker
 from goqueue.model import HOUR, Drop, Effect, Message, Offset, Reshape, Synced
 from goqueue.records import build
-from tests.unit.log.authors.plain_fold import LOG, SETTINGS, now_at, spelled
+from tests.unit.log.producers.plain_fold import LOG, SETTINGS, now_at, spelled
 
 SMALL = msgspec.structs.replace(SETTINGS, segment_bytes=300, retention_ns=HOUR)
 
@@ -62,15 +62,15 @@ def test_retention_takes_aborted_records_and_what_is_known_of_them() -> None:
     for _ in range(9):
         kept.write()
     kept.end(is_commit=False)
-    assert spelled(kept.log.authors.aborted) == {0}
-    assert spelled(kept.log.authors.hidden) == {0, 10}
+    assert spelled(kept.log.producers.aborted) == {0}
+    assert spelled(kept.log.producers.hidden) == {0, 10}
     for _ in range(5):
         kept.write()
 
     assert drops(kept.maintain())
 
     assert kept.log.start > 10
-    assert spelled(kept.log.authors.aborted) == spelled(kept.log.authors.hidden) == set()
+    assert spelled(kept.log.producers.aborted) == spelled(kept.log.producers.hidden) == set()
 
 
 def test_a_transaction_may_end_after_everything_before_it_was_taken() -> None:
@@ -81,5 +81,5 @@ def test_a_transaction_may_end_after_everything_before_it_was_taken() -> None:
     kept.maintain()
     kept.end(is_commit=False)
 
-    assert spelled(kept.log.authors.aborted) == {int(first)}
+    assert spelled(kept.log.producers.aborted) == {int(first)}
     assert kept.log.watermarks.stable == kept.log.end

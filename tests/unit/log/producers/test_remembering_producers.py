@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goqueue.log.batch_mark import BatchMark
-from goqueue.log.producer_state import AuthorsStated, ProducerState, Repeat
+from goqueue.log.producer_state import ProducersStated, ProducerState, Repeat
 from goqueue.model import HOUR, SECOND, Code, Offset, Refused
-from tests.unit.log.authors.plain_fold import PlainFold, PlayedLog, spelled
-from tests.unit.log.authors.test_any_history import STEPS, History
+from tests.unit.log.producers.plain_fold import PlainFold, PlayedLog, spelled
+from tests.unit.log.producers.test_any_history import STEPS, History
 
 WRITERS_MAX = 10_000
 
@@ -255,10 +255,10 @@ def test_a_wall_clock_that_jumps_back_makes_nobody_forgotten() -> None:
 # Statements
 
 
-def stated(authors: ProducerState, upto: int) -> AuthorsStated:
+def stated(authors: ProducerState, upto: int) -> ProducersStated:
     """What a snapshot would hold, over its way to the disk and back."""
     data = msgspec.json.encode(authors.stated(3, upto))
-    return msgspec.json.decode(data, type=AuthorsStated)
+    return msgspec.json.decode(data, type=ProducersStated)
 
 
 @settings(max_examples=40)
@@ -272,7 +272,7 @@ def test_a_statement_and_the_records_behind_it_say_what_all_records_say(
         history.step(*step)
         end = int(history.played.log.end)
         if number <= cut and end == history.played.committed:
-            statement = stated(history.played.log.authors, end)
+            statement = stated(history.played.log.producers, end)
 
     restored = ProducerState()
     assert restored.restore(statement)

@@ -20,8 +20,8 @@ from goqueue.model import (
     Truncated,
 )
 from goqueue.records import build, stamp, walk
-from tests.unit.log.authors.plain_fold import LOG, SETTINGS, PlayedLog, now_at, spelled
-from tests.unit.log.authors.test_remembering_producers import mark
+from tests.unit.log.producers.plain_fold import LOG, SETTINGS, PlayedLog, now_at, spelled
+from tests.unit.log.producers.test_remembering_producers import mark
 
 
 def torn_then(*behind: bytes) -> bytes:
@@ -58,40 +58,40 @@ def learned(data: bytes) -> Log:
     end = Offset(columns.offsets[-1] + 1)
     facts = SegmentFacts(base=Offset(0), end=end, size=len(data), max_timestamp=Timestamp(0))
     log = Log(LOG, SETTINGS, LogState(segments=(facts,)))
-    log.replay_authors(data, Offset(0))
+    log.replay_producers(data, Offset(0))
     return log
 
 
 def test_a_batch_that_another_producers_interrupts_is_no_repeat_and_hides_nobody() -> None:
     others = marked(3, mark(producer=2, sequence=0, count=4))
     log = learned(torn_then(others, marker(7, producer=1, transaction=5)))
-    log.authors.commit(8)
+    log.producers.commit(8)
 
-    assert spelled(log.authors.aborted) == {0, 1, 2}
-    assert log.authors.check(mark(producer=1, sequence=0, count=10, transaction=6)) is None
-    assert log.authors.check(mark(producer=2, sequence=0, count=4)) is not None
+    assert spelled(log.producers.aborted) == {0, 1, 2}
+    assert log.producers.check(mark(producer=1, sequence=0, count=10, transaction=6)) is None
+    assert log.producers.check(mark(producer=2, sequence=0, count=4)) is not None
 
 
 def test_a_batch_that_a_control_record_interrupts_is_no_repeat() -> None:
     other = at(3, build([cancellation(1), Message(value=b"plain")]))
     log = learned(torn_then(other, marker(5, producer=1, transaction=5)))
-    log.authors.commit(6)
+    log.producers.commit(6)
 
-    assert spelled(log.authors.aborted) == {0, 1, 2}
+    assert spelled(log.producers.aborted) == {0, 1, 2}
 
 
 def test_a_batch_that_the_end_of_the_log_interrupts_is_no_repeat() -> None:
     log = learned(torn_then())
 
-    assert log.authors.check(mark(producer=1, sequence=0, count=10, transaction=5)) is None
-    assert log.authors.unstable_from == 0
+    assert log.producers.check(mark(producer=1, sequence=0, count=10, transaction=5)) is None
+    assert log.producers.unstable_from == 0
     others = log.append(build([Message(value=b"plain")]), now_at(1))
     ending = Marker(producer=1, epoch=0, transaction=5, is_commit=False)
     ended = log.end_transaction(ending, now_at(2))
     assert ended is not None
     log.take(Synced(log=LOG, upto=ended.next), now_at(3))
-    assert others.first not in log.authors.aborted
-    assert spelled(log.authors.aborted) == {0, 1, 2}
+    assert others.first not in log.producers.aborted
+    assert spelled(log.producers.aborted) == {0, 1, 2}
 
 
 def test_a_batch_of_which_compaction_took_records_is_known_as_a_whole() -> None:
@@ -103,7 +103,7 @@ def test_a_batch_of_which_compaction_took_records_is_known_as_a_whole() -> None:
     positions = walk(first).positions
     log = learned(first[: positions[1]] + first[positions[2] : positions[3]] + second)
 
-    repeat = log.authors.check(said)
+    repeat = log.producers.check(said)
     assert repeat is not None
     assert (repeat.first, repeat.next) == (0, 4)
 
@@ -117,7 +117,7 @@ def test_a_batch_that_a_truncation_cuts_in_its_middle_is_no_repeat() -> None:
     facts = SegmentFacts(base=Offset(0), end=Offset(6), size=1, max_timestamp=Timestamp(0))
     played.log.take(Truncated(log=LOG, offset=Offset(6), active=facts), now_at(1))
 
-    assert played.log.authors.check(said) is None
+    assert played.log.producers.check(said) is None
 
 
 def test_a_retry_of_what_failed_on_its_way_is_told_so_and_not_made_to_wait() -> None:

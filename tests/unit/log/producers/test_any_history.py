@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from goqueue.log import BatchMark, Marker
 from goqueue.log.producer_state import ProducerState, Repeat
 from goqueue.model import Refused
-from tests.unit.log.authors.plain_fold import Known, PlainFold, PlayedLog, asked, spelled
+from tests.unit.log.producers.plain_fold import Known, PlainFold, PlayedLog, asked, spelled
 
 PRODUCERS = (1, 2)
 
@@ -143,7 +143,7 @@ class History:
     def check(self) -> None:
         """What was said to writers, and what would be after a start."""
         plain = self.played.plain()
-        self.check_same(self.played.log.authors, plain, "live")
+        self.check_same(self.played.log.producers, plain, "live")
         whole = PlainFold(self.played.entries, self.played.log.end)
         replayed = self.played.replayed()
         self.check_same(replayed, whole, "replayed")
@@ -152,7 +152,7 @@ class History:
         """What readers are shown."""
         plain = self.played.plain()
         log = self.played.log
-        authors = log.authors
+        authors = log.producers
         assert authors.unstable_from == plain.unstable_from
         assert spelled(authors.aborted) == plain.aborted
         assert spelled(authors.hidden) == plain.hidden
