@@ -31,15 +31,15 @@ def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
-    take = Log.take
+    handle = Log.handle
 
     def eager(log: Log, event: DiskEvent, now: Now) -> list[Effect]:
-        effects = take(log, event, now)
+        effects = handle(log, event, now)
         if isinstance(event, Synced):
             log._watermarks.advance(log.end, is_durable=False)
         return effects
 
-    patch.setattr(Log, "take", eager)
+    patch.setattr(Log, "handle", eager)
 
 
 def moves_the_recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:

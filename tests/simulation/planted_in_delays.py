@@ -57,7 +57,7 @@ def forgets_delays_that_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None
 
 
 def loses_what_is_pending_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.delayed.delay_log.Replay.take", _does_nothing)
+    patch.setattr("goqueue.broker.delayed.delay_log.Replay.apply", _does_nothing)
 
 
 def replays_without_deliveries(patch: pytest.MonkeyPatch) -> None:

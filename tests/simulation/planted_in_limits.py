@@ -22,7 +22,7 @@ _UNBOUNDED = 1 << 30
 _AUTHORS = "goqueue.log.producer_state.ProducerState"
 _SETTLING = "goqueue.broker.groups.acks.Settlements"
 _JOURNAL = "goqueue.broker.journal.Journal"
-_LANE = "goqueue.broker.groups.dead_letter_mover._Lane"
+_ROUTE_QUEUE = "goqueue.broker.groups.dead_letter_mover._RouteQueue"
 
 
 def with_habits(patch: pytest.MonkeyPatch, *names: str) -> None:
@@ -73,8 +73,8 @@ def ends_all_leases_in_one_turn(patch: pytest.MonkeyPatch) -> None:
 
 def moves_all_letters_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "masses", "redrives")
-    take: Any = pkgutil.resolve_name(f"{_LANE}.take")
-    patch.setattr(f"{_LANE}.take", lambda lane, _: take(lane, _UNBOUNDED))
+    take: Any = pkgutil.resolve_name(f"{_ROUTE_QUEUE}.pop_batch")
+    patch.setattr(f"{_ROUTE_QUEUE}.pop_batch", lambda lane, _: take(lane, _UNBOUNDED))
 
 
 def writes_a_journal_again_in_one_turn(patch: pytest.MonkeyPatch) -> None:

@@ -206,7 +206,7 @@ def delivers_beyond_the_limit(patch: pytest.MonkeyPatch) -> None:
 
 
 def wakes_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_DELIVERING}.give_up", lambda *_, **__: False)
+    patch.setattr(f"{_DELIVERING}.cancel", lambda *_, **__: False)
 
 
 # Moving

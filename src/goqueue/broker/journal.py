@@ -237,9 +237,9 @@ class Journal(Generic[C]):
 
     # What the disk reports
 
-    def take(self, event: DiskEvent, now: Now) -> list[Later]:
+    def handle(self, event: DiskEvent, now: Now) -> list[Later]:
         """Learn what the disk did: what waited for it is returned."""
-        self._outbox.extend(self._log.take(event, now))
+        self._outbox.extend(self._log.handle(event, now))
         if isinstance(event, Failed):
             # What was applied can no longer be made durable: only a restart makes the node
             # forget it.

@@ -26,7 +26,7 @@ C = TypeVar("C")
 class Statement(Protocol):
     """A statement on its way."""
 
-    def tell(self) -> int | None:
+    def advance(self) -> int | None:
         """Tell the next changes; their size in bytes, or None: that was all of it."""
         ...
 
@@ -49,7 +49,7 @@ class Restatement(Generic[C]):
     def is_behind(self) -> bool:
         return self._journal.is_behind
 
-    def tell(self) -> int | None:
+    def advance(self) -> int | None:
         changes = next(self._steps, None)
         if changes is None:
             self._journal.end_restating(self._begin, self._size)
@@ -83,7 +83,7 @@ class SnapshotWriter(Generic[C]):
     def is_behind(self) -> bool:
         return self._journal.is_behind
 
-    def tell(self) -> int | None:
+    def advance(self) -> int | None:
         changes = next(self._steps, None)
         if changes is None:
             self._finish()

@@ -160,7 +160,7 @@ class Node:
     def start(self) -> list[NodeEffect]:
         """The first effects; the node serves once they and what follows from them is done."""
         self._components.node_start.begin()
-        return self._state.outbox.take()
+        return self._state.outbox.drain()
 
     def stop(self, now: Now) -> list[NodeEffect]:
         """Take no more commands and let nobody wait; what is on its way still ends."""
@@ -219,8 +219,8 @@ class Node:
             case Found():
                 self._found(event, now)
             case Left():
-                self._request_metrics.give_up(event.request)
-                self._give_up(event.request, is_gone=True)
+                self._request_metrics.cancel(event.request)
+                self._cancel_wait(event.request, is_gone=True)
             case Created():
                 self._created(event, None, now)
             case Deleted():
@@ -229,6 +229,8 @@ class Node:
                 self._components.node_start.opened(event, now)
             case Loaded():
                 self._components.node_start.loaded(event.name, event.data, now)
+            case _:
+                assert_never(event)
         return self._end_turn(now)
 
     def served(self, request: RequestId, reply: Reply | Refused, now: Now) -> None:
@@ -298,7 +300,7 @@ class Node:
         if event.log in {GROUPS_LOG, TOPICS_LOG}:
             is_groups = event.log == GROUPS_LOG
             journal = state.groups_journal if is_groups else state.topics_journal
-            self._run_committed(journal.take(event, now), now)
+            self._run_committed(journal.handle(event, now), now)
             state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
             self._components.stream_reads.wake(state.internal[event.log], now)
             self._components.journaled_state.resume(now)
@@ -314,7 +316,7 @@ class Node:
             self._state.storage.failed[event.log] = None
             self._created(Created(log=event.log), event.reason, now)
         known, committed = partition.log.damaged, partition.log.high_watermark
-        self._state.outbox.extend(partition.log.take(event, now))
+        self._state.outbox.extend(partition.log.handle(event, now))
         self._state.storage.record_damage(event.log, partition.log.damaged)
         if partition.log.high_watermark > committed:
             self._state.storage.record_written(event.log)
@@ -364,7 +366,7 @@ class Node:
                 upto = Offset(placed.first + placed.count)
                 self._components.coordinator.marker_appended(purpose, upto, placed.refused, now)
             case InTransaction(transaction):
-                self._state.transactions.landed(transaction)
+                self._state.transactions.publication_ended(transaction)
         if publication.request is not None:
             self._state.outbox.answer(publication.request, published)
 
@@ -417,7 +419,7 @@ class Node:
                 continue
             match subject:
                 case ForRequest(request):
-                    self._give_up(request)
+                    self._cancel_wait(request)
                 case ForQueue(group, log):
                     self._components.acks.expire(group, log, now)
                 case ForGroup(group):
@@ -460,17 +462,17 @@ class Node:
         self._state.alarms.set(subject, until)
         return True
 
-    def _give_up(self, request: RequestId, *, is_gone: bool = False) -> None:
+    def _cancel_wait(self, request: RequestId, *, is_gone: bool = False) -> None:
         """Somebody has waited long enough, or is gone."""
         components = self._components
-        if self._state.stepwise.give_up(request):
+        if self._state.stepwise.cancel(request):
             return
         for component in (
             components.stream_reads,
             components.polls,
             components.transaction_offsets,
         ):
-            if component.give_up(request, is_gone=is_gone):
+            if component.cancel(request, is_gone=is_gone):
                 return
 
     def _run(self, errand: Errand, now: Now) -> None:
@@ -509,7 +511,7 @@ class Node:
         """Hand what was decided to the journals; all that is to be done now."""
         if self._state.has_journals:
             self._finish_turn(now)
-        effects = self._state.outbox.take()
+        effects = self._state.outbox.drain()
         self._state.budget.spend(len(effects))
         self._request_metrics.note(effects, now)
         return effects
@@ -530,7 +532,7 @@ class Node:
         self._components.acks.dead_letter_exhausted(now)
         self._components.coordinator.finish_turn(now)
         self._components.dead_letter_mover.finish_turn(now)
-        self._components.redriver.take_ended()
+        self._components.redriver.finish_turn()
         self._components.transaction_offsets.answer_decided(now)
 
     def _run_committed(self, released: list[Later], now: Now) -> None:

@@ -136,7 +136,7 @@ class Outbox:
     def answer(self, request: RequestId, reply: Reply | Refused) -> None:
         self.append(Answer(request=request, reply=reply))
 
-    def take(self) -> list[NodeEffect]:
+    def drain(self) -> list[NodeEffect]:
         """Everything gathered so far; the outbox is empty then."""
         taken = self._effects.copy()
         self._effects.clear()

@@ -90,7 +90,7 @@ class Publisher:
         except Refused as refused:
             self._state.refuse(announced.request, refused)
         if transaction is not None:
-            self._state.transactions.landed(transaction.key)
+            self._state.transactions.publication_ended(transaction.key)
 
     def _publish_first(self, announced: PublishAnnounced, topic: Topic | None, now: Now) -> None:
         name = announced.command.topic
@@ -118,7 +118,7 @@ class Publisher:
         waits = command.waits or transaction is not None
         waiting = request if waits else None
         purpose = None if transaction is None else InTransaction(transaction.key)
-        trace = self._state.traces.tell(topic, now)
+        trace = self._state.traces.start(topic, now)
         publication = Publication(
             waiting, routed.targets, len(routed.parts), now.wall, purpose=purpose, trace=trace
         )
@@ -243,7 +243,7 @@ class Publisher:
     def _release(self, publication: Publication) -> None:
         """A publication is over: its transaction need not wait for it."""
         if isinstance(publication.purpose, InTransaction):
-            self._state.transactions.landed(publication.purpose.transaction)
+            self._state.transactions.publication_ended(publication.purpose.transaction)
 
     def _count_priorities(self, topic: Topic, routed: Routed) -> None:
         counted, lanes = self._state.tally.published, self._state.counts.topic(topic.name).lanes
@@ -255,7 +255,7 @@ class Publisher:
         for lane, count in enumerate(routed.lanes):
             counted[lane] += count
             lanes[lane] += count
-        self._state.note_lanes(topic)
+        self._state.record_lanes(topic)
 
     def _announce(
         self, request: RequestId, command: Publish, topic: Topic, admission: Admission | None

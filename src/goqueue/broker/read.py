@@ -63,7 +63,7 @@ class StreamReads:
                 except Refused as refused:
                     self._state.outbox.answer(request, refused)
 
-    def give_up(self, request: RequestId, *, is_gone: bool = False) -> bool:
+    def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """A waiting read ends: its time is over, or its caller is gone. False if it is not ours."""
         partition = self._waiting.get(request)
         if partition is None:
@@ -82,7 +82,7 @@ class StreamReads:
     def end_all(self) -> None:
         """The node stops: nobody waits any longer."""
         for request in list(self._waiting):
-            self.give_up(request)
+            self.cancel(request)
 
     def _partition(self, command: Read) -> Partition:
         if is_internal(command.topic):

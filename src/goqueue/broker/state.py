@@ -205,7 +205,7 @@ class NodeState:
         found = filter(None, map(self.catalog.get, topics))
         return sorted(topic.name for topic in found if topic.is_open)
 
-    def note_lanes(self, topic: Topic) -> None:
+    def record_lanes(self, topic: Topic) -> None:
         """Remember that a topic uses more than one lane; without it a poll need not look ahead.
 
         Nothing waits for that to be committed: after a crash the next such message says it again.

@@ -75,7 +75,7 @@ class TraceRecorder:
 
     # Publishing
 
-    def tell(self, topic: Topic, now: Now) -> PublishTrace | None:
+    def start(self, topic: Topic, now: Now) -> PublishTrace | None:
         """Begin the trace of a publication."""
         return PublishTrace(topic, now.wall, {}) if self.is_on else None
 

@@ -247,7 +247,7 @@ class Stepwise:
         if self._running:
             self._alarms.bring_forward(Errand.STEPS, now.instant)
 
-    def give_up(self, request: RequestId) -> bool:
+    def cancel(self, request: RequestId) -> bool:
         """Nobody waits for an answer any more: whether its work was still to be done."""
         left = deque(each for each in self._running if each[0] != request)
         was_running = len(left) != len(self._running)

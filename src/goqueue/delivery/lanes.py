@@ -163,7 +163,7 @@ class Lanes:
     def take(self, count_max: int, bytes_max: int, now: Instant) -> list[MessageSummary]:
         """The next messages in turn; the first of them even if it is larger than allowed."""
         taken: list[MessageSummary] = []
-        self._note_waiting(now)
+        self._measure_waiting(now)
         has_overdue = True
         while self._count and len(taken) < count_max and (bytes_max > 0 or not taken):
             # Nobody becomes overdue meanwhile: the time stands still here.
@@ -191,7 +191,7 @@ class Lanes:
             lane.credit = weight
         return next(index for index, lane in enumerate(self._lanes) if len(lane))
 
-    def _note_waiting(self, now: Instant) -> None:
+    def _measure_waiting(self, now: Instant) -> None:
         """From now on, at the latest, lanes that have something wait for their turn."""
         elapsed = max(0, now - self._taken_at)
         self._taken_at = now

@@ -195,13 +195,13 @@ class DeliveryQueue:
             for lane, cursor in enumerate(self._cursors)
         ]
         following = max(known[-1].offset + 1 if known else 0, expected, next_offset)
-        self._note_gaps(known, expected, following)
+        self._settle_gaps(known, expected, following)
         self._admit([message for message in known if message.offset >= cursors[message.priority]])
         for lane, cursor in enumerate(self._cursors):
             if expected <= cursor < following and cursors[lane] != _NEVER:
                 self._cursors[lane] = following
 
-    def _note_gaps(self, known: Sequence[MessageSummary], first: int, following: int) -> None:
+    def _settle_gaps(self, known: Sequence[MessageSummary], first: int, following: int) -> None:
         """What is between the messages is done by itself."""
         if known and len(known) == following - first and known[0].offset == first:
             return

@@ -303,7 +303,7 @@ class Log:
 
     # Disk events
 
-    def take(self, event: DiskEvent, now: Now) -> list[Effect]:
+    def handle(self, event: DiskEvent, now: Now) -> list[Effect]:
         """Process a result of the disk; more effects may follow."""
         match event:
             case Synced():

@@ -1,8 +1,8 @@
 """The producer state of one partition: a fold over the records of its log.
 
 Owns what is needed to recognise a retry, to fence a stale producer, to stop readers at the last
-stable offset and to hide aborted records. `PartitionProducer` is one producer: its last batches and its open
-transaction. `OffsetRanges` holds ranges of offsets in two sorted columns of 16 bytes per range.
+stable offset and to hide aborted records. `PartitionProducer` is one producer: its last batches and
+its open transaction. `OffsetRanges` holds ranges of offsets in two sorted columns of 16 bytes per range.
 
 The state is derived from the log alone: a replay of the same records ends in the same state,
 because expiry and the cap use the time that the marks carry. That time advances with appends: a

@@ -119,6 +119,6 @@ class LocalLog:
 
     def _take(self, events: list[DiskEvent]) -> None:
         for event in events:
-            effects = self._log.take(event, read_clock())
+            effects = self._log.handle(event, read_clock())
             if effects:
                 self._disk.submit(effects)

@@ -214,7 +214,7 @@ class Run:
         self._trace.note("event", event)
         had_failed = self._log.failure is not None
         before = self._log.high_watermark
-        self._submit(self._log.take(event, self._now))
+        self._submit(self._log.handle(event, self._now))
         if had_failed and self._log.high_watermark != before:
             raise Violation("commit-after-failure", f"{event}")
         match event:

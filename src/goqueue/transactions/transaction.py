@@ -94,7 +94,7 @@ class Transaction:
     def progress_count(self) -> int:
         return len(self._progress)
 
-    def note_progress(self, added: ProgressAdded) -> None:
+    def add_progress(self, added: ProgressAdded) -> None:
         """Take progress in; the same said again changes nothing."""
         first = added.offsets[0] if added.offsets else ()
         key = (added.group, added.topic, added.partition, added.floor, *first)

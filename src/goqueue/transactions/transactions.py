@@ -55,7 +55,7 @@ class Transactions:
         self._finishing: dict[TransactionKey, Transaction] = {}
         self._keys: dict[str, int] = {}
         # Those that waited for their publications, and need not any longer.
-        self._landed: list[Transaction] = []
+        self._closable: list[Transaction] = []
 
     # Asking
 
@@ -153,18 +153,18 @@ class Transactions:
         transaction = self.writable(producer) if is_named else None
         return Admission(producer.id, author.epoch, author.sequence, transaction)
 
-    def landed(self, key: TransactionKey) -> None:
+    def publication_ended(self, key: TransactionKey) -> None:
         """A publication of a transaction is committed, or was refused: its caller knows."""
         transaction = self.find(key)
         if transaction is not None:
             transaction.in_flight -= 1
             if not transaction.in_flight and transaction.is_closing:
-                self._landed.append(transaction)
+                self._closable.append(transaction)
 
-    def take_landed(self) -> list[Transaction]:
+    def take_closable(self) -> list[Transaction]:
         """Those that were to end when their publications are through, and now may."""
-        landed, self._landed = self._landed, []
-        return landed
+        publication_ended, self._closable = self._closable, []
+        return publication_ended
 
     def prepare(self, transaction: Transaction, now: Now) -> Prepared:
         return Prepared(
@@ -265,7 +265,7 @@ class Transactions:
         match change:
             case ProgressAdded():
                 if transaction is not None:
-                    transaction.note_progress(change)
+                    transaction.add_progress(change)
             case Prepared():
                 if transaction is not None:
                     transaction.is_prepared = True

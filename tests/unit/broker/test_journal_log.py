@@ -34,7 +34,7 @@ def filled(*counts: int) -> Log:
         if index:
             log.begin_segment()
         log.append(build([Message(value=b"x")] * count), NOW)
-        log.take(Synced(log=ID, upto=log.end), NOW)
+        log.handle(Synced(log=ID, upto=log.end), NOW)
     return log
 
 
@@ -89,7 +89,7 @@ def test_what_was_dropped_cannot_be_read() -> None:
 
 def test_a_failed_log_drops_nothing() -> None:
     log = filled(3, 2)
-    log.take(Failed(log=ID, reason="broken"), NOW)
+    log.handle(Failed(log=ID, reason="broken"), NOW)
 
     assert log.drop_below(Offset(3)) == []
     assert log.start == 0

@@ -59,7 +59,7 @@ def journaled(node: DrivenNode, *turns: Sequence[Change]) -> DrivenNode:
     for turn in turns:
         batch = build([Message(value=msgspec.json.encode(turn))])
         for event in storage.carry_out(list(log.append(batch, now).effects)):
-            log.take(event, now)
+            log.handle(event, now)
     return DrivenNode(twin.files, node.limits, node.now_ns)
 
 

@@ -42,16 +42,16 @@ def test_a_poll_looks_at_each_partition_a_few_times_however_many_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = 0
-    look = ReadAhead.look
+    refresh = ReadAhead.refresh
 
     def counted(
-        surveys: ReadAhead, group: Group, partition: Partition, *, is_eager: bool
+        read_ahead: ReadAhead, group: Group, partition: Partition, *, is_eager: bool
     ) -> DeliveryQueue:
         nonlocal looks
         looks += 1
-        return look(surveys, group, partition, is_eager=is_eager)
+        return refresh(read_ahead, group, partition, is_eager=is_eager)
 
-    monkeypatch.setattr(ReadAhead, "look", counted)
+    monkeypatch.setattr(ReadAhead, "refresh", counted)
     node = DrivenNode()
     create(node, partitions=PARTITIONS)
     for number in range(PARTITIONS):

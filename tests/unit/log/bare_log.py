@@ -41,7 +41,7 @@ def append(log: Log, count: int = 1, now: Now | None = None, size: int = 66) -> 
 
 def commit(log: Log, count: int = 1, now: Now | None = None) -> Appended:
     appended = append(log, count, now)
-    log.take(Synced(log=LOG, upto=appended.next), now or at())
+    log.handle(Synced(log=LOG, upto=appended.next), now or at())
     return appended
 
 

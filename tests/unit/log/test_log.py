@@ -67,7 +67,7 @@ def test_nothing_is_readable_before_it_is_synced() -> None:
     append(log, 2)
     assert log.read(Offset(0), 1_000) is None
     assert (log.high_watermark, log.watermarks.durable) == (0, 0)
-    log.take(Synced(log=LOG, upto=Offset(1)), at())
+    log.handle(Synced(log=LOG, upto=Offset(1)), at())
     wanted = log.read(Offset(0), 1_000)
     assert wanted is not None
     assert (wanted.offset, wanted.below) == (0, 1)
@@ -122,11 +122,11 @@ def test_batches_beyond_those_in_flight_are_refused_until_the_disk_confirms_one(
             append(log)
         assert refused.value.code is Code.LOG_BUSY
         assert refused.value.code.is_retriable
-    log.take(Synced(log=LOG, upto=Offset(1)), at())
+    log.handle(Synced(log=LOG, upto=Offset(1)), at())
     assert append(log).first == 2
     with pytest.raises(Refused):
         append(log)
-    log.take(Synced(log=LOG, upto=Offset(3)), at())
+    log.handle(Synced(log=LOG, upto=Offset(3)), at())
     assert append(log).first == 3
 
 
@@ -137,7 +137,7 @@ def test_interval_flush_commits_what_is_written_and_syncs_after_a_second() -> No
     log = new_log(INTERVAL)
     appended = append(log)
     assert appended.effects[-1] == Sync(log=LOG, upto=Offset(1), is_durable=False)
-    log.take(Synced(log=LOG, upto=Offset(1), is_durable=False), at())
+    log.handle(Synced(log=LOG, upto=Offset(1), is_durable=False), at())
     assert (log.high_watermark, log.watermarks.durable) == (1, 0)
     assert log.next_deadline() == 1_000 * MILLISECOND
 
@@ -146,18 +146,18 @@ def test_interval_flush_commits_what_is_written_and_syncs_after_a_second() -> No
     assert log.expire(at(SECOND)) == [Sync(log=LOG, upto=Offset(2))]
     assert log.next_deadline() is None
     assert log.expire(at(SECOND)) == []
-    log.take(Synced(log=LOG, upto=Offset(2)), at())
+    log.handle(Synced(log=LOG, upto=Offset(2)), at())
     assert log.watermarks.durable == 2
 
 
 def test_a_flush_that_met_a_full_disk_is_made_up_for() -> None:
     log = new_log(INTERVAL)
     append(log)
-    log.take(Synced(log=LOG, upto=Offset(1), is_durable=False), at())
+    log.handle(Synced(log=LOG, upto=Offset(1), is_durable=False), at())
     append(log)
     # Storage drops this sync, because the write before it found the disk full.
     assert log.expire(at(SECOND))
-    effects = log.take(Filled(log=LOG, offset=Offset(1), segment=Offset(0)), at(SECOND))
+    effects = log.handle(Filled(log=LOG, offset=Offset(1), segment=Offset(0)), at(SECOND))
     is_synced_now = Sync(log=LOG, upto=Offset(1)) in effects
     assert is_synced_now or log.next_deadline() is not None
 
@@ -176,7 +176,7 @@ def test_a_full_disk_takes_back_the_offsets_that_were_not_written() -> None:
     commit(log)
     append(log)
     append(log)
-    effects = log.take(Filled(log=LOG, offset=Offset(1), segment=Offset(0)), at(7))
+    effects = log.handle(Filled(log=LOG, offset=Offset(1), segment=Offset(0)), at(7))
     assert changes(effects)[0] == Rewind(Offset(1))
     assert (log.end, log.high_watermark) == (1, 1)
     assert log.segments[-1].size == 100
@@ -194,7 +194,7 @@ def test_a_full_disk_at_a_roll_goes_on_in_the_segment_that_is_really_active(
     commit(log, 3)
     append(log)
     segment_on_disk = Offset(3 if is_rolled else 0)
-    log.take(Filled(log=LOG, offset=Offset(3), segment=segment_on_disk), at())
+    log.handle(Filled(log=LOG, offset=Offset(3), segment=segment_on_disk), at())
     assert log.end == 3
     assert [s.base for s in log.segments] == ([0, 3] if is_rolled else [0])
     appended = append(log, now=at(SECOND * 10))
@@ -206,7 +206,7 @@ def test_a_full_disk_takes_back_the_epoch_that_was_not_written() -> None:
     started = log.start_epoch(4, at())
     assert log.epochs.history == ((4, 0),)
     assert changes(started.effects)[0] == SaveEpochs(((4, 0),))
-    effects = log.take(Filled(log=LOG, offset=Offset(0), segment=Offset(0)), at())
+    effects = log.handle(Filled(log=LOG, offset=Offset(0), segment=Offset(0)), at())
     assert log.epochs.latest is None
     assert SaveEpochs(()) in changes(effects)
 
@@ -218,8 +218,8 @@ def test_a_failed_log_never_commits_or_takes_anything_again() -> None:
     log = new_log()
     commit(log)
     append(log)
-    log.take(Failed(log=LOG, reason="EIO: gone"), at())
-    log.take(Synced(log=LOG, upto=Offset(2)), at())
+    log.handle(Failed(log=LOG, reason="EIO: gone"), at())
+    log.handle(Synced(log=LOG, upto=Offset(2)), at())
     assert log.high_watermark == 1
     for command in (lambda: append(log), lambda: log.truncate(Offset(0))):
         with pytest.raises(Refused) as refused:
@@ -228,7 +228,7 @@ def test_a_failed_log_never_commits_or_takes_anything_again() -> None:
         assert not refused.value.code.is_retriable
     assert log.read(Offset(0), 100) is not None
     assert log.maintain(at()) == []
-    log.take(Failed(log=LOG, reason="another"), at())
+    log.handle(Failed(log=LOG, reason="another"), at())
     assert log.failure == "EIO: gone"
 
 
@@ -245,7 +245,7 @@ def test_a_truncation_is_busy_until_done_and_lowers_what_is_committed_at_once() 
         with pytest.raises(Refused) as refused:
             command()
         assert refused.value.code is Code.LOG_BUSY
-    log.take(Truncated(log=LOG, offset=Offset(2), active=segment(0, 2, 200)), at())
+    log.handle(Truncated(log=LOG, offset=Offset(2), active=segment(0, 2, 200)), at())
     assert log.end == 2
     assert [(s.base, s.end) for s in log.segments] == [(0, 2)]
     assert append(log).first == 2
@@ -255,7 +255,7 @@ def test_a_sync_reported_late_commits_nothing_that_is_being_cut() -> None:
     log = new_log()
     append(log, 3)
     log.truncate(Offset(1))
-    log.take(Synced(log=LOG, upto=Offset(3)), at())
+    log.handle(Synced(log=LOG, upto=Offset(3)), at())
     assert log.high_watermark == 1
 
 
@@ -264,8 +264,8 @@ def test_a_full_disk_reported_during_a_truncation_changes_nothing() -> None:
     commit(log, 2)
     append(log)
     log.truncate(Offset(1))
-    assert log.take(Filled(log=LOG, offset=Offset(2), segment=Offset(0)), at()) == []
-    log.take(Truncated(log=LOG, offset=Offset(1), active=segment(0, 1)), at())
+    assert log.handle(Filled(log=LOG, offset=Offset(2), segment=Offset(0)), at()) == []
+    log.handle(Truncated(log=LOG, offset=Offset(1), active=segment(0, 1)), at())
     assert append(log).first == 1
 
 
@@ -273,7 +273,7 @@ def test_damage_reported_during_a_truncation_refuses_nothing() -> None:
     log = new_log()
     commit(log, 3)
     log.truncate(Offset(1))
-    log.take(damage(0, 2), at())
+    log.handle(damage(0, 2), at())
     assert log.damaged == ()
 
 
@@ -283,7 +283,7 @@ def test_epochs_above_a_truncation_are_forgotten() -> None:
     append(log)
     log.start_epoch(2, at())
     log.truncate(Offset(2))
-    effects = log.take(Truncated(log=LOG, offset=Offset(2), active=segment(0, 2)), at())
+    effects = log.handle(Truncated(log=LOG, offset=Offset(2), active=segment(0, 2)), at())
     assert changes(effects) == [SaveEpochs(((1, 0),))]
     with pytest.raises(Refused) as refused:
         log.start_epoch(1, at())
@@ -311,7 +311,7 @@ def refused_in(log: Log) -> list[tuple[int, int]]:
 def test_damaged_records_are_refused_and_those_around_them_are_read() -> None:
     log = new_log()
     commit(log, 5)
-    assert log.take(damage(1, 3), at()) == []
+    assert log.handle(damage(1, 3), at()) == []
     for offset in (1, 2):
         with pytest.raises(Refused) as refused:
             log.read(Offset(offset), 100)
@@ -327,7 +327,7 @@ def test_damage_that_touches_other_damage_is_one_range() -> None:
     log = new_log()
     commit(log, 9)
     for first, below in ((1, 2), (5, 6), (2, 4), (1, 2), (4, 5)):
-        log.take(damage(first, below), at())
+        log.handle(damage(first, below), at())
     assert refused_in(log) == [(1, 6)]
     assert log.readable_from(Offset(1)) == 6
 
@@ -335,7 +335,7 @@ def test_damage_that_touches_other_damage_is_one_range() -> None:
 def test_a_damaged_active_segment_takes_writes() -> None:
     log = new_log()
     commit(log, 2)
-    assert log.take(damage(0, 1), at()) == []
+    assert log.handle(damage(0, 1), at()) == []
     assert append(log).first == 2
     assert refused_in(log) == [(0, 1)]
 
@@ -344,14 +344,14 @@ def test_no_offset_is_acknowledged_after_it_was_refused() -> None:
     log = new_log()
     commit(log, 2)
     append(log)
-    log.take(damage(1, 3), at())
+    log.handle(damage(1, 3), at())
     assert refused_in(log) == [(1, 2)]
-    log.take(Synced(log=LOG, upto=Offset(3)), at())
+    log.handle(Synced(log=LOG, upto=Offset(3)), at())
     assert log.read(Offset(2), 100) is not None
 
 
 def test_damage_of_a_segment_that_is_gone_refuses_nothing() -> None:
     log = new_log()
     commit(log, 2)
-    log.take(damage(0, 1, segment=7), at())
+    log.handle(damage(0, 1, segment=7), at())
     assert log.damaged == ()

@@ -69,7 +69,7 @@ class DrivenLog:
         return happened
 
     def take(self, events: Iterable[DiskEvent]) -> list[Effect]:
-        return [effect for event in events for effect in self.log.take(event, self.now)]
+        return [effect for event in events for effect in self.log.handle(event, self.now)]
 
     def append(self, messages: Sequence[Message]) -> Appended:
         """Append at the present time, which then goes on by a millisecond."""

@@ -126,7 +126,7 @@ class DelayedLog(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4))
     def hear(self, count: int) -> None:
         for _ in range(min(count, len(self.events))):
-            self.submit(self.log.take(self.events.popleft(), self.driven.now))
+            self.submit(self.log.handle(self.events.popleft(), self.driven.now))
         self.forget_taken_back()
 
     def forget_taken_back(self) -> None:

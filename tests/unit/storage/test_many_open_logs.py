@@ -47,7 +47,7 @@ class Node:
     def carry_out(self, effects: Sequence[Effect]) -> list[DiskEvent]:
         events = self.storage.carry_out(effects)
         for event in events:
-            assert self.logs[event.log].take(event, NOW) == []
+            assert self.logs[event.log].handle(event, NOW) == []
         return events
 
     def read(self, log: LogId) -> memoryview:
@@ -130,7 +130,7 @@ def test_a_write_for_which_no_file_can_be_opened_is_refused_and_taken_later() ->
     files.faults.broken["open", ".log"] = errno.EMFILE
     machine = node.logs[LOGS[0]]
     events = node.storage.carry_out(node.append(LOGS[0], b"refused"))
-    effects = [effect for event in events for effect in machine.take(event, NOW)]
+    effects = [effect for event in events for effect in machine.handle(event, NOW)]
     node.storage.carry_out(effects)
     assert machine.failure is None
     assert machine.end == 1

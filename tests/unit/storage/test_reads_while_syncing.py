@@ -77,7 +77,7 @@ class Shop:
     def carry_out(self, effects: list[Effect]) -> None:
         while effects:
             events = self.storage.carry_out(effects)
-            effects = [effect for event in events for effect in self.log.take(event, self.now())]
+            effects = [effect for event in events for effect in self.log.handle(event, self.now())]
 
     def read(self, offset: int) -> list[int]:
         wanted = self.log.read(Offset(offset), 1 << 20)

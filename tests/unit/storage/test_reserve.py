@@ -49,7 +49,7 @@ class Node:
         effects = list(appended.effects)
         while effects:
             events = self.storage.carry_out(effects)
-            effects = [effect for event in events for effect in log.take(event, now)]
+            effects = [effect for event in events for effect in log.handle(event, now)]
         return log.high_watermark >= appended.next
 
     def kept(self) -> int:

@@ -225,22 +225,22 @@ def test_those_that_wait_for_messages_are_told_once_when_the_last_has_landed() -
     machine, _, transaction = opened()
     transaction.in_flight = 2
     transaction.is_closing = True
-    machine.landed(transaction.key)
-    assert machine.take_landed() == []
+    machine.publication_ended(transaction.key)
+    assert machine.take_closable() == []
 
-    machine.landed(transaction.key)
+    machine.publication_ended(transaction.key)
 
-    assert machine.take_landed() == [transaction]
-    assert machine.take_landed() == []
+    assert machine.take_closable() == [transaction]
+    assert machine.take_closable() == []
 
 
 def test_messages_of_a_transaction_that_is_gone_land_nowhere() -> None:
     machine, _, transaction = opened()
     end(machine, transaction, Outcome.ABORTED)
 
-    machine.landed(transaction.key)
+    machine.publication_ended(transaction.key)
 
-    assert machine.take_landed() == []
+    assert machine.take_closable() == []
 
 
 # Time

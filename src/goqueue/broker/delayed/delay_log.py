@@ -50,7 +50,7 @@ class Replay:
         # The last batch that was part of a transaction: it may go on in the next piece.
         self._batch: _Batch | None = None
 
-    def take(self, data: memoryview) -> None:
+    def apply(self, data: memoryview) -> None:
         """What was delayed, what of it was delivered, cancelled or aborted since."""
         delays = self._delays
         columns = walk(data)

@@ -268,7 +268,7 @@ class Settlements:
             queue.reject(lease)
             self._mover.dead_letter(group, receipt.log, lease, cause, now)
             return
-        self._note_reason(receipt, command.reason)
+        self._record_reason(receipt, command.reason)
         if backoff:
             queue.nack(lease, Instant(now.instant + backoff))
         else:
@@ -349,7 +349,7 @@ class Settlements:
         limit = self._state.catalog.deliveries_max(log.topic)
         return limit is not None and lease.attempt >= limit
 
-    def _note_reason(self, receipt: Receipt, reason: str) -> None:
+    def _record_reason(self, receipt: Receipt, reason: str) -> None:
         position = self._state.group_partitions.find(receipt.group, receipt.log).position
         if not reason and not position.reason_of(receipt.offset):
             return

@@ -8,7 +8,7 @@ decided is forgotten: the copies are aborted at the next start, and the messages
 dead-lettered anew.
 
 Invariants
-- A message is in one batch, or waits in one lane, or is not moving.
+- A message is in one batch, or waits in one queue, or is not moving.
 - So many batches are under way at most, and one turn begins no more of them than its budget allows.
 - A message that somebody waits for is in the next batch of its route, whatever waits there else.
 
@@ -85,7 +85,7 @@ class DeadLetterCause(msgspec.Struct, frozen=True):
     request: RequestId | None = None
 
 
-class _Lane:
+class _RouteQueue:
     """Moves that wait for the same route; those that somebody waits for come first."""
 
     __slots__ = ("quiet", "urgent")
@@ -105,7 +105,7 @@ class _Lane:
         for move in reversed(list(moves)):
             (self.quiet if move.answer is None else self.urgent).appendleft(move)
 
-    def take(self, count_max: int) -> list[Move]:
+    def pop_batch(self, count_max: int) -> list[Move]:
         """What is read together with the first, in the order of offsets."""
         waiting = self.urgent or self.quiet
         first = waiting.popleft()
@@ -151,7 +151,7 @@ class DeadLetterMover:
         self._coordinator = coordinator
         self._ends = DeadLetterEnds(state, topics)
         self._polls = polls
-        self._lanes: dict[Route, _Lane] = {}
+        self._queues: dict[Route, _RouteQueue] = {}
         # The routes that may go on, each behind those that had to wait longer.
         self._ready: dict[Route, None] = {}
         self._ready_urgent: dict[Route, None] = {}
@@ -230,24 +230,24 @@ class DeadLetterMover:
         position = self._ends.position(move.route)
         if position is not None:
             position.begin_dead_lettering(move.offset)
-        self._lane(move.route).add(move)
+        self._queue_of(move.route).add(move)
         self._make_ready(move.route)
 
-    def _lane(self, route: Route) -> _Lane:
-        lane = self._lanes.get(route)
-        if lane is None:
-            lane = self._lanes[route] = _Lane()
-        return lane
+    def _queue_of(self, route: Route) -> _RouteQueue:
+        queue = self._queues.get(route)
+        if queue is None:
+            queue = self._queues[route] = _RouteQueue()
+        return queue
 
     def _make_ready(self, route: Route) -> None:
         """Let a route go on, unless it waits for something else than its turn."""
-        lane = self._lanes[route]
-        if not len(lane):
-            del self._lanes[route]
+        queue = self._queues[route]
+        if not len(queue):
+            del self._queues[route]
         elif route not in self._stalled and not self._is_announcing(route):
-            if lane.urgent:
+            if queue.urgent:
                 self._ready_urgent[route] = None
-            if lane.quiet:
+            if queue.quiet:
                 self._ready[route] = None
 
     def _is_announcing(self, route: Route) -> bool:
@@ -279,7 +279,7 @@ class DeadLetterMover:
         self._state.budget.spend()
         source = self._ends.source(route)
         if source is None:
-            self._give_up(route)
+            self._abandon(route)
             return
         target = self._ends.target(route, now)
         if target is None:
@@ -292,25 +292,25 @@ class DeadLetterMover:
         if not topic.may_mark:
             self._announce(topic, route)
             return
-        lane = self._lanes[route]
-        moves = lane.take(max(1, self._state.budget.units // _BATCHES_MAX))
+        queue = self._queues[route]
+        moves = queue.pop_batch(max(1, self._state.budget.units // _BATCHES_MAX))
         self._state.budget.spend(len(moves))
         self._fetch(_Batch(route, moves), source, now)
         self._make_ready(route)
 
-    def _give_up(self, route: Route) -> None:
+    def _abandon(self, route: Route) -> None:
         """The messages are gone with their topic, or nobody wants them any more."""
-        lane = self._lanes.pop(route)
-        self._end(lane.urgent, is_moved=False)
-        self._end(lane.quiet, is_moved=False)
+        queue = self._queues.pop(route)
+        self._end(queue.urgent, is_moved=False)
+        self._end(queue.quiet, is_moved=False)
 
     def _cancel(self, route: Route) -> None:
         """There is no new place any more: the messages stay where they were."""
         position = self._ends.position(route)
         if position is not None:
-            for move in self._lanes[route].quiet:
+            for move in self._queues[route].quiet:
                 position.cancel_dead_lettering(move.offset)
-        self._give_up(route)
+        self._abandon(route)
 
     def _announce(self, topic: Topic, route: Route) -> None:
         """A start must look through the target for copies that do not count."""
@@ -328,7 +328,7 @@ class DeadLetterMover:
         if topic is not None:
             topic.may_mark = True
         for route in self._announcing.pop(later.topic, ()):
-            if route in self._lanes:
+            if route in self._queues:
                 self._make_ready(route)
 
     def _fetch(self, batch: _Batch, source: Partition, now: Now) -> None:
@@ -364,7 +364,7 @@ class DeadLetterMover:
         gone = [each for each in batch.moves if each.offset not in found and each.offset < upto]
         late = [each for each in batch.moves if each.offset >= upto]
         batch.moves = [each for each in batch.moves if each.offset in found]
-        self._lane(batch.route).put_back(late)
+        self._queue_of(batch.route).put_back(late)
         self._make_ready(batch.route)
         if gone:
             self._state.groups_journal.note(self._settle(batch.route, gone, now))
@@ -412,7 +412,7 @@ class DeadLetterMover:
         batch.target, batch.first, batch.contexts = target.log_id, appended.first, contexts
         topic = self._state.catalog.get(batch.route.target)
         if topic is not None and has_lanes:
-            self._state.note_lanes(topic)
+            self._state.record_lanes(topic)
         publication = Publication(None, [], 1, now.wall, purpose=ForMove(number))
         target.expect(appended.first, appended.next, publication)
 
@@ -531,7 +531,7 @@ class DeadLetterMover:
         """Take a batch apart, and try again soon."""
         batch = self._batches[number]
         self._forget(number)
-        self._lane(batch.route).put_back(batch.moves)
+        self._queue_of(batch.route).put_back(batch.moves)
         self._stall(batch.route, now)
 
     def _stall(self, route: Route, now: Now) -> None:
@@ -559,7 +559,7 @@ class DeadLetterMover:
 
     def _unstall(self, route: Route) -> None:
         del self._stalled[route]
-        if route in self._lanes:
+        if route in self._queues:
             self._make_ready(route)
 
 

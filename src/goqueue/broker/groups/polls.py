@@ -92,7 +92,7 @@ class Polls:
             deadline = Instant(now.instant + command.wait_ns)
             state.alarms.set(ForRequest(request), deadline)
 
-    def give_up(self, request: RequestId, *, is_gone: bool = False) -> bool:
+    def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """A waiting poll ends: its time is over, or its caller is gone. False if it is not ours."""
         waiting = self._waiting.get(request)
         if waiting is None:
@@ -105,7 +105,7 @@ class Polls:
     def end_all(self) -> None:
         """The node stops: nobody waits any longer."""
         for request in self._waiting.requests:
-            self.give_up(request)
+            self.cancel(request)
 
     def _forget(self, waiting: WaitingPoll) -> None:
         self._waiting.remove(waiting)
@@ -127,7 +127,7 @@ class Polls:
         partition = self._state.partitions.get(log)
         if partition is None:
             return False
-        queue = self._read_ahead.look(group, partition, is_eager=is_eager)
+        queue = self._read_ahead.refresh(group, partition, is_eager=is_eager)
         # A read ends at once, and may bring what goes before all that is ready.
         return queue.is_ready and not self._read_ahead.is_reading(group.number, log)
 
@@ -147,7 +147,7 @@ class Polls:
                 break
         for poll in waiting.immediate(group.number):
             if not self._is_being_read(group, poll):
-                self.give_up(poll.request)
+                self.cancel(poll.request)
 
     def _check_more(self, group: Group, unseen: Unseen, now: Now) -> None:
         """Look at partitions that no poll has looked at yet, as many as the turn allows."""
@@ -289,7 +289,7 @@ class Polls:
 
     def _wake_all(self, group: Group) -> None:
         """The members of a group, or their partitions, may be others: all is looked at again."""
-        self._waiting.note_topics(group)
+        self._waiting.add_topics(group)
         self._waiting.clear_unseen(group.number)
         for waiting in self._waiting.of_group(group.number):
             member_id = waiting.command.member_id

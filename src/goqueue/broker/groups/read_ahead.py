@@ -151,7 +151,7 @@ class ReadAhead:
 
     # Looking
 
-    def look(self, group: Group, partition: Partition, *, is_eager: bool) -> DeliveryQueue:
+    def refresh(self, group: Group, partition: Partition, *, is_eager: bool) -> DeliveryQueue:
         """The queue of a group on a partition, told of what is gone, asked for what it needs.
 
         One that has something to hand out is asked only if the look is eager.

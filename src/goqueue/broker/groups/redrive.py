@@ -188,7 +188,7 @@ class Redriver:
         job.chosen.clear()
         self._ended(job, 1)
 
-    def take_ended(self) -> None:
+    def finish_turn(self) -> None:
         """Moves may have ended: answer the redrives that waited for them."""
         moved, unmoved = self._mover.take_redriven()
         for request, count in moved.items():

@@ -108,9 +108,9 @@ class WaitingPolls:
         waiting.by_member.setdefault(poll.command.member_id, {})[poll.request] = poll
         if poll.command.wait_ns <= 0:
             waiting.immediate[poll.request] = poll
-        self.note_topics(group)
+        self.add_topics(group)
 
-    def note_topics(self, group: Group) -> None:
+    def add_topics(self, group: Group) -> None:
         """The members of a group may have subscribed to more since the poll began."""
         waiting = self._by_group.get(group.number)
         if waiting is None:

@@ -126,7 +126,7 @@ class RequestMetrics:
         if isinstance(command, Publish):
             self._watched[request].count = len(walk(command.batch))
 
-    def give_up(self, request: RequestId) -> None:
+    def cancel(self, request: RequestId) -> None:
         """Whoever asked is gone."""
         self._watched.pop(request, None)
 

@@ -192,7 +192,7 @@ class JournaledState:
                 if statement.is_behind:
                     wait_ns = _WAIT_NS
                     break
-                size = statement.tell()
+                size = statement.advance()
                 if size is None:
                     del self._statements[journal]
                     break

@@ -33,11 +33,11 @@ class _Replay(msgspec.Struct):
     missing: dict[str, None]
     delays_from: Offset | None = None
     delays: Replay | None = None
-    authors_from: Offset | None = None
+    producers_from: Offset | None = None
 
     @property
     def start(self) -> Offset:
-        starts = [each for each in (self.delays_from, self.authors_from) if each is not None]
+        starts = [each for each in (self.delays_from, self.producers_from) if each is not None]
         return min(starts)
 
 
@@ -60,28 +60,28 @@ class PartitionReplay:
             names.append(delays_snapshot(topic.number, number))
         if topic.stated.has_producers:
             names.append(authors_snapshot(topic.number, number))
-        recollection = _Replay(partition.log_id, dict.fromkeys(names))
-        self._by_log[partition.log_id] = recollection
+        replay = _Replay(partition.log_id, dict.fromkeys(names))
+        self._by_log[partition.log_id] = replay
         for name in names:
-            self._by_name[name] = recollection
+            self._by_name[name] = replay
             self._state.outbox.append(Load(name=name))
         return bool(names)
 
     def loaded(self, name: str, data: bytes | None, now: Now) -> LogId | None:
         """A snapshot came, or there is none; the log, if it is known by now."""
-        recollection = self._by_name.pop(name)
-        partition = self._state.partitions[recollection.log]
-        topic = self._state.catalog.get(recollection.log.topic)
+        replay = self._by_name.pop(name)
+        partition = self._state.partitions[replay.log]
+        topic = self._state.catalog.get(replay.log.topic)
         assert topic is not None
-        del recollection.missing[name]
-        if name == delays_snapshot(topic.number, recollection.log.partition):
-            recollection.delays_from = self._recall_delays(partition, topic.number, data, now)
-            recollection.delays = Replay(self._state.delays[recollection.log])
+        del replay.missing[name]
+        if name == delays_snapshot(topic.number, replay.log.partition):
+            replay.delays_from = self._recall_delays(partition, topic.number, data, now)
+            replay.delays = Replay(self._state.delays[replay.log])
         else:
-            recollection.authors_from = self._recall_authors(partition, topic.number, data)
-        if recollection.missing:
+            replay.producers_from = self._recall_authors(partition, topic.number, data)
+        if replay.missing:
             return None
-        return self._read_on(recollection, recollection.start)
+        return self._read_on(replay, replay.start)
 
     def _recall_delays(
         self, partition: Partition, topic: int, data: bytes | None, now: Now
@@ -106,28 +106,28 @@ class PartitionReplay:
         self._producer_snapshots.recalled(partition.log_id, Offset(stated.upto))
         return Offset(stated.upto)
 
-    def _read_on(self, recollection: _Replay, offset: Offset) -> LogId | None:
+    def _read_on(self, replay: _Replay, offset: Offset) -> LogId | None:
         """Read the next records; the log, if there are no more."""
-        log = self._state.partitions[recollection.log].log
+        log = self._state.partitions[replay.log].log
         wanted = log.read(log.readable_from(offset), _REPLAY_BYTES)
         if wanted is None:
-            del self._by_log[recollection.log]
-            return recollection.log
-        self._state.fetch(wanted, ReplayFetch(recollection.log, wanted.below, wanted.offset))
+            del self._by_log[replay.log]
+            return replay.log
+        self._state.fetch(wanted, ReplayFetch(replay.log, wanted.below, wanted.offset))
         return None
 
     def replayed(self, purpose: ReplayFetch, data: memoryview | None) -> LogId | None:
         """Records are here; the log, if they were the last."""
-        recollection = self._by_log[purpose.log]
+        replay = self._by_log[purpose.log]
         following = purpose.upto
         if data is None and self._state.partitions[purpose.log].log.is_damaged_at(purpose.offset):
             # What lies behind the damage is read again.
             following = purpose.offset
         if data is not None and len(data):
-            if recollection.delays is not None:
-                recollection.delays.take(data)
-            if recollection.authors_from is not None:
+            if replay.delays is not None:
+                replay.delays.apply(data)
+            if replay.producers_from is not None:
                 partition = self._state.partitions[purpose.log]
-                partition.log.replay_producers(data, recollection.authors_from)
+                partition.log.replay_producers(data, replay.producers_from)
             following = Offset(last_offset(data) + 1)
-        return self._read_on(recollection, following)
+        return self._read_on(replay, following)

@@ -239,7 +239,7 @@ class TransactionCoordinator:
         self._closing.setdefault(transaction.key, []).append((request, command))
 
     def _resume_closing(self, now: Now) -> None:
-        for transaction in self._state.transactions.take_landed():
+        for transaction in self._state.transactions.take_closable():
             transaction.is_closing = False
             for request, command in self._closing.pop(transaction.key, ()):
                 if isinstance(command, PrepareTransaction):

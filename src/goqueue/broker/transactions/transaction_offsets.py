@@ -135,7 +135,7 @@ class TransactionOffsets:
                 self._forget(request)
                 self._state.outbox.answer(request, refused)
 
-    def give_up(self, request: RequestId, *, is_gone: bool = False) -> bool:
+    def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """Somebody waited long enough, or is gone. False if it is not ours."""
         if request not in self._waiting:
             return False

@@ -184,11 +184,13 @@ class PlayedLog:
         self.entries.append(Entry(appended.first, appended.next, said, bytes(data)))
 
     def sync(self, upto: int) -> None:
-        self.log.take(Synced(log=LOG, upto=Offset(upto)), now_at(self.wall))
+        self.log.handle(Synced(log=LOG, upto=Offset(upto)), now_at(self.wall))
 
     def take_back(self, offset: int) -> None:
         """There was no space for what was appended from `offset` on."""
-        self.log.take(Filled(log=LOG, offset=Offset(offset), segment=Offset(0)), now_at(self.wall))
+        self.log.handle(
+            Filled(log=LOG, offset=Offset(offset), segment=Offset(0)), now_at(self.wall)
+        )
         self.entries = [entry for entry in self.entries if entry.first < offset]
 
     @property

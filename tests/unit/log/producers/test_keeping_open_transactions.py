@@ -22,14 +22,14 @@ class Kept:
         )
         batch = build([Message(value=bytes(66))])
         appended = self.log.append(batch, now_at(0), mark if transaction else None)
-        self.log.take(Synced(log=LOG, upto=appended.next), now_at(0))
+        self.log.handle(Synced(log=LOG, upto=appended.next), now_at(0))
         return appended.first
 
     def end(self, *, is_commit: bool) -> None:
         marker = Marker(producer=1, epoch=0, transaction=1, is_commit=is_commit)
         appended = self.log.end_transaction(marker, now_at(0))
         assert appended is not None
-        self.log.take(Synced(log=LOG, upto=appended.next), now_at(0))
+        self.log.handle(Synced(log=LOG, upto=appended.next), now_at(0))
 
     def maintain(self) -> list[Effect]:
         return self.log.maintain(now_at(5 * HOUR))

@@ -89,7 +89,7 @@ def test_a_batch_that_the_end_of_the_log_interrupts_is_no_repeat() -> None:
     ending = Marker(producer=1, epoch=0, transaction=5, is_commit=False)
     ended = log.end_transaction(ending, now_at(2))
     assert ended is not None
-    log.take(Synced(log=LOG, upto=ended.next), now_at(3))
+    log.handle(Synced(log=LOG, upto=ended.next), now_at(3))
     assert others.first not in log.producers.aborted
     assert spelled(log.producers.aborted) == {0, 1, 2}
 
@@ -115,7 +115,7 @@ def test_a_batch_that_a_truncation_cuts_in_its_middle_is_no_repeat() -> None:
     played.sync(10)
     played.log.truncate(Offset(6))
     facts = SegmentFacts(base=Offset(0), end=Offset(6), size=1, max_timestamp=Timestamp(0))
-    played.log.take(Truncated(log=LOG, offset=Offset(6), active=facts), now_at(1))
+    played.log.handle(Truncated(log=LOG, offset=Offset(6), active=facts), now_at(1))
 
     assert played.log.producers.check(said) is None
 
@@ -124,7 +124,7 @@ def test_a_retry_of_what_failed_on_its_way_is_told_so_and_not_made_to_wait() -> 
     log = Log(LogId("orders", 0), SETTINGS, LogState())
     said = mark(producer=1, sequence=0, count=1)
     log.append(build([Message(value=b"v")]), now_at(1), said)
-    log.take(Failed(log=LOG, reason="broken"), now_at(2))
+    log.handle(Failed(log=LOG, reason="broken"), now_at(2))
 
     with pytest.raises(Refused) as refused:
         log.append(build([Message(value=b"v")]), now_at(3), said)
