@@ -187,28 +187,28 @@ class Catalog:
 
     def _check_loop(self, name: str, config: TopicConfig) -> None:
         """A dead letter must not die again on its way."""
-        letters = config.dead_letter_topic
-        is_chosen = letters != f"{name}.dlq"
-        existing = self._topics.get(letters)
+        dead_letters = config.dead_letter_topic
+        is_chosen = dead_letters != f"{name}.dlq"
+        existing = self._topics.get(dead_letters)
         leads_on = existing is not None and existing.config.dead_letter_topic not in {
-            f"{letters}.dlq",
-            letters,
+            f"{dead_letters}.dlq",
+            dead_letters,
         }
-        if letters == name or leads_on or (is_chosen and self.holds_dead_letters(name)):
-            raise Refused(Code.DEAD_LETTER_LOOP, topic=name, dead_letter_topic=letters)
+        if dead_letters == name or leads_on or (is_chosen and self.holds_dead_letters(name)):
+            raise Refused(Code.DEAD_LETTER_LOOP, topic=name, dead_letter_topic=dead_letters)
 
     def _check_not_compacted(self, name: str, config: TopicConfig) -> None:
-        """Refuse compaction where dead letters go: of letters with one key it keeps one."""
+        """Refuse compaction where dead letters go: of dead letters with one key it keeps one."""
         if config.cleanup_policy.compacts and self.holds_dead_letters(name):
             raise Refused(
                 Code.REQUEST_INVALID, field="cleanup_policy", reason="dead letters go to this topic"
             )
-        letters = self._topics.get(config.dead_letter_topic)
-        if letters is not None and letters.config.cleanup_policy.compacts:
+        dead_letters = self._topics.get(config.dead_letter_topic)
+        if dead_letters is not None and dead_letters.config.cleanup_policy.compacts:
             raise Refused(
                 Code.REQUEST_INVALID,
                 field="dead_letter_topic",
-                reason=f"{letters.name} is compacted",
+                reason=f"{dead_letters.name} is compacted",
             )
 
     def _check_room(self, partitions: int) -> None:
@@ -250,12 +250,12 @@ class Catalog:
         return topic
 
     def _count_sender(self, stated: TopicStated, step: int) -> None:
-        letters = stated.config.dead_letter_topic
-        if letters == stated.name:
+        dead_letters = stated.config.dead_letter_topic
+        if dead_letters == stated.name:
             return
-        count = self._senders.pop(letters, 0) + step
+        count = self._senders.pop(dead_letters, 0) + step
         if count:
-            self._senders[letters] = count
+            self._senders[dead_letters] = count
 
     @property
     def next_number(self) -> int:

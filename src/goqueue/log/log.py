@@ -285,7 +285,7 @@ class Log:
         ended, self._ended = self._ended, []
         return ended
 
-    def restore_authors(self, stated: ProducersStated) -> bool:
+    def restore_producers(self, stated: ProducersStated) -> bool:
         """Restore producer state below the offset of a snapshot; False if it is unusable."""
         is_restored = self._producers.restore(stated)
         self._producers.drop_below(self._start)

@@ -160,12 +160,12 @@ class DeadLetterMover:
         self._announcing: dict[int, dict[Route, None]] = {}
         self._batches: dict[int, _Batch] = {}
         self._quiet_count = 0
-        # Of redrives: whose letters were put back, and how many of them stay where they are.
+        # Of redrives: whose dead letters were put back, and how many of them stay where they are.
         self._moved: dict[RequestId, int] = {}
         self._unmoved: dict[RequestId, int] = {}
 
     def take_redriven(self) -> tuple[dict[RequestId, int], dict[RequestId, int]]:
-        """By redrive: how many letters were put back since the last call, and how many stay."""
+        """By redrive: how many dead letters were put back since the last call, how many stay."""
         taken = self._moved, self._unmoved
         if self._moved or self._unmoved:
             self._moved, self._unmoved = {}, {}
@@ -182,19 +182,19 @@ class DeadLetterMover:
         """
         state = self._state
         origin = state.catalog.find(log.topic)
-        letters = origin.config.dead_letter_topic
-        known = state.catalog.get(letters)
+        dead_letters = origin.config.dead_letter_topic
+        known = state.catalog.get(dead_letters)
         route = Route(
             group=group.number,
             topic=origin.number,
             partition=log.partition,
-            target=letters,
+            target=dead_letters,
             target_partition=log.partition % (known or origin).stated.partitions,
         )
         answer = None
         if cause.request is not None:
             returned = Returned(
-                log=log, offset=lease.offset, attempt=lease.attempt, dead_letter_topic=letters
+                log=log, offset=lease.offset, attempt=lease.attempt, dead_letter_topic=dead_letters
             )
             answer = Answer(request=cause.request, reply=returned)
         move = Move(
@@ -213,13 +213,13 @@ class DeadLetterMover:
         self._begin(move)
 
     def redrive(
-        self, letter: LogId, offset: Offset, target: LogId, request: RequestId, now: Now
+        self, dead_letter: LogId, offset: Offset, target: LogId, request: RequestId, now: Now
     ) -> None:
         """Put one dead letter back, as a part of a redrive."""
         route = Route(
             group=DEAD_LETTERS_GROUP,
-            topic=self._state.catalog.find(letter.topic).number,
-            partition=letter.partition,
+            topic=self._state.catalog.find(dead_letter.topic).number,
+            partition=dead_letter.partition,
             target=target.topic,
             target_partition=target.partition,
         )

@@ -38,8 +38,8 @@ from goqueue.records import Flag, decode, encode, rehead, walk
 __all__ = [
     "DEAD_LETTERS_GROUP",
     "Cause",
+    "DeadLetter",
     "DeadLetterEnds",
-    "Letter",
     "Move",
     "Route",
     "copy_of",
@@ -50,7 +50,7 @@ __all__ = [
 
 DROPPED = DEAD_LETTER_PREFIX + "headers-dropped"
 _REASON = DEAD_LETTER_PREFIX + "reason"
-# What a letter can do without, in the order in which it does.
+# What a dead letter can do without, in the order in which it does.
 _OPTIONAL = (
     _REASON,
     TRACEPARENT_HEADER,
@@ -58,7 +58,7 @@ _OPTIONAL = (
     DEAD_LETTER_PREFIX + "deliveries",
     DEAD_LETTER_PREFIX + "cause",
 )
-# The longest mark of a batch with its name, the longest place of a letter, and a count.
+# The longest mark of a batch with its name, the longest place of a dead letter, and a count.
 _MARK_BYTES = 128
 _REDRIVEN_BYTES = 320
 _DROPPED_BYTES = 40
@@ -66,7 +66,7 @@ _DROPPED_BYTES = 40
 _ROOM = HEADERS_BYTES_MAX - _MARK_BYTES - 2
 
 
-class Letter(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """What the headers of a dead letter say."""
 
     topic: str
@@ -83,8 +83,8 @@ def copy_of(data: memoryview, headers: tuple[Header, ...]) -> bytearray:
     """The message with these headers, and room for the mark of its batch and of a redrive.
 
     A message that was accepted leaves room for all of them but a long reason, which is cut. Those
-    of older data may not: then headers go that nobody needs to put the letter back, and after them
-    the last of the message's own; the letter says how many.
+    of older data may not: then headers go that nobody needs to put the dead letter back, and after
+    them the last of the message's own; the dead letter says how many.
     """
     record = decode(data, 0)
     named = {name for name, _ in headers}
@@ -115,7 +115,7 @@ def copy_of(data: memoryview, headers: tuple[Header, ...]) -> bytearray:
 def _fitted(headers: tuple[Header, ...], room: int) -> list[Header]:
     """As much of what a copy says of its origin as there is room for, the least needed cut first.
 
-    At least what puts a letter back.
+    At least what puts a dead letter back.
     """
     fitted = dict(headers)
     for name in _OPTIONAL:
@@ -133,10 +133,11 @@ def _size(headers: Iterable[Header]) -> int:
     return sum(4 + len(name.encode()) + len(value) for name, value in headers)
 
 
-def identities(letter: Letter) -> tuple[str, str]:
+def identities(dead_letter: DeadLetter) -> tuple[str, str]:
+    source = f"{dead_letter.topic}:{dead_letter.partition}:{dead_letter.offset}"
     return (
-        letter.redriven_from,
-        f"{letter.topic}:{letter.partition}:{letter.offset}:{letter.group}",
+        dead_letter.redriven_from,
+        f"{source}:{dead_letter.group}",
     )
 
 
@@ -148,7 +149,7 @@ def messages_in(data: memoryview) -> Iterator[Record]:
             yield decode(data, position)
 
 
-def read_dead_letter(headers: tuple[Header, ...]) -> Letter | None:
+def read_dead_letter(headers: tuple[Header, ...]) -> DeadLetter | None:
     """What the headers say of a dead letter; None if they are not those of one."""
     facts = {
         name.removeprefix(DEAD_LETTER_PREFIX): value.decode("utf-8", "replace")
@@ -156,7 +157,7 @@ def read_dead_letter(headers: tuple[Header, ...]) -> Letter | None:
         if name.startswith(DEAD_LETTER_PREFIX)
     }
     try:
-        return Letter(
+        return DeadLetter(
             topic=facts["topic"],
             partition=int(facts["partition"]),
             offset=int(facts["offset"]),
@@ -238,12 +239,12 @@ class DeadLetterEnds:
         return self._state.partitions.get(LogId(topic.name, route.partition))
 
     def target(self, route: Route, now: Now) -> Partition | None:
-        """The partition that the message goes to; a topic of letters is made if it is missing."""
+        """The partition that the message goes to; a missing dead-letter topic is created."""
         topic = self._state.catalog.get(route.target)
         if topic is None and not route.is_redrive:
             origin = self._state.catalog.numbered(route.topic)
             if origin is None:
-                # Deleted meanwhile, as its letters were.
+                # Deleted meanwhile, as its dead letters were.
                 return None
             topic = self._topics.ensure_dead_letters(origin, route.target, now)
         if topic is None or not topic.is_open:

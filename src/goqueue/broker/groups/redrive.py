@@ -23,16 +23,16 @@ from goqueue.model.requests import Redrive, Redriven, Reliability
 
 __all__ = ["Redriver"]
 
-# A turn's work: letters are small, and each is taken apart.
+# A turn's work: dead letters are small, and each is taken apart.
 _SIFT_BYTES = 32 * 1024
 _MESSAGES_MAX = 10_000
 
 
 class _Chosen(msgspec.Struct, frozen=True, order=True):
-    """A letter to be put back; the oldest comes first."""
+    """A dead letter to be put back; the oldest comes first."""
 
     timestamp: int
-    letter: LogId
+    dead_letter: LogId
     offset: Offset
     target: LogId
 
@@ -42,7 +42,7 @@ class _Job(msgspec.Struct):
 
     request: RequestId
     command: Redrive
-    # The partitions with letters that are still to be looked through, the present one first.
+    # The partitions with dead letters that are still to be looked through, the present one first.
     logs: deque[LogId]
     chosen: list[_Chosen]
     # How many were found in the present partition.
@@ -74,8 +74,8 @@ class Redriver:
             target = state.catalog.find_for_writing(command.to_topic)
             if state.catalog.holds_dead_letters(target.name):
                 raise Refused(Code.DEAD_LETTER_LOOP, topic=target.name)
-        letters = state.catalog.get(origin.config.dead_letter_topic)
-        logs = [] if letters is None or not letters.is_open else letters.logs
+        dead_letters = state.catalog.get(origin.config.dead_letter_topic)
+        logs = [] if dead_letters is None or not dead_letters.is_open else dead_letters.logs
         if command.letters is not None:
             logs = [log for log in logs if log.partition in command.letters]
         if not logs:
@@ -85,16 +85,16 @@ class Redriver:
         self._jobs[request] = job
         self._state.stepwise.begin(None, self._scan_next(job, now), now)
 
-    def _position(self, letters: Partition) -> Position:
+    def _position(self, dead_letters: Partition) -> Position:
         place = self._state.group_partitions.open(
-            DEAD_LETTERS_GROUP, letters.log_id, letters.log.start
+            DEAD_LETTERS_GROUP, dead_letters.log_id, dead_letters.log.start
         )
         return place.position
 
     # Scanning
 
     def _scan_next(self, job: _Job, now: Now) -> Steps:
-        """Go on at the next partition with letters; the last was the last to look at."""
+        """Go on at the next partition with dead letters; the last was the last to look at."""
         while job.logs:
             yield 1
             job.found = 0
@@ -106,7 +106,7 @@ class Redriver:
         yield from self._move_all(job, now)
 
     def _scan(self, job: _Job, partition: Partition, offset: Offset) -> bool:
-        """Read letters from here on; False if there is nothing more to read or to find."""
+        """Read dead letters from here on; False if there is nothing more to read or to find."""
         if job.found >= job.limit:
             return False
         log = partition.log
@@ -131,7 +131,7 @@ class Redriver:
     def _choose(
         self, job: _Job, partition: Partition, purpose: RedriveFetch, data: memoryview
     ) -> bool:
-        """Note the letters that are wanted; whether more are read."""
+        """Note the dead letters that are wanted; whether more are read."""
         following = purpose.upto
         position = self._position(partition)
         records = list(messages_in(data)) if len(data) else []
@@ -146,8 +146,8 @@ class Redriver:
                 continue
             target = self._target(job.command, record.headers)
             if target is not None:
-                letter = (partition.log_id, Offset(record.offset))
-                job.chosen.append(_Chosen(record.timestamp, *letter, target))
+                dead_letter = (partition.log_id, Offset(record.offset))
+                job.chosen.append(_Chosen(record.timestamp, *dead_letter, target))
                 job.found += 1
         if records:
             following = Offset(records[-1].offset + 1)
@@ -156,16 +156,17 @@ class Redriver:
         return self._scan(job, partition, following)
 
     def _target(self, command: Redrive, headers: tuple[tuple[str, bytes], ...]) -> LogId | None:
-        """Where a letter goes; None if it is not one of those that are wanted."""
-        letter = read_dead_letter(headers)
-        if letter is None or letter.topic != command.topic:
+        """Where a dead letter goes; None if it is not one of those that are wanted."""
+        dead_letter = read_dead_letter(headers)
+        if dead_letter is None or dead_letter.topic != command.topic:
             return None
-        if command.reason is not None and command.reason not in {letter.cause, letter.reason}:
+        reasons = {dead_letter.cause, dead_letter.reason}
+        if command.reason is not None and command.reason not in reasons:
             return None
-        topic: Topic | None = self._state.catalog.get(command.to_topic or letter.topic)
+        topic: Topic | None = self._state.catalog.get(command.to_topic or dead_letter.topic)
         if topic is None or not topic.is_open:
             return None
-        return LogId(topic.name, letter.partition % topic.stated.partitions)
+        return LogId(topic.name, dead_letter.partition % topic.stated.partitions)
 
     # Moving
 
@@ -175,16 +176,16 @@ class Redriver:
         job.under_way = 1
         for chosen in job.chosen:
             yield 1
-            letters = self._state.partitions.get(chosen.letter)
-            if letters is None:
+            dead_letters = self._state.partitions.get(chosen.dead_letter)
+            if dead_letters is None:
                 # They were deleted while they were scanned.
                 continue
-            position = self._position(letters)
+            position = self._position(dead_letters)
             if position.is_over(chosen.offset):
                 # Another redrive took it meanwhile.
                 continue
             job.under_way += 1
-            self._mover.redrive(chosen.letter, chosen.offset, chosen.target, job.request, now)
+            self._mover.redrive(chosen.dead_letter, chosen.offset, chosen.target, job.request, now)
         job.chosen.clear()
         self._ended(job, 1)
 
@@ -217,22 +218,22 @@ class Redriver:
             queues = self._state.group_partitions.queues_of(group)
             in_flight += sum(queue.in_flight for _, queue in queues)
             yield 1 + len(queues) // 8
-        letters = {}
+        dead_letters = {}
         for topic, kept in self.dead_letters_kept():
-            letters[topic] = kept
+            dead_letters[topic] = kept
             yield 1
         reply = Reliability(
             acks=tally.acks,
             nacks=tally.nacks,
             rejects=tally.rejects,
-            dead_letters=sum(letters.values()),
+            dead_letters=sum(dead_letters.values()),
             extensions=tally.extensions,
             redeliveries=tally.redeliveries,
             expirations=tally.expirations,
             in_flight=in_flight,
             rejected_letters=tally.rejected_letters,
             exhausted_letters=tally.exhausted_letters,
-            letters_by_topic=letters,
+            letters_by_topic=dead_letters,
             releases=tally.releases,
         )
         self._state.outbox.answer(request, reply)
@@ -250,15 +251,15 @@ class Redriver:
                     sum(self._count_kept(each) for each in partitions if each is not None),
                 )
 
-    def _count_kept(self, letters: Partition) -> int:
-        position = self._position(letters)
-        floor = max(position.floor, letters.log.start)
-        end = letters.log.watermarks.stable
-        hidden = self._state.hidden_within(letters.log_id, floor, end)
+    def _count_kept(self, dead_letters: Partition) -> int:
+        position = self._position(dead_letters)
+        floor = max(position.floor, dead_letters.log.start)
+        end = dead_letters.log.watermarks.stable
+        hidden = self._state.hidden_within(dead_letters.log_id, floor, end)
         return max(0, end - floor - position.settled_within(floor, end) - hidden)
 
 
 def _keep_oldest(job: _Job) -> None:
-    """Of the letters that were found, those that are put back: so many, the oldest first."""
+    """Of the dead letters that were found, those that are put back: so many, the oldest first."""
     job.chosen.sort()
     del job.chosen[job.limit :]

@@ -101,7 +101,7 @@ class PartitionReplay:
         stated = None if data is None else decode_authors(data)
         if stated is None or stated.topic != topic:
             return log.start
-        if not log.start <= stated.upto <= log.high_watermark or not log.restore_authors(stated):
+        if not log.start <= stated.upto <= log.high_watermark or not log.restore_producers(stated):
             return log.start
         self._producer_snapshots.recalled(partition.log_id, Offset(stated.upto))
         return Offset(stated.upto)

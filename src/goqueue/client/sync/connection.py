@@ -210,7 +210,7 @@ class SyncConnection:
         upper bound. With `auto_commit` nothing is leased: the
         partitions are read as streams, see `subscribe`.
         """
-        consume: Callable[..., "QueueConsumer | StreamConsumer"] = self._connection.consume
+        consume: Callable[..., QueueConsumer | StreamConsumer] = self._connection.consume
         made = self._loop.apply(
             lambda: consume(
                 topics,
