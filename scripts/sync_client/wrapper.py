@@ -214,9 +214,8 @@ class Wrapper:
             assert node.returns is not None
             self._need_names(node.name, node.returns)
             self._need("Callable", Origin("collections.abc", "Callable", "Callable"))
-            lines.append(
-                f"        {node.name}: Callable[..., {ast.unparse(node.returns)}] = {method}"
-            )
+            returns = ast.unparse(unquoted(node.returns))
+            lines.append(f"        {node.name}: Callable[..., {returns}] = {method}")
             method = node.name
         call = f"{method}({forwarded(node.args, self._conversions(node))})"
         if isinstance(node, ast.AsyncFunctionDef):

@@ -2,7 +2,7 @@
 
 Owns what is needed to recognise a retry, to fence a stale producer, to stop readers at the last
 stable offset and to hide aborted records. `PartitionProducer` is one producer: its last batches and
-its open transaction. `OffsetRanges` holds ranges of offsets in two sorted columns, 16 bytes a range.
+its open transaction. `OffsetRanges` holds ranges of offsets in two sorted columns.
 
 The state is derived from the log alone: a replay of the same records ends in the same state,
 because expiry and the cap use the time that the marks carry. That time advances with appends: a
