@@ -4,8 +4,8 @@
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.NOTPARALLEL:
-.PHONY: help setup demo demo-log serve test check lint bench bench-broker bench-delivery bench-transactions bench-observability bench-stalls bench-spark soak soak-sim soak-transactions soak-spark fuzz test-exhaustive test-declarative surface sync-client spark-options topic-settings http-reference pictures hooks lock clean FORCE
+# Every target with a help text is a command, not a file.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile) lint FORCE
 
 # Shell settings of the caller that would run another Python or other modules.
 unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
@@ -17,15 +17,17 @@ HOURS ?= 1
 WORKERS ?= 3
 
 venv := .venv/bin/python
-pip := $(venv) -m pip --disable-pip-version-check --no-input --quiet
+# uv where there is one: faster. Modules are compiled to bytecode when they are first imported.
+uv := $(shell command -v uv 2>/dev/null)
+pip_install := $(venv) -m pip install --disable-pip-version-check --no-input --quiet --no-compile
+install := $(if $(uv),uv pip install --quiet --python $(venv),$(pip_install))
 # Three workers on two cores: many tests wait for processes. Those on Spark share one of them.
 pytest := $(venv) -m pytest -n $(WORKERS) --dist loadgroup -q
 records := src/goqueue/records
 has_python = $(shell find $(1) -name '*.py' 2>/dev/null | head -n 1)
 sources := $(foreach folder,src tests bench demo deploy docs fuzz scripts soak,$(if $(call has_python,$(folder)),$(folder))) setup.py
-install = $(pip) install --verbose --no-deps --no-build-isolation --editable .
-wheel := src/goqueue/delivery/wheel
-compiled_from := $(wildcard $(foreach part,$(records)/* $(records)/arrow/* $(records)/tracing/* $(wheel)/* src/goqueue/model/digits,$(part).py $(part).pxd $(part).h) setup.py pyproject.toml)
+declarations := $(shell find src -name '*.pxd')
+compiled_from := $(declarations) $(wildcard $(declarations:.pxd=.py) $(records)/*.h) setup.py pyproject.toml
 
 # $(call quietly,name,command): one log file, shown only when the command fails.
 quietly = mkdir -p build && { { $(2) ; } >build/$(1).log 2>&1 || { cat build/$(1).log >&2; exit 1; }; }
@@ -36,55 +38,35 @@ help: ## show this list
 
 # ---- set-up --------------------------------------------------------------------------------
 
-setup: .venv/.built ## create .venv, install the locked packages, build the extensions
+# Packages are unpacked while the extensions are compiled: both need only the build tools.
+setup: .venv/.tools ## create .venv, install the locked packages, build the extensions
+	@$(MAKE) --silent --jobs=2 .venv/.deps .venv/.built
 
 # A venv in a tree that was moved or copied, or whose Python is gone, points elsewhere: create it again.
 ifneq ($(shell $(venv) -c '' 2>/dev/null && cat .venv/.home 2>/dev/null),$(CURDIR))
 .venv/.home: FORCE
 endif
 
-# Not every python3 on a PATH can create a venv (a shim without its versions, a distribution's
-# Python without ensurepip), so each is tried in turn and the first that succeeds is used.
 .venv/.home:
-	@mkdir -p build; : >build/venv.log; \
-	for name in $(PYTHON); do \
-		case $$name in */*) places=$$name;; *) places=$$(printf '%s' "$$PATH" | tr ':' '\n' | sed "s|\$$|/$$name|");; esac; \
-		for python in $$places; do \
-			[ -x "$$python" ] || continue; \
-			"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >>build/venv.log 2>&1 || continue; \
-			rm -rf .venv; \
-			"$$python" -m venv .venv >>build/venv.log 2>&1 || continue; \
-			$(venv) -m pip --version >>build/venv.log 2>&1 || continue; \
-			echo "setup: $$($(venv) --version) in .venv"; \
-			printf '%s\n' '$(CURDIR)' >$@; exit 0; \
-		done; \
-	done; \
-	rm -rf .venv; \
-	echo "setup: no Python >= 3.11 on PATH can create a virtual environment" \
-		"(on Debian: apt install python3-venv); choose one with: make PYTHON=/path/to/python3.11" >&2; \
-	exit 1
+	@scripts/create_venv.sh .venv $(PYTHON)
+	@printf '%s\n' '$(CURDIR)' >$@
 
-.venv/.deps: .venv/.home requirements.lock
-	@echo "setup: installing the packages of requirements.lock"
-	@$(call quietly,deps,$(pip) install --require-hashes --requirement requirements.lock)
+.venv/.tools: .venv/.home requirements-build.lock
+	@$(call quietly,tools,$(install) --require-hashes --requirement requirements-build.lock)
 	@touch $@
 
-# The extensions are optional: without a compiler that finds Python.h the same sources run interpreted.
-# With one, a build that fails is our bug and stops here. Old extensions go first in either case.
-.venv/.built: .venv/.deps $(compiled_from)
+.venv/.deps: .venv/.tools requirements.lock
+	@echo "setup: installing the packages of requirements.lock"
+	@$(call quietly,deps,$(install) --require-hashes --requirement requirements.lock)
+	@touch $@
+
+# Without a compiler that finds Python.h the same sources run interpreted. Old extensions go first.
+.venv/.built: .venv/.tools $(compiled_from)
+	@echo "setup: building the extensions"
 	@find src -name '*.so' -delete
-	@include=$$($(venv) -c 'import sysconfig; print(sysconfig.get_path("include"))'); \
-	default=$$($(venv) -c 'import sysconfig; print(sysconfig.get_config_var("CC") or "cc")'); \
-	for compiler in "$${CC:-$$default}" "$${CC:-cc}" "$${CC:-clang}" none; do \
-		echo '#include <Python.h>' | $$compiler -fsyntax-only -x c -I"$$include" - 2>/dev/null && break; \
-	done; \
-	if [ "$$compiler" = none ]; \
-	then echo "setup: no C compiler with Python.h found: GoQueue runs interpreted, slower but complete"; \
-		$(call quietly,build,CC=false $(install)); \
-	else echo "setup: building the extensions"; \
-		$(call quietly,build,CC="$$compiler" $(install)) && ls $(records)/*.so >/dev/null 2>&1 && ! grep -q 'building extension .* failed' build/build.log || \
-		{ echo "setup: the extensions did not build although $$compiler works: see build/build.log" >&2; exit 1; }; \
-	fi
+	@$(call quietly,build,GOQUEUE_NO_EXTENSIONS= $(install) --no-deps --no-build-isolation --editable .)
+	@ls $(records)/*.so >/dev/null 2>&1 || \
+		echo "setup: no C compiler with Python.h found: GoQueue runs interpreted, slower but complete"
 	@touch $@
 
 # ---- use -----------------------------------------------------------------------------------
@@ -163,11 +145,11 @@ test-exhaustive: setup ## run the tests that are too long for `make test`
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) -m long tests/unit tests/integration
 
 test-declarative: setup ## run the Spark Declarative Pipelines example (installs Spark Connect)
-	@$(call quietly,declarative,$(pip) install --require-hashes --requirement requirements-declarative.lock)
+	@$(call quietly,declarative,$(install) --require-hashes --requirement requirements-declarative.lock)
 	@$(pytest) tests/integration/declarative
 
 fuzz: setup ## fuzz the record decoder for SECONDS=60
-	@$(call quietly,fuzz,$(pip) install --require-hashes --requirement requirements-fuzz.lock)
+	@$(call quietly,fuzz,$(install) --require-hashes --requirement requirements-fuzz.lock)
 	@mkdir -p build/fuzz
 	@$(venv) fuzz/fuzz_records.py -max_total_time=$(SECONDS) -artifact_prefix=build/fuzz/ build/fuzz
 
@@ -194,13 +176,19 @@ pictures: setup ## draw the pictures in docs/pictures again
 hooks: ## check commit subjects with a git hook in this clone
 	@git config core.hooksPath .githooks
 
+wheels: setup ## build the source distribution, a compiled and a pure wheel into dist
+	@rm -rf dist
+	@$(call quietly,wheels,$(venv) -m build --no-isolation && GOQUEUE_NO_EXTENSIONS=1 $(venv) -m build --no-isolation)
+	@ls dist
+
 lock: .venv/.home ## resolve the dependencies again into the lock files
 	@test -x build/lock/bin/uv || { $(venv) -m venv build/lock && build/lock/bin/python -m pip install --quiet 'uv>=0.13'; }
-	@$(call resolve,--extra dev,requirements.lock)
-	@$(call resolve,--extra fuzz --constraint requirements.lock,requirements-fuzz.lock)
-	@$(call resolve,--extra declarative --constraint requirements.lock,requirements-declarative.lock)
+	@$(call resolve,pyproject.toml --extra otlp --extra spark --group dev,requirements.lock)
+	@$(call resolve,--group build --constraint requirements.lock,requirements-build.lock)
+	@$(call resolve,--group fuzz --constraint requirements.lock,requirements-fuzz.lock)
+	@$(call resolve,pyproject.toml --extra declarative --constraint requirements.lock,requirements-declarative.lock)
 
-resolve = build/lock/bin/uv pip compile pyproject.toml $(1) --output-file $(2) --quiet --no-config --system-certs \
+resolve = build/lock/bin/uv pip compile $(1) --output-file $(2) --quiet --no-config --system-certs \
 	--upgrade --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
 
 clean: ## remove build products; data directories stay

@@ -7,9 +7,12 @@ times faster than the general way of `notation`. Interpreted it is slower, and n
 Invariant: what these functions answer is what the general way answers.
 """
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
-
 from goqueue.model.ids import HOUR, MILLISECOND, SECOND
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 __all__ = [
     "COMPILED",

@@ -9,13 +9,17 @@ Invariant: a batch that verify() accepted consists of whole records, and stamp()
 from array import array
 from collections.abc import Sequence
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
 from goqueue.model import Code, Header, Message, Priority, Refused
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import DELIVER_HEADER, OFFSET_MAX, Buffer
 from goqueue.records.record import encode_headers
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import (

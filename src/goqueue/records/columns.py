@@ -8,11 +8,15 @@ Invariant: all columns of one Columns are equally long.
 
 from array import array
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import REASONS, Buffer
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import BAD_LENGTH, BAD_OFFSET, OK, TRUNCATED

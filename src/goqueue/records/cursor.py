@@ -8,9 +8,12 @@ Invariant: after hop() answered OK, [position, end) lies within the buffer and e
 read exactly once, so nothing that another thread writes can lead out of bounds.
 """
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
-
 from goqueue.records.layout import HEADER, REASONS, Buffer, Corrupt
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import (

@@ -8,12 +8,16 @@ offsets must rise: a reader that follows `next_offset` always advances.
 
 from array import array
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import DELIVER_HEADER, OFFSET_MAX, Buffer
 from goqueue.records.record import decode_headers
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import (

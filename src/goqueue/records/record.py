@@ -8,7 +8,6 @@ Invariant: encode(decode(data)) is byte for byte the record that was decoded.
 
 from collections.abc import Iterable, Sequence
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
 from goqueue.model import (
@@ -31,6 +30,11 @@ from goqueue.records.layout import (
     Buffer,
     Corrupt,
 )
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import (

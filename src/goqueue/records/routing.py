@@ -10,12 +10,16 @@ Invariant: every record is in exactly one part, in the order of the batch, or is
 import enum
 from array import array
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
 from goqueue.model import GIVEN_HEADERS_BYTES_MAX
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import BATCH_HEADER_START, Buffer
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import BAD_HEADER_COUNT, IS_COMMIT, IS_CONTROL, IS_DELAYED, OK

@@ -9,9 +9,12 @@ Invariant: every timer goes into exactly one bucket, or is left.
 
 from array import array
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
-
 from goqueue.delivery.wheel.ring import SHIFTS, TICK_NS, Ring
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.delivery.wheel.column import push

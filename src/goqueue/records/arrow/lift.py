@@ -13,13 +13,16 @@ Invariant: frames follow each other without a gap, and no byte is copied that wa
 from array import array
 from collections.abc import Sequence
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
-
 from goqueue.records.arrow.frame import Frame, Strings
 from goqueue.records.compression import decompress
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import OFFSET_MAX, Buffer
 from goqueue.records.record import decode, encode
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import (

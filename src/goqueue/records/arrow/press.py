@@ -10,7 +10,6 @@ Invariant: a sheet is pressed as a whole or refused; each row is in exactly one 
 
 from array import array
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
 from goqueue.model import (
@@ -24,6 +23,11 @@ from goqueue.model import (
 from goqueue.records.arrow.sheet import Integers, Sheet
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import DELIVER_HEADER
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import (

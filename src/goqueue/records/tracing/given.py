@@ -7,12 +7,16 @@ verified; every length is checked against the record all the same.
 
 from array import array
 
-import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
 import msgspec
 
 from goqueue.model import DELAYED_FROM_HEADER, TRACEPARENT_HEADER
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import Buffer
+
+try:
+    import cython  # type: ignore[import-untyped]  # Cython ships no types for its pure mode
+except ImportError:
+    from goqueue import _cython as cython
 
 if not cython.compiled:
     from goqueue.records.layout import HEADER_SIZE, IS_CONTROL, OK
