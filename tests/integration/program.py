@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -94,14 +94,16 @@ class Conversation:
 class Program:
     """`goqueue` with one server, an empty home, and nobody at a terminal."""
 
-    def __init__(self, server: str, home: Path) -> None:
+    def __init__(self, server: str, home: Path, program: Sequence[str] = PROGRAM) -> None:
+        """`program` is what is run: another one may be installed elsewhere."""
+        self._program = program
         kept = {name: text for name, text in os.environ.items() if not name.startswith("GOQUEUE_")}
         self.environment = {**kept, "HOME": str(home), "GOQUEUE_SERVER": server}
 
     def run(self, *arguments: str | Path, typed: bytes = b"") -> Finished:
         """Run a command to its end; `typed` is its standard input."""
         done = subprocess.run(
-            [*PROGRAM, *map(str, arguments)],
+            [*self._program, *map(str, arguments)],
             input=typed,
             capture_output=True,
             check=False,
@@ -120,7 +122,7 @@ class Program:
     def talk(self, *arguments: str | Path) -> Iterator[Conversation]:
         """Start a command and speak with it; ended with the block if it has not ended."""
         with subprocess.Popen(
-            [*PROGRAM, *map(str, arguments)],
+            [*self._program, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
