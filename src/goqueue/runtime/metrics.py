@@ -26,7 +26,7 @@ from goqueue.runtime.os_files import OsFileSystem
 
 __all__ = [
     "LoopLag",
-    "Scraping",
+    "MetricsCollector",
     "listener_families",
     "process_families",
     "shell_families",
@@ -178,7 +178,7 @@ Source = Callable[[], Iterable[Family]]
 _SLICE_NS = 4_000_000
 
 
-class Scraping:
+class MetricsCollector:
     """Renders the text of all metrics."""
 
     def __init__(self, sources: Iterable[Source]) -> None:

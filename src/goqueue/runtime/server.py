@@ -31,7 +31,7 @@ from goqueue.runtime.exporters.exporters import Exporting
 from goqueue.runtime.listeners import Listeners
 from goqueue.runtime.metrics import (
     LoopLag,
-    Scraping,
+    MetricsCollector,
     listener_families,
     process_families,
     shell_families,
@@ -96,7 +96,7 @@ class Server:
                 broker=self._pump,
                 facts=_facts(),
                 capacity=capacity,
-                scrape=Scraping((*sources, exporting.metrics)).scrape,
+                scrape=MetricsCollector((*sources, exporting.metrics)).scrape,
             )
             self._listeners = Listeners([create(port) for create in self._gateways])
             addresses = await self._listeners.start()

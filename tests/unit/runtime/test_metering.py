@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.parser import text_string_to_metric_families
 
 from goqueue.metrics import Family, Kind, Sample
-from goqueue.runtime.metrics import LoopLag, Scraping, process_families
+from goqueue.runtime.metrics import LoopLag, MetricsCollector, process_families
 
 
 def be_busy() -> None:
@@ -28,7 +28,9 @@ def test_a_scrape_lets_others_run_and_keeps_the_order() -> None:
             yield (str(number),), number
 
     async def scrape() -> tuple[bytes, int]:
-        scraping = Scraping([lambda: [family("a", numbers())], lambda: [family("b", numbers())]])
+        scraping = MetricsCollector(
+            [lambda: [family("a", numbers())], lambda: [family("b", numbers())]]
+        )
         task = asyncio.ensure_future(scraping.scrape())
         turns = 0
         while not task.done():
@@ -56,7 +58,7 @@ def test_only_one_scrape_runs_at_a_time() -> None:
         running -= 1
 
     async def scrape() -> None:
-        scraping = Scraping([lambda: [family("a", samples())]])
+        scraping = MetricsCollector([lambda: [family("a", samples())]])
         await asyncio.gather(*(scraping.scrape() for _ in range(3)))
 
     asyncio.run(scrape())
@@ -65,7 +67,7 @@ def test_only_one_scrape_runs_at_a_time() -> None:
 
 def test_the_process_is_told_under_the_usual_names() -> None:
     async def scrape() -> bytes:
-        return b"".join(await Scraping([process_families]).scrape())
+        return b"".join(await MetricsCollector([process_families]).scrape())
 
     text = asyncio.run(scrape()).decode()
     found = {each.name: each for each in text_string_to_metric_families(text)}

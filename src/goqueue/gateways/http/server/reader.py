@@ -72,8 +72,8 @@ class Head(msgspec.Struct, frozen=True):
 class HeadLines:
     """The target and the header lines of one head, as they came.
 
-    What is gathered is bounded by whoever feeds the parser; the exact limits are held in `judge`,
-    once per head and not once per line.
+    The caller bounds what it feeds to the parser; the exact limits are checked in `check`, once per
+    head and not once per line.
     """
 
     __slots__ = ("_headers", "_limits", "lines", "target")
@@ -84,7 +84,7 @@ class HeadLines:
         self._headers: dict[bytes, bytes] = {}
         self._limits = limits
 
-    def judge(self, method: str, version: str, *, is_upgrade: bool) -> Head:
+    def check(self, method: str, version: str, *, is_upgrade: bool) -> Head:
         """The head, if its meaning is beyond doubt; raises Unacceptable."""
         if version not in ("1.1", "1.0"):
             raise Unacceptable(UNSUPPORTED_VERSION)
@@ -196,7 +196,7 @@ class RequestReader:
         self._head: Head | None = None
         self._body = bytearray()
         self._body_max = 0
-        self._barren = 0
+        self._overhead = 0
         self._is_last = False
         self._continue_is_owed = False
 
@@ -281,7 +281,7 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         parser = self._parser
-        head = self._lines.judge(
+        head = self._lines.check(
             parser.get_method().decode("ascii"),
             parser.get_http_version(),
             is_upgrade=parser.should_upgrade(),
@@ -293,11 +293,11 @@ class RequestReader:
         self._is_last = not parser.should_keep_alive()
         self._continue_is_owed = head.expects_continue and head.length != 0
         self._head = head
-        self._barren = 0
+        self._overhead = 0
         self._enter(_BODY)
 
     def on_body(self, part: bytes) -> None:
-        self._barren = 0
+        self._overhead = 0
         self._keep(part)
 
     def on_message_complete(self) -> None:
@@ -317,7 +317,7 @@ class RequestReader:
         self._head = None
         self.headers = _NO_HEADERS
         self._body = bytearray()
-        self._barren = 0
+        self._overhead = 0
         self._continue_is_owed = False
         self._enter(_BETWEEN)
         if self._is_last:
@@ -334,7 +334,7 @@ class RequestReader:
         if self.phase is _ENDED:
             return
         began = self.phase
-        self._barren += len(piece)
+        self._overhead += len(piece)
         try:
             self._parser.feed_data(piece)
         except httptools.HttpParserCallbackError as error:
@@ -343,18 +343,18 @@ class RequestReader:
                 raise
             self.refuse(cause.refusal)
         except httptools.HttpParserError as error:
-            self.refuse(_doubt(error))
+            self.refuse(_refusal_of(error))
         except httptools.HttpParserUpgrade:
             self.refuse(malformed("upgrades are not supported"))
         else:
-            self._bound_barren(began)
+            self._limit_overhead(began)
 
-    def _bound_barren(self, began: Phase) -> None:
-        """Bound what is gathered before there is anything to judge: lines, or framing."""
+    def _limit_overhead(self, began: Phase) -> None:
+        """Limit the bytes that bring neither a whole head nor a body: header lines, or framing."""
         if began is _BETWEEN:
             # Some of these bytes belong to requests that are whole; a piece is small enough.
-            self._barren = 0
-        elif self._barren > self._limits.head_bytes_max:
+            self._overhead = 0
+        elif self._overhead > self._limits.head_bytes_max:
             is_head = self.phase is _HEAD
             self.refuse(HEAD_TOO_LARGE if is_head else malformed("too much framing"))
 
@@ -391,7 +391,7 @@ class RequestReader:
         self._continue_is_owed = False
 
 
-def _doubt(error: httptools.HttpParserError) -> Refusal:
+def _refusal_of(error: httptools.HttpParserError) -> Refusal:
     reason = str(error)
     if reason == "Invalid HTTP version":
         return UNSUPPORTED_VERSION
