@@ -6,6 +6,8 @@ import click
 import pytest
 
 from goqueue.cli.config import given_flags, setting_options
+from goqueue.cli.serve import dev
+from goqueue.client.entry import DEFAULT_SERVER
 from goqueue.runtime.settings import SETTINGS
 from tests.unit.cli.data_directories import Answer, Terminal
 
@@ -180,3 +182,10 @@ def test_every_setting_is_a_flag(setting: object) -> None:
     name = getattr(setting, "name", "")
     for flag in getattr(setting, "flags", ()):
         assert collect(flag, "x") == {name: "x"}
+
+
+def test_a_node_listens_where_clients_look_for_one() -> None:
+    listeners = {setting.name: setting.default for setting in SETTINGS}
+    assert f"http://{listeners['listeners.http']}" == DEFAULT_SERVER
+    port = next(parameter for parameter in dev.params if parameter.name == "port")
+    assert f"http://127.0.0.1:{port.default}" == DEFAULT_SERVER
