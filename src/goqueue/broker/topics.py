@@ -182,8 +182,9 @@ class Topics:
         del self._deletions[log.topic]
         self._state.catalog.end_leaving(log.topic)
         if going.request is not None:
-            refused = Refused(Code.STORAGE_FAILED, reason=going.failure)
-            self._state.outbox.answer(going.request, refused if going.failure else Done())
+            reason = going.failure
+            refused = Refused(Code.STORAGE_FAILED, reason=reason) if reason else None
+            self._state.outbox.answer(going.request, refused or Done())
 
     # Describing
 

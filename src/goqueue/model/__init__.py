@@ -30,6 +30,7 @@ from goqueue.model.effects import (
 )
 from goqueue.model.errors import (
     Code,
+    Facts,
     Refused,
 )
 from goqueue.model.events import (
@@ -168,6 +169,7 @@ __all__ = [
     "DiskEvent",
     "Drop",
     "Effect",
+    "Facts",
     "Failed",
     "Fetch",
     "Fetched",

@@ -4,10 +4,9 @@ A refusal is raised before any change. Faults of the world are events, bugs are 
 """
 
 import enum
+from typing import TypedDict, Unpack
 
-__all__ = ["Code", "Refused"]
-
-Fact = str | int | None
+__all__ = ["Code", "Facts", "Refused"]
 
 
 class Code(enum.StrEnum):
@@ -65,10 +64,61 @@ _RETRIABLE = frozenset(
 )
 
 
+class Facts(TypedDict, total=False):
+    """What a refusal may say beside its code; which of them callers see is the gateway's to say."""
+
+    # Which part of a request: `field` is its name in the API, `part` that of a record, `index` the
+    # place of the record in its batch.
+    field: str
+    part: str
+    index: int
+    position: int
+    # What was wrong with it, in words or by its bounds.
+    reason: str
+    found: int | str
+    expected: int
+    minimum: int | str
+    maximum: int | str
+    size: int
+    # What it was about.
+    topic: str
+    partition: int
+    partitions: int
+    dead_letter_topic: str
+    offset: int
+    first: int
+    earliest: int
+    end: int
+    next_offset: int
+    delivered_offset: int | None
+    trace_id: str
+    # Groups.
+    group: str
+    member_id: str
+    generation: int
+    mode: str
+    assignor: str
+    # Producers and transactions.
+    producer_id: int
+    epoch: int
+    current: int
+    latest: int
+    sequence: int
+    transaction_id: str
+    transactional_id: str
+    state: str
+    open: int | None
+    ended: int
+    # Quotas.
+    quota: str
+    limit: int
+    used: int
+
+
 class Refused(Exception):
     """A command that was turned down: a stable code, then facts."""
 
-    def __init__(self, code: Code, **facts: Fact) -> None:
+    def __init__(self, code: Code, **facts: Unpack[Facts]) -> None:
         super().__init__(code, facts)
         self.code = code
         self.facts = facts

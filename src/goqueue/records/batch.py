@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from goqueue.model import Code, Header, Message, Priority, Refused
+from goqueue.model import Code, Facts, Header, Message, Priority, Refused
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import DELIVER_HEADER, OFFSET_MAX, Buffer
 from goqueue.records.record import encode_headers
@@ -172,7 +172,8 @@ def build(messages: Sequence[Message]) -> bytearray:
             draft.put(message)
             index += 1
     except Refused as refused:
-        raise Refused(refused.code, index=index, **refused.facts) from None
+        facts: Facts = {"index": index, **refused.facts}
+        raise Refused(refused.code, **facts) from None
     return draft.take()
 
 

@@ -141,7 +141,7 @@ class Posting:
             try:
                 pressed = press.press(to_sheet(batch, time.time_ns() // 1000))
             except Refused as refused:
-                row = int(str(refused.facts["index"]))
+                row = refused.facts["index"]
                 self._refuse(topic, batch.slice(row, 1), _column_invalid(refused))
                 self._press(topic, batch.slice(0, row))
                 batch = batch.slice(row + 1)
@@ -208,7 +208,7 @@ class Posting:
 
 def _column_invalid(refused: Refused) -> ColumnInvalid:
     facts = ", ".join(f"{name} {fact}" for name, fact in refused.facts.items())
-    column = str(refused.facts.get("part", "partition"))
+    column = refused.facts.get("part", "partition")
     return ColumnInvalid(column, f"{refused.code}: {facts}")
 
 

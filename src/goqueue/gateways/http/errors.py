@@ -4,9 +4,11 @@ Owns the table from code to status; it is total, and a test holds it so. Never d
 something is refused. Facts that the contract does not name stay inside.
 """
 
+from typing import cast
+
 import msgspec
 
-from goqueue.model import Code, Refused
+from goqueue.model import Code, Facts, Refused
 
 __all__ = ["ERRORS", "ErrorBody", "ErrorSpec", "ItemError", "describe", "error_body"]
 
@@ -229,7 +231,7 @@ ERRORS: dict[Code, ErrorSpec] = {
 }
 
 
-def describe(code: Code, facts: dict[str, Fact]) -> str:
+def describe(code: Code, facts: Facts) -> str:
     """Sentences for people: what was wrong with this very request, then what to do."""
     verdict = ERRORS[code]
     told = _told(facts)
@@ -240,7 +242,8 @@ def describe(code: Code, facts: dict[str, Fact]) -> str:
 def error_body(refused: Refused) -> ErrorBody:
     """The body that tells a refusal, with those of its facts that the contract names."""
     verdict = ERRORS[refused.code]
-    details = {name: refused.facts[name] for name in verdict.details if name in refused.facts}
+    facts = cast("dict[str, Fact]", refused.facts)
+    details = {name: facts[name] for name in verdict.details if name in facts}
     return ErrorBody(
         error=describe(refused.code, refused.facts),
         code=refused.code.value,
@@ -249,11 +252,11 @@ def error_body(refused: Refused) -> ErrorBody:
     )
 
 
-def _told(facts: dict[str, Fact]) -> str:
+def _told(facts: Facts) -> str:
     """The facts as a clause; a reason already says what the others would."""
     field, reason = facts.get("field"), facts.get("reason")
     if reason is not None:
-        return f"`{field}` {reason}" if field is not None else str(reason)
+        return f"`{field}` {reason}" if field is not None else reason
     if "minimum" in facts and "maximum" in facts:
         return f"`{field}` must be from {facts['minimum']} to {facts['maximum']}"
     told = [] if field is None else [f"`{field}`"]

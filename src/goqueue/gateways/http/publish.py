@@ -264,7 +264,7 @@ def _check_reserved(body: bytearray, position: int, delays: DelayLimits) -> None
     try:
         due = 0 if given is None else delays.of_header(given)
     except Refused as refused:
-        raise _refused(position, str(refused.facts["reason"])) from None
+        raise _refused(position, refused.facts["reason"]) from None
     assert due == 0, "what is to be delivered later was marked"
 
 

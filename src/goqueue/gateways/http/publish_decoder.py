@@ -11,7 +11,7 @@ import binascii
 import contextlib
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import msgspec
 from msgspec import Meta
@@ -21,7 +21,15 @@ from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.json_chunks import MessageChunks, Steps, check_values, finished
 from goqueue.gateways.http.messages import PRIORITY_NAMES, AuthoredBody, MessageBody, MessageFields
-from goqueue.model import GIVEN_HEADERS_BYTES_MAX, RESERVED_PREFIX, Code, Header, Priority, Refused
+from goqueue.model import (
+    GIVEN_HEADERS_BYTES_MAX,
+    RESERVED_PREFIX,
+    Code,
+    Facts,
+    Header,
+    Priority,
+    Refused,
+)
 from goqueue.records import Draft
 
 __all__ = ["PublishBatch", "decode_publish", "decode_publish_one", "intake_steps", "item_error"]
@@ -118,7 +126,7 @@ class PublishBatch(msgspec.Struct, frozen=True, kw_only=True):
     dues: list[int] | None = None
 
 
-def item_error(code: Code, **facts: str | int | None) -> ItemError:
+def item_error(code: Code, **facts: Unpack[Facts]) -> ItemError:
     """The error of one item of a batch."""
     return ItemError(error=describe(code, facts), code=code.value)
 

@@ -91,7 +91,7 @@ class _Known:
         elif isinstance(reply, Refused) and reply.code is Code.ALREADY_DELIVERED:
             self.delay.cancels -= 1
             offset = reply.facts.get("delivered_offset")
-            if not isinstance(offset, int):
+            if offset is None:
                 raise Violation("delivered-nowhere", self.name)
             self._world.ledger.delivered(self.message, offset)
         elif isinstance(reply, Refused) and reply.code is Code.MESSAGE_NOT_FOUND:

@@ -1,13 +1,14 @@
 """A broker that notes what it is asked and refuses it, and a way to send requests past it."""
 
 import asyncio
+from typing import Unpack
 
 import msgspec
 
 from goqueue.gateways import NodeFacts
 from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
-from goqueue.model import Code, Refused, Timestamp
+from goqueue.model import Code, Facts, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
 
 NOW = Timestamp(1_700_000_000_000_000_000)
@@ -17,7 +18,7 @@ LOCAL = {b"host": b"127.0.0.1:8080"}
 class RefusingBroker:
     """Refuses every command, and keeps them."""
 
-    def __init__(self, code: Code = Code.BROKER_UNAVAILABLE, **facts: str | int | None) -> None:
+    def __init__(self, code: Code = Code.BROKER_UNAVAILABLE, **facts: Unpack[Facts]) -> None:
         self.asked: list[Command] = []
         self._refusal = Refused(code, **facts)
 

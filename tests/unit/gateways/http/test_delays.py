@@ -12,7 +12,7 @@ from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.publish import answer_results
 from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish
 from goqueue.gateways.http.server.application import HttpRequest
-from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, Message, Offset, Timestamp
+from goqueue.model import HOUR, MILLISECOND, SECOND, Code, Facts, LogId, Message, Offset, Timestamp
 from goqueue.model.requests import (
     CancelDelayed,
     Command,
@@ -354,7 +354,7 @@ def test_a_place_that_cannot_be_is_refused(method: str, target: str, code: str) 
     ],
 )
 def test_a_refused_cancellation_has_a_code_of_its_own(
-    code: Code, status: int, facts: dict[str, int]
+    code: Code, status: int, facts: Facts
 ) -> None:
     broker = RefusingBroker(code, **facts)
     response = Client(broker).send("DELETE", "/topics/t/delayed/0/5")

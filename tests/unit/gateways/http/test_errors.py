@@ -36,7 +36,7 @@ def test_a_refusal_of_the_broker_becomes_its_status_and_code(code: Code) -> None
 
 
 def test_facts_that_the_contract_names_become_details_and_others_do_not() -> None:
-    broker = RefusingBroker(Code.OFFSET_OUT_OF_RANGE, earliest=3, end=9, segment="x")
+    broker = RefusingBroker(Code.OFFSET_OUT_OF_RANGE, earliest=3, end=9, topic="x")
     body = read(Client(broker).get("/topics"))
     assert body["details"] == {"earliest": 3, "end": 9}
 

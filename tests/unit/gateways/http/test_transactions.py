@@ -6,6 +6,7 @@ import pytest
 from goqueue.model import (
     SECOND,
     Code,
+    Facts,
     LogId,
     Offset,
     Timestamp,
@@ -382,7 +383,7 @@ def test_the_counts_are_told() -> None:
     ],
 )
 def test_a_refusal_has_the_status_and_the_details_of_the_contract(
-    code: Code, facts: dict[str, str | int], status: int, details: object
+    code: Code, facts: Facts, status: int, details: object
 ) -> None:
     response = Client(RefusingBroker(code, **facts)).post("/transactions/commit", P)
     told = read(response)
