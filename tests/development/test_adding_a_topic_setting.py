@@ -1,20 +1,15 @@
 """The page about adding a topic setting, followed on a copy of the tree."""
 
-import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from scripts.topic_settings import outputs
-from tests.tidy.sources import ROOT
+from tests.development.copied_tree import CopiedTree, blocks_of
 
-PAGE = ROOT / "docs" / "development" / "add-a-topic-setting.md"
-ROWS = Path("src/goqueue/model/requests/topics.py")
-GENERATED = {Path("src/goqueue/client/topic_settings.py"), Path("docs/reference/topic-settings.md")}
-LAST_FIELD = "    lanes: LaneSettings = LaneSettings()\n"
+ROWS = "src/goqueue/model/requests/topics.py"
+SDK = "src/goqueue/client/topic_settings.py"
+REFERENCE = "docs/reference/topic-settings.md"
 
 # What a user of the new setting does, run in the copy.
 USE = """
@@ -74,54 +69,21 @@ assert read_settings(["max_in_flight=5"]) == {"max_in_flight": 5}
 """
 
 
-def run(tree: Path, *arguments: str) -> None:
-    """Run Python on the sources of a copy of the tree; the tests are those of this one."""
-    environment = {"PYTHONPATH": f"{tree / 'src'}:{tree}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=tree,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def texts(tree: Path) -> dict[Path, str]:
-    folders = ("src", "scripts", "docs")
-    files = (path for folder in folders for path in (tree / folder).rglob("*") if path.is_file())
-    kept = (path for path in files if path.suffix in {".py", ".md"})
-    return {path.relative_to(tree): path.read_text(encoding="utf-8") for path in kept}
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for folder in ("src", "scripts", "docs"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
-    return tmp_path
-
-
 @pytest.mark.parametrize("path", outputs(), ids=lambda path: path.name)
 def test_what_is_generated_from_the_rows_of_topic_settings_is_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == outputs()[path], "run `make topic-settings`"
 
 
-def test_a_setting_is_added_by_one_row_and_one_command(tree: Path) -> None:
-    row, command = re.findall(r"```\w+\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[:2]
+def test_a_setting_is_added_by_one_row_and_one_command(tmp_path: Path) -> None:
+    row, command = blocks_of("add-a-topic-setting.md")[:2]
     assert command.strip() == "make topic-settings"
-    before = texts(tree)
-    rows = tree / ROWS
-    assert before[ROWS].count(LAST_FIELD) == 1
-    rows.write_text(before[ROWS].replace(LAST_FIELD, row + LAST_FIELD), encoding="utf-8")
+    tree = CopiedTree.into(tmp_path)
+    before = tree.texts()
 
-    run(tree, "-m", "scripts.topic_settings")
+    tree.insert(ROWS, row, before="    lanes: LaneSettings = LaneSettings()\n")
+    tree.python("-m", "scripts.topic_settings")
 
-    after = texts(tree)
-    assert {path for path in after if after[path] != before.get(path)} == {ROWS, *GENERATED}
-    assert (
-        "| `max_in_flight` | whole number | `0` |"
-        in after[Path("docs/reference/topic-settings.md")]
-    )
-    run(tree, "-c", USE)
+    after = tree.texts()
+    assert {path for path in after if after[path] != before.get(path)} == {ROWS, SDK, REFERENCE}
+    assert "| `max_in_flight` | whole number | `0` |" in after[REFERENCE]
+    tree.python("-c", USE)
