@@ -1,4 +1,4 @@
-"""The words of the system: ids, times, messages, effects, events, errors, settings, limits."""
+"""The words of the system: ids, times, messages, effects, events, errors, settings, wire names."""
 
 from goqueue.model.effects import (
     Answer,
