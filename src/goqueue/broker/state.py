@@ -230,12 +230,12 @@ class NodeState:
     def hidden_within(self, log: LogId, first: Offset, end: Offset) -> int:
         """How many offsets of [first, end) are no messages."""
         delays = self.delays.get(log)
-        authors = self.partitions[log].log.producers
-        hidden = authors.hidden.count_within(first, end)
+        producers = self.partitions[log].log.producers
+        hidden = producers.hidden.count_within(first, end)
         if delays is not None:
             hidden += delays.hidden_within(first, end)
             # What was delayed and aborted is not hidden twice.
-            aborted = authors.aborted.within(first, end)
+            aborted = producers.aborted.within(first, end)
             hidden -= sum(delays.hidden_within(*each) for each in aborted)
         return hidden
 

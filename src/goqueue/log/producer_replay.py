@@ -42,24 +42,24 @@ def statements_in(
     return iter(found)
 
 
-def replay(authors: ProducerState, data: Buffer, columns: Columns, start: Offset) -> None:
+def replay(producers: ProducerState, data: Buffer, columns: Columns, start: Offset) -> None:
     """Update the state from committed records from `start` on."""
     for index, statement in statements_in(data, columns):
         offset = columns.offsets[index]
         if offset < start:
             continue
         # All of it is committed.
-        authors.commit(offset)
+        producers.commit(offset)
         if isinstance(statement, Interruption):
-            authors.interrupt(offset)
+            producers.interrupt(offset)
         elif isinstance(statement, BatchMark):
-            authors.append(statement, offset)
+            producers.append(statement, offset)
         else:
-            authors.end(
+            producers.end(
                 statement.producer,
                 statement.epoch,
                 statement.transaction,
                 offset,
                 is_commit=statement.is_commit,
             )
-            authors.commit(offset + 1)
+            producers.commit(offset + 1)

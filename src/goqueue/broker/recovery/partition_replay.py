@@ -12,8 +12,8 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.producer_snapshots import (
     ProducerSnapshots,
-    authors_snapshot,
-    decode_authors,
+    decode_producers,
+    producers_snapshot,
 )
 from goqueue.delivery import Delays
 from goqueue.model import Load, LogId, Now, Offset
@@ -59,7 +59,7 @@ class PartitionReplay:
         if topic.stated.has_delays:
             names.append(delays_snapshot(topic.number, number))
         if topic.stated.has_producers:
-            names.append(authors_snapshot(topic.number, number))
+            names.append(producers_snapshot(topic.number, number))
         replay = _Replay(partition.log_id, dict.fromkeys(names))
         self._by_log[partition.log_id] = replay
         for name in names:
@@ -78,7 +78,7 @@ class PartitionReplay:
             replay.delays_from = self._recall_delays(partition, topic.number, data, now)
             replay.delays = Replay(self._state.delays[replay.log])
         else:
-            replay.producers_from = self._recall_authors(partition, topic.number, data)
+            replay.producers_from = self._restore_producers(partition, topic.number, data)
         if replay.missing:
             return None
         return self._read_on(replay, replay.start)
@@ -96,9 +96,9 @@ class PartitionReplay:
         delays.drop_below(log.start)
         return Offset(stated.upto)
 
-    def _recall_authors(self, partition: Partition, topic: int, data: bytes | None) -> Offset:
+    def _restore_producers(self, partition: Partition, topic: int, data: bytes | None) -> Offset:
         log = partition.log
-        stated = None if data is None else decode_authors(data)
+        stated = None if data is None else decode_producers(data)
         if stated is None or stated.topic != topic:
             return log.start
         if not log.start <= stated.upto <= log.high_watermark or not log.restore_producers(stated):

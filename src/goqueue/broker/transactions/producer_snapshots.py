@@ -13,7 +13,7 @@ from goqueue.broker.state import NodeState
 from goqueue.log import ProducersStated
 from goqueue.model import LogId, Offset, Save
 
-__all__ = ["ProducerSnapshots", "authors_snapshot", "decode_authors"]
+__all__ = ["ProducerSnapshots", "decode_producers", "producers_snapshot"]
 
 # A start reads about this much again, per partition, if the node was killed.
 _CHANGES_MAX = 20_000
@@ -21,12 +21,12 @@ _RECORDS_MAX = 250_000
 _DECODER = msgspec.json.Decoder(ProducersStated)
 
 
-def authors_snapshot(topic: int, partition: int) -> str:
+def producers_snapshot(topic: int, partition: int) -> str:
     """The name of the snapshot of a partition's producers: by number, since names may be long."""
     return f"authors-{topic}-{partition}"
 
 
-def decode_authors(data: bytes) -> ProducersStated | None:
+def decode_producers(data: bytes) -> ProducersStated | None:
     try:
         return _DECODER.decode(data)
     except msgspec.MsgspecError:
@@ -73,7 +73,7 @@ class ProducerSnapshots:
             return
         self._upto[log] = upto
         stated = partition.log.producers.stated(topic, upto)
-        save = Save(name=authors_snapshot(topic, log.partition), data=msgspec.json.encode(stated))
+        save = Save(name=producers_snapshot(topic, log.partition), data=msgspec.json.encode(stated))
         self._pending[log] = (upto, save)
         self.durable(partition)
 
