@@ -113,7 +113,7 @@ def _body_struct(name: str, meaning: str, fields: Iterable[Any]) -> type[msgspec
 
 CreateTopicBody = _body_struct(
     "CreateTopicBody",
-    "A topic to be made; what is absent has the default of the contract.",
+    "A topic to create; settings that are absent have their defaults.",
     [
         ("name", Name),
         *((each.name, _given_type(each) | None, None) for each in TOPIC_SETTINGS),
