@@ -24,10 +24,17 @@ RECORDS = "src/goqueue/records"
 COMPILED = (
     *(
         f"goqueue.records.{name}"
-        for name in ("batch", "columns", "cursor", "hops", "record", "routing")
+        for name in (
+            "batch",
+            "columns",
+            "cursor",
+            "header_scan",
+            "record",
+            "routing",
+            "traceparent",
+        )
     ),
-    *(f"goqueue.records.arrow.{name}" for name in ("lift", "press", "sheet")),
-    *(f"goqueue.records.tracing.{name}" for name in ("given", "made")),
+    *(f"goqueue.records.arrow.{name}" for name in ("input", "reader", "writer")),
     "goqueue.delivery.wheel.sieve",
     "goqueue.model.digits",
 )

@@ -80,10 +80,10 @@ def check_readers(data: bytes, good: bytes, found: Scan) -> None:
     stopped = found.end if found.reason else None
     assert position_of_damage(lambda stored: records.sums(stored, 0, len(stored)), data) == stopped
     following = offsets[-1] + 1 if count else 0
-    span = records.span(good, 0, FAR, FAR)
-    assert (span.start, span.end, span.next_offset) == (0, found.end, following)
-    assert not span.reached
-    marks = records.mark(good, 0, -1, 1)
+    cut = records.slice_records(good, 0, FAR, FAR)
+    assert (cut.start, cut.end, cut.next_offset) == (0, found.end, following)
+    assert not cut.reached
+    marks = records.index_records(good, 0, -1, 1)
     assert (marks.offsets, marks.positions) == (offsets, found.columns.positions)
     assert (marks.count, marks.next_offset) == (count, following)
     # Draft batches have no offsets yet, so only a scan and the sums mind their order.
@@ -91,7 +91,7 @@ def check_readers(data: bytes, good: bytes, found: Scan) -> None:
         assert position_of_damage(records.walk, data) == stopped
         assert position_of_damage(records.verify, data) == stopped
     with suppress(Corrupt):
-        assert records.span(data, 0, FAR, FAR).end >= found.end
+        assert records.slice_records(data, 0, FAR, FAR).end >= found.end
 
 
 def position_of_damage(reader: Callable[[bytes], object], data: bytes) -> int | None:

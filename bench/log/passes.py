@@ -41,7 +41,10 @@ def measure_passes(_root: str, amounts: Amounts) -> Iterator[Figure]:
         "pass_pick": (lambda data: records.pick(data, range(BATCH_RECORDS)), _stored(plain)),
         "pass_route": (_route, _stored(plain)),
         "pass_route_keys": (_route, _stored(keyed)),
-        "pass_survey": (lambda data: records.survey(data, 0, with_keys=True), _stored(keyed)),
+        "pass_survey": (
+            lambda data: records.scan_messages(data, 0, with_keys=True),
+            _stored(keyed),
+        ),
         "pass_visible": (lambda data: records.visible(data, 0, BATCH_RECORDS), _stored(plain)),
         "pass_visible_headers": (
             lambda data: records.visible(data, 0, BATCH_RECORDS),

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from goqueue.model import Message
 from goqueue.records import build, stamp
-from goqueue.records.arrow import Lift
+from goqueue.records.arrow import ArrowReader
 from goqueue.spark import GoQueueSource
 
 __all__ = ["ReadySource"]
@@ -121,15 +121,15 @@ def _batch(size: int) -> pa.RecordBatch:
             ]
         )
         stamp(data, 0, 1_800_000_000_000_000_000)
-        frame = Lift(data).take(_ROWS, 1 << 30)
-        assert frame is not None
-        strings = [frame.keys, frame.values]
+        output = ArrowReader(data).read(_ROWS, 1 << 30)
+        assert output is not None
+        strings = [output.keys, output.values]
         columns = [
             pa.array(["none"] * _ROWS),
             pa.array([0] * _ROWS, pa.int32()),
-            pa.Array.from_buffers(pa.int64(), _ROWS, [None, pa.py_buffer(frame.offsets)]),
+            pa.Array.from_buffers(pa.int64(), _ROWS, [None, pa.py_buffer(output.offsets)]),
             pa.Array.from_buffers(
-                pa.timestamp("us", tz="UTC"), _ROWS, [None, pa.py_buffer(frame.timestamps)]
+                pa.timestamp("us", tz="UTC"), _ROWS, [None, pa.py_buffer(output.timestamps)]
             ),
             *(
                 pa.Array.from_buffers(
@@ -138,7 +138,7 @@ def _batch(size: int) -> pa.RecordBatch:
                 for each in strings
                 if each is not None
             ),
-            pa.Array.from_buffers(pa.int32(), _ROWS, [None, pa.py_buffer(frame.priorities)]),
+            pa.Array.from_buffers(pa.int32(), _ROWS, [None, pa.py_buffer(output.priorities)]),
         ]
         names = ["topic", "partition", "offset", "timestamp", "key", "value", "priority"]
         _MADE[size] = pa.RecordBatch.from_arrays(columns, names)

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from fuzz.fuzz_records import SEEDS, mend, try_record_bytes
 from goqueue.model import Message
-from goqueue.records import Corrupt, build, decode, mark, scan, span, stamp, sums, verify, walk
+from goqueue.records import (
+    Corrupt,
+    build,
+    decode,
+    index_records,
+    scan,
+    slice_records,
+    stamp,
+    sums,
+    verify,
+    walk,
+)
 from tests.unit.records.examples import (
     FIRST_VECTOR,
     Forged,
@@ -148,8 +159,8 @@ def test_nothing_is_no_records_and_no_record() -> None:
     assert verify(b"") == 0
     assert len(walk(b"")) == 0
     assert scan(b"").reason is None
-    assert span(b"", 0, FAR, FAR).end == 0
-    assert mark(b"", 0, -1, 1).count == 0
+    assert slice_records(b"", 0, FAR, FAR).end == 0
+    assert index_records(b"", 0, -1, 1).count == 0
     with pytest.raises(Corrupt) as corrupt:
         decode(b"")
     assert corrupt.value.reason == "truncated"
@@ -159,8 +170,8 @@ def test_nothing_is_no_records_and_no_record() -> None:
     "read",
     [
         scan,
-        lambda data: span(data, 0, FAR, FAR),
-        lambda data: mark(data, 0, -1, 1),
+        lambda data: slice_records(data, 0, FAR, FAR),
+        lambda data: index_records(data, 0, -1, 1),
         *(pytest.param(reader, id=name) for name, reader in READERS.items()),
     ],
 )
@@ -182,8 +193,8 @@ def test_the_offset_after_the_highest_one_still_fits() -> None:
     data = Forged(offset=highest).encode()
 
     assert scan(data).reason is None
-    assert mark(data, 0, -1, 1).next_offset == highest + 1
-    assert span(data, 0, highest + 1, FAR).next_offset == highest + 1
+    assert index_records(data, 0, -1, 1).next_offset == highest + 1
+    assert slice_records(data, 0, highest + 1, FAR).next_offset == highest + 1
 
 
 def test_the_largest_announcement_is_what_a_scan_asks_for_at_most() -> None:

@@ -13,8 +13,6 @@ __all__ = ["finds_deep_modules", "finds_namesakes", "finds_small_folders"]
 
 MODULES_MIN = 4
 _DEPTH_MAX = {"gateways": 3}
-# Compiled passes over one thing.
-_SMALL = ("records/tracing",)
 # A command with a folder begins in its `command.py`; the sync client mirrors the other.
 _MIRRORS = ("command.py", "client/sync/")
 
@@ -32,7 +30,7 @@ def finds_small_folders(paths: Iterable[str]) -> Iterator[Finding]:
     for path in _modules(paths):
         folders[path.rpartition("/")[0]] += 1
     for folder, count in sorted(folders.items()):
-        if "/" in folder and count < MODULES_MIN and folder not in _SMALL:
+        if "/" in folder and count < MODULES_MIN:
             yield Finding(folder, 1, f"{count} modules: they belong into the room")
 
 

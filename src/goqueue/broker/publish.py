@@ -26,8 +26,7 @@ from goqueue.model import (
     RequestId,
 )
 from goqueue.model.requests import Publish, Published
-from goqueue.records import Routed, Unroutable, find_delayed, route, walk
-from goqueue.records.tracing import adopt
+from goqueue.records import Routed, Unroutable, attach_traceparent, find_delayed, route, walk
 from goqueue.transactions import Admission
 
 __all__ = ["REFUSALS", "Publisher"]
@@ -149,7 +148,7 @@ class Publisher:
         """Append what goes to one partition."""
         command, topic, admission = appending.command, appending.topic, appending.admission
         transaction = None if admission is None else admission.transaction
-        batch = part if not command.trace else adopt(part, command.trace)
+        batch = part if not command.trace else attach_traceparent(part, command.trace)
         partition = self._state.partition(topic, number)
         mark = None
         if admission is not None and admission.is_marked:

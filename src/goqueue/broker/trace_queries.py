@@ -12,7 +12,7 @@ from goqueue.model.requests import (
     TraceList,
     TraceStatus,
 )
-from goqueue.records.tracing import fingerprint
+from goqueue.records import key_fingerprint
 from goqueue.tracing import Kind, Search, Span, Trace, Tracer
 
 __all__ = ["TraceQueries"]
@@ -33,7 +33,7 @@ class TraceQueries:
             topic=command.topic,
             partition=command.partition,
             offset=command.offset,
-            key=None if command.key is None else fingerprint(command.key),
+            key=None if command.key is None else key_fingerprint(command.key),
             group=command.group,
             member=command.member,
             start=command.start,

@@ -13,8 +13,15 @@ from goqueue.delivery import Lease
 from goqueue.groups import Group
 from goqueue.model import TRACEPARENT_HEADER, Header, LogId, Now, Offset, TransactionKey
 from goqueue.model.requests import Published, TraceSeed
-from goqueue.records import Waiting
-from goqueue.records.tracing import GIVEN_BYTES, Told, find_contexts, follow, look, make_contexts
+from goqueue.records import (
+    GIVEN_CONTEXT_BYTES,
+    DelayedRecords,
+    TraceScan,
+    derive_contexts,
+    find_trace_contexts,
+    scan_sampled,
+    scan_traces,
+)
 from goqueue.tracing import TRACE_BYTES, UNWRITTEN, Kind, Note, Place, Tracer, place_of
 
 __all__ = ["PublishTrace", "TraceRecorder", "trace_header"]
@@ -30,7 +37,7 @@ class PublishTrace(msgspec.Struct, frozen=True):
 
     topic: Topic
     at: int
-    parts: dict[int, tuple[Told, Waiting | None]]
+    parts: dict[int, tuple[TraceScan, DelayedRecords | None]]
 
 
 class TraceRecorder:
@@ -85,14 +92,14 @@ class TraceRecorder:
         log: LogId,
         batch: bytearray,
         first: Offset,
-        waiting: Waiting | None,
+        waiting: DelayedRecords | None,
     ) -> None:
         """A batch is on its way to a partition, where it begins at `first`."""
         if self.tracer.is_all:
-            told: Told | None = look(batch)
+            told: TraceScan | None = scan_traces(batch)
         else:
             place = self._place(trace.topic, log)
-            told = follow(batch, (place.high, place.low), first, self.tracer.threshold)
+            told = scan_sampled(batch, (place.high, place.low), first, self.tracer.threshold)
         if told is not None:
             trace.parts[log.partition] = (told, waiting)
 
@@ -156,7 +163,7 @@ class TraceRecorder:
         """Messages of a batch were refused, each for a reason of its own."""
         if not self.is_on:
             return
-        contexts = look(batch).contexts
+        contexts = scan_traces(batch).contexts
         place = self._place(topic, LogId(topic.name, _NOWHERE))
         for index, code in codes.items():
             # By the time, so that no two are alike, also in another life of the node.
@@ -246,7 +253,7 @@ class TraceRecorder:
         """A delayed message, whose record this is, will never be delivered."""
         place = self.place(log)
         if place is not None:
-            context = find_contexts(data).get(message)
+            context = find_trace_contexts(data).get(message)
             given = {} if context is None else {0: context}
             self.tracer.add(Note(Kind.CANCEL, place, (message,), now.wall, now.wall, given=given))
 
@@ -257,11 +264,11 @@ class TraceRecorder:
         place = self.place(log) if self.is_on else None
         if place is None:
             return b""
-        given = find_contexts(data).get(offset, b"")
-        if len(given) == GIVEN_BYTES:
+        given = find_trace_contexts(data).get(offset, b"")
+        if len(given) == GIVEN_CONTEXT_BYTES:
             return given
         origin = int.from_bytes(given) if given else offset
-        made = make_contexts(place.high, place.low, (origin,))
+        made = derive_contexts(place.high, place.low, (origin,))
         return made + (b"\x01" if self.tracer.follows(made) else b"\x00")
 
     def moved(
@@ -318,5 +325,5 @@ class TraceRecorder:
 
 def trace_header(context: bytes) -> Header:
     """The header that carries a context."""
-    trace, span = context[:TRACE_BYTES].hex(), context[TRACE_BYTES : GIVEN_BYTES - 1].hex()
+    trace, span = context[:TRACE_BYTES].hex(), context[TRACE_BYTES : GIVEN_CONTEXT_BYTES - 1].hex()
     return TRACEPARENT_HEADER, f"00-{trace}-{span}-{context[-1]:02x}".encode()

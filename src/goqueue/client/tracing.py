@@ -32,8 +32,13 @@ from goqueue.model import (
     Refused,
 )
 from goqueue.model.requests import TraceSeed
-from goqueue.records import HEADER_SIZE
-from goqueue.records.tracing import CONTEXT_BYTES, GIVEN_BYTES, make_contexts, read_context
+from goqueue.records import (
+    CONTEXT_BYTES,
+    GIVEN_CONTEXT_BYTES,
+    HEADER_SIZE,
+    derive_contexts,
+    parse_traceparent,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -106,13 +111,13 @@ def parent_of(headers: Iterable[Header], offset: int, origin: Origin) -> str:
     """
     for name, value in headers:
         if name == TRACEPARENT_HEADER:
-            context = read_context(value)
+            context = parse_traceparent(value)
             if context:
                 return _written(context)
         elif name == DELAYED_FROM_HEADER and value.isdigit() and len(value) <= _OFFSET_DIGITS_MAX:
             offset = int(value)
     if isinstance(origin, TraceSeed):
-        made = make_contexts(origin.high, origin.low, (offset,))
+        made = derive_contexts(origin.high, origin.low, (offset,))
         is_followed = int.from_bytes(made[8:_TRACE_BYTES]) < origin.threshold
         return _written(made + b"\x01") if is_followed else ""
     if not origin or len(origin) != _TRACE_DIGITS:
@@ -122,7 +127,7 @@ def parent_of(headers: Iterable[Header], offset: int, origin: Origin) -> str:
 
 def _written(context: bytes) -> str:
     trace, span = context[:_TRACE_BYTES].hex(), context[_TRACE_BYTES:CONTEXT_BYTES].hex()
-    return f"00-{trace}-{span}-{context[GIVEN_BYTES - 1]:02x}"
+    return f"00-{trace}-{span}-{context[GIVEN_CONTEXT_BYTES - 1]:02x}"
 
 
 def remote_context(parent: str, state: str) -> "Context | None":

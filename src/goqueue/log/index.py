@@ -17,7 +17,7 @@ from operator import le, lt
 
 import msgspec
 
-from goqueue.records import Buffer, Marks
+from goqueue.records import Buffer, IndexEntries
 
 __all__ = ["ENTRY_SIZE", "IndexEntry", "SparseIndex"]
 
@@ -50,7 +50,7 @@ class SparseIndex:
         """Position of the newest mark, or -1 if there is none."""
         return self._positions[-1] if self._positions else -1
 
-    def add(self, marks: Marks, newest_before: int) -> None:
+    def add(self, marks: IndexEntries, newest_before: int) -> None:
         """Add marks for records just written at the end of the segment.
 
         `newest_before` is the newest timestamp of all records before them, marked or not.

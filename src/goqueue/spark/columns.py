@@ -4,7 +4,7 @@ The columns of reads and writes: their names and types, as Spark and as Arrow kn
 
 Headers of many rows at once: found by name, matched, and read as facts about dead letters.
 
-Frames as record batches for Spark: the columns asked for, of the rows asked for.
+Output of the Arrow reader as record batches for Spark, with the columns and rows asked for.
 
 Copies nothing but rows of which a filter left some out. Filters come first, so that nothing is
 decoded in vain.
@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 )
 
 from goqueue.model import DEAD_LETTER_PREFIX
-from goqueue.records.arrow import Frame, Strings
+from goqueue.records.arrow import BinaryBuffers, OutputColumns
 from goqueue.spark.decoding import LETTER, Decoded, JsonValues, Origin, letter_headers
 from goqueue.spark.options import Filters, Match
 from goqueue.spark.read_options import ORIGIN, Shape
@@ -185,7 +185,7 @@ _FACTS: dict[str, tuple[str, pa.DataType]] = {
 }
 
 
-def strings(kind: pa.DataType, count: int, column: Strings) -> pa.Array:
+def strings(kind: pa.DataType, count: int, column: BinaryBuffers) -> pa.Array:
     """The column as pyarrow has it, in the same memory."""
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
@@ -212,12 +212,12 @@ class Headings:
         self._values = pairs.field(1)
 
     @classmethod
-    def of(cls, frame: Frame) -> "Headings":
-        count = frame.header_rows[-1]
-        names = strings(pa.string(), count, frame.header_names)
-        values = strings(pa.binary(), count, frame.header_values)
+    def of(cls, output: OutputColumns) -> "Headings":
+        count = output.header_rows[-1]
+        names = strings(pa.string(), count, output.header_names)
+        values = strings(pa.binary(), count, output.header_values)
         rows = pa.Array.from_buffers(
-            pa.int32(), frame.count + 1, [None, pa.py_buffer(frame.header_rows)]
+            pa.int32(), output.count + 1, [None, pa.py_buffer(output.header_rows)]
         )
         pairs = pa.StructArray.from_arrays([names, values], fields=list(_PAIR))
         return cls(pa.ListArray.from_arrays(rows, pairs))
@@ -275,7 +275,7 @@ def _time(text: str) -> dt.datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
-_LIFTED = ("offset", "timestamp", "key", "value", "priority")
+_RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "priority")
 
 
 class Undecodable(ValueError):
@@ -283,7 +283,7 @@ class Undecodable(ValueError):
 
 
 class Batches:
-    """Makes batches of one partition's frames."""
+    """Makes batches of the rows of one partition."""
 
     def __init__(
         self,
@@ -303,28 +303,28 @@ class Batches:
         self._values = None if decoding is None else JsonValues(decoding.schema)
         self._has_letters = decoding is not None and decoding.mode == "DLQ"
         wanted = {*shape.columns, *(("key", "priority") if self._has_letters else ())}
-        self._lifted = [name for name in _LIFTED if name in wanted or name == "offset"]
+        self._names = [name for name in _RECORD_COLUMNS if name in wanted or name == "offset"]
         self._same: dict[str, pa.Array] = {}
 
     @property
     def needs_keys(self) -> bool:
-        return "key" in self._lifted or bool(self._filters.keys)
+        return "key" in self._names or bool(self._filters.keys)
 
     @property
     def needs_values(self) -> bool:
-        return "value" in self._lifted
+        return "value" in self._names
 
     @property
     def needs_headers(self) -> bool:
         is_shown = "headers" in self._shape.columns or self._shape.has_origin
         return is_shown or self._has_letters or bool(self._filters.headers)
 
-    def batch(self, frame: Frame) -> pa.RecordBatch:
-        """The rows of a frame that are wanted, which may be none."""
-        columns = {name: _lifted(frame, name) for name in self._lifted}
-        headings = Headings.of(frame) if self.needs_headers else None
-        count = frame.count
-        mask = self._mask(frame, headings)
+    def batch(self, output: OutputColumns) -> pa.RecordBatch:
+        """The rows that are wanted, which may be none."""
+        columns = {name: _column_of(output, name) for name in self._names}
+        headings = Headings.of(output) if self.needs_headers else None
+        count = output.count
+        mask = self._mask(output, headings)
         if mask is not None:
             columns = {name: column.filter(mask) for name, column in columns.items()}
             headings = None if headings is None else headings.kept(mask)
@@ -338,17 +338,17 @@ class Batches:
         arrays = [columns[name] for name in self._shape.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _mask(self, frame: Frame, headings: Headings | None) -> pa.Array | None:
+    def _mask(self, output: OutputColumns, headings: Headings | None) -> pa.Array | None:
         """Which rows are wanted; None if all are."""
         masks: list[pa.Array] = []
         if self._filters.keys:
-            keys = _lifted(frame, "key")
+            keys = _column_of(output, "key")
             found = is_match(keys, self._filters.keys[0])
             for match in self._filters.keys[1:]:
                 found = pc.or_(found, is_match(keys, match))
             masks.append(found)
         if headings is not None:
-            rows = self._rows(frame.count) if self._filters.headers else None
+            rows = self._rows(output.count) if self._filters.headers else None
             masks += [headings.has(*wanted, rows) for wanted in self._filters.headers]
         if not masks:
             return None
@@ -442,15 +442,15 @@ def _only(values: pa.Array, rows: Collection[int]) -> pa.Array:
     return pa.array(texts, values.type)
 
 
-def _lifted(frame: Frame, name: str) -> pa.Array:
-    count = frame.count
+def _column_of(output: OutputColumns, name: str) -> pa.Array:
+    count = output.count
     if name == "offset":
-        return _numbers(pa.int64(), count, frame.offsets)
+        return _numbers(pa.int64(), count, output.offsets)
     if name == "timestamp":
-        return _numbers(_TIME, count, frame.timestamps)
+        return _numbers(_TIME, count, output.timestamps)
     if name == "priority":
-        return _numbers(pa.int32(), count, frame.priorities)
-    column = frame.keys if name == "key" else frame.values
+        return _numbers(pa.int32(), count, output.priorities)
+    column = output.keys if name == "key" else output.values
     assert column is not None, f"{name} was asked for"
     return strings(pa.binary(), count, column)
 

@@ -6,7 +6,7 @@ A letter fits the dead-letter topic whatever the row was: a value is cut, a key 
 record can have are left out, and headers say so. It names no partition and no offset, because the
 row never had any; so nobody redrives it by mistake.
 
-Record batches of Spark as sheets to be pressed. Copies nothing but what the types differ in.
+Record batches of Spark as input columns of the Arrow writer. Copies only columns of another type.
 """
 
 import datetime as dt
@@ -22,9 +22,9 @@ from goqueue.model import (
     RESERVED_PREFIX,
     VALUE_BYTES_MAX,
 )
-from goqueue.records.arrow import Integers, Pairs, Pieces, Sheet
+from goqueue.records.arrow import BinaryColumn, HeaderColumn, InputColumns, IntegerColumn
 
-__all__ = ["refused_row", "to_sheet"]
+__all__ = ["refused_row", "to_input_columns"]
 
 _PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _OURS = (RESERVED_PREFIX, DEAD_LETTER_PREFIX)
@@ -96,11 +96,11 @@ _MICROSECONDS = 1_000_000
 _NEVER = -1
 
 
-def to_sheet(batch: pa.RecordBatch, now_us: int = 0) -> Sheet:
+def to_input_columns(batch: pa.RecordBatch, now_us: int = 0) -> InputColumns:
     """The columns of a record batch as their buffers. Delays count from `now_us`."""
     dues = _column(batch, "deliver_at")
     delays = _column(batch, "delay")
-    return Sheet(
+    return InputColumns(
         batch.num_rows,
         keys=_pieces(_column(batch, "key")),
         values=_pieces(_column(batch, "value")),
@@ -135,13 +135,13 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     return None if index < 0 else batch.column(index)
 
 
-def _pieces(column: pa.Array | None) -> Pieces | None:
+def _pieces(column: pa.Array | None) -> BinaryColumn | None:
     if column is None:
         return None
     if column.type not in (pa.binary(), pa.string()):
         column = column.cast(pa.binary())
     validity, offsets, data = column.buffers()
-    return Pieces(
+    return BinaryColumn(
         len(column),
         bytes(4) if offsets is None else offsets,
         b"" if data is None else data,
@@ -150,7 +150,7 @@ def _pieces(column: pa.Array | None) -> Pieces | None:
     )
 
 
-def _integers(column: pa.Array | None) -> Integers | None:
+def _integers(column: pa.Array | None) -> IntegerColumn | None:
     if column is None:
         return None
     if pa.types.is_timestamp(column.type):
@@ -158,10 +158,10 @@ def _integers(column: pa.Array | None) -> Integers | None:
     elif column.type != pa.int64():
         column = column.cast(pa.int64())
     validity, numbers = column.buffers()
-    return Integers(len(column), b"" if numbers is None else numbers, validity, column.offset)
+    return IntegerColumn(len(column), b"" if numbers is None else numbers, validity, column.offset)
 
 
-def _header_pairs(column: pa.Array | None) -> Pairs | None:
+def _header_pairs(column: pa.Array | None) -> HeaderColumn | None:
     if column is None:
         return None
     if pa.types.is_map(column.type):
@@ -174,7 +174,7 @@ def _header_pairs(column: pa.Array | None) -> Pairs | None:
     found_names, found_values = _pieces(names), _pieces(values)
     assert found_names is not None
     assert found_values is not None
-    return Pairs(
+    return HeaderColumn(
         len(column),
         bytes(4) if buffers[1] is None else buffers[1],
         found_names,

@@ -40,7 +40,7 @@ from pyspark.sql.streaming.datasource import (
 
 from goqueue.client import TopicNotFound
 from goqueue.client.stored_records import RecordPage
-from goqueue.records.arrow import Lift
+from goqueue.records.arrow import ArrowReader
 from goqueue.spark.broker import Broker, TopicView, Truncated, broker
 from goqueue.spark.columns import Batches
 from goqueue.spark.offsets import Edge, Positions, Range, advance, backlog, plan, resolve, split
@@ -411,7 +411,7 @@ def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Record
     wanted = partition.range
     batches = Batches(options.shape, options.filters, wanted.topic, wanted.partition, _now)
     for offset, portion in portions(options, wanted):
-        lift = Lift(
+        reader = ArrowReader(
             portion.data,
             offset,
             wanted.end,
@@ -420,8 +420,8 @@ def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Record
             with_keys=batches.needs_keys,
             with_values=batches.needs_values,
         )
-        while (frame := lift.take(options.batch_rows, options.batch_bytes)) is not None:
-            batch = batches.batch(frame)
+        while (columns := reader.read(options.batch_rows, options.batch_bytes)) is not None:
+            batch = batches.batch(columns)
             if batch.num_rows:
                 yield batch
 

@@ -1,6 +1,6 @@
 """Topics written by Spark, exactly once.
 
-Rows on their way: pressed into batches by partition, gathered, and sent while more come.
+Rows on their way: written into batches by partition, gathered, and sent while more come.
 
 Owns the numbering of batches, so that a request may be repeated.
 
@@ -59,22 +59,22 @@ from goqueue.client.batch import Identity
 from goqueue.client.stored_records import RecordBatch
 from goqueue.model import Refused
 from goqueue.model.requests import Owner
-from goqueue.records.arrow import Press, Pressed
+from goqueue.records.arrow import ArrowWriter, PartitionBatches
 from goqueue.spark.broker import Broker, broker
 from goqueue.spark.columns import ColumnInvalid
-from goqueue.spark.input_columns import refused_row, to_sheet
+from goqueue.spark.input_columns import refused_row, to_input_columns
 from goqueue.spark.options import OptionInvalid
 from goqueue.spark.write_options import WriteOptions
 
 __all__ = ["Beats", "Decision", "Posting", "Staged", "TopicStreamWriter", "TopicWriter", "publish"]
 
-# What is pressed at once, and what is gathered for a request: well below the limit of a body.
+# What is written at once, and what is gathered for a request: well below the limit of a body.
 _PRESSED_BYTES = 4 << 20
 _GATHERED_BYTES = 8 << 20
 
 
 class Posting:
-    """Gathers what was pressed by partition; one request at a time is under way for each.
+    """Gathers what was written by partition; one request at a time is under way for each.
 
     Rows that no topic takes become dead letters in the same transaction, if there is a topic for
     those, and else make the task fail.
@@ -84,7 +84,7 @@ class Posting:
         self._link = link
         self._producer = producer
         self._options = options
-        self._presses: dict[str, Press] = {}
+        self._writers: dict[str, ArrowWriter] = {}
         self._limits: dict[str, int] = {}
         self._gathered: dict[tuple[str, int], Gathered] = {}
         self._sequences: dict[tuple[str, int], int] = {}
@@ -97,14 +97,14 @@ class Posting:
         if self._options.partitioner == "column":
             batch = self._without_null(batch, "partition")
         if self._options.topic is not None:
-            self._press(self._options.topic, batch)
+            self._write_rows(self._options.topic, batch)
             return
         batch = self._without_null(batch, "topic")
         topics = batch.column("topic")
         names = pc.unique(topics).to_pylist()
         for name in names:
             rows = batch.filter(pc.equal(topics, name)) if len(names) > 1 else batch
-            self._press(self._options.topic_prefix + name, rows)
+            self._write_rows(self._options.topic_prefix + name, rows)
 
     def _without_null(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
         """The rows in which a column has something; the others are refused."""
@@ -126,27 +126,27 @@ class Posting:
     def cancel(self) -> None:
         self._sender.shutdown(cancel_futures=True)
 
-    def _press(self, topic: str, batch: pa.RecordBatch) -> None:
+    def _write_rows(self, topic: str, batch: pa.RecordBatch) -> None:
         if batch.nbytes > _PRESSED_BYTES and batch.num_rows > 1:
             half = batch.num_rows // 2
-            self._press(topic, batch.slice(0, half))
-            self._press(topic, batch.slice(half))
+            self._write_rows(topic, batch.slice(0, half))
+            self._write_rows(topic, batch.slice(half))
             return
         try:
-            press = self._press_of(topic)
+            writer = self._writer_of(topic)
         except OptionInvalid as unknown:
             self._refuse(topic, batch, unknown)
             return
         while batch.num_rows:
             try:
-                pressed = press.press(to_sheet(batch, time.time_ns() // 1000))
+                written = writer.write(to_input_columns(batch, time.time_ns() // 1000))
             except Refused as refused:
                 row = refused.facts["index"]
                 self._refuse(topic, batch.slice(row, 1), _column_invalid(refused))
-                self._press(topic, batch.slice(0, row))
+                self._write_rows(topic, batch.slice(0, row))
                 batch = batch.slice(row + 1)
             else:
-                self._gather(topic, pressed)
+                self._gather(topic, written)
                 return
 
     def _refuse(self, topic: str, rows: pa.RecordBatch, why: ValueError) -> None:
@@ -155,32 +155,34 @@ class Posting:
         if target is None or target == topic:
             raise why
         if target not in self._limits:
-            self._press_of(target, "dlqTopic")
+            self._writer_of(target, "dlqTopic")
         now = dt.datetime.now(dt.UTC)
         for row in range(rows.num_rows):
             letter = refused_row(rows.slice(row, 1), topic, str(why), now, self._limits[target])
-            self._press(target, letter)
+            self._write_rows(target, letter)
 
-    def _gather(self, topic: str, pressed: Pressed) -> None:
-        size = sum(map(len, pressed.batches.values()))
+    def _gather(self, topic: str, written: PartitionBatches) -> None:
+        size = sum(map(len, written.batches.values()))
         if self._size + size > _GATHERED_BYTES:
             self._send()
-        for partition, data in pressed.batches.items():
+        for partition, data in written.batches.items():
             gathered = self._gathered.setdefault((topic, partition), Gathered())
-            gathered.add(data, pressed.counts[partition])
+            gathered.add(data, written.counts[partition])
         self._size += size
-        self._rows += sum(pressed.counts.values())
+        self._rows += sum(written.counts.values())
 
-    def _press_of(self, topic: str, option: str = "topic") -> Press:
-        if topic not in self._presses:
+    def _writer_of(self, topic: str, option: str = "topic") -> ArrowWriter:
+        if topic not in self._writers:
             try:
                 view = self._link.view(topic, "read_uncommitted")
             except TopicNotFound as error:
                 raise OptionInvalid(option, f"there is no topic {topic!r}") from error
             is_keyed = self._options.partitioner != "round-robin"
             self._limits[topic] = view.message_bytes_max
-            self._presses[topic] = Press(len(view.edges), view.message_bytes_max, is_keyed=is_keyed)
-        return self._presses[topic]
+            self._writers[topic] = ArrowWriter(
+                len(view.edges), view.message_bytes_max, is_keyed=is_keyed
+            )
+        return self._writers[topic]
 
     def _send(self) -> None:
         """Hand what was gathered to the sender, after what it sends now."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from goqueue.log import Leftover, NewestOffsets, placeholder
 from goqueue.model import Compact, Compacted, Offset, SegmentFacts, Timestamp
-from goqueue.records import Corrupt, mark
+from goqueue.records import Corrupt, index_records
 from goqueue.storage.filesystem import File, FileSystem, remove_if_there
 from goqueue.storage.layout import NameKind, segment_name
 from goqueue.storage.log_files import LogFiles
@@ -138,7 +138,7 @@ class _Rewrite:
         self._last_timestamp = chunk.columns.timestamps[-1]
 
     def _write(self, data: memoryview) -> None:
-        marks = mark(data, self._size, 0, len(data) + 1)
+        marks = index_records(data, self._size, 0, len(data) + 1)
         self._max_timestamp = Timestamp(max(self._max_timestamp, marks.max_timestamp))
         self._end = Offset(marks.next_offset)
         assert self._file is not None

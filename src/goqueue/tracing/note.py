@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from goqueue.records import Waiting
-from goqueue.records.tracing import CONTEXT_BYTES, GIVEN_BYTES, make_contexts
+from goqueue.records import CONTEXT_BYTES, GIVEN_CONTEXT_BYTES, DelayedRecords, derive_contexts
 
 __all__ = ["Kind", "Note", "Place", "place_of"]
 
@@ -77,14 +76,14 @@ class Note(msgspec.Struct, frozen=True):
     member: str = ""
     detail: str = ""
     keys: "array[int] | None" = None
-    waiting: Waiting | None = None
+    waiting: DelayedRecords | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def contexts(self) -> bytes:
         """The contexts of all messages, in order."""
-        made = make_contexts(self.place.high, self.place.low, self.offsets)
+        made = derive_contexts(self.place.high, self.place.low, self.offsets)
         if not self.given:
             return made
         contexts = bytearray(made)
@@ -96,10 +95,10 @@ class Note(msgspec.Struct, frozen=True):
     def context(self, index: int) -> bytes:
         """The context of one message: the one it carries, or the one of its first position."""
         given = self.given.get(index, b"")
-        if len(given) == GIVEN_BYTES:
+        if len(given) == GIVEN_CONTEXT_BYTES:
             return given[:CONTEXT_BYTES]
         origin = int.from_bytes(given) if given else self.offsets[index]
-        return make_contexts(self.place.high, self.place.low, (origin,))
+        return derive_contexts(self.place.high, self.place.low, (origin,))
 
     def attempt(self, index: int) -> int:
         """The delivery that this was about; 0 for none."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from goqueue.model.requests import TraceStatus
-from goqueue.records.tracing import make_contexts, mix
+from goqueue.records import derive_contexts, mix_seed
 from goqueue.tracing.note import Kind, Note
 
 __all__ = [
@@ -133,17 +133,17 @@ def _ids(note: Note, index: int, context: int) -> tuple[int, int]:
     given = note.given.get(index)
     if given is not None:
         place = note.place
-        own = make_contexts(place.high, place.low, (note.offsets[index],))
-        position, above = mix(context, int.from_bytes(own[TRACE_BYTES:])), context
+        own = derive_contexts(place.high, place.low, (note.offsets[index],))
+        position, above = mix_seed(context, int.from_bytes(own[TRACE_BYTES:])), context
     kind = note.kind
     if kind in _POSITIONS or kind is Kind.REBALANCE:
         return position, above
     if kind not in _OF_A_DELIVERY and kind is not Kind.FETCH:
-        return mix(position, kind), position
-    delivery = mix(position, mix(note.group_number, note.attempt(index)))
+        return mix_seed(position, kind), position
+    delivery = mix_seed(position, mix_seed(note.group_number, note.attempt(index)))
     if kind is Kind.FETCH:
         return delivery, position
-    return mix(delivery, mix(kind, note.at)), delivery
+    return mix_seed(delivery, mix_seed(kind, note.at)), delivery
 
 
 def due_of(note: Note, offset: int) -> int | None:

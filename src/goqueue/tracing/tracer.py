@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from goqueue.model.requests import TraceStatus, TracingStatistics
-from goqueue.records.tracing import CONTEXT_BYTES, GIVEN_BYTES, choose
+from goqueue.records import CONTEXT_BYTES, GIVEN_CONTEXT_BYTES, sampled_indexes
 from goqueue.tracing.note import Kind, Note
 from goqueue.tracing.span import TRACE_BYTES, Trace, due_of, spans_of, trace_of
 from goqueue.tracing.trace_status import Fate, Step
@@ -167,7 +167,7 @@ class Tracer:
 
     def _followed(self, note: Note) -> list[int]:
         if self.threshold < _ALL:
-            chosen = choose(note.contexts(), self.threshold)
+            chosen = sampled_indexes(note.contexts(), self.threshold)
         else:
             chosen = list(range(len(note)))
         given = note.given
@@ -260,7 +260,7 @@ def _finished(steps: Steps[Outcome]) -> Outcome:
 
 
 def _is_sampled(given: bytes) -> bool:
-    return len(given) != GIVEN_BYTES or bool(given[-1] & _SAMPLED)
+    return len(given) != GIVEN_CONTEXT_BYTES or bool(given[-1] & _SAMPLED)
 
 
 def _places(contexts: bytes, trace: bytes) -> Iterator[int]:

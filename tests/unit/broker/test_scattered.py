@@ -11,7 +11,7 @@ from goqueue.broker import fill
 from goqueue.broker.journal_changes import Delivered, Settled, fold
 from goqueue.model import LogId, Offset, RequestId, Serve, Slice, Timestamp
 from goqueue.model.requests import Leased, Parcel
-from goqueue.records import pick, span
+from goqueue.records import pick, slice_records
 from tests.unit.broker.priorities import BACKGROUND, CRITICAL, drain, lanes_of, offsets_of, publish
 from tests.unit.broker.users import ack, committed, join, poll, shop
 from tests.unit.records.examples import Forged
@@ -85,7 +85,9 @@ class Shelf:
 
     def read(self, wanted: Slice) -> memoryview:
         data = b"".join(self._records[wanted.offset : wanted.below])
-        found = span(data, wanted.offset, wanted.below, max(wanted.bytes_max, len(data[:1])))
+        found = slice_records(
+            data, wanted.offset, wanted.below, max(wanted.bytes_max, len(data[:1]))
+        )
         end = max(found.end, len(self._records[wanted.offset]))
         self.reads.append(end)
         return memoryview(data)[:end]

@@ -10,8 +10,7 @@ from goqueue.client.tracing import SendTrace, parent_of, start_sending
 from goqueue.model import LogId
 from goqueue.model import Message as Draft
 from goqueue.model.requests import TraceSeed
-from goqueue.records import HEADER_SIZE, build, encode_headers, rehead, stamp
-from goqueue.records.tracing import make_contexts
+from goqueue.records import HEADER_SIZE, build, derive_contexts, encode_headers, rehead, stamp
 from tests.integration.telemetry import recording
 
 GIVEN = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -22,7 +21,7 @@ LOG = LogId("orders", 0)
 
 
 def made(offset: int, seed: TraceSeed = SEED) -> str:
-    context = make_contexts(seed.high, seed.low, (offset,))
+    context = derive_contexts(seed.high, seed.low, (offset,))
     return f"00-{context[:16].hex()}-{context[16:].hex()}-01"
 
 

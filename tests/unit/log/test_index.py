@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.log import ENTRY_SIZE, IndexEntry, SparseIndex
-from goqueue.records import Marks
+from goqueue.records import IndexEntries
 
 BASE = 100
 
@@ -45,8 +45,8 @@ def index_of(plain: PlainIndex) -> SparseIndex:
     return index
 
 
-def marks_of(marks: list[tuple[int, int, int]]) -> Marks:
-    return Marks(
+def marks_of(marks: list[tuple[int, int, int]]) -> IndexEntries:
+    return IndexEntries(
         offsets=array("q", [mark[0] for mark in marks]),
         positions=array("q", [mark[1] for mark in marks]),
         timestamps=array("q", [mark[2] for mark in marks]),

@@ -1,4 +1,4 @@
-"""Records lifted into Arrow columns, and rows of Arrow columns pressed into records."""
+"""Records read into Arrow columns, and rows of Arrow columns written into records."""
 
 from array import array
 from collections.abc import Iterable
@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from goqueue.model import Code, Message, Priority, Record, Refused
 from goqueue.records import Codec, Corrupt, build, compress, decode, murmur3, stamp, verify, walk
-from goqueue.records.arrow import Frame, Integers, Lift, Pairs, Pieces, Press, Sheet, Strings
+from goqueue.records.arrow import (
+    ArrowReader,
+    ArrowWriter,
+    BinaryBuffers,
+    BinaryColumn,
+    HeaderColumn,
+    InputColumns,
+    IntegerColumn,
+    OutputColumns,
+)
 from tests.unit.records.examples import batches
 
 MEBIBYTE = 1 << 20
@@ -24,7 +33,7 @@ def stored(*messages: Message, first_offset: int = 0) -> bytearray:
     return built
 
 
-def texts(strings: Strings, count: int) -> list[bytes | None]:
+def texts(strings: BinaryBuffers, count: int) -> list[bytes | None]:
     """What pyarrow makes of the buffers."""
     validity = None if strings.validity is None else pa.py_buffer(strings.validity)
     buffers = [validity, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
@@ -34,74 +43,74 @@ def texts(strings: Strings, count: int) -> list[bytes | None]:
     return found
 
 
-def headers_of(frame: Frame) -> list[list[tuple[str, bytes]]]:
-    count = frame.header_rows[-1]
-    names = texts(frame.header_names, count)
-    values = texts(frame.header_values, count)
+def headers_of(columns: OutputColumns) -> list[list[tuple[str, bytes]]]:
+    count = columns.header_rows[-1]
+    names = texts(columns.header_names, count)
+    values = texts(columns.header_values, count)
     pairs = [
         ((name or b"").decode(), value or b"") for name, value in zip(names, values, strict=True)
     ]
-    ends = frame.header_rows
-    return [pairs[ends[row] : ends[row + 1]] for row in range(frame.count)]
+    ends = columns.header_rows
+    return [pairs[ends[row] : ends[row + 1]] for row in range(columns.count)]
 
 
-def rows_of(lift: Lift, rows_max: int = 1000, bytes_max: int = MEBIBYTE) -> list[Record]:
-    """Every row that is lifted, as the record that it was."""
+def rows_of(reader: ArrowReader, rows_max: int = 1000, bytes_max: int = MEBIBYTE) -> list[Record]:
+    """Every row that is read, as the record that it was."""
     rows: list[Record] = []
-    while (frame := lift.take(rows_max, bytes_max)) is not None:
-        assert 0 < frame.count <= rows_max
-        assert frame.keys is not None
-        assert frame.values is not None
-        keys, values = texts(frame.keys, frame.count), texts(frame.values, frame.count)
-        headers = headers_of(frame)
+    while (columns := reader.read(rows_max, bytes_max)) is not None:
+        assert 0 < columns.count <= rows_max
+        assert columns.keys is not None
+        assert columns.values is not None
+        keys, values = texts(columns.keys, columns.count), texts(columns.values, columns.count)
+        headers = headers_of(columns)
         rows += [
             Record(
-                offset=frame.offsets[row],
-                timestamp=frame.timestamps[row],
-                priority=frame.priorities[row],
-                flags=frame.flags[row],
+                offset=columns.offsets[row],
+                timestamp=columns.timestamps[row],
+                priority=columns.priorities[row],
+                flags=columns.flags[row],
                 key=keys[row] or b"",
                 value=values[row],
                 headers=tuple(headers[row]),
             )
-            for row in range(frame.count)
+            for row in range(columns.count)
         ]
     return rows
 
 
 @pytest.mark.parametrize("with_headers", [False, True])
-def test_what_is_not_wanted_is_not_lifted_and_the_rest_is_the_same(with_headers: bool) -> None:
+def test_what_is_not_wanted_is_not_read_and_the_rest_is_the_same(with_headers: bool) -> None:
     packed = compress(Message(key=b"l", value=b"x" * 10_000, headers=(("a", b"1"),)), Codec.GZIP)
     data = stored(Message(key=b"k", value=b"v"), packed)
 
-    keyed = Lift(data, with_headers=with_headers, with_values=False)
-    bare = Lift(data, with_headers=with_headers, with_values=False, with_keys=False)
+    keyed = ArrowReader(data, with_headers=with_headers, with_values=False)
+    bare = ArrowReader(data, with_headers=with_headers, with_values=False, with_keys=False)
 
     keys: list[bytes | None] = []
-    while (frame := keyed.take(10, MEBIBYTE)) is not None:
-        assert frame.values is None
-        assert frame.keys is not None
-        keys += texts(frame.keys, frame.count)
-        if with_headers and frame.offsets[frame.count - 1] == 1:
-            assert headers_of(frame)[-1] == [("a", b"1")]
+    while (columns := keyed.read(10, MEBIBYTE)) is not None:
+        assert columns.values is None
+        assert columns.keys is not None
+        keys += texts(columns.keys, columns.count)
+        if with_headers and columns.offsets[columns.count - 1] == 1:
+            assert headers_of(columns)[-1] == [("a", b"1")]
     offsets: list[int] = []
-    while (frame := bare.take(10, MEBIBYTE)) is not None:
-        assert frame.keys is None
-        assert frame.values is None
-        offsets += frame.offsets
+    while (columns := bare.read(10, MEBIBYTE)) is not None:
+        assert columns.keys is None
+        assert columns.values is None
+        offsets += columns.offsets
     assert keys == [b"k", b"l"]
     assert offsets == [0, 1]
 
 
-def offsets_of(lift: Lift) -> list[int]:
-    return [row.offset for row in rows_of(lift)]
+def offsets_of(reader: ArrowReader) -> list[int]:
+    return [row.offset for row in rows_of(reader)]
 
 
 plain_batches = batches.map(lambda batch: [each for each in batch if not each.is_compressed])
 
 
 @given(plain_batches, st.integers(1, 5), st.integers(1, 2000))
-def test_lifted_rows_are_what_decoding_each_record_gives(
+def test_read_rows_are_what_decoding_each_record_gives(
     batch: list[Message], rows_max: int, bytes_max: int
 ) -> None:
     data = stored(*batch)
@@ -112,7 +121,7 @@ def test_lifted_rows_are_what_decoding_each_record_gives(
         if not message.is_control and not message.is_delayed
     ]
 
-    rows = rows_of(Lift(data, with_headers=True), rows_max, bytes_max)
+    rows = rows_of(ArrowReader(data, with_headers=True), rows_max, bytes_max)
 
     assert [(row.offset, row.key, row.value, row.headers) for row in rows] == [
         (record.offset, record.key, record.value, record.headers) for record in seen
@@ -137,15 +146,15 @@ def test_what_a_reader_may_not_see_is_left_out() -> None:
         first_offset=10,
     )
 
-    rows = rows_of(Lift(data, 11, 18, [(0, 3), (15, 17), (30, 40)]))
+    rows = rows_of(ArrowReader(data, 11, 18, [(0, 3), (15, 17), (30, 40)]))
 
     assert [(row.offset, row.value) for row in rows] == [(11, b"a"), (14, b"b"), (17, b"c")]
 
 
-def test_aborted_ranges_hold_over_frames() -> None:
+def test_aborted_ranges_hold_over_outputs() -> None:
     data = stored(*(Message(value=b"%d" % number) for number in range(20)))
 
-    rows = rows_of(Lift(data, 0, 20, [(2, 5), (7, 8), (12, 19)]), rows_max=2)
+    rows = rows_of(ArrowReader(data, 0, 20, [(2, 5), (7, 8), (12, 19)]), rows_max=2)
 
     assert [row.offset for row in rows] == [0, 1, 5, 6, 8, 9, 10, 11, 19]
 
@@ -153,7 +162,7 @@ def test_aborted_ranges_hold_over_frames() -> None:
 def test_a_tombstone_is_null_and_an_empty_value_is_not() -> None:
     data = stored(Message(key=b"k", value=None), Message(value=b""))
 
-    first, second = rows_of(Lift(data))
+    first, second = rows_of(ArrowReader(data))
 
     assert (first.key, first.value) == (b"k", None)
     assert (second.key, second.value) == (b"", b"")
@@ -163,14 +172,14 @@ def test_the_log_s_note_about_a_batch_is_no_header_of_the_row() -> None:
     headers = (("gq.batch", b"1,0,0,1,0"), ("a", b"1"), ("gq.batched", b"2"))
     data = stored(Message(value=b"x", headers=headers), Message(value=b"y"))
 
-    first, second = rows_of(Lift(data, with_headers=True))
+    first, second = rows_of(ArrowReader(data, with_headers=True))
 
     assert first.headers == (("a", b"1"), ("gq.batched", b"2"))
     assert second.headers == ()
 
 
-def test_headers_that_nobody_wants_are_not_lifted() -> None:
-    (row,) = rows_of(Lift(stored(Message(value=b"x", headers=(("a", b"1"),)))))
+def test_headers_that_nobody_wants_are_not_read() -> None:
+    (row,) = rows_of(ArrowReader(stored(Message(value=b"x", headers=(("a", b"1"),)))))
 
     assert row.headers == ()
 
@@ -181,23 +190,23 @@ def test_compressed_values_come_out_whole_among_others(codec: Codec) -> None:
     packed = compress(Message(value=large, headers=(("a", b"1"),)), codec)
     plain = Message(value=b"plain")
 
-    rows = rows_of(Lift(stored(plain, packed, packed, plain), with_headers=True))
+    rows = rows_of(ArrowReader(stored(plain, packed, packed, plain), with_headers=True))
 
     assert [row.value for row in rows] == [b"plain", large, large, b"plain"]
     assert [row.headers for row in rows] == [(), (("a", b"1"),), (("a", b"1"),), ()]
     assert [row.offset for row in rows] == [0, 1, 2, 3]
 
 
-def test_frames_stay_within_their_bounds_but_hold_one_row_at_least() -> None:
+def test_outputs_stay_within_their_bounds_but_hold_one_row_at_least() -> None:
     data = stored(*(Message(value=bytes(100)) for _ in range(7)))
-    lift = Lift(data)
+    reader = ArrowReader(data)
 
     counts = []
-    while (frame := lift.take(3, 300)) is not None:
-        counts.append(frame.count)
+    while (columns := reader.read(3, 300)) is not None:
+        counts.append(columns.count)
 
     assert counts == [2, 2, 2, 1]
-    single = Lift(data).take(3, 1)
+    single = ArrowReader(data).read(3, 1)
     assert single is not None
     assert single.count == 1
 
@@ -207,15 +216,15 @@ def test_damage_is_told_with_its_place() -> None:
     data[-1] ^= 1
 
     with pytest.raises(Corrupt) as corrupt:
-        Lift(data).take(10, MEBIBYTE)
+        ArrowReader(data).read(10, MEBIBYTE)
 
     assert (corrupt.value.position, corrupt.value.reason) == (38, "crc")
 
 
-def test_nothing_is_lifted_from_nothing() -> None:
-    assert Lift(b"").take(1, 1) is None
+def test_nothing_is_read_from_nothing() -> None:
+    assert ArrowReader(b"").read(1, 1) is None
     with pytest.raises(IndexError):
-        Lift(b"").take(0, 1)
+        ArrowReader(b"").read(0, 1)
 
 
 # ---- rows to records -----------------------------------------------------------------------
@@ -225,22 +234,22 @@ def column(kind: Literal["i", "q"], numbers: Iterable[int]) -> memoryview:
     return memoryview(array(kind, numbers)).cast("B")
 
 
-def pieces(values: list[bytes | None]) -> Pieces:
+def pieces(values: list[bytes | None]) -> BinaryColumn:
     column = pa.array(values, pa.binary())
     validity, offsets, data = column.buffers()
-    return Pieces(len(values), offsets, data if data is not None else b"", validity)
+    return BinaryColumn(len(values), offsets, data if data is not None else b"", validity)
 
 
-def integers(values: list[int | None]) -> Integers:
+def integers(values: list[int | None]) -> IntegerColumn:
     validity, numbers = pa.array(values, pa.int64()).buffers()
-    return Integers(len(values), numbers, validity)
+    return IntegerColumn(len(values), numbers, validity)
 
 
-def pairs(rows: list[list[tuple[str, bytes]] | None]) -> Pairs:
+def pairs(rows: list[list[tuple[str, bytes]] | None]) -> HeaderColumn:
     column = pa.array(rows, pa.map_(pa.string(), pa.binary()))
     names, values = column.keys.to_pylist(), column.items.to_pylist()
     validity, offsets = column.buffers()[:2]
-    return Pairs(
+    return HeaderColumn(
         len(rows),
         offsets,
         pieces([name.encode() for name in names]),
@@ -253,8 +262,10 @@ def records_of(batch: bytearray) -> list[Record]:
     return [decode(batch, position) for position in walk(batch).positions]
 
 
-def pressed(sheet: Sheet, partitions: int = 1, limit: int = MEBIBYTE) -> dict[int, list[Record]]:
-    done = Press(partitions, limit).press(sheet)
+def written(
+    rows: InputColumns, partitions: int = 1, limit: int = MEBIBYTE
+) -> dict[int, list[Record]]:
+    done = ArrowWriter(partitions, limit).write(rows)
     found = {target: records_of(batch) for target, batch in done.batches.items()}
     assert {target: len(records) for target, records in found.items()} == done.counts
     return found
@@ -268,7 +279,7 @@ row_headers = st.lists(
     ),
     max_size=3,
 )
-sheet_rows = st.lists(
+input_rows = st.lists(
     st.tuples(
         row_keys,
         st.none() | st.binary(max_size=50),
@@ -281,14 +292,14 @@ sheet_rows = st.lists(
 )
 
 
-@given(sheet_rows)
-def test_pressed_rows_are_the_records_that_messages_make(
+@given(input_rows)
+def test_written_rows_are_the_records_that_messages_make(
     rows: list[
         tuple[bytes | None, bytes | None, list[tuple[str, bytes]] | None, int | None, int | None]
     ],
 ) -> None:
     keys, values, headers, priorities, timestamps = zip(*rows, strict=True)
-    sheet = Sheet(
+    columns = InputColumns(
         len(rows),
         keys=pieces(list(keys)),
         values=pieces(list(values)),
@@ -297,7 +308,7 @@ def test_pressed_rows_are_the_records_that_messages_make(
         timestamps=integers(list(timestamps)),
     )
 
-    done = Press(1, MEBIBYTE).press(sheet)
+    done = ArrowWriter(1, MEBIBYTE).write(columns)
 
     assert done.batches[0] == build(
         [
@@ -316,14 +327,14 @@ def test_pressed_rows_are_the_records_that_messages_make(
 
 def test_rows_go_where_they_say_else_by_their_key_else_by_turns() -> None:
     keys: list[bytes | None] = [b"order-123", None, None, b"a", None, None]
-    sheet = Sheet(
+    rows = InputColumns(
         6,
         keys=pieces(keys),
         values=pieces([b"%d" % row for row in range(6)]),
         partitions=integers([None, None, None, 2, None, 1]),
     )
 
-    found = pressed(sheet, 3)
+    found = written(rows, 3)
 
     places = {record.value: target for target, each in found.items() for record in each}
     assert places[b"0"] == murmur3(b"order-123") % 3
@@ -331,25 +342,25 @@ def test_rows_go_where_they_say_else_by_their_key_else_by_turns() -> None:
     assert [places[b"3"], places[b"5"]] == [2, 1]
 
 
-def test_turns_go_on_over_sheets_and_a_refused_sheet_takes_none() -> None:
-    press = Press(3, 10)
-    one = Sheet(1, values=pieces([b"x"]))
+def test_turns_continue_over_inputs_and_a_refused_input_takes_none() -> None:
+    writer = ArrowWriter(3, 10)
+    one = InputColumns(1, values=pieces([b"x"]))
 
-    assert list(press.press(one).batches) == [0]
+    assert list(writer.write(one).batches) == [0]
     with pytest.raises(Refused):
-        press.press(Sheet(2, values=pieces([b"x", bytes(11)])))
-    assert list(press.press(one).batches) == [1]
+        writer.write(InputColumns(2, values=pieces([b"x", bytes(11)])))
+    assert list(writer.write(one).batches) == [1]
 
 
 def test_a_delivery_time_becomes_a_header_that_the_broker_reads() -> None:
-    sheet = Sheet(
+    rows = InputColumns(
         2,
         values=pieces([b"x", b"y"]),
         headers=pairs([[("a", b"1")], None]),
         dues=integers([NOON // 1000, NOON // 1000]),
     )
 
-    (first, second) = pressed(sheet)[0]
+    (first, second) = written(rows)[0]
 
     assert first.headers == (("a", b"1"), ("gq.deliver-at", b"%d" % NOON))
     assert second.headers == (("gq.deliver-at", b"%d" % NOON),)
@@ -360,35 +371,41 @@ def test_a_slice_of_columns_begins_at_its_row() -> None:
     validity, offsets, data = pa.array([b"no", None, b"yes", b"so"], pa.binary()).buffers()
     numbers = column("q", [9, 9, 3, 4])
 
-    sheet = Sheet(
-        2, values=Pieces(2, offsets, data, validity, 1), priorities=Integers(2, numbers, None, 2)
+    rows = InputColumns(
+        2,
+        values=BinaryColumn(2, offsets, data, validity, 1),
+        priorities=IntegerColumn(2, numbers, None, 2),
     )
 
-    assert [(record.value, record.priority) for record in pressed(sheet)[0]] == [
+    assert [(record.value, record.priority) for record in written(rows)[0]] == [
         (None, 3),
         (b"yes", 4),
     ]
 
 
 @pytest.mark.parametrize(
-    ("sheet", "code", "part"),
+    ("rows", "code", "part"),
     [
-        (Sheet(1, keys=pieces([bytes(65_536)])), Code.MESSAGE_TOO_LARGE, "key"),
-        (Sheet(1, values=pieces([bytes(2 * MEBIBYTE)])), Code.MESSAGE_TOO_LARGE, "message"),
-        (Sheet(1, keys=pieces([b"gq.x"])), Code.MESSAGE_INVALID, "key"),
-        (Sheet(1, headers=pairs([[("", b"")]])), Code.MESSAGE_INVALID, "headers"),
-        (Sheet(1, headers=pairs([[("gq.codec", b"")]])), Code.MESSAGE_INVALID, "headers"),
-        (Sheet(1, headers=pairs([[("a", bytes(65_530))]])), Code.MESSAGE_TOO_LARGE, "headers"),
-        (Sheet(1, priorities=integers([5])), Code.MESSAGE_INVALID, "priority"),
-        (Sheet(1, timestamps=integers([-1])), Code.MESSAGE_INVALID, "timestamp"),
-        (Sheet(1, dues=integers([5])), Code.MESSAGE_INVALID, "deliver_at"),
+        (InputColumns(1, keys=pieces([bytes(65_536)])), Code.MESSAGE_TOO_LARGE, "key"),
+        (InputColumns(1, values=pieces([bytes(2 * MEBIBYTE)])), Code.MESSAGE_TOO_LARGE, "message"),
+        (InputColumns(1, keys=pieces([b"gq.x"])), Code.MESSAGE_INVALID, "key"),
+        (InputColumns(1, headers=pairs([[("", b"")]])), Code.MESSAGE_INVALID, "headers"),
+        (InputColumns(1, headers=pairs([[("gq.codec", b"")]])), Code.MESSAGE_INVALID, "headers"),
+        (
+            InputColumns(1, headers=pairs([[("a", bytes(65_530))]])),
+            Code.MESSAGE_TOO_LARGE,
+            "headers",
+        ),
+        (InputColumns(1, priorities=integers([5])), Code.MESSAGE_INVALID, "priority"),
+        (InputColumns(1, timestamps=integers([-1])), Code.MESSAGE_INVALID, "timestamp"),
+        (InputColumns(1, dues=integers([5])), Code.MESSAGE_INVALID, "deliver_at"),
     ],
 )
 def test_a_row_that_is_no_message_is_refused_with_its_index(
-    sheet: Sheet, code: Code, part: str
+    rows: InputColumns, code: Code, part: str
 ) -> None:
     with pytest.raises(Refused) as refused:
-        Press(2, MEBIBYTE).press(sheet)
+        ArrowWriter(2, MEBIBYTE).write(rows)
 
     assert refused.value.code is code
     assert refused.value.facts["index"] == 0
@@ -398,22 +415,26 @@ def test_a_row_that_is_no_message_is_refused_with_its_index(
 @pytest.mark.parametrize("partition", [-1, 2, 1 << 40])
 def test_a_partition_that_is_not_there_is_refused(partition: int) -> None:
     with pytest.raises(Refused) as refused:
-        Press(2, MEBIBYTE).press(Sheet(1, partitions=integers([partition])))
+        ArrowWriter(2, MEBIBYTE).write(InputColumns(1, partitions=integers([partition])))
 
     assert refused.value.code is Code.PARTITION_NOT_FOUND
 
 
 def test_buffers_that_are_too_short_or_lead_elsewhere_are_refused() -> None:
     with pytest.raises(BufferError):
-        Integers(2, column("q", [1]))
+        IntegerColumn(2, column("q", [1]))
     with pytest.raises(BufferError):
-        Integers(9, column("q", range(9)), b"\xff")
+        IntegerColumn(9, column("q", range(9)), b"\xff")
     with pytest.raises(BufferError):
-        Pieces(2, column("i", [0, 1]), b"a")
+        BinaryColumn(2, column("i", [0, 1]), b"a")
     with pytest.raises(BufferError):
-        Sheet(2, values=pieces([b"a"]))
+        InputColumns(2, values=pieces([b"a"]))
     for ends in ([0, 9], [2, 1], [-1, 1]):
         with pytest.raises(BufferError):
-            Press(1, 10).press(Sheet(1, values=Pieces(1, column("i", ends), b"abc")))
+            ArrowWriter(1, 10).write(
+                InputColumns(1, values=BinaryColumn(1, column("i", ends), b"abc"))
+            )
     with pytest.raises(BufferError):
-        Press(1, 10).press(Sheet(1, headers=Pairs(1, column("i", [0, 3]), pieces([]), pieces([]))))
+        ArrowWriter(1, 10).write(
+            InputColumns(1, headers=HeaderColumn(1, column("i", [0, 3]), pieces([]), pieces([])))
+        )

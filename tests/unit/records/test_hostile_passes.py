@@ -12,15 +12,17 @@ from goqueue.records import (
     Buffer,
     Corrupt,
     build,
+    find_trace_contexts,
     last_offset,
     pick,
     rehead,
     route,
-    survey,
+    scan_messages,
+    scan_sampled,
+    scan_traces,
     visible,
     walk,
 )
-from goqueue.records.tracing import find_contexts, follow, look
 from tests.unit.records.examples import FIRST_VECTOR, SECOND_VECTOR, Forged, batches
 
 MIB = 1024 * 1024
@@ -28,13 +30,13 @@ FAR = 1 << 62
 
 PASSES: dict[str, Callable[[Buffer], object]] = {
     "route": lambda data: route(data, 3, 0, None, body_bytes_max=99, needs_key=False),
-    "survey": lambda data: survey(data, 0, with_keys=True),
+    "scan_messages": lambda data: scan_messages(data, 0, with_keys=True),
     "last_offset": last_offset,
     "pick": lambda data: pick(data, range(20)),
     "visible": lambda data: visible(data, 0, FAR),
-    "look": look,
-    "follow": lambda data: follow(data, (1, 2), 0, 1 << 63),
-    "find_contexts": find_contexts,
+    "scan_traces": scan_traces,
+    "scan_sampled": lambda data: scan_sampled(data, (1, 2), 0, 1 << 63),
+    "find_trace_contexts": find_trace_contexts,
     "rehead": lambda data: rehead(data, 0, (("name", b"value"),)),
 }
 

@@ -27,7 +27,6 @@ from goqueue import records
 from array import array
 from goqueue.records import *
 from goqueue.records.arrow import *
-from goqueue.records.tracing import *
 seen = hashlib.sha256()
 def note(function, *arguments):
     try:
@@ -94,18 +93,18 @@ for round in range(300):
     note(find_delayed, data)
     note(find_delayed, data, 5)
     note(mark_delayed, bytearray(data), 3, 10**18)
-    note(partial(survey, with_keys=chance.random() < 0.5), data, chance.randrange(5))
-    note(lambda: [(told.contexts, told.keys) for told in [look(data)]])
+    note(partial(scan_messages, with_keys=chance.random() < 0.5), data, chance.randrange(5))
+    note(lambda: [(told.contexts, told.keys) for told in [scan_traces(data)]])
     note(lambda: [told and (told.contexts, told.keys, told.indexes)
-                  for told in [follow(data, (1, 2), 3, 1 << 63)]])
-    note(find_contexts, data)
-    note(fingerprint, bytes(data))
-    note(read_context, chance.choice(parents)[:chance.choice([54, 55, 99])])
-    note(mix, chance.getrandbits(64), chance.getrandbits(64))
+                  for told in [scan_sampled(data, (1, 2), 3, 1 << 63)]])
+    note(find_trace_contexts, data)
+    note(key_fingerprint, bytes(data))
+    note(parse_traceparent, chance.choice(parents)[:chance.choice([54, 55, 99])])
+    note(mix_seed, chance.getrandbits(64), chance.getrandbits(64))
     seeds = chance.getrandbits(64), chance.getrandbits(64)
-    contexts = make_contexts(*seeds, [chance.getrandbits(63) for _ in range(chance.randrange(9))])
+    contexts = derive_contexts(*seeds, [chance.getrandbits(63) for _ in range(chance.randrange(9))])
     note(bytes, contexts)
-    note(choose, contexts, chance.getrandbits(64))
+    note(sampled_indexes, contexts, chance.getrandbits(64))
     note(pick, data, [chance.randrange(9) for _ in range(3)])
     note(has_compressed, data)
     note(visible, data, chance.randrange(5), chance.randrange(4))
@@ -116,19 +115,22 @@ for round in range(300):
     wishes = [chance.randrange(-3, 6) for _ in batch] if chance.random() < 0.5 else None
     limits = {"body_bytes_max": chance.choice([100, 2000]), "needs_key": chance.random() < 0.3}
     note(partial(route, **limits), bytes(data), chance.randrange(1, 5), chance.randrange(9), wishes)
-    note(span, data, chance.randrange(5), chance.randrange(9), chance.randrange(2000))
-    note(mark, data, chance.randrange(5), chance.randrange(-1, 5), chance.randrange(1000))
-    lift = Lift(bytes(data), chance.randrange(3), chance.randrange(9), [(1, 2)], with_headers=True)
-    note(lambda: [getattr(frame, name) for frame in [lift.take(2, 999)] if frame is not None
+    note(slice_records, data, chance.randrange(5), chance.randrange(9), chance.randrange(2000))
+    note(index_records, data, chance.randrange(5), chance.randrange(-1, 5), chance.randrange(1000))
+    reader = ArrowReader(
+        bytes(data), chance.randrange(3), chance.randrange(9), [(1, 2)], with_headers=True
+    )
+    note(lambda: [getattr(frame, name) for frame in [reader.read(2, 999)] if frame is not None
                   for name in ("offsets", "timestamps", "priorities", "flags", "header_rows")])
-    note(lambda: [(column.offsets, column.data, column.validity) for frame in [lift.take(3, 99)]
+    note(lambda: [(column.offsets, column.data, column.validity) for frame in [reader.read(3, 99)]
                   if frame is not None for column in (frame.keys, frame.values,
                   frame.header_names, frame.header_values)])
     ends = memoryview(array("i", [0, *sorted(chance.randrange(99) for _ in range(3))])).cast("B")
     numbers = memoryview(array("q", [chance.randrange(-1, 6) for _ in range(3)])).cast("B")
-    pieces = Pieces(3, ends, b"gq." + chance.randbytes(96), chance.choice([None, b"\\x05"]))
-    sheet = Sheet(3, keys=pieces, values=pieces, priorities=Integers(3, numbers, b"\\x03"))
-    note(Press(3, 60).press, sheet)
+    pieces = BinaryColumn(3, ends, b"gq." + chance.randbytes(96), chance.choice([None, b"\\x05"]))
+    priorities = IntegerColumn(3, numbers, b"\\x03")
+    rows = InputColumns(3, keys=pieces, values=pieces, priorities=priorities)
+    note(ArrowWriter(3, 60).write, rows)
     note(stamp, data, 3, 5)
     note(bytes, data)
 print(COMPILED, seen.hexdigest())
@@ -154,9 +156,9 @@ def test_the_environment_forces_the_interpreted_twin_and_it_does_the_same() -> N
 
 
 def test_this_process_runs_one_twin_throughout() -> None:
-    of_records = ("batch", "columns", "cursor", "hops", "record", "routing")
+    of_records = ("batch", "columns", "cursor", "header_scan", "record", "routing", "traceparent")
     names = [f"goqueue.records.{name}" for name in of_records]
-    names += [f"goqueue.records.arrow.{name}" for name in ("lift", "press", "sheet")]
+    names += [f"goqueue.records.arrow.{name}" for name in ("input", "reader", "writer")]
     for name in (*names, "goqueue.delivery.wheel.sieve", "goqueue.model.digits"):
         module = importlib.import_module(name)
         assert str(module.__file__).endswith(".py") is not COMPILED

@@ -8,7 +8,7 @@ import pytest
 
 from goqueue.model import Message, Record, Refused
 from goqueue.records import build, decode, stamp, walk
-from goqueue.records.arrow import Lift, Press
+from goqueue.records.arrow import ArrowReader, ArrowWriter
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from goqueue.spark.columns import Batches, ColumnInvalid, Undecodable, check_columns, row_schema
 from goqueue.spark.decoding import schema_of
-from goqueue.spark.input_columns import refused_row, to_sheet
+from goqueue.spark.input_columns import refused_row, to_input_columns
 from goqueue.spark.options import Filters, Match
 from goqueue.spark.read_options import BASE, ORIGIN, Decoding, Shape
 
@@ -52,21 +52,21 @@ def shaped(form: Shape, *messages: Message, filters: Filters = NO_FILTERS) -> pa
     data = build(messages)
     stamp(data, 0, NOON_NS)
     batches = Batches(form, filters, "t", 3, lambda: NOON)
-    frame = Lift(
+    columns = ArrowReader(
         data,
         with_headers=batches.needs_headers,
         with_keys=batches.needs_keys,
         with_values=batches.needs_values,
-    ).take(100, 1 << 20)
-    assert frame is not None
-    batch = batches.batch(frame)
+    ).read(100, 1 << 20)
+    assert columns is not None
+    batch = batches.batch(columns)
     batch.validate(full=True)
     assert batch.schema.equals(to_arrow_schema(row_schema(form), timezone="UTC"))
     return batch
 
 
 def pressed(batch: pa.RecordBatch, bytes_max: int = 1 << 20) -> list[Record]:
-    built = Press(1, bytes_max).press(to_sheet(batch)).batches[0]
+    built = ArrowWriter(1, bytes_max).write(to_input_columns(batch)).batches[0]
     return [decode(built, position) for position in walk(built).positions]
 
 
@@ -322,7 +322,7 @@ def test_a_delay_counts_from_now(delays: pa.Array, waits_us: list[int | None]) -
     now_us = NOON_NS // 1000
     batch = pa.RecordBatch.from_pydict({"value": ["v"] * len(delays), "delay": delays})
 
-    built = Press(1, 1 << 20).press(to_sheet(batch, now_us)).batches[0]
+    built = ArrowWriter(1, 1 << 20).write(to_input_columns(batch, now_us)).batches[0]
 
     records = [decode(built, position) for position in walk(built).positions]
     dues = [dict(record.headers).get(DELIVER_HEADER) for record in records]
@@ -336,7 +336,7 @@ def test_a_delay_that_is_none_is_refused_by_its_row(delay: object) -> None:
     batch = pa.RecordBatch.from_pydict({"value": ["v"], "delay": pa.array([delay])})
 
     with pytest.raises(Refused) as refused:
-        Press(1, 1 << 20).press(to_sheet(batch, NOON_NS // 1000))
+        ArrowWriter(1, 1 << 20).write(to_input_columns(batch, NOON_NS // 1000))
 
     assert refused.value.facts["index"] == 0
 
@@ -344,8 +344,12 @@ def test_a_delay_that_is_none_is_refused_by_its_row(delay: object) -> None:
 def test_turns_take_no_notice_of_keys_if_that_is_wanted() -> None:
     batch = pa.RecordBatch.from_pydict({"key": ["k"] * 6, "value": ["v"] * 6})
 
-    assert Press(3, 1 << 20, is_keyed=False).press(to_sheet(batch)).counts == {0: 2, 1: 2, 2: 2}
-    assert len(Press(3, 1 << 20).press(to_sheet(batch)).counts) == 1
+    assert ArrowWriter(3, 1 << 20, is_keyed=False).write(to_input_columns(batch)).counts == {
+        0: 2,
+        1: 2,
+        2: 2,
+    }
+    assert len(ArrowWriter(3, 1 << 20).write(to_input_columns(batch)).counts) == 1
 
 
 def test_a_refused_row_becomes_a_letter_that_fits() -> None:
@@ -394,10 +398,10 @@ def test_gaps_of_compaction_are_passed_over() -> None:
         data += part
     batches = Batches(Shape(columns=("offset", "value")), NO_FILTERS, "t", 3, lambda: NOON)
 
-    frame = Lift(data, 5, 40).take(100, 1 << 20)
+    columns = ArrowReader(data, 5, 40).read(100, 1 << 20)
 
-    assert frame is not None
-    assert batches.batch(frame).to_pylist() == [
+    assert columns is not None
+    assert batches.batch(columns).to_pylist() == [
         {"offset": 10, "value": b"10"},
         {"offset": 11, "value": b"11"},
     ]

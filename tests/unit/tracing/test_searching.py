@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.requests import TraceStatus
-from goqueue.records.tracing import fingerprint
+from goqueue.records import key_fingerprint
 from goqueue.tracing import NO_OFFSET, UNWRITTEN, Kind, Search, Tracer, place_of, spans_of
 from tests.unit.tracing.notes import GIVEN, PLACE, note
 
 OTHER = place_of("orders", 1, "1")
 CLICKS = place_of("clicks", 0, "1")
-KEYS = array("Q", (fingerprint(b"a"), 0, fingerprint(b"b")))
+KEYS = array("Q", (key_fingerprint(b"a"), 0, key_fingerprint(b"b")))
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ ELSEWHERE, CLICK = ("orders", 1, 0), ("clicks", 0, 0)
         (Search(partition=1), [ELSEWHERE]),
         (Search(offset=0), [CLICK, ELSEWHERE, FIRST]),
         (Search(topic="orders", partition=0, offset=2), [THIRD]),
-        (Search(key=fingerprint(b"a")), [FIRST]),
-        (Search(key=fingerprint(b"b")), [THIRD]),
-        (Search(key=fingerprint(b"c")), []),
+        (Search(key=key_fingerprint(b"a")), [FIRST]),
+        (Search(key=key_fingerprint(b"b")), [THIRD]),
+        (Search(key=key_fingerprint(b"c")), []),
         (Search(group="g"), [SECOND, FIRST]),
         (Search(group="h"), [ELSEWHERE]),
         (Search(member="g-1"), [SECOND, FIRST]),
@@ -71,7 +71,7 @@ ELSEWHERE, CLICK = ("orders", 1, 0), ("clicks", 0, 0)
         (Search(group="g", status=TraceStatus.ERROR), [SECOND]),
         # Of one event: the group is that of a delivery, the key that of the publication.
         (Search(group="g", start=60), [SECOND]),
-        (Search(group="g", key=fingerprint(b"a")), []),
+        (Search(group="g", key=key_fingerprint(b"a")), []),
     ],
 )
 def test_each_criterion(

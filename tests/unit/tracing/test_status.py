@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model.requests import TraceStatus
-from goqueue.records import Waiting
+from goqueue.records import DelayedRecords
 from goqueue.tracing import Kind, Search, Tracer, place_of
 from tests.unit.tracing.notes import GIVEN, PLACE, note
 
@@ -105,7 +105,7 @@ def together(*happened: tuple[Kind, int, str], delayed: int | None = None) -> Tr
         place = LETTERS if kind is L else PLACE
         each = note(kind, offset, at=moment, place=place, group=group, given={0: GIVEN})
         if kind is P and offset == delayed:
-            waiting = Waiting(array("q", [offset]), array("q", [99]), array("b", [2]))
+            waiting = DelayedRecords(array("q", [offset]), array("q", [99]), array("b", [2]))
             each = msgspec.structs.replace(each, waiting=waiting)
         tracer.add(each)
     trace = tracer.find(GIVEN[:16])

@@ -57,8 +57,7 @@ from goqueue.model.requests import (
     FindDelayed,
     ListDelayed,
 )
-from goqueue.records import Waiting, build, rehead, walk
-from goqueue.records.tracing import find_contexts
+from goqueue.records import DelayedRecords, build, find_trace_contexts, rehead, walk
 
 __all__ = [
     "DelayedMessages",
@@ -86,7 +85,7 @@ class DelayedMessages:
     def expect(
         self,
         partition: Partition,
-        waiting: Waiting,
+        waiting: DelayedRecords,
         now: Now,
         holder: TransactionKey | None = None,
     ) -> None:
@@ -237,7 +236,7 @@ class DelayedMessages:
             self._end(batch, delays, now, None)
             return
         columns = walk(data)
-        contexts = find_contexts(data) if self._state.traces.is_on else {}
+        contexts = find_trace_contexts(data) if self._state.traces.is_on else {}
         left = len(batch.order)
         for offset, position in zip(columns.offsets, columns.positions, strict=True):
             if batch.order and batch.order[0] == offset:

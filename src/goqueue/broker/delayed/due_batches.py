@@ -16,7 +16,7 @@ import msgspec
 from goqueue.broker.outbox import Outbox
 from goqueue.model import Code, LogId, Offset, Refused, RequestId, TransactionKey
 from goqueue.model.requests import Done
-from goqueue.records import Waiting
+from goqueue.records import DelayedRecords
 
 __all__ = ["Cancelled", "Cancels", "DueBatch", "Entry", "Fired", "PendingDelayAppends", "Published"]
 
@@ -67,7 +67,7 @@ class Published(msgspec.Struct, frozen=True):
     """Delayed records of one batch, and the transaction that they are in, if any."""
 
     next: Offset
-    waiting: Waiting
+    waiting: DelayedRecords
     holder: TransactionKey | None = None
 
 

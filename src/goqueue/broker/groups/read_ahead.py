@@ -21,7 +21,7 @@ from goqueue.delivery import DeliveryQueue
 from goqueue.groups import Group
 from goqueue.model import FetchedSlice, LogId, Now, Offset, Slice
 from goqueue.model.requests import Mode
-from goqueue.records import span, survey
+from goqueue.records import scan_messages, slice_records
 
 __all__ = [
     "Learned",
@@ -86,7 +86,7 @@ class FetchedBytes:
             return wanted
         if wanted.offset < kept.wanted.offset or wanted.below > kept.upto:
             return wanted
-        part = span(kept.data, wanted.offset, wanted.below, len(kept.data))
+        part = slice_records(kept.data, wanted.offset, wanted.below, len(kept.data))
         data = kept.data[part.start : part.end]
         if 4 * len(data) < len(kept.data):
             # A slow reader of a few messages must not hold on to all that was read with them.
@@ -220,7 +220,7 @@ class ReadAhead:
                 # The segment is set aside when the writes on their way are done: wait for those.
                 self._unreadable[wanted.log] = None
             return Learned(group, True)
-        found = survey(data, wanted.offset, with_keys=queue.keeps_key_order)
+        found = scan_messages(data, wanted.offset, with_keys=queue.keeps_key_order)
         # Nothing at all in the slice: compaction left nothing of it.
         upto = Offset(found.next_offset) if len(data) else wanted.below
         known = found.known

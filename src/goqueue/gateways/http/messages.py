@@ -1,7 +1,7 @@
 """Messages in JSON bodies: a message to publish, its result, a message that was read.
 
 Also the bodies of producers, and the traces: which trace a message belongs to, by a header or by
-its offset (see `goqueue.records.tracing`), and which trace a request is part of.
+its offset (see `goqueue.records.traceparent`), and which trace a request is part of.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from goqueue.gateways.http.bodies import (
 )
 from goqueue.model import DELAYED_FROM_HEADER, TRACEPARENT_HEADER, TRACESTATE_HEADER, Header, Record
 from goqueue.model.requests import TraceSeed
-from goqueue.records.tracing import CONTEXT_BYTES, make_contexts, read_context
+from goqueue.records import CONTEXT_BYTES, derive_contexts, parse_traceparent
 
 __all__ = [
     "PRIORITY_NAMES",
@@ -327,7 +327,7 @@ class TraceNames:
         seed = self._seed
         if seed is None:
             return [None] * len(offsets)
-        digits = make_contexts(seed.high, seed.low, offsets).hex()
+        digits = derive_contexts(seed.high, seed.low, offsets).hex()
         names: list[str | None] = [
             digits[start : start + _TRACE_DIGITS]
             for start in range(0, len(digits), 2 * CONTEXT_BYTES)
@@ -343,7 +343,7 @@ class TraceNames:
         made: str | None = None
         for name, value in headers:
             if name == TRACEPARENT_HEADER:
-                context = read_context(value)
+                context = parse_traceparent(value)
                 if context:
                     return context.hex()[:_TRACE_DIGITS]
             elif name == DELAYED_FROM_HEADER and value.isdigit():
@@ -354,7 +354,7 @@ class TraceNames:
 def request_trace(headers: Mapping[bytes, bytes]) -> tuple[Header, ...]:
     """What a request says of the trace that it is part of, for the messages that it brings."""
     parent = headers.get(_TRACEPARENT)
-    if parent is None or not read_context(parent):
+    if parent is None or not parse_traceparent(parent):
         return ()
     state = headers.get(_TRACESTATE, b"")
     if not state or len(state) > _STATE_BYTES_MAX:

@@ -3,19 +3,19 @@
 Knows how Arrow lays out a column, and nothing of pyarrow: whoever has it wraps the buffers.
 """
 
-from goqueue.records.arrow.frame import Frame, Strings
-from goqueue.records.arrow.lift import Lift
-from goqueue.records.arrow.press import Press, Pressed
-from goqueue.records.arrow.sheet import Integers, Pairs, Pieces, Sheet
+from goqueue.records.arrow.input import BinaryColumn, HeaderColumn, InputColumns, IntegerColumn
+from goqueue.records.arrow.output import BinaryBuffers, OutputColumns
+from goqueue.records.arrow.reader import ArrowReader
+from goqueue.records.arrow.writer import ArrowWriter, PartitionBatches
 
 __all__ = [
-    "Frame",
-    "Integers",
-    "Lift",
-    "Pairs",
-    "Pieces",
-    "Press",
-    "Pressed",
-    "Sheet",
-    "Strings",
+    "ArrowReader",
+    "ArrowWriter",
+    "BinaryBuffers",
+    "BinaryColumn",
+    "HeaderColumn",
+    "InputColumns",
+    "IntegerColumn",
+    "OutputColumns",
+    "PartitionBatches",
 ]

@@ -19,7 +19,7 @@ import msgspec
 
 from goqueue.log import IndexEntry, SparseIndex
 from goqueue.model import RECORD_BYTES_MAX, Offset, SegmentFacts, Timestamp
-from goqueue.records import HEADER_SIZE, Buffer, Corrupt, mark, span, sums
+from goqueue.records import HEADER_SIZE, Buffer, Corrupt, index_records, slice_records, sums
 from goqueue.storage.filesystem import File, FileSystem
 from goqueue.storage.layout import NameKind, segment_name
 from goqueue.storage.segment.chunks import CHUNK_BYTES, Chunk, chunks, read_sectors
@@ -157,7 +157,7 @@ class SegmentFile:
         return self._is_torn
 
     def _learn(self, data: Buffer, position: int) -> None:
-        marks = mark(data, position, self._index.last_position, self._interval)
+        marks = index_records(data, position, self._index.last_position, self._interval)
         self._index.add(marks, self._max_timestamp)
         self._max_timestamp = Timestamp(max(self._max_timestamp, marks.max_timestamp))
         self._end = Offset(marks.next_offset)
@@ -290,7 +290,7 @@ class SegmentFile:
                 marked = -1
                 continue
             records = memoryview(part.data)[: part.end]
-            marks = mark(records, part.position, marked, self._interval)
+            marks = index_records(records, part.position, marked, self._interval)
             index.add(marks, newest)
             marked = index.last_position
             newest = max(newest, marks.max_timestamp)
@@ -368,7 +368,7 @@ class SegmentFile:
         start, end = bounds
         # Skipped records are verified too, and so is one from `below` on that ends an empty
         # read: with a wrong offset they would hide requested records.
-        checked = end if start < end else start + span(data[start:], 0, _OFFSET_MAX, 1).end
+        checked = end if start < end else start + slice_records(data[start:], 0, _OFFSET_MAX, 1).end
         self._check_sums(data, entry.position, checked)
         return data[start:end]
 
@@ -379,7 +379,7 @@ class SegmentFile:
         first = _offset_at(data, 0)
         if first < 0 or entry.offset not in {first, _ANY_OFFSET}:
             raise Corrupt(entry.position, "index")
-        head = span(data, offset, below, 1)
+        head = slice_records(data, offset, below, 1)
         if head.start == head.end:
             return (head.start, head.start) if head.reached else None
         # Hop from the last mark in range, not over every record: marks are 4 KiB apart.
@@ -389,13 +389,13 @@ class SegmentFile:
             last = self._index.floor(below - 1)
         anchor = last.position - entry.position
         if anchor <= head.start or anchor + HEADER_SIZE > len(data):
-            tail = span(data[head.start :], offset, below, bytes_max)
+            tail = slice_records(data[head.start :], offset, below, bytes_max)
             end, following = head.start + tail.end, tail.next_offset
         else:
             if _offset_at(data, anchor) != last.offset:
                 raise Corrupt(last.position, "index")
             room = bytes_max - (anchor - head.start)
-            tail = span(data[anchor:], last.offset, below, room)
+            tail = slice_records(data[anchor:], last.offset, below, room)
             fits = tail.end <= room
             end = anchor + tail.end if fits else anchor
             following = tail.next_offset if fits else last.offset

@@ -13,8 +13,7 @@ from goqueue.model.requests import (
     Redriven,
     TraceStatus,
 )
-from goqueue.records import build
-from goqueue.records.tracing import make_contexts
+from goqueue.records import build, derive_contexts
 from tests.unit.broker.delayed import delay, store
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.tracing.tales import (
@@ -173,7 +172,7 @@ def trace_ids(node: DrivenNode, offset: int, log: LogId = ORDERS) -> str:
     """The trace that a reader of the message is told of, by the seed of its partition."""
     records = node.ask(Read(topic=log.topic, partition=log.partition), Records)
     assert records.seed is not None
-    return make_contexts(records.seed.high, records.seed.low, (offset,))[:16].hex()
+    return derive_contexts(records.seed.high, records.seed.low, (offset,))[:16].hex()
 
 
 def test_a_message_has_the_same_trace_after_a_restart() -> None:

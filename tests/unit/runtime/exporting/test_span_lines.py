@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from goqueue.records import Waiting
+from goqueue.records import DelayedRecords
 from goqueue.runtime.exporters.span_lines import WORDS, SpanLine, encode_line
 from goqueue.tracing import Kind
 from tests.unit.runtime.exporting.made_notes import GIVEN, note, spans
@@ -51,7 +51,9 @@ def test_a_line_of_a_delivery_has_exactly_these_fields() -> None:
 
 
 def test_a_publication_tells_when_its_message_is_due_and_a_letter_where_it_lies() -> None:
-    delayed = note(waiting=Waiting(array("q", [0]), array("q", [9_000_000_000]), array("B", [3])))
+    delayed = note(
+        waiting=DelayedRecords(array("q", [0]), array("q", [9_000_000_000]), array("B", [3]))
+    )
     line = json.loads(encode_line(spans(delayed)[0], "n"))
     assert "parent_span_id" not in line
     assert line["deliver_at"] == "1970-01-01T00:00:09Z"

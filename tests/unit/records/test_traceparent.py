@@ -7,19 +7,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from goqueue.model import Header, Message
-from goqueue.records import Corrupt, build, decode, rehead, stamp, walk
-from goqueue.records.tracing import (
+from goqueue.records import (
     CONTEXT_BYTES,
-    GIVEN_BYTES,
-    adopt,
-    choose,
-    find_contexts,
-    fingerprint,
-    follow,
-    look,
-    make_contexts,
-    mix,
-    read_context,
+    GIVEN_CONTEXT_BYTES,
+    Corrupt,
+    attach_traceparent,
+    build,
+    decode,
+    derive_contexts,
+    find_trace_contexts,
+    key_fingerprint,
+    mix_seed,
+    parse_traceparent,
+    rehead,
+    sampled_indexes,
+    scan_sampled,
+    scan_traces,
+    stamp,
+    walk,
 )
 from tests.unit.records.examples import Forged, batches
 
@@ -54,8 +59,8 @@ def obeys(text: bytes) -> bool:
 
 
 def test_the_example_of_the_standard_is_read() -> None:
-    assert read_context(EXAMPLE) == EXAMPLE_BYTES
-    assert len(EXAMPLE_BYTES) == GIVEN_BYTES
+    assert parse_traceparent(EXAMPLE) == EXAMPLE_BYTES
+    assert len(EXAMPLE_BYTES) == GIVEN_CONTEXT_BYTES
 
 
 @pytest.mark.parametrize(
@@ -83,12 +88,12 @@ def test_the_example_of_the_standard_is_read() -> None:
     ],
 )
 def test_what_breaks_the_rules_gives_no_context(text: bytes) -> None:
-    assert read_context(text) == b""
+    assert parse_traceparent(text) == b""
 
 
 def test_a_version_to_come_is_read_as_far_as_it_is_known() -> None:
-    assert read_context(b"01" + EXAMPLE[2:]) == EXAMPLE_BYTES
-    assert read_context(b"fe" + EXAMPLE[2:] + b"-more") == EXAMPLE_BYTES
+    assert parse_traceparent(b"01" + EXAMPLE[2:]) == EXAMPLE_BYTES
+    assert parse_traceparent(b"fe" + EXAMPLE[2:] + b"-more") == EXAMPLE_BYTES
 
 
 @given(
@@ -100,7 +105,7 @@ def test_a_version_to_come_is_read_as_far_as_it_is_known() -> None:
 )
 @example(b"00-" + b"0" * 31 + b"1-" + b"0" * 15 + b"1-00")
 def test_exactly_what_obeys_the_rules_is_a_context(text: bytes) -> None:
-    assert bool(read_context(text)) is obeys(text)
+    assert bool(parse_traceparent(text)) is obeys(text)
 
 
 def test_the_first_header_that_is_right_counts() -> None:
@@ -112,7 +117,7 @@ def test_the_first_header_that_is_right_counts() -> None:
             message(("tracestate", EXAMPLE), ("x", EXAMPLE), ("traceparent", b"")),
         )
     )
-    assert look(batch).contexts == {0: EXAMPLE_BYTES}
+    assert scan_traces(batch).contexts == {0: EXAMPLE_BYTES}
 
 
 def test_where_a_message_was_delayed_from_is_told_unless_it_carries_a_context() -> None:
@@ -123,13 +128,13 @@ def test_where_a_message_was_delayed_from_is_told_unless_it_carries_a_context() 
     carried = rehead(plain, second, (("gq.delayed-from", b"41"),))
     stamp(fired, 50, 1)
     stamp(carried, 51, 1)
-    assert find_contexts(fired + carried) == {50: (40).to_bytes(8), 51: EXAMPLE_BYTES}
+    assert find_trace_contexts(fired + carried) == {50: (40).to_bytes(8), 51: EXAMPLE_BYTES}
 
 
 @pytest.mark.parametrize("digits", [b"", b"-1", b"1x", b"1" * 20, b"\xb2", b" 1"])
 def test_a_place_that_is_no_number_is_no_place(digits: bytes) -> None:
     fired = rehead(build((message(),)), 0, (("gq.delayed-from", digits),))
-    assert look(fired).contexts == {}
+    assert scan_traces(fired).contexts == {}
 
 
 @given(batches, st.data())
@@ -148,34 +153,36 @@ def test_looking_finds_what_is_there_at_its_place(
         for each, text in zip(batch, carrying, strict=True)
     ]
     built = build(mixed)
-    told = look(built)
+    told = scan_traces(built)
     right = {
-        index: read_context(text) for index, text in enumerate(carrying) if text in (EXAMPLE, OTHER)
+        index: parse_traceparent(text)
+        for index, text in enumerate(carrying)
+        if text in (EXAMPLE, OTHER)
     }
     assert told.contexts == right
-    keys = [0 if not each.key else fingerprint(each.key) for each in mixed]
+    keys = [0 if not each.key else key_fingerprint(each.key) for each in mixed]
     assert (list(told.keys) if told.keys is not None else [0] * len(mixed)) == keys
     stamp(built, 7, 1)
     controls = {index for index, each in enumerate(mixed) if each.is_control}
     expected = {index + 7: each for index, each in right.items() if index not in controls}
-    assert find_contexts(built) == expected
+    assert find_trace_contexts(built) == expected
 
 
 def test_keys_are_told_apart_and_no_key_is_none() -> None:
-    told = look(build((message(key=b"a"), message(), message(key=b"b"), message(key=b"a"))))
+    told = scan_traces(build((message(key=b"a"), message(), message(key=b"b"), message(key=b"a"))))
     assert told.keys is not None
     first, none, second, again = told.keys
     assert (none, first) == (0, again)
     assert first != second
-    assert look(build((message(), message()))).keys is None
-    assert look(b"").keys is None
+    assert scan_traces(build((message(), message()))).keys is None
+    assert scan_traces(b"").keys is None
 
 
 def test_damaged_records_are_not_looked_through() -> None:
     with pytest.raises(Corrupt):
-        look(b"GQ")
+        scan_traces(b"GQ")
     with pytest.raises(Corrupt):
-        find_contexts(build((message(),))[:-1])
+        find_trace_contexts(build((message(),))[:-1])
 
 
 # Contexts that are made
@@ -185,44 +192,44 @@ def test_damaged_records_are_not_looked_through() -> None:
 def test_contexts_are_made_alike_one_by_one_and_together(
     high: int, low: int, places: list[int]
 ) -> None:
-    together = make_contexts(high, low, places)
-    assert together == b"".join(make_contexts(high, low, (place,)) for place in places)
+    together = derive_contexts(high, low, places)
+    assert together == b"".join(derive_contexts(high, low, (place,)) for place in places)
     for start in range(0, len(together), CONTEXT_BYTES):
         context = together[start : start + CONTEXT_BYTES]
         written = f"00-{context[:16].hex()}-{context[16:].hex()}-01".encode()
-        assert read_context(written) == context + b"\x01"
+        assert parse_traceparent(written) == context + b"\x01"
 
 
 @given(numbers, numbers, st.integers(0, (1 << 63) - 5000))
 def test_no_two_offsets_of_a_log_have_the_same_trace(high: int, low: int, start: int) -> None:
-    made = make_contexts(high, low, range(start, start + 500))
+    made = derive_contexts(high, low, range(start, start + 500))
     traces = {made[at : at + 16] for at in range(0, len(made), CONTEXT_BYTES)}
     assert len(traces) == 500
 
 
 def test_another_seed_makes_other_traces() -> None:
-    made = {make_contexts(high, low, (5,)) for high in range(30) for low in range(30)}
+    made = {derive_contexts(high, low, (5,)) for high in range(30) for low in range(30)}
     assert len(made) == 900
 
 
 @given(numbers, numbers)
 def test_a_mixed_number_is_of_64_bits_and_never_nothing(one: int, other: int) -> None:
-    assert 0 < mix(one, other) < 1 << 64
-    assert mix(one, other) == mix(one, other)
+    assert 0 < mix_seed(one, other) < 1 << 64
+    assert mix_seed(one, other) == mix_seed(one, other)
 
 
 @given(numbers, numbers, st.integers(0, (1 << 64) - 1))
 def test_those_are_chosen_whose_half_is_below(high: int, low: int, threshold: int) -> None:
-    made = make_contexts(high, low, range(50))
+    made = derive_contexts(high, low, range(50))
     halves = [int.from_bytes(made[at + 8 : at + 16]) for at in range(0, len(made), CONTEXT_BYTES)]
-    assert choose(made, threshold) == [
+    assert sampled_indexes(made, threshold) == [
         index for index, half in enumerate(halves) if half < threshold
     ]
 
 
 def test_a_share_of_all_is_chosen() -> None:
-    made = make_contexts(1, 2, range(20_000))
-    chosen = choose(made, (1 << 64) // 10)
+    made = derive_contexts(1, 2, range(20_000))
+    chosen = sampled_indexes(made, (1 << 64) // 10)
     assert 1_800 < len(chosen) < 2_200
 
 
@@ -242,7 +249,7 @@ def test_only_records_without_a_context_take_over_that_of_the_request() -> None:
             message(("traceparent", b"broken"), ("tracestate", b"old=1"), ("d", b"e")),
         )
     )
-    assert headers_in(adopt(batch, given_headers)) == [
+    assert headers_in(attach_traceparent(batch, given_headers)) == [
         (("b", b"c"), *given_headers),
         (("traceparent", OTHER),),
         (("d", b"e"), *given_headers),
@@ -252,26 +259,28 @@ def test_only_records_without_a_context_take_over_that_of_the_request() -> None:
 @given(batches)
 def test_taking_over_changes_nothing_else(batch: list[Message]) -> None:
     built = build(batch)
-    adopted = adopt(built, (("traceparent", EXAMPLE),))
+    adopted = attach_traceparent(built, (("traceparent", EXAMPLE),))
     before = [decode(built, position) for position in walk(built).positions]
     after = [decode(adopted, position) for position in walk(adopted).positions]
     assert [(each.key, each.value, each.flags & ~2, each.priority) for each in before] == [
         (each.key, each.value, each.flags & ~2, each.priority) for each in after
     ]
-    assert look(adopted).contexts == dict.fromkeys(range(len(batch)), EXAMPLE_BYTES)
+    assert scan_traces(adopted).contexts == dict.fromkeys(range(len(batch)), EXAMPLE_BYTES)
 
 
 def test_a_record_without_room_stays_as_it_is() -> None:
     full = message(("name", b"x" * 65_500))
     batch = build((full,))
-    assert adopt(batch, (("traceparent", EXAMPLE), ("tracestate", b"y" * 4096))) == batch
+    assert (
+        attach_traceparent(batch, (("traceparent", EXAMPLE), ("tracestate", b"y" * 4096))) == batch
+    )
 
 
 @pytest.mark.parametrize("block", [b"\x00", b"\x00\x01\x00", b"\x00\x01\x00\x0btraceparent\x00"])
 def test_a_block_of_headers_that_ends_too_early_gives_nothing(block: bytes) -> None:
     forged = Forged(body=block, flags=2, headers_length=len(block)).encode()
-    assert find_contexts(forged) == {}
-    assert look(forged + build((message(),))).contexts == {}
+    assert find_trace_contexts(forged) == {}
+    assert scan_traces(forged + build((message(),))).contexts == {}
 
 
 @given(
@@ -294,15 +303,15 @@ def test_following_finds_what_looking_and_choosing_find(
             for key, parent in records
         ]
     )
-    told = look(batch)
-    made = make_contexts(7, 9, range(first, first + len(records)))
+    told = scan_traces(batch)
+    made = derive_contexts(7, 9, range(first, first + len(records)))
     wanted = []
     for index in range(len(records)):
         context = told.contexts.get(index, made[24 * index : 24 * index + 24] + b"\x01")
         if context[24] & 1 and int.from_bytes(context[8:16]) < threshold:
             wanted.append(index)
 
-    found = follow(batch, (7, 9), first, threshold)
+    found = scan_sampled(batch, (7, 9), first, threshold)
 
     assert (found.indexes if found is not None else []) == wanted
     if found is not None:

@@ -1,4 +1,4 @@
-"""Slices by offset and sparse index entries, by hopping over headers."""
+"""Slices by offset and sparse index entries, by scans of headers."""
 
 from array import array
 
@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.model import Message
-from goqueue.records import HEADER_SIZE, Corrupt, Span, build, mark, span, stamp, walk
+from goqueue.records import (
+    HEADER_SIZE,
+    Corrupt,
+    RecordSlice,
+    build,
+    index_records,
+    slice_records,
+    stamp,
+    walk,
+)
 from tests.unit.records.examples import FIRST_VECTOR, Forged, batches
 
 FAR = 1 << 62
@@ -20,34 +29,34 @@ GAPPED = b"".join(Forged(offset=offset, body=bytes(10)).encode() for offset in (
 @pytest.mark.parametrize(
     ("from_offset", "below_offset", "max_bytes", "expected"),
     [
-        (0, FAR, FAR, Span(0, 3 * SIZE, 10, False)),
-        (6, FAR, FAR, Span(SIZE, 3 * SIZE, 10, False)),
-        (7, FAR, FAR, Span(2 * SIZE, 3 * SIZE, 10, False)),
-        (10, FAR, FAR, Span(3 * SIZE, 3 * SIZE, 10, False)),
-        (5, 9, FAR, Span(0, 2 * SIZE, 7, True)),
-        (5, 5, FAR, Span(0, 0, 5, True)),
-        (7, 9, FAR, Span(2 * SIZE, 2 * SIZE, 7, True)),
-        (5, FAR, 2 * SIZE, Span(0, 2 * SIZE, 7, True)),
-        (5, FAR, 2 * SIZE - 1, Span(0, SIZE, 6, True)),
-        (5, FAR, 3 * SIZE, Span(0, 3 * SIZE, 10, False)),
-        (6, FAR, 0, Span(SIZE, 2 * SIZE, 7, True)),
-        (9, FAR, 0, Span(2 * SIZE, 3 * SIZE, 10, False)),
+        (0, FAR, FAR, RecordSlice(0, 3 * SIZE, 10, False)),
+        (6, FAR, FAR, RecordSlice(SIZE, 3 * SIZE, 10, False)),
+        (7, FAR, FAR, RecordSlice(2 * SIZE, 3 * SIZE, 10, False)),
+        (10, FAR, FAR, RecordSlice(3 * SIZE, 3 * SIZE, 10, False)),
+        (5, 9, FAR, RecordSlice(0, 2 * SIZE, 7, True)),
+        (5, 5, FAR, RecordSlice(0, 0, 5, True)),
+        (7, 9, FAR, RecordSlice(2 * SIZE, 2 * SIZE, 7, True)),
+        (5, FAR, 2 * SIZE, RecordSlice(0, 2 * SIZE, 7, True)),
+        (5, FAR, 2 * SIZE - 1, RecordSlice(0, SIZE, 6, True)),
+        (5, FAR, 3 * SIZE, RecordSlice(0, 3 * SIZE, 10, False)),
+        (6, FAR, 0, RecordSlice(SIZE, 2 * SIZE, 7, True)),
+        (9, FAR, 0, RecordSlice(2 * SIZE, 3 * SIZE, 10, False)),
     ],
 )
-def test_a_span_ends_at_its_first_bound(
-    from_offset: int, below_offset: int, max_bytes: int, expected: Span
+def test_a_slice_ends_at_its_first_bound(
+    from_offset: int, below_offset: int, max_bytes: int, expected: RecordSlice
 ) -> None:
-    assert span(GAPPED, from_offset, below_offset, max_bytes) == expected
+    assert slice_records(GAPPED, from_offset, below_offset, max_bytes) == expected
 
 
-def test_a_record_that_is_not_whole_is_left_out_of_a_span() -> None:
-    assert span(GAPPED[:-1], 5, FAR, FAR) == Span(0, 2 * SIZE, 7, False)
-    assert span(GAPPED[: SIZE - 1], 5, FAR, FAR) == Span(0, 0, 5, False)
-    assert span(b"", 5, FAR, FAR) == Span(0, 0, 5, False)
+def test_a_record_that_is_not_whole_is_left_out_of_a_slice() -> None:
+    assert slice_records(GAPPED[:-1], 5, FAR, FAR) == RecordSlice(0, 2 * SIZE, 7, False)
+    assert slice_records(GAPPED[: SIZE - 1], 5, FAR, FAR) == RecordSlice(0, 0, 5, False)
+    assert slice_records(b"", 5, FAR, FAR) == RecordSlice(0, 0, 5, False)
 
 
 @given(batches, st.integers(0, 6), st.integers(0, 6), st.integers(0, 400))
-def test_a_span_is_the_records_that_the_columns_name(
+def test_a_slice_is_the_records_that_the_columns_name(
     batch: list[Message], from_offset: int, below_offset: int, max_bytes: int
 ) -> None:
     data = build(batch)
@@ -55,7 +64,7 @@ def test_a_span_is_the_records_that_the_columns_name(
     ends = [*walk(data).positions[1:], len(data)] if batch else []
     wanted = range(min(from_offset, len(batch)), min(below_offset, len(batch)))
 
-    found = span(data, from_offset, below_offset, max_bytes)
+    found = slice_records(data, from_offset, below_offset, max_bytes)
 
     start = walk(data).positions[wanted[0]] if wanted else found.start
     fitting = [index for index in wanted if ends[index] - start <= max_bytes] or wanted[:1]
@@ -72,26 +81,29 @@ def test_a_span_is_the_records_that_the_columns_name(
         (Forged(offset=10, value_length=(16 << 20) + 1).encode(), "length"),
     ],
 )
-def test_hops_stop_at_what_is_no_record(tail: bytes, reason: str) -> None:
-    for hop in (lambda data: span(data, 0, FAR, FAR), lambda data: mark(data, 0, -1, 1)):
+def test_scans_stop_at_what_is_no_record(tail: bytes, reason: str) -> None:
+    for hop in (
+        lambda data: slice_records(data, 0, FAR, FAR),
+        lambda data: index_records(data, 0, -1, 1),
+    ):
         with pytest.raises(Corrupt) as corrupt:
             hop(GAPPED + tail)
         assert (corrupt.value.position, corrupt.value.reason) == (3 * SIZE, reason)
 
 
-def test_a_span_does_not_look_past_its_bound() -> None:
-    assert span(GAPPED + b"XX", 5, 9, FAR) == Span(0, 2 * SIZE, 7, True)
+def test_a_slice_does_not_look_past_its_bound() -> None:
+    assert slice_records(GAPPED + b"XX", 5, 9, FAR) == RecordSlice(0, 2 * SIZE, 7, True)
 
 
 def test_the_first_record_of_a_segment_is_always_marked() -> None:
-    marks = mark(GAPPED, 0, -1, 4096)
+    marks = index_records(GAPPED, 0, -1, 4096)
 
     assert (list(marks.offsets), list(marks.positions)) == ([5], [0])
     assert (marks.last, marks.count, marks.next_offset) == (0, 3, 10)
 
 
 def test_a_record_is_marked_when_the_interval_has_passed() -> None:
-    marks = mark(GAPPED, 1_000, 1_000 - SIZE, 2 * SIZE)
+    marks = index_records(GAPPED, 1_000, 1_000 - SIZE, 2 * SIZE)
 
     assert (list(marks.offsets), list(marks.positions)) == ([6], [1_000 + SIZE])
     assert marks.last == 1_000 + SIZE
@@ -103,17 +115,17 @@ def test_marks_carry_the_highest_timestamp_so_far() -> None:
         Forged(offset=offset, timestamp=stamped).encode() for offset, stamped in enumerate(stamps)
     )
 
-    marks = mark(data, 0, -1, 1)
+    marks = index_records(data, 0, -1, 1)
 
     assert list(marks.timestamps) == [50, 50, 70, 70]
     assert marks.max_timestamp == 70
 
 
 def test_records_of_one_write_are_marked_alike_however_they_are_divided() -> None:
-    whole = mark(GAPPED, 0, -1, SIZE + 1)
+    whole = index_records(GAPPED, 0, -1, SIZE + 1)
 
-    first = mark(GAPPED[:SIZE], 0, -1, SIZE + 1)
-    second = mark(GAPPED[SIZE:], SIZE, first.last, SIZE + 1)
+    first = index_records(GAPPED[:SIZE], 0, -1, SIZE + 1)
+    second = index_records(GAPPED[SIZE:], SIZE, first.last, SIZE + 1)
 
     assert first.positions + second.positions == whole.positions
     assert first.offsets + second.offsets == whole.offsets
@@ -131,7 +143,7 @@ def test_there_is_room_for_the_marks_of_the_smallest_records(interval: int, last
             expected.append(position)
             previous = position
 
-    marks = mark(data, 1_000, last, interval)
+    marks = index_records(data, 1_000, last, interval)
 
     assert marks.positions == array("q", expected)
     assert len(marks.offsets) == len(marks.timestamps) == len(expected)
@@ -139,20 +151,20 @@ def test_there_is_room_for_the_marks_of_the_smallest_records(interval: int, last
 
 # Past the size from which on headers are fetched ahead, and with guesses that are wrong.
 @pytest.mark.parametrize("sizes", [[1_024] * 40, [300, 5_000] * 20, [9_000, *[0] * 30, 300]])
-def test_large_records_are_hopped_over_like_small_ones(sizes: list[int]) -> None:
+def test_large_records_are_skipped_like_small_ones(sizes: list[int]) -> None:
     data = build([Message(value=bytes(size)) for size in sizes])
     assert stamp(data, 7, 1).count == len(sizes)
     positions = walk(data).positions
 
-    assert span(data, 0, FAR, FAR) == Span(0, len(data), 7 + len(sizes), False)
-    assert mark(data, 0, -1, 0).positions == positions
-    assert mark(data[:-1], 0, -1, 0).positions == positions[:-1]
-    assert list(mark(data, 0, -1, 0).offsets) == list(range(7, 7 + len(sizes)))
+    assert slice_records(data, 0, FAR, FAR) == RecordSlice(0, len(data), 7 + len(sizes), False)
+    assert index_records(data, 0, -1, 0).positions == positions
+    assert index_records(data[:-1], 0, -1, 0).positions == positions[:-1]
+    assert list(index_records(data, 0, -1, 0).offsets) == list(range(7, 7 + len(sizes)))
 
 
 def test_only_whole_records_are_marked_and_counted() -> None:
-    marks = mark(GAPPED[:-1], 0, -1, 1)
+    marks = index_records(GAPPED[:-1], 0, -1, 1)
 
     assert (list(marks.offsets), marks.count, marks.next_offset) == ([5, 6], 2, 7)
-    assert mark(b"", 0, -1, 1).count == 0
-    assert mark(FIRST_VECTOR, 0, -1, 1).next_offset == 1
+    assert index_records(b"", 0, -1, 1).count == 0
+    assert index_records(FIRST_VECTOR, 0, -1, 1).next_offset == 1

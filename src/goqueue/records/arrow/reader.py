@@ -1,19 +1,19 @@
 # cython: boundscheck=False, wraparound=False
-"""Stored records lifted into frames: what a reader may see of them, some rows at a time.
+"""Stored records as Arrow columns: the rows that a reader may see, some at a time.
 
-Owns what is left out: records below or past the wanted offsets, control and delayed ones, those
-of aborted transactions, and the header in which the log notes who wrote a batch. Every sum is
-checked. Two passes: the first finds and measures the rows, the second copies them.
+Owns which records are left out: those below or past the wanted offsets, control and delayed ones,
+those of aborted transactions, and the header in which the log names the producer of a batch. Every
+checksum is verified. Two passes: the first finds and measures the rows, the second copies them.
 
-Rows with a compressed value take a slow way, one object each, and come in frames of their own.
+Rows with a compressed value take a slow path, one object each, and come in outputs of their own.
 
-Invariant: frames follow each other without a gap, and no byte is copied that was not measured.
+Invariant: outputs follow each other without a gap, and no byte is copied that was not measured.
 """
 
 from array import array
 from collections.abc import Sequence
 
-from goqueue.records.arrow.frame import Frame, Strings
+from goqueue.records.arrow.output import BinaryBuffers, OutputColumns
 from goqueue.records.compression import decompress
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import OFFSET_MAX, Buffer
@@ -35,17 +35,17 @@ if not cython.compiled:
         OK,
     )
 
-__all__ = ["Lift"]
+__all__ = ["ArrowReader"]
 
-# What a frame may hold: its offsets are 32-bit, and one record more than measured is never taken.
+# What a output may hold: its offsets are 32-bit, and one record more than measured is never taken.
 _BYTES_MAX = 1 << 30
 _BATCH_HEADER_SIZE = 8
 # What the first pass answers where the next row needs the slow way.
 _PACKED = -1
-_NOTHING = Strings(0, 0, may_be_null=True)
+_NOTHING = BinaryBuffers(0, 0, may_be_null=True)
 
 
-class Lift:
+class ArrowReader:
     """The rows of some stored records with offsets from `first` on and before `below`.
 
     `aborted` are ranges of offsets, in order, each from its first to the one after its last. Keys,
@@ -99,7 +99,7 @@ class Lift:
         self._rows = self._bytes = self._key_bytes = self._value_bytes = 0
         self._headers = self._name_bytes = self._header_bytes = 0
 
-    def take(self, rows_max: int, bytes_max: int) -> Frame | None:
+    def read(self, rows_max: int, bytes_max: int) -> OutputColumns | None:
         """The next rows, at least one; None when there are no more."""
         if rows_max < 1:
             raise IndexError(f"{rows_max} rows")
@@ -114,20 +114,22 @@ class Lift:
             return None
         keys = values = None
         if self._with_keys:
-            keys = Strings(self._rows, self._key_bytes, may_be_null=True)
+            keys = BinaryBuffers(self._rows, self._key_bytes, may_be_null=True)
         if self._with_values:
-            values = Strings(self._rows, self._value_bytes, may_be_null=True)
-        frame = Frame(self._rows, keys, values)
+            values = BinaryBuffers(self._rows, self._value_bytes, may_be_null=True)
+        output = OutputColumns(self._rows, keys, values)
         if self._headers > 0:
-            frame.header_names = Strings(self._headers, self._name_bytes, may_be_null=False)
-            frame.header_values = Strings(self._headers, self._header_bytes, may_be_null=False)
-        self._fill(frame)
+            output.header_names = BinaryBuffers(self._headers, self._name_bytes, may_be_null=False)
+            output.header_values = BinaryBuffers(
+                self._headers, self._header_bytes, may_be_null=False
+            )
+        self._fill(output)
         if self._headers > 0:
-            self._fill_headers(frame)
-        return frame
+            self._fill_headers(output)
+        return output
 
     def _measure(self, rows_max: int, bytes_max: int) -> int:
-        """Find rows from where the last frame ended, and note where they are and how large."""
+        """Find rows from where the last output ended, and note where they are and how large."""
         cursor = self._cursor
         positions = self._positions
         self._rows = self._bytes = self._key_bytes = self._value_bytes = 0
@@ -195,16 +197,16 @@ class Lift:
             start, start + length, BATCH_HEADER
         )
 
-    def _fill(self, frame: Frame) -> None:
+    def _fill(self, output: OutputColumns) -> None:
         cursor = self._cursor
         positions = self._positions
-        offsets = frame.offsets
-        timestamps = frame.timestamps
-        priorities = frame.priorities
-        flags = frame.flags
+        offsets = output.offsets
+        timestamps = output.timestamps
+        priorities = output.priorities
+        flags = output.flags
         # What is not wanted is not touched: these stand for it.
-        of_keys = _NOTHING if frame.keys is None else frame.keys
-        of_values = _NOTHING if frame.values is None else frame.values
+        of_keys = _NOTHING if output.keys is None else output.keys
+        of_values = _NOTHING if output.values is None else output.values
         key_ends = of_keys.offsets
         key_bits = of_keys.validity
         value_ends = of_values.offsets
@@ -235,14 +237,14 @@ class Lift:
                     value_bits[index >> 3] |= 1 << (index & 7)
                 value_ends[index + 1] = values.position
 
-    def _fill_headers(self, frame: Frame) -> None:
+    def _fill_headers(self, output: OutputColumns) -> None:
         cursor = self._cursor
         positions = self._positions
-        rows = frame.header_rows
-        name_ends = frame.header_names.offsets
-        value_ends = frame.header_values.offsets
-        names = Cursor(frame.header_names.data)
-        values = Cursor(frame.header_values.data)
+        rows = output.header_rows
+        name_ends = output.header_names.offsets
+        value_ends = output.header_values.offsets
+        names = Cursor(output.header_names.data)
+        values = Cursor(output.header_values.data)
         count = 0
         for index in range(self._rows):
             reason = cursor.hop(positions[index])
@@ -268,7 +270,7 @@ class Lift:
                 left -= 1
             rows[index + 1] = count
 
-    def _unpack(self, rows_max: int, bytes_max: int) -> Frame | None:
+    def _unpack(self, rows_max: int, bytes_max: int) -> OutputColumns | None:
         """The next rows by way of objects: their values as they were before compression."""
         cursor = self._cursor
         unpacked = bytearray()
@@ -285,10 +287,10 @@ class Lift:
                 count += 1
             self._previous = cursor.offset
             self._position = cursor.end
-        lift = Lift(
+        reader = ArrowReader(
             unpacked,
             with_headers=self._with_headers,
             with_keys=self._with_keys,
             with_values=self._with_values,
         )
-        return lift.take(count, _BYTES_MAX)
+        return reader.read(count, _BYTES_MAX)

@@ -1,4 +1,4 @@
-"""What a queue may deliver and which offset comes next, by hopping over headers."""
+"""What a queue may deliver and which offset comes next, by scans of headers."""
 
 import pytest
 from hypothesis import given
@@ -8,13 +8,13 @@ from goqueue.model import Message
 from goqueue.records import (
     Corrupt,
     Flag,
+    MessageScan,
     MessageSummary,
-    Survey,
     build,
     decode,
     last_offset,
+    scan_messages,
     stamp,
-    survey,
     walk,
 )
 from tests.unit.records.examples import FIRST_VECTOR, Forged, batches
@@ -39,18 +39,18 @@ GAPPED = b"".join(
         (12, [], 12),
     ],
 )
-def test_a_survey_knows_the_records_from_an_offset_on(
+def test_a_scan_knows_the_records_from_an_offset_on(
     from_offset: int, offsets: list[int], next_offset: int
 ) -> None:
-    seen = survey(GAPPED, from_offset, with_keys=True)
+    seen = scan_messages(GAPPED, from_offset, with_keys=True)
 
-    assert seen == Survey(
+    assert seen == MessageScan(
         [MessageSummary(offset, SIZE, offset % 5, b"key", b"") for offset in offsets], next_offset
     )
 
 
-def test_a_survey_leaves_keys_out_unless_they_are_wanted() -> None:
-    assert [each.key for each in survey(GAPPED, 0, with_keys=False).known] == [b"", b"", b""]
+def test_a_scan_leaves_keys_out_unless_they_are_wanted() -> None:
+    assert [each.key for each in scan_messages(GAPPED, 0, with_keys=False).known] == [b"", b"", b""]
 
 
 def test_records_that_are_not_shown_are_passed_by_but_count_as_seen() -> None:
@@ -63,16 +63,18 @@ def test_records_that_are_not_shown_are_passed_by_but_count_as_seen() -> None:
     )
     stamp(batch, 7, 1)
 
-    assert survey(batch, 7, with_keys=True) == Survey([MessageSummary(7, 35, 2, b"", b"")], 10)
+    assert scan_messages(batch, 7, with_keys=True) == MessageScan(
+        [MessageSummary(7, 35, 2, b"", b"")], 10
+    )
 
 
-def test_a_survey_of_nothing_goes_on_where_it_was() -> None:
-    assert survey(b"", 3, with_keys=True) == Survey([], 3)
+def test_a_scan_of_nothing_continues_where_it_was() -> None:
+    assert scan_messages(b"", 3, with_keys=True) == MessageScan([], 3)
     assert last_offset(b"") == -1
 
 
 @given(batches, st.integers(0, 10), st.integers(0, 15), st.booleans())
-def test_a_survey_agrees_with_decoding(
+def test_a_scan_agrees_with_decoding(
     batch: list[Message], first_offset: int, from_offset: int, with_keys: bool
 ) -> None:
     data = build(batch)
@@ -81,7 +83,7 @@ def test_a_survey_agrees_with_decoding(
     ends = [*columns.positions, len(data)][1:]
     decoded = [decode(data, position) for position in columns.positions]
 
-    seen = survey(data, from_offset, with_keys=with_keys)
+    seen = scan_messages(data, from_offset, with_keys=with_keys)
 
     assert seen.known == [
         MessageSummary(
@@ -104,7 +106,7 @@ def test_a_survey_agrees_with_decoding(
     ],
 )
 def test_what_does_not_follow_is_corrupt(tail: bytes, reason: str) -> None:
-    for read in (last_offset, lambda data: survey(data, 0, with_keys=True)):
+    for read in (last_offset, lambda data: scan_messages(data, 0, with_keys=True)):
         with pytest.raises(Corrupt) as corrupt:
             read(GAPPED + tail)
         assert (corrupt.value.position, corrupt.value.reason) == (len(GAPPED), reason)

@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Rows that are to be published, as the buffers of Arrow columns.
+"""Input of the Arrow writer: rows to publish, as the buffers of Arrow columns.
 
 Owns the reading of Arrow's layout: a first row other than zero, validity bits, 32-bit offsets.
 Never copies a buffer.
@@ -13,7 +13,7 @@ from typing import Literal
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import Buffer
 
-__all__ = ["Integers", "Pairs", "Pieces", "Sheet"]
+__all__ = ["BinaryColumn", "HeaderColumn", "InputColumns", "IntegerColumn"]
 
 _NOTHING = bytes(1)
 
@@ -36,7 +36,7 @@ def _numbers(values: Buffer, kind: Literal["i", "q"], size: int, rows: int) -> m
     return numbers
 
 
-class Integers:
+class IntegerColumn:
     """A column of 64-bit integers; `start` is the row of the buffers that is the first one."""
 
     __slots__ = ("_has_nulls", "_numbers", "_start", "_validity", "count")
@@ -62,7 +62,7 @@ class Integers:
         return self._numbers[index + self._start]
 
 
-class Pieces:
+class BinaryColumn:
     """A column of byte strings."""
 
     __slots__ = ("_ends", "_has_nulls", "_start", "_validity", "count", "data")
@@ -105,7 +105,7 @@ class Pieces:
         return end - begin
 
 
-class Pairs:
+class HeaderColumn:
     """A column of headers: for each row some names and as many values."""
 
     __slots__ = ("_ends", "_has_nulls", "_start", "_validity", "count", "names", "values")
@@ -114,8 +114,8 @@ class Pairs:
         self,
         count: int,
         offsets: Buffer,
-        names: Pieces,
-        values: Pieces,
+        names: BinaryColumn,
+        values: BinaryColumn,
         *,
         validity: Buffer | None = None,
         start: int = 0,
@@ -145,7 +145,7 @@ class Pairs:
         return end - begin
 
 
-class Sheet:
+class InputColumns:
     """The columns of rows to be published; one that is not there is all null.
 
     Timestamps and delivery times are in microseconds. A null key is no key, a null value a
@@ -167,13 +167,13 @@ class Sheet:
         self,
         count: int,
         *,
-        keys: Pieces | None = None,
-        values: Pieces | None = None,
-        headers: Pairs | None = None,
-        priorities: Integers | None = None,
-        partitions: Integers | None = None,
-        timestamps: Integers | None = None,
-        dues: Integers | None = None,
+        keys: BinaryColumn | None = None,
+        values: BinaryColumn | None = None,
+        headers: HeaderColumn | None = None,
+        priorities: IntegerColumn | None = None,
+        partitions: IntegerColumn | None = None,
+        timestamps: IntegerColumn | None = None,
+        dues: IntegerColumn | None = None,
     ) -> None:
         columns = (keys, values, headers, priorities, partitions, timestamps, dues)
         if any(column is not None and column.count != count for column in columns):

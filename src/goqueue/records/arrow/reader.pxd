@@ -10,7 +10,7 @@ cdef int64_t _BYTES_MAX
 cdef int _BATCH_HEADER_SIZE, _PACKED
 
 @cython.final
-cdef class Lift:
+cdef class ArrowReader:
     cdef object _data
     cdef Cursor _cursor
     cdef int64_t _first, _below, _previous
@@ -21,9 +21,9 @@ cdef class Lift:
     cdef int64_t _bytes, _key_bytes, _value_bytes, _name_bytes, _header_bytes
 
     @cython.locals(reason=int)
-    cpdef object take(self, Py_ssize_t rows_max, int64_t bytes_max)
+    cpdef object read(self, Py_ssize_t rows_max, int64_t bytes_max)
 
-    # `positions` has room for `rows_max`, which take() has seen to.
+    # `positions` has room for `rows_max`, which read() has seen to.
     @cython.locals(cursor=Cursor, positions=int64_t[::1], reason=int, size=Py_ssize_t, is_packed=bint)
     cdef int _measure(self, Py_ssize_t rows_max, int64_t bytes_max) except? -1
 
@@ -42,14 +42,14 @@ cdef class Lift:
         key_bits=uint8_t[::1], value_ends=int[::1], value_bits=uint8_t[::1], index=Py_ssize_t,
         start=Py_ssize_t, end=Py_ssize_t, reason=int,
     )
-    cdef int _fill(self, frame) except -1
+    cdef int _fill(self, output) except -1
 
     @cython.locals(
         cursor=Cursor, names=Cursor, values=Cursor, positions=int64_t[::1], rows=int[::1],
         name_ends=int[::1], value_ends=int[::1], count=Py_ssize_t, index=Py_ssize_t,
         position=Py_ssize_t, start=Py_ssize_t, left=int, length=int, value_length=int, reason=int,
     )
-    cdef int _fill_headers(self, frame) except -1
+    cdef int _fill_headers(self, output) except -1
 
     @cython.locals(cursor=Cursor, count=Py_ssize_t, reason=int)
     cdef object _unpack(self, Py_ssize_t rows_max, int64_t bytes_max)

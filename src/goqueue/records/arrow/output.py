@@ -1,17 +1,17 @@
-"""Rows that were read, as the buffers of their Arrow columns.
+"""Output of the Arrow reader: rows that were read, as the buffers of their Arrow columns.
 
 Every buffer is an array.array or a bytearray of just the size that is used, in the layout of
 Arrow: validity bits from the lowest on, 32-bit offsets of which there is one more than rows.
 
-Invariant: all columns of a Frame have `count` rows.
+Invariant: all columns of an OutputColumns have `count` rows.
 """
 
 from array import array
 
-__all__ = ["Frame", "Strings"]
+__all__ = ["BinaryBuffers", "OutputColumns"]
 
 
-class Strings:
+class BinaryBuffers:
     """A column of byte strings. Without `validity` none is null."""
 
     __slots__ = ("data", "offsets", "validity")
@@ -22,7 +22,7 @@ class Strings:
         self.validity = bytearray((count + 7) // 8) if may_be_null else None
 
 
-class Frame:
+class OutputColumns:
     """The rows of consecutive records.
 
     Timestamps are in microseconds. `header_rows` says where among the headers those of each row
@@ -43,7 +43,9 @@ class Frame:
         "values",
     )
 
-    def __init__(self, count: int, keys: Strings | None, values: Strings | None) -> None:
+    def __init__(
+        self, count: int, keys: BinaryBuffers | None, values: BinaryBuffers | None
+    ) -> None:
         zeros = bytes(8 * count)
         self.count = count
         self.offsets = array("q", zeros)
@@ -53,5 +55,5 @@ class Frame:
         self.keys = keys
         self.values = values
         self.header_rows = array("i", bytes(4 * (count + 1)))
-        self.header_names = Strings(0, 0, may_be_null=False)
-        self.header_values = Strings(0, 0, may_be_null=False)
+        self.header_names = BinaryBuffers(0, 0, may_be_null=False)
+        self.header_values = BinaryBuffers(0, 0, may_be_null=False)

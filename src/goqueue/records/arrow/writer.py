@@ -1,11 +1,11 @@
 # cython: boundscheck=False, wraparound=False
-"""Rows pressed into batches of records, one for each partition that gets any.
+"""Arrow columns as batches of records, one batch for each partition that gets rows.
 
-Owns the checks of a row and its way to a partition, by the hash and the turns of the contract.
-Two passes: the first refuses, routes and measures, the second writes. A row makes an object only
+Owns the checks of a row and the choice of its partition: by the hash of its key, or round robin.
+Two passes: the first refuses, routes and measures, the second writes. A row creates an object only
 if it is delayed.
 
-Invariant: a sheet is pressed as a whole or refused; each row is in exactly one batch, in order.
+Invariant: input is written as a whole or refused; each row is in exactly one batch, in order.
 """
 
 from array import array
@@ -20,7 +20,7 @@ from goqueue.model import (
     Priority,
     Refused,
 )
-from goqueue.records.arrow.sheet import Integers, Sheet
+from goqueue.records.arrow.input import InputColumns, IntegerColumn
 from goqueue.records.cursor import Cursor
 from goqueue.records.layout import DELIVER_HEADER
 
@@ -40,7 +40,7 @@ if not cython.compiled:
     )
     from goqueue.records.octets import digits_of
 
-__all__ = ["Press", "Pressed"]
+__all__ = ["ArrowWriter", "PartitionBatches"]
 
 _NORMAL = int(Priority.NORMAL)
 _DELIVER_NAME = DELIVER_HEADER.encode()
@@ -50,15 +50,15 @@ _DUE_DIGITS = 19
 _DUE_MIN = 1_000_000_000_000_000_000
 
 
-class Pressed(msgspec.Struct, frozen=True):
+class PartitionBatches(msgspec.Struct, frozen=True):
     """Batches and the number of their records, by partition."""
 
     batches: dict[int, bytearray]
     counts: dict[int, int]
 
 
-class Press:
-    """Presses sheets for one topic. Keyless rows, or all if not `is_keyed`, take turns.
+class ArrowWriter:
+    """Writes batches for one topic. Keyless rows, or all if not `is_keyed`, go round robin.
 
     `body_bytes_max` is what the topic takes of a message: key, value and headers.
     """
@@ -88,18 +88,18 @@ class Press:
         self._targets = array("q")
         self._blocks = array("q")
 
-    def press(self, sheet: Sheet) -> Pressed:
-        """The batches of a sheet; refuses with the `index` of the first row that is none."""
+    def write(self, rows: InputColumns) -> PartitionBatches:
+        """The batches of these rows; refuses with the `index` of the first invalid row."""
         zeros = bytes(8 * self._partitions)
         self._sizes = array("q", zeros)
         self._counts = array("q", zeros)
         # Where the rows go, and how large their header blocks are.
-        if len(self._targets) < sheet.count:
-            self._targets = array("q", bytes(8 * sheet.count))
-            self._blocks = array("q", bytes(8 * sheet.count))
+        if len(self._targets) < rows.count:
+            self._targets = array("q", bytes(8 * rows.count))
+            self._blocks = array("q", bytes(8 * rows.count))
         turn = self._turn
         try:
-            self._measure(sheet)
+            self._measure(rows)
         except Refused:
             self._turn = turn
             raise
@@ -109,44 +109,44 @@ class Press:
             if self._counts[target]:
                 batches[target] = bytearray(self._sizes[target])
                 counts[target] = self._counts[target]
-        self._fill(sheet, batches)
-        return Pressed(batches, counts)
+        self._fill(rows, batches)
+        return PartitionBatches(batches, counts)
 
-    def _measure(self, sheet: Sheet) -> None:
+    def _measure(self, rows: InputColumns) -> None:
         sizes = self._sizes
         counts = self._counts
         targets = self._targets
         blocks = self._blocks
-        for index in range(sheet.count):
-            key_size = 0 if sheet.keys is None else sheet.keys.size(index)
-            value_size = 0 if sheet.values is None else sheet.values.size(index)
+        for index in range(rows.count):
+            key_size = 0 if rows.keys is None else rows.keys.size(index)
+            value_size = 0 if rows.values is None else rows.values.size(index)
             if key_size > KEY_BYTES_MAX:
                 raise _too_large(index, "key", key_size, KEY_BYTES_MAX)
             if value_size > VALUE_BYTES_MAX:
                 raise _too_large(index, "value", value_size, VALUE_BYTES_MAX)
             given = key_size + value_size
             block_size = 0
-            if sheet.headers is not None and sheet.headers.size(index) > 0:
-                block_size = self._weigh(sheet, index)
-                given += block_size - 2 - 4 * sheet.headers.size(index)
+            if rows.headers is not None and rows.headers.size(index) > 0:
+                block_size = self._weigh(rows, index)
+                given += block_size - 2 - 4 * rows.headers.size(index)
             if given > self._body_bytes_max:
                 raise _too_large(index, "message", given, self._body_bytes_max)
-            if sheet.dues is not None and not sheet.dues.is_null(index):
-                self._check_due(sheet.dues, index)
+            if rows.dues is not None and not rows.dues.is_null(index):
+                self._check_due(rows.dues, index)
                 # With its own header block, if the row has no headers besides.
                 block_size += 4 + _DELIVER_NAME_SIZE + _DUE_DIGITS + (0 if block_size else 2)
             if block_size > HEADERS_BYTES_MAX:
                 raise _too_large(index, "headers", block_size, HEADERS_BYTES_MAX)
-            self._check(sheet, index, key_size)
-            target = self._choose(sheet, index, key_size)
+            self._check(rows, index, key_size)
+            target = self._choose(rows, index, key_size)
             targets[index] = target
             blocks[index] = block_size
             sizes[target] += HEADER_SIZE + key_size + value_size + block_size
             counts[target] += 1
 
-    def _weigh(self, sheet: Sheet, index: int) -> int:
+    def _weigh(self, rows: InputColumns, index: int) -> int:
         """The size of the block of a row's own headers, of which there are some."""
-        headers = sheet.headers
+        headers = rows.headers
         assert headers is not None
         names = headers.names
         size = 2
@@ -163,30 +163,30 @@ class Press:
                 raise _too_large(index, "headers", size, HEADERS_BYTES_MAX)
         return size
 
-    def _check_due(self, dues: Integers, index: int) -> None:
+    def _check_due(self, dues: IntegerColumn, index: int) -> None:
         due = dues.at(index)
         if due < _DUE_MIN // 1000 or due > OFFSET_MAX // 1000:
             raise _invalid(index, "deliver_at", "not a time from 2001 to 2262")
 
-    def _check(self, sheet: Sheet, index: int, key_size: int) -> None:
+    def _check(self, rows: InputColumns, index: int, key_size: int) -> None:
         """Refuse a key that is reserved, and numbers that are none of a record."""
-        if key_size > 0 and sheet.keys is not None:
-            start = sheet.keys.begin(index)
-            if sheet.keys.data.has_prefix(start, start + key_size, CONTROL_PREFIX):
+        if key_size > 0 and rows.keys is not None:
+            start = rows.keys.begin(index)
+            if rows.keys.data.has_prefix(start, start + key_size, CONTROL_PREFIX):
                 raise _invalid(index, "key", "reserved")
-        if sheet.priorities is not None and not sheet.priorities.is_null(index):
-            number = sheet.priorities.at(index)
+        if rows.priorities is not None and not rows.priorities.is_null(index):
+            number = rows.priorities.at(index)
             if number < 0 or number > PRIORITY_MAX:
                 raise _invalid(index, "priority", "not from 0 to 4")
-        if sheet.timestamps is not None and not sheet.timestamps.is_null(index):
-            number = sheet.timestamps.at(index)
+        if rows.timestamps is not None and not rows.timestamps.is_null(index):
+            number = rows.timestamps.at(index)
             if number < 0 or number > OFFSET_MAX // 1000:
                 raise _invalid(index, "timestamp", "not a time from 1970 to 2262")
 
-    def _choose(self, sheet: Sheet, index: int, key_size: int) -> int:
+    def _choose(self, rows: InputColumns, index: int, key_size: int) -> int:
         """The explicit partition, else by the key, else whose turn it is."""
-        if sheet.partitions is not None and not sheet.partitions.is_null(index):
-            target = sheet.partitions.at(index)
+        if rows.partitions is not None and not rows.partitions.is_null(index):
+            target = rows.partitions.at(index)
             if target < 0 or target >= self._partitions:
                 raise Refused(
                     Code.PARTITION_NOT_FOUND,
@@ -195,48 +195,48 @@ class Press:
                     partitions=self._partitions,
                 )
             return target
-        if self._is_keyed and key_size > 0 and sheet.keys is not None:
-            start = sheet.keys.begin(index)
-            return sheet.keys.data.hash_between(start, start + key_size) % self._partitions
+        if self._is_keyed and key_size > 0 and rows.keys is not None:
+            start = rows.keys.begin(index)
+            return rows.keys.data.hash_between(start, start + key_size) % self._partitions
         target = self._turn
         self._turn = target + 1 if target + 1 < self._partitions else 0
         return target
 
-    def _fill(self, sheet: Sheet, batches: dict[int, bytearray]) -> None:
+    def _fill(self, rows: InputColumns, batches: dict[int, bytearray]) -> None:
         targets = self._targets
         blocks = self._blocks
         into: list[Cursor | None] = [None] * self._partitions
         for number, batch in batches.items():
             into[number] = Cursor(batch)
-        for index in range(sheet.count):
+        for index in range(rows.count):
             record = into[targets[index]]
             assert record is not None
-            key_size = 0 if sheet.keys is None else sheet.keys.size(index)
-            value_size = 0 if sheet.values is None else sheet.values.size(index)
+            key_size = 0 if rows.keys is None else rows.keys.size(index)
+            value_size = 0 if rows.values is None else rows.values.size(index)
             record.flags = HAS_HEADERS if blocks[index] > 0 else 0
-            if sheet.values is None or sheet.values.is_null(index):
+            if rows.values is None or rows.values.is_null(index):
                 record.flags |= IS_TOMBSTONE
             record.timestamp = 0
-            if sheet.timestamps is not None and not sheet.timestamps.is_null(index):
-                record.timestamp = sheet.timestamps.at(index) * 1000
+            if rows.timestamps is not None and not rows.timestamps.is_null(index):
+                record.timestamp = rows.timestamps.at(index) * 1000
             record.priority = _NORMAL
-            if sheet.priorities is not None and not sheet.priorities.is_null(index):
-                record.priority = sheet.priorities.at(index)
+            if rows.priorities is not None and not rows.priorities.is_null(index):
+                record.priority = rows.priorities.at(index)
             record.open(key_size, value_size, blocks[index])
-            if key_size > 0 and sheet.keys is not None:
-                start = sheet.keys.begin(index)
-                sheet.keys.data.lend(start, start + key_size, record)
-            if value_size > 0 and sheet.values is not None:
-                start = sheet.values.begin(index)
-                sheet.values.data.lend(start, start + value_size, record)
+            if key_size > 0 and rows.keys is not None:
+                start = rows.keys.begin(index)
+                rows.keys.data.lend(start, start + key_size, record)
+            if value_size > 0 and rows.values is not None:
+                start = rows.values.begin(index)
+                rows.values.data.lend(start, start + value_size, record)
             if blocks[index] > 0:
-                self._write_headers(sheet, index, record)
+                self._write_headers(rows, index, record)
             record.seal()
 
-    def _write_headers(self, sheet: Sheet, index: int, record: Cursor) -> None:
+    def _write_headers(self, rows: InputColumns, index: int, record: Cursor) -> None:
         """The header block: the row's own headers, then the time of its delivery."""
-        headers = sheet.headers
-        is_delayed = sheet.dues is not None and not sheet.dues.is_null(index)
+        headers = rows.headers
+        is_delayed = rows.dues is not None and not rows.dues.is_null(index)
         count = 0 if headers is None else headers.size(index)
         record.append_length(count + (1 if is_delayed else 0))
         if headers is not None:
@@ -251,11 +251,11 @@ class Press:
                 record.append_length(length)
                 headers.values.data.lend(start, start + length, record)
         if is_delayed:
-            assert sheet.dues is not None
+            assert rows.dues is not None
             record.append_length(_DELIVER_NAME_SIZE)
             record.append(_DELIVER_NAME)
             record.append_length(_DUE_DIGITS)
-            record.append(digits_of(sheet.dues.at(index) * 1000))
+            record.append(digits_of(rows.dues.at(index) * 1000))
 
 
 def _too_large(index: int, part: str, size: int, limit: int) -> Refused:

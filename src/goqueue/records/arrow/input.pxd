@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t
 from goqueue.records.cursor cimport Cursor
 
 @cython.final
-cdef class Integers:
+cdef class IntegerColumn:
     cdef readonly Py_ssize_t count
     cdef Py_ssize_t _start
     cdef const int64_t[::1] _numbers
@@ -16,7 +16,7 @@ cdef class Integers:
     cdef int64_t at(self, Py_ssize_t index) noexcept
 
 @cython.final
-cdef class Pieces:
+cdef class BinaryColumn:
     cdef readonly Py_ssize_t count
     cdef Py_ssize_t _start
     cdef const int[::1] _ends
@@ -32,13 +32,13 @@ cdef class Pieces:
     cdef Py_ssize_t size(self, Py_ssize_t index) except -1
 
 @cython.final
-cdef class Pairs:
+cdef class HeaderColumn:
     cdef readonly Py_ssize_t count
     cdef Py_ssize_t _start
     cdef const int[::1] _ends
     cdef const uint8_t[::1] _validity
     cdef bint _has_nulls
-    cdef Pieces names, values
+    cdef BinaryColumn names, values
 
     cdef Py_ssize_t begin(self, Py_ssize_t index) noexcept
 
@@ -46,8 +46,8 @@ cdef class Pairs:
     cdef Py_ssize_t size(self, Py_ssize_t index) except -1
 
 @cython.final
-cdef class Sheet:
+cdef class InputColumns:
     cdef readonly Py_ssize_t count
-    cdef Pieces keys, values
-    cdef Pairs headers
-    cdef Integers priorities, partitions, timestamps, dues
+    cdef BinaryColumn keys, values
+    cdef HeaderColumn headers
+    cdef IntegerColumn priorities, partitions, timestamps, dues

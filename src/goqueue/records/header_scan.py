@@ -1,9 +1,9 @@
-"""Passes that hop from header to header: slices, index entries, and what a queue may deliver.
+"""Scans that read only the headers of records: slices, index entries, messages to deliver.
 
 Of a body they read the key and the trace context at most.
 
-For bytes that were verified when they came in. Every hop is bounds checked all the same, and
-offsets must rise: a reader that follows `next_offset` always advances.
+The bytes were verified when they arrived. Every step is bounds checked all the same, and offsets
+must rise: a reader that follows `next_offset` always advances.
 """
 
 from array import array
@@ -29,16 +29,16 @@ if not cython.compiled:
         OK,
         TRUNCATED,
     )
-    from goqueue.records.tracing.given import context_of
+    from goqueue.records.traceparent import header_context
 
 # Of the largest number of 64 bits.
 _DIGITS_MAX = 19
 
 
-class Span(msgspec.Struct, frozen=True):
-    """Whole records in data[start:end], and the offset to go on from.
+class RecordSlice(msgspec.Struct, frozen=True):
+    """Whole records in data[start:end], and the offset to continue from.
 
-    `reached` tells that a bound ended it; otherwise the data ran out.
+    `reached` says that a bound ended it; otherwise the data ran out.
     """
 
     start: int
@@ -47,7 +47,7 @@ class Span(msgspec.Struct, frozen=True):
     reached: bool
 
 
-class Marks(msgspec.Struct, frozen=True, kw_only=True):
+class IndexEntries(msgspec.Struct, frozen=True, kw_only=True):
     """Sparse index entries: offset, file position and highest timestamp so far, in columns."""
 
     offsets: "array[int]"
@@ -59,7 +59,7 @@ class Marks(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class DelayedRecords(msgspec.Struct, frozen=True):
     """Records that wait for their time, in offset order; the columns are equally long."""
 
     offsets: "array[int]"
@@ -87,14 +87,14 @@ class MessageSummary(msgspec.Struct, frozen=True, order=True):
     trace_context: bytes
 
 
-class Survey(msgspec.Struct, frozen=True):
+class MessageScan(msgspec.Struct, frozen=True):
     """What there is to deliver, in offset order, and the offset to go on from."""
 
     known: list[MessageSummary]
     next_offset: int
 
 
-def span(data: Buffer, from_offset: int, below_offset: int, max_bytes: int) -> Span:
+def slice_records(data: Buffer, from_offset: int, below_offset: int, max_bytes: int) -> RecordSlice:
     """The records with from_offset <= offset < below_offset, in at most `max_bytes`.
 
     The first record is included even if it alone is larger, so that a reader advances.
@@ -123,10 +123,10 @@ def span(data: Buffer, from_offset: int, below_offset: int, max_bytes: int) -> S
                 break
             next_offset = previous + 1
         position = cursor.end
-    return Span(position if start < 0 else start, position, next_offset, reached)
+    return RecordSlice(position if start < 0 else start, position, next_offset, reached)
 
 
-def mark(data: Buffer, position: int, last: int, interval: int) -> Marks:
+def index_records(data: Buffer, position: int, last: int, interval: int) -> IndexEntries:
     """Index entries for the whole records of `data`, which will stand at file `position`.
 
     A record is marked when it begins `interval` bytes or more after the one marked `last`.
@@ -158,7 +158,7 @@ def mark(data: Buffer, position: int, last: int, interval: int) -> Marks:
             marked += 1
         place = cursor.end
         count += 1
-    return Marks(
+    return IndexEntries(
         offsets=kept[:marked],
         positions=kept[room : room + marked],
         timestamps=kept[2 * room : 2 * room + marked],
@@ -183,17 +183,17 @@ def has_compressed(data: Buffer) -> bool:
     return False
 
 
-def survey(data: Buffer, from_offset: int, *, with_keys: bool) -> Survey:
+def scan_messages(data: Buffer, from_offset: int, *, with_keys: bool) -> MessageScan:
     """The visible records from an offset on, out of whole stored ones; keys are empty if unwanted.
 
     Control records and those that wait for their time are passed by, but count as seen.
     """
     cursor = Cursor(data)
     known: list[MessageSummary] = []
-    return Survey(known, _survey(cursor, from_offset, with_keys, known))
+    return MessageScan(known, _scan_messages(cursor, from_offset, with_keys, known))
 
 
-def _survey(
+def _scan_messages(
     cursor: Cursor,
     from_offset: int,
     with_keys: bool,
@@ -209,14 +209,14 @@ def _survey(
         previous = cursor.offset
         if previous >= from_offset and not cursor.flags & (IS_CONTROL | IS_DELAYED):
             key = cursor.key() if with_keys else b""
-            context = context_of(cursor) if cursor.headers_length > 0 else b""
+            context = header_context(cursor) if cursor.headers_length > 0 else b""
             size = cursor.end - position
             known.append(MessageSummary(previous, size, cursor.priority, key, context))
         position = cursor.end
     return max(from_offset, previous + 1)
 
 
-def find_delayed(data: Buffer, first: int = -1) -> Waiting:
+def find_delayed(data: Buffer, first: int = -1) -> DelayedRecords:
     """The delayed ones out of whole stored records; due at 0 where no time can be read.
 
     Records that have no offsets of their own yet have those from `first` on.
@@ -224,14 +224,14 @@ def find_delayed(data: Buffer, first: int = -1) -> Waiting:
     cursor = Cursor(data)
     cursor.hop_all()
     zeros = bytes(8 * cursor.count)
-    found = Waiting(array("q", zeros), array("q", zeros), array("B", zeros[: cursor.count]))
-    count = _wait(cursor, first, found.offsets, found.dues, found.priorities)
+    found = DelayedRecords(array("q", zeros), array("q", zeros), array("B", zeros[: cursor.count]))
+    count = _find_delayed(cursor, first, found.offsets, found.dues, found.priorities)
     for column in (found.offsets, found.dues, found.priorities):
         del column[count:]
     return found
 
 
-def _wait(
+def _find_delayed(
     cursor: Cursor,
     first: int,
     offsets: "array[int]",
