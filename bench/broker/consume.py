@@ -4,11 +4,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import Round, prepare, summarise
 from bench.broker.publish import BATCH, ROUNDS, TOPIC, batch_request
-from bench.broker.wire import Wire, request
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
+from bench.rounds import Round, prepare, summarise
+from bench.wire import Wire, request
 from goqueue.records import last_offset, walk
 
 __all__ = ["measure_consume"]

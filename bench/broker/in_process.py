@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import uvloop
 
-from bench.broker.broker import Usage
-from bench.broker.measuring import Round, summarise
 from bench.broker.publish import BATCH, ROUNDS, TOPIC, VALUE
-from bench.log.figure import Figure, Target
+from bench.broker_process import Usage
+from bench.figure import Figure, Target
+from bench.rounds import Round, summarise
 from goqueue.broker import Node
 from goqueue.model import Message
 from goqueue.model.requests import CreateTopic, Publish

@@ -6,10 +6,10 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import Round, prepare, summarise
-from bench.broker.wire import Wire, request
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
+from bench.rounds import Round, prepare, summarise
+from bench.wire import Wire, request
 from goqueue.model import Message
 from goqueue.records import build
 

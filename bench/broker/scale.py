@@ -8,11 +8,11 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import Round, prepare
 from bench.broker.publish import BATCH, ROUNDS, TOPIC, batch_request, load
-from bench.broker.wire import Wire, request
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
+from bench.rounds import Round, prepare
+from bench.wire import Wire, request
 
 __all__ = ["measure_scale"]
 

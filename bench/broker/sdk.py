@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import uvloop
 
 import goqueue
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import Round, summarise
 from bench.broker.publish import ROUNDS, VALUE
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
+from bench.rounds import Round, summarise
 from goqueue.client.connection import Connection
 
 __all__ = ["measure_sdk"]

@@ -1,22 +1,21 @@
 """The figures of a broker process over HTTP."""
 
-from bench.broker.command import bench_command
 from bench.broker.consume import measure_consume
 from bench.broker.in_process import measure_in_process
 from bench.broker.publish import measure_publish
 from bench.broker.scale import measure_scale
 from bench.broker.sdk import measure_sdk
+from bench.runner import Suite
 
-__all__ = ["bench"]
+__all__ = ["SUITE"]
 
-bench = bench_command(
-    "GoQueue broker",
-    {
+SUITE = Suite(
+    words="Measure a broker process over HTTP; client and broker share the machine.",
+    measures={
         "in_process": measure_in_process,
         "publish": measure_publish,
         "consume": measure_consume,
         "sdk": measure_sdk,
         "scale": measure_scale,
     },
-    "Measure a broker process over HTTP; client and broker share the machine.",
 )

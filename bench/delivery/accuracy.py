@@ -9,12 +9,12 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import prepare
 from bench.broker.publish import BATCH
-from bench.broker.wire import Wire, request
+from bench.broker_process import BrokerProcess
 from bench.delivery.traffic import delayed_batch, publish
-from bench.log.figure import Figure, Target
+from bench.figure import Figure, Target
+from bench.rounds import prepare
+from bench.wire import Wire, request
 from goqueue.model import MILLISECOND, SECOND
 from goqueue.records import Flag, decode, last_offset, walk
 

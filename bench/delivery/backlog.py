@@ -8,12 +8,12 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import Round, prepare
 from bench.broker.publish import BATCH
-from bench.broker.wire import Wire, request
+from bench.broker_process import BrokerProcess
 from bench.delivery.traffic import Consumers, join, lane_batch, publish
-from bench.log.figure import Figure, Target
+from bench.figure import Figure, Target
+from bench.rounds import Round, prepare
+from bench.wire import Wire, request
 
 __all__ = ["measure_backlog"]
 

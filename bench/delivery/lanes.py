@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import uvloop
 
-from bench.broker.broker import BrokerProcess, Usage
-from bench.broker.measuring import Round, prepare
 from bench.broker.publish import BATCH
+from bench.broker_process import BrokerProcess, Usage
 from bench.delivery.traffic import LEASE, SHARES, Consumers, join, lane_batch, publish
-from bench.log.figure import Figure, Rounds, Target
+from bench.figure import Figure, Rounds, Target
+from bench.rounds import Round, prepare
 from goqueue.broker import Node
 from goqueue.model.requests import Ack, CreateTopic, Join, Joined, Leased, Poll, Publish
 from goqueue.runtime import Disk, OsFileSystem, Pump

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 
 from bench.delivery.wheel import PENDING, due_times, fill
-from bench.log.figure import Figure, Target
+from bench.figure import Figure, Target
 from goqueue.delivery import WHEEL_REACH_NS
 
 __all__ = ["measure_memory"]

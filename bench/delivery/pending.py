@@ -9,12 +9,12 @@ import random
 import time
 from collections.abc import Callable, Iterator
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import Round, prepare
 from bench.broker.publish import BATCH, VALUE
-from bench.broker.wire import Wire, request
+from bench.broker_process import BrokerProcess
 from bench.delivery.traffic import delayed_batch
-from bench.log.figure import Figure, Rounds, Target
+from bench.figure import Figure, Rounds, Target
+from bench.rounds import Round, prepare
+from bench.wire import Wire, request
 from goqueue.model import SECOND, Message
 from goqueue.records import build
 

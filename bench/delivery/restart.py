@@ -7,12 +7,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from bench.broker.life import Life
 from bench.broker.publish import BATCH
-from bench.broker.wire import Wire
+from bench.broker_process import RestartedBroker
 from bench.delivery.pending import PENDING
 from bench.delivery.traffic import delayed_batch, publish
-from bench.log.figure import Detail, Figure, Target
+from bench.figure import Detail, Figure, Target
+from bench.wire import Wire
 from goqueue.model import SECOND
 
 __all__ = ["measure_restart"]
@@ -24,7 +24,7 @@ _TARGET = Target(below=5)
 def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
     count = max(BATCH, int(PENDING * scale))
     data = tempfile.mkdtemp(prefix="data-", dir=folder)
-    first = Life(data)
+    first = RestartedBroker(data)
     empty_s = first.ready_s()
     try:
         asyncio.run(_fill(first.port, count))
@@ -36,7 +36,7 @@ def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
         ("ready_after_stop", signal.SIGKILL),
         ("ready_after_stop_and_kill", signal.SIGTERM),
     ):
-        life = Life(data)
+        life = RestartedBroker(data)
         seconds = life.ready_s()
         try:
             details: dict[str, Detail] = {

@@ -1,6 +1,5 @@
 """The figures of delays and lanes."""
 
-from bench.broker.command import bench_command
 from bench.delivery.accuracy import measure_accuracy
 from bench.delivery.backlog import measure_backlog
 from bench.delivery.lanes import measure_lanes
@@ -8,12 +7,13 @@ from bench.delivery.memory import measure_memory
 from bench.delivery.pending import measure_pending
 from bench.delivery.restart import measure_restart
 from bench.delivery.wheel import measure_wheel
+from bench.runner import Suite
 
-__all__ = ["bench"]
+__all__ = ["SUITE"]
 
-bench = bench_command(
-    "GoQueue delivery",
-    {
+SUITE = Suite(
+    words="Measure delays and lanes: the wheel in this process, the rest with a broker.",
+    measures={
         "wheel": lambda _, scale: measure_wheel(scale),
         "memory": lambda _, scale: measure_memory(scale),
         "pending": measure_pending,
@@ -22,5 +22,4 @@ bench = bench_command(
         "lanes": measure_lanes,
         "backlog": measure_backlog,
     },
-    "Measure delays and lanes: the wheel in this process, the rest with a broker.",
 )

@@ -5,8 +5,8 @@ import random
 import time
 from collections.abc import Sequence
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.wire import Wire, request
+from bench.broker_process import BrokerProcess
+from bench.wire import Wire, request
 from goqueue.model import Message, Priority
 from goqueue.records import build
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from time import perf_counter, process_time
 
-from bench.log.figure import Figure, Target
+from bench.figure import Figure, Target
 from goqueue.delivery import WHEEL_REACH_NS, Wheel
 from goqueue.model import MILLISECOND, SECOND, Timestamp
 

@@ -14,8 +14,8 @@ from time import perf_counter
 
 import msgspec
 
+from bench.figure import Detail, Figure, Rounds, Target, rounded
 from bench.log.amounts import BATCH_RECORDS, IN_FLIGHT, MIB, Amounts
-from bench.log.figure import Detail, Figure, Rounds, Target, rounded
 from bench.log.tape import Tape, recording, replay
 from goqueue import records
 from goqueue.model import LogId, LogSettings, Message, Offset

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from random import Random
 from time import perf_counter
 
+from bench.figure import Figure
 from bench.log.amounts import MIB, Amounts
-from bench.log.figure import Figure
 
 __all__ = ["measure_disk"]
 

@@ -18,7 +18,7 @@ from time import perf_counter
 import click
 import msgspec
 
-from bench.log.figure import Figure, Target
+from bench.figure import Figure, Target
 from goqueue.log import Log
 from goqueue.model import (
     Create,

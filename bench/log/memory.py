@@ -4,8 +4,8 @@ import os
 import shutil
 from collections.abc import Iterator
 
+from bench.figure import Figure, Target
 from bench.log.amounts import MIB, Amounts
-from bench.log.figure import Figure, Target
 from bench.log.writer import Progress, read_progress, start_writer
 
 __all__ = ["measure_memory"]

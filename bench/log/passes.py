@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
+from bench.figure import Figure, Target, rounded
 from bench.log.amounts import BATCH_RECORDS, MIB, Amounts
 from bench.log.append import make_messages
-from bench.log.figure import Figure, Target, rounded
 from goqueue import records
 from goqueue.model import Message
 

@@ -11,9 +11,9 @@ from time import perf_counter
 
 import msgspec
 
+from bench.figure import Figure, Rounds, Target
 from bench.log.amounts import BATCH_RECORDS, MIB, SLICE_BYTES, Amounts
 from bench.log.append import LOG, VALUE_SIZES, append_all, make_messages
-from bench.log.figure import Figure, Rounds, Target
 from goqueue import records
 from goqueue.model import Flush, LogSettings, Offset
 from goqueue.runtime import LocalLog

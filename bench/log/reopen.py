@@ -7,9 +7,9 @@ from time import perf_counter
 
 import msgspec
 
+from bench.figure import Figure, Target
 from bench.log.amounts import MIB, Amounts
 from bench.log.append import LOG
-from bench.log.figure import Figure, Target
 from bench.log.writer import read_progress, start_writer
 from goqueue.model import Flush, LogSettings, Offset
 from goqueue.runtime import LocalLog

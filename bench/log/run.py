@@ -1,22 +1,12 @@
-"""Entry of the log bench: `make bench`, or `python bench/log/run.py --help`.
-
-One JSON line per figure goes to stdout, a summary for people to stderr.
-"""
+"""`python bench/log/run.py --help`; see `bench/runner.py`."""
 
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+# Python put this file's folder here, where `bench` is not.
+sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-
-def main() -> None:
-    # Python put this file's folder here, where `bench` and `goqueue` are not.
-    sys.path[0] = str(ROOT)
-    sys.path.insert(1, str(ROOT / "src"))
-    from bench.log.suite import bench
-
-    bench()
-
+from bench.runner import main  # noqa: E402 - found only now
 
 if __name__ == "__main__":
-    main()
+    main("log", *sys.argv[1:])

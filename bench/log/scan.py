@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from time import perf_counter
 
+from bench.figure import Figure, Rounds, Target
 from bench.log.amounts import MIB, Amounts
 from bench.log.append import VALUE_SIZES
-from bench.log.figure import Figure, Rounds, Target
 from bench.log.read import StoredLog, read_slices
 from goqueue import records
 from goqueue.runtime import LocalLog

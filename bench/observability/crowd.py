@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from bench.broker.wire import Wire
+from bench.wire import Wire
 
 __all__ = ["crowd"]
 

@@ -9,9 +9,9 @@ import asyncio
 import json
 from collections.abc import Iterator
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.wire import Wire, request
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
+from bench.wire import Wire, request
 
 __all__ = ["measure_memory"]
 

@@ -14,12 +14,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import prepare
 from bench.broker.publish import BATCH, TOPIC, batch_request, load
-from bench.broker.wire import Wire, request
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
 from bench.observability.crowd import crowd
+from bench.rounds import prepare
+from bench.wire import Wire, request
 
 __all__ = ["measure_metrics"]
 

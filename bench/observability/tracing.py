@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import msgspec
 
 from bench.broker.publish import TOPIC, batch_request
-from bench.broker.wire import Wire
-from bench.log.figure import Figure, Target
+from bench.figure import Figure, Target
 from bench.observability.neighbours import Neighbours
+from bench.wire import Wire
 
 __all__ = ["measure_tracing"]
 

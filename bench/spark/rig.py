@@ -13,11 +13,11 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.broker.broker import BrokerProcess
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
 from bench.spark.ready import ReadySource
 
-__all__ = ["Rig", "Scale", "rate", "say", "session"]
+__all__ = ["Rig", "Scale", "figure", "rate", "session"]
 
 ROOT = Path(__file__).resolve().parents[2]
 BUFFER = str(1 << 20)
@@ -72,26 +72,24 @@ def rate(rows: int, rounds: int, run: Callable[[], None]) -> float:
     return statistics.median(rates)
 
 
-def say(
-    figure: str,
+def figure(
+    name: str,
     value: float,
     unit: str,
     raw: float | None = None,
     target: Target | None = None,
     **details: float,
-) -> None:
-    """Print one figure; `raw` is Spark's own at the same work, in this run."""
-    made = Figure(
-        figure=figure,
+) -> Figure:
+    """One figure; `raw` is Spark's own at the same work, in this run."""
+    return Figure(
+        figure=name,
         value=round(value, 1),
         unit=unit,
         raw=None if raw is None else round(raw, 1),
         ratio=None if not raw else round(value / raw, 3),
         target=target,
         details={name: round(each, 2) for name, each in details.items()},
-    ).judged()
-    sys.stdout.write(msgspec.json.encode(made).decode() + "\n")
-    sys.stdout.flush()
+    )
 
 
 class Rig:

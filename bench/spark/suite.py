@@ -1,16 +1,15 @@
-"""Figures of the Spark connector, beside Spark's own in the same run; one JSON line each.
+"""Figures of the Spark connector, beside Spark's own in the same run.
 
 Values of 100 B and 1 KiB, two cores, medians of three. `raw` is Spark at the same work with sources
 and sinks that do nothing: record batches that are ready, rows in memory, a sink that counts.
 """
 
-import argparse
 import contextlib
 import os
 import statistics
-import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 import goqueue
-from bench.broker.broker import BrokerProcess
-from bench.log.figure import Target
-from bench.spark.rig import Rig, Scale, rate, say, session
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
+from bench.runner import FULL, QUICK, TINY, Measure, Suite
+from bench.spark.rig import Rig, Scale, figure, rate, session
 from goqueue.client.sync import SyncConnection
 from goqueue.pipelines.spark_session import NICENESS
 
-__all__ = ["bench"]
+__all__ = ["SUITE"]
 
 SIZES = (100, 1024)
-QUICK = Scale(rows=500_000, rounds=3, triggers=20)
+_SCALES = {
+    FULL: Scale(),
+    QUICK: Scale(rows=500_000, triggers=20),
+    TINY: Scale(rows=5_000, rounds=1, triggers=2),
+}
 # The first triggers start processes.
 COLD = 5
 BATCHES = 4
@@ -39,7 +43,7 @@ def drain(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def measure_read(rig: Rig, size: int) -> None:
+def measure_read(rig: Rig, size: int) -> Iterator[Figure]:
     rows, rounds = rig.scale.rows_of(size), rig.scale.rounds
     topic = rig.filled(size)
     parquet = str(rig.folder_of("parquet") / "rows")
@@ -52,10 +56,10 @@ def measure_read(rig: Rig, size: int) -> None:
     broker_cores = usage.cpu_s / (rounds + 1) / (rows / value)
     target = Target(at_least=700_000, ratio_at_least=0.6) if size == 100 else None
     details = {"parquet": stored, "broker_cores": broker_cores}
-    say(f"read_{size}B", value, "rows/s", ready, target, **details)
+    yield figure(f"read_{size}B", value, "rows/s", ready, target, **details)
 
 
-def measure_write(rig: Rig, size: int) -> None:
+def measure_write(rig: Rig, size: int) -> Iterator[Figure]:
     rows, rounds = rig.scale.rows_of(size), rig.scale.rounds
     columns = rig.ready(size).select("key", "value")
     raw = rate(rows, rounds, lambda: drain(columns))
@@ -68,10 +72,10 @@ def measure_write(rig: Rig, size: int) -> None:
 
     target = Target(at_least=250_000) if size == 100 else None
     value, idempotent = into_topic("true"), into_topic("false")
-    say(f"write_{size}B", value, "rows/s", raw, target, idempotent=idempotent)
+    yield figure(f"write_{size}B", value, "rows/s", raw, target, idempotent=idempotent)
 
 
-def measure_stream(rig: Rig, size: int) -> None:
+def measure_stream(rig: Rig, size: int) -> Iterator[Figure]:
     batch = max(1, rig.scale.rows_of(size) // BATCHES)
     topic = rig.filled(size)
     sustained, plain = [], []
@@ -83,12 +87,12 @@ def measure_stream(rig: Rig, size: int) -> None:
         plain.append(_rows_per_s(rig.start(rig.idle_stream(batch, size), "ready")))
     target = Target(at_least=200_000) if size == 100 else None
     raw = statistics.median(plain)
-    say(f"stream_{size}B", statistics.median(sustained), "rows/s", raw, target)
+    yield figure(f"stream_{size}B", statistics.median(sustained), "rows/s", raw, target)
     if size == SIZES[-1]:
-        _measure_trigger(rig)
+        yield _trigger_overhead(rig)
 
 
-def _measure_trigger(rig: Rig) -> None:
+def _trigger_overhead(rig: Rig) -> Figure:
     """What a trigger takes that has two rows."""
     source, sink = rig.create("small"), rig.create("sink")
     count = rig.scale.triggers + COLD
@@ -102,7 +106,9 @@ def _measure_trigger(rig: Rig) -> None:
     extra = {name: ours[name] - plain.get(name, 0.0) for name in ours}
     total = extra.pop("triggerExecution")
     raw = plain["triggerExecution"]
-    say("trigger_overhead", total, "ms", None, Target(below=150), spark_alone=raw, **extra)
+    return figure(
+        "trigger_overhead", total, "ms", None, Target(below=150), spark_alone=raw, **extra
+    )
 
 
 def _progress(query: StreamingQuery, count: int) -> list[dict[str, Any]]:
@@ -133,7 +139,7 @@ def _triggers(query: StreamingQuery, count: int) -> dict[str, float]:
     return {name: statistics.median(spent) for name, spent in parts.items()}
 
 
-def measure_archive(rig: Rig, size: int) -> None:
+def measure_archive(rig: Rig, size: int) -> Iterator[Figure]:
     from goqueue.pipelines.archive.run import archive
     from goqueue.pipelines.connection import Wiring
     from goqueue.pipelines.packaged_options import ArchiveOptions
@@ -153,10 +159,12 @@ def measure_archive(rig: Rig, size: int) -> None:
         rig.ready(size).write.parquet(str(rig.folder_of("plain") / "rows"))
 
     raw = rate(rows, rounds, plain)
-    say(f"archive_{size}B", rate(rows, rounds, keep), "rows/s", raw, Target(ratio_at_least=0.8))
+    yield figure(
+        f"archive_{size}B", rate(rows, rounds, keep), "rows/s", raw, Target(ratio_at_least=0.8)
+    )
 
 
-def measure_broker(rig: Rig, size: int) -> None:
+def measure_broker(rig: Rig, size: int) -> Iterator[Figure]:
     """How long another client waits for a publish, with Spark at rest and at full speed."""
     topic, other = rig.filled(size), rig.create("other")
     over = threading.Event()
@@ -180,7 +188,7 @@ def measure_broker(rig: Rig, size: int) -> None:
         [statistics.median(each[index] for each in some) for index in (0, 1)]
         for some in (loaded, stepped_back)
     )
-    say(
+    yield figure(
         name,
         modest[1],
         "ms",
@@ -234,7 +242,7 @@ def _publish(q: SyncConnection, topic: str, count: int) -> tuple[float, float]:
     return spent[len(spent) // 2], spent[int(len(spent) * 0.99)]
 
 
-MEASURES = {
+_MEASURES = {
     "read": measure_read,
     "write": measure_write,
     "stream": measure_stream,
@@ -243,21 +251,23 @@ MEASURES = {
 }
 
 
-def bench() -> None:
-    parser = argparse.ArgumentParser(prog="bench/spark/run.py", description=__doc__)
-    parser.add_argument("--only", choices=tuple(MEASURES), action="append", default=[])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
-    parser.add_argument("--rows", type=int, help="rows of 100 B; of 1 KiB it is a fifth")
-    options = parser.parse_args()
-    scale = QUICK if options.quick else Scale()
-    if options.rows is not None:
-        scale = Scale(rows=options.rows, rounds=scale.rounds, triggers=scale.triggers)
-    with tempfile.TemporaryDirectory() as folder, BrokerProcess(folder) as node:
-        spark = session(Path(folder))
-        try:
-            rig = Rig(spark, node, Path(folder), scale)
-            for name in options.only or MEASURES:
+def _with_rig(measure: Callable[[Rig, int], Iterator[Figure]]) -> Measure:
+    """Each measure has a node and a session of its own; the Java process stays warm."""
+
+    def measured(folder: str, scale: float) -> Iterator[Figure]:
+        with BrokerProcess(folder) as node:
+            spark = session(Path(folder))
+            try:
+                rig = Rig(spark, node, Path(folder), _SCALES[scale])
                 for size in SIZES:
-                    MEASURES[name](rig, size)
-        finally:
-            spark.stop()
+                    yield from measure(rig, size)
+            finally:
+                spark.stop()
+
+    return measured
+
+
+SUITE = Suite(
+    words="Measure topics in Spark beside Spark's own sources and sinks in the same run.",
+    measures={name: _with_rig(measure) for name, measure in _MEASURES.items()},
+)

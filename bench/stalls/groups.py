@@ -2,8 +2,8 @@
 
 import asyncio
 
-from bench.broker.wire import Wire, request
 from bench.stalls.stage import Stage, Stall, encoded
+from bench.wire import Wire, request
 
 __all__ = [
     "hidden_ack",

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import time
 
-from bench.broker.wire import request
 from bench.stalls.stage import Stage, Stall, encoded
+from bench.wire import request
 from goqueue.model import Message
 
 __all__ = ["abort", "last_deliveries", "redrive"]

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import time
 
-from bench.broker.wire import request
 from bench.observability.crowd import crowd
 from bench.stalls.stage import Stage, Stall, encoded
+from bench.wire import request
 from goqueue.model import Message
 
 __all__ = ["compaction", "deep_page", "delayed_poll", "headers", "metrics", "traces"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.wire import Wire, request
+from bench.broker_process import BrokerProcess
 from bench.stalls.prober import Prober, Waits
+from bench.wire import Wire, request
 from goqueue.model import Message
 from goqueue.records import build
 

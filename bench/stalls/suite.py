@@ -9,19 +9,17 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.command import Measure, bench_command
-from bench.log.figure import Detail, Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Detail, Figure, Target
+from bench.runner import QUICK, TINY, Measure, Suite
 from bench.stalls import groups, moves, reads
 from bench.stalls.stage import Row, Stage, Stall
 
-__all__ = ["bench"]
+__all__ = ["SUITE"]
 
 _WAIT_MS_MAX = 50
 _SLOW_DISK = str(Path(__file__).parent / "slow_disk")
 _FLAT = (1_000, 10_000, 100_000)
-_TINY = 0.005
-_QUICK = 0.2
 
 _ROWS = {
     "redrive": Row(run=moves.redrive, size=10_000, sizes=_FLAT),
@@ -47,11 +45,11 @@ _ROWS = {
 
 def _measure(name: str, row: Row) -> Measure:
     def measure(folder: str, scale: float) -> Iterator[Figure]:
-        size = max(20, int(row.size * scale)) if scale <= _TINY else row.size
+        size = max(20, int(row.size * scale)) if scale <= TINY else row.size
         stall = _run(row, folder, size)
         costs: dict[str, int] = {}
-        if scale > _TINY:
-            for each in row.sizes if scale > _QUICK else row.sizes[:-1]:
+        if scale > TINY:
+            for each in row.sizes if scale > QUICK else row.sizes[:-1]:
                 found = _run(row, folder, each)
                 costs[f"{each:,}"] = round(found.seconds * 1e6 / found.items)
         yield _figure(name, size, stall, costs)
@@ -96,8 +94,7 @@ def _figure(name: str, size: int, stall: Stall, costs: dict[str, int]) -> Figure
     )
 
 
-bench = bench_command(
-    "GoQueue stalls",
-    {name: _measure(name, row) for name, row in _ROWS.items()},
-    "Measure the longest wait of others during each large operation, and its cost per item.",
+SUITE = Suite(
+    words="Measure the longest wait of others during each large operation, and its cost per item.",
+    measures={name: _measure(name, row) for name, row in _ROWS.items()},
 )

@@ -11,10 +11,10 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from bench.broker.broker import BrokerProcess
-from bench.broker.measuring import Round, prepare, summarise
 from bench.broker.publish import ROUNDS, TOPIC, VALUE
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess
+from bench.figure import Figure, Target
+from bench.rounds import Round, prepare, summarise
 from bench.transactions.writer import PARTITIONS, Writer
 from goqueue.model import Message
 from goqueue.records import build

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import uvloop
 
-from bench.broker.broker import BrokerProcess, Usage
-from bench.broker.measuring import Round, prepare
 from bench.broker.publish import BATCH, TOPIC, VALUE
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess, Usage
+from bench.figure import Figure, Target
+from bench.rounds import Round, prepare
 from bench.transactions.node import running
 from bench.transactions.pairs import Work, compare
 from bench.transactions.writer import PARTITIONS, Writer

@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
-from bench.broker.broker import BrokerProcess, Usage
-from bench.broker.measuring import Round, prepare
 from bench.broker.publish import TOPIC, VALUE
-from bench.broker.wire import Wire, request
-from bench.log.figure import Figure, Target
+from bench.broker_process import BrokerProcess, Usage
+from bench.figure import Figure, Target
+from bench.rounds import Round, prepare
 from bench.transactions.pairs import Work, compare
 from bench.transactions.writer import PARTITIONS, Writer
+from bench.wire import Wire, request
 from goqueue.model import Message
 from goqueue.records import build, last_offset, walk
 

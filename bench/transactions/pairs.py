@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Awaitable, Callable
 
-from bench.broker.broker import Usage
-from bench.broker.measuring import Round
-from bench.log.figure import Figure, Target, rounded
+from bench.broker_process import Usage
+from bench.figure import Figure, Target, rounded
+from bench.rounds import Round
 
 __all__ = ["ROUNDS", "Work", "compare"]
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.broker.life import Life
-from bench.broker.wire import Wire
-from bench.log.figure import Detail, Figure, Target
+from bench.broker_process import RestartedBroker
+from bench.figure import Detail, Figure, Target
 from bench.transactions.crowd import make_crowd
+from bench.wire import Wire
 
 __all__ = ["measure_restart"]
 
@@ -23,7 +23,7 @@ _TARGET = Target(below=5)
 def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
     finished, still_open = max(100, int(_FINISHED * scale)), max(10, int(_OPEN * scale))
     data = tempfile.mkdtemp(prefix="data-", dir=folder)
-    first = Life(data)
+    first = RestartedBroker(data)
     empty_s = first.ready_s()
     first.end(signal.SIGTERM)
     began = time.perf_counter()
@@ -39,7 +39,7 @@ def measure_restart(folder: str, scale: float) -> Iterator[Figure]:
     ):
         if name == "ready_without_snapshots":
             _forget_snapshots(data)
-        life = Life(data)
+        life = RestartedBroker(data)
         seconds = life.ready_s()
         try:
             details: dict[str, Detail] = {

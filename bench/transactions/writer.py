@@ -5,7 +5,7 @@ It has a connection for each partition, since batches for several go out side by
 
 import json
 
-from bench.broker.wire import Wire, request
+from bench.wire import Wire, request
 
 __all__ = ["PARTITIONS", "Writer"]
 

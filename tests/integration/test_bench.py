@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.log.figure import Figure, Rounds, Target
+from bench.figure import Figure, Rounds, Target
 from goqueue import records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +61,26 @@ def test_interpreted_figures_stand_beside_and_are_not_judged(tmp_path: Path) -> 
     assert {figure.figure for figure in figures} == TWINS
     assert {figure.mode for figure in figures} == {"interpreted"}
     assert {figure.is_reached for figure in figures} == {None}
+
+
+def test_the_runner_lists_every_bench_with_its_measures() -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "bench.runner"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for suite in ROOT.glob("bench/*/suite.py"):
+        assert f"{suite.parent.name}: Measure " in listed
+    assert "in_process, publish, consume, sdk, scale" in listed
+
+
+def test_a_bench_without_a_broker_refuses_the_brokers_of_another_tree() -> None:
+    refused = subprocess.run(
+        [sys.executable, str(ROOT / "bench" / "log" / "run.py"), "--source", str(ROOT)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "starts no broker" in refused.stderr
 
 
 def test_a_target_is_reached_only_if_all_its_bounds_hold() -> None:

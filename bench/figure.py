@@ -13,7 +13,7 @@ Detail = int | float | str | tuple[int | float, ...] | dict[str, int]
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What issue 2 asks of a figure; every bound that is set must hold."""
+    """What a figure should be; every bound that is set must hold."""
 
     at_least: float | None = None
     below: float | None = None
@@ -51,8 +51,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     def judged(self) -> "Figure":
         """The same, with the mode of this process and whether the target was reached.
 
-        Targets are for the compiled mode: interpreted, the figures only stand beside.
+        Targets are for the compiled mode: interpreted, the figures only stand beside. A figure that
+        another process took was judged there.
         """
+        if self.mode:
+            return self
         is_judged = self.target is not None and records.COMPILED
         reached = self.target.is_reached(self.value, self.ratio) if self.target else None
         return msgspec.structs.replace(self, mode=mode(), is_reached=reached if is_judged else None)

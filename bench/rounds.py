@@ -4,9 +4,9 @@ import statistics
 
 import msgspec
 
-from bench.broker.broker import BrokerProcess, Usage
-from bench.broker.wire import Wire
-from bench.log.figure import Detail, Figure, Target
+from bench.broker_process import BrokerProcess, Usage
+from bench.figure import Detail, Figure, Target
+from bench.wire import Wire
 
 __all__ = ["Round", "prepare", "summarise"]
 

@@ -1,0 +1,135 @@
+"""The broker under measurement: a process of its own, with its processor time and memory."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from bench.wire import Wire
+
+__all__ = ["BrokerProcess", "RestartedBroker", "Usage", "serve_from"]
+
+_source: list[str] = []
+
+
+def serve_from(tree: str) -> None:
+    """From now on brokers run the code of another source tree: an older version, to compare."""
+    _source[:] = [os.path.join(tree, "src")]
+
+
+def _serve(data: str, path: Sequence[str] = ()) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", data]
+    return subprocess.Popen(
+        [*command, "--http", "127.0.0.1:0", "--log-level", "warning"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*path, *(_source or sys.path[:2])])},
+    )
+
+
+def _port(process: "subprocess.Popen[str]") -> int:
+    """Wait for the first line, which says where the broker listens."""
+    assert process.stdout is not None
+    return int(process.stdout.readline().split(",", 1)[0].rpartition(":")[2])
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Usage:
+    """Processor seconds of a process since this was made."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = self._cpu_s()
+
+    def _cpu_s(self) -> float:
+        with open(f"/proc/{self._pid}/stat", encoding="ascii") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def cpu_s(self) -> float:
+        return self._cpu_s() - self._before
+
+    @property
+    def rss_mib(self) -> float:
+        with open(f"/proc/{self._pid}/status", encoding="ascii") as status:
+            line = next(line for line in status if line.startswith("VmRSS"))
+        return round(int(line.split()[1]) / 1024, 1)
+
+
+class BrokerProcess:
+    """`goqueue serve` on a free port and an empty directory; gone when the block ends."""
+
+    def __init__(self, folder: str, path: str = "") -> None:
+        """`path` is where its Python looks first."""
+        self._data = tempfile.mkdtemp(prefix="data-", dir=folder)
+        self._path = [path] if path else []
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+
+    def __enter__(self) -> "BrokerProcess":
+        self._process = _serve(self._data, self._path)
+        self.port = _port(self._process)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(30)
+
+    @property
+    def usage(self) -> Usage:
+        assert self._process is not None
+        return Usage(self._process.pid)
+
+
+_STOP_S = 60
+_READY_S = 120.0
+
+
+class RestartedBroker:
+    """A broker over data that outlive it; how soon it was ready, and what it spent on that."""
+
+    def __init__(self, data: str) -> None:
+        self._began = time.perf_counter()
+        self._process = _serve(data)
+        self.usage = Usage(self._process.pid)
+        self.port = _port(self._process)
+
+    def ready_s(self) -> float:
+        """How long it took from the start of the process until commands are taken."""
+        asyncio.run(_wait_until_ready(self.port))
+        return time.perf_counter() - self._began
+
+    def end(self, how: signal.Signals) -> float:
+        """Seconds until it was gone."""
+        began = time.perf_counter()
+        self._process.send_signal(how)
+        self._process.wait(_STOP_S)
+        return time.perf_counter() - began
+
+
+async def _wait_until_ready(port: int) -> None:
+    deadline = time.perf_counter() + _READY_S
+    wire = await Wire.open(port)
+    while True:
+        try:
+            await wire.ask("GET", "/readyz")
+            break
+        except RuntimeError:
+            # Not yet: 503.
+            assert time.perf_counter() < deadline, "the broker was not ready in time"
+            await asyncio.sleep(0.02)
+    wire.close()
