@@ -2,12 +2,14 @@
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.http_api import Api
+from tests.integration.program import Program
 from tests.integration.server_process import ServerProcess, serving
 
 
@@ -16,6 +18,20 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One node for all tests of a file: no test ends it."""
     with serving(tmp_path_factory.mktemp("node")) as process:
         yield process
+
+
+@pytest.fixture(scope="module")
+def program(node: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """The command line with a home of its own, connected to the node."""
+    return Program(node.url, tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def topic(program: Program, request: pytest.FixtureRequest) -> str:
+    """A topic of two partitions for one test."""
+    name = re.sub(r"[^A-Za-z0-9._-]", ".", request.node.name)[:100]
+    program.do("topic", "create", name, "-p", "2")
+    return name
 
 
 @pytest.fixture

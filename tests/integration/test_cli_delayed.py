@@ -2,33 +2,13 @@
 
 import datetime as dt
 import re
-from collections.abc import Iterator
 
 import httpx
 import msgspec
 import pytest
 
 from tests.integration.program import Program
-from tests.integration.server_process import ServerProcess, serving
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serving(tmp_path_factory.mktemp("node")) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def program(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program(server.url, tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture
-def topic(program: Program, request: pytest.FixtureRequest) -> str:
-    """A topic of two partitions for one test."""
-    name = re.sub(r"[^A-Za-z0-9._-]", ".", request.node.name)[:100]
-    program.do("topic", "create", name, "-p", "2")
-    return name
+from tests.integration.server_process import ServerProcess
 
 
 def produce(program: Program, topic: str, *flags: str) -> str:
@@ -67,14 +47,14 @@ def test_what_is_produced_with_a_delay_is_listed_shown_and_cancelled(
 
 
 def test_json_and_yaml_are_the_body_of_the_api(
-    program: Program, server: ServerProcess, topic: str
+    program: Program, node: ServerProcess, topic: str
 ) -> None:
     produce(program, topic, "--deliver-at", "2020-01-01T00:00:00Z")
     for words, path in (
         (("list", topic), f"/topics/{topic}/delayed"),
         (("stats",), "/delay/stats"),
     ):
-        expected = httpx.get(f"{server.url}{path}").json()
+        expected = httpx.get(f"{node.url}{path}").json()
         assert program.do("delayed", *words, "-o", "json").json() == expected
         assert msgspec.yaml.decode(program.do("delayed", *words, "-o", "yaml").out) == expected
     assert program.do("delayed", "list", topic).text == f"no delayed messages in {topic}\n"

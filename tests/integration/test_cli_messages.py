@@ -3,10 +3,8 @@
 import base64
 import os
 import pty
-import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +12,7 @@ import msgspec
 import pytest
 
 from tests.integration.program import PROGRAM, Finished, Program
-from tests.integration.server_process import ServerProcess, serving
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serving(tmp_path_factory.mktemp("node")) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def program(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program(server.url, tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture
-def topic(program: Program, request: pytest.FixtureRequest) -> str:
-    """A topic of two partitions for one test."""
-    name = re.sub(r"[^A-Za-z0-9._-]", ".", request.node.name)[:100]
-    program.do("topic", "create", name, "-p", "2")
-    return name
+from tests.integration.server_process import serving
 
 
 def values(finished: Finished) -> list[bytes]:
@@ -203,13 +182,13 @@ def test_ctrl_c_sends_what_was_read_and_tells_how_much(program: Program, topic: 
 def test_producing_goes_on_through_a_restart(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with serving(tmp_path) as server:
-        program = Program(server.url, tmp_path_factory.mktemp("home"))
+    with serving(tmp_path) as node:
+        program = Program(node.url, tmp_path_factory.mktemp("home"))
         program.do("topic", "create", "t")
         with program.talk("produce", "t", "-f", "-") as writer:
             writer.write(b"before\n")
             assert len(program.do("consume", "t", "-f", "-n", "1").lines) == 1
-            server.restart()
+            node.restart()
             writer.write(b"after\n")
             assert writer.process.stdin is not None
             writer.process.stdin.close()
@@ -309,15 +288,15 @@ def test_places_that_contradict_each_other_are_misuse(
 def test_following_prints_what_comes_and_outlives_a_restart(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with serving(tmp_path) as server:
-        program = Program(server.url, tmp_path_factory.mktemp("home"))
+    with serving(tmp_path) as node:
+        program = Program(node.url, tmp_path_factory.mktemp("home"))
         program.do("topic", "create", "t", "-p", "2")
         program.do("produce", "t", "-m", "before")
         with program.talk("consume", "t", "-f", "-o", "json") as reader:
             assert msgspec.json.decode(reader.read_line())["value"] == "before"
-            server.kill()
+            node.kill()
             reader.wait_for_words("retrying")
-            server.start()
+            node.start()
             program.do("produce", "t", "-m", "after")
             assert msgspec.json.decode(reader.read_line())["value"] == "after"
             reader.wait_for_words("the server is reachable again")
@@ -388,15 +367,15 @@ def test_what_is_not_acknowledged_comes_again(program: Program, topic: str) -> N
 def test_a_group_is_followed_through_a_restart_and_left_at_the_end(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with serving(tmp_path) as server:
-        program = Program(server.url, tmp_path_factory.mktemp("home"))
+    with serving(tmp_path) as node:
+        program = Program(node.url, tmp_path_factory.mktemp("home"))
         program.do("topic", "create", "t")
         program.do("produce", "t", "-m", "before")
         with program.talk("consume", "t", "-g", "g", "-f", "--values") as reader:
             assert reader.read_line() == "before"
             # Printed is not yet acknowledged.
             assert any("total lag 0" in program.do("group", "lag", "g").text for _ in range(20))
-            server.restart()
+            node.restart()
             program.do("produce", "t", "-m", "after")
             assert reader.read_line() == "after"
             ended = reader.stop()

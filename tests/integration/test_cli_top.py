@@ -19,7 +19,7 @@ QUICK = ("--interval", "0.3")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A node with topics, a group that is behind, a delayed message and a dead letter."""
     with serving(tmp_path_factory.mktemp("node")) as process:
         with httpx.Client(base_url=process.url) as api:
@@ -34,14 +34,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield process
 
 
-@pytest.fixture(scope="module")
-def program(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program(server.url, tmp_path_factory.mktemp("home"))
-
-
 @pytest.fixture
-def api(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url) as client:
+def api(node: ServerProcess) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=node.url) as client:
         yield client
 
 
@@ -297,9 +292,9 @@ def test_what_groups_and_readers_take_is_a_rate_of_the_topic(
     assert stats["published_total"] >= 20
 
 
-def test_one_picture_as_a_document(program: Program, server: ServerProcess) -> None:
+def test_one_picture_as_a_document(program: Program, node: ServerProcess) -> None:
     document = program.do("top", "-o", "json", *QUICK).json()
-    assert document["server"] == server.url
+    assert document["server"] == node.url
     topics = {topic["name"]: topic for topic in listed(document["topics"])}
     assert topics["orders"]["publish_rate"] == 0.0
     assert topics["orders"]["partitions"] == 2

@@ -5,7 +5,6 @@ import pty
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,20 +13,9 @@ import pytest
 
 import goqueue
 from tests.integration.program import PROGRAM, Program
-from tests.integration.server_process import ServerProcess, serving
+from tests.integration.server_process import ServerProcess
 
 NOWHERE = "http://127.0.0.1:1"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serving(tmp_path_factory.mktemp("node")) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def program(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program(server.url, tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture
@@ -38,8 +26,8 @@ def topic(program: Program, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def body(server: ServerProcess, path: str) -> object:
-    return httpx.get(f"{server.url}{path}").json()
+def body(node: ServerProcess, path: str) -> object:
+    return httpx.get(f"{node.url}{path}").json()
 
 
 # Topics
@@ -67,32 +55,32 @@ def test_a_topic_is_made_described_changed_and_deleted(program: Program, topic: 
     ],
 )
 def test_json_and_yaml_are_the_body_of_the_api(
-    program: Program, server: ServerProcess, topic: str, command: tuple[str, ...], path: str
+    program: Program, node: ServerProcess, topic: str, command: tuple[str, ...], path: str
 ) -> None:
-    expected = body(server, path.format(topic=topic))
+    expected = body(node, path.format(topic=topic))
     arguments = [word.format(topic=topic) for word in command]
     assert program.do(*arguments, "-o", "json").json() == expected
     assert msgspec.yaml.decode(program.do(*arguments, "-o", "yaml").out) == expected
 
 
 def test_flags_that_choose_the_server_may_stand_anywhere(
-    program: Program, server: ServerProcess, topic: str
+    program: Program, node: ServerProcess, topic: str
 ) -> None:
     lost = Program(NOWHERE, Path(program.environment["HOME"]))
     for arguments in (
-        ("-s", server.url, "-o", "json", "topic", "list"),
-        ("topic", "-s", server.url, "-o", "json", "list"),
-        ("topic", "list", "-o", "json", "-s", server.url),
-        ("-s", NOWHERE, "topic", "list", "-o", "json", "-s", server.url),
+        ("-s", node.url, "-o", "json", "topic", "list"),
+        ("topic", "-s", node.url, "-o", "json", "list"),
+        ("topic", "list", "-o", "json", "-s", node.url),
+        ("-s", NOWHERE, "topic", "list", "-o", "json", "-s", node.url),
     ):
         listed = lost.do(*arguments).json()["topics"]
         assert isinstance(listed, list)
         assert topic in listed
 
 
-def test_a_context_names_the_server(server: ServerProcess, topic: str, tmp_path: Path) -> None:
+def test_a_context_names_the_server(node: ServerProcess, topic: str, tmp_path: Path) -> None:
     program = Program("", tmp_path)
-    program.do("context", "set", "here", "--server", server.url)
+    program.do("context", "set", "here", "--server", node.url)
     assert topic in program.do("topic", "list", "-c", "here").out.decode()
     program.do("context", "use", "here")
     assert topic in program.do("topic", "list").out.decode()
@@ -158,14 +146,12 @@ def test_a_server_that_is_not_there_is_3_and_a_hint(
     assert "is a server running? start one with: goqueue dev" in missed.err
 
 
-def test_a_server_that_does_not_answer_in_time_is_3(
-    program: Program, server: ServerProcess
-) -> None:
-    server.signal(signal.SIGSTOP)
+def test_a_server_that_does_not_answer_in_time_is_3(program: Program, node: ServerProcess) -> None:
+    node.signal(signal.SIGSTOP)
     try:
         missed = program.run("topic", "list", "--timeout", "0.2")
     finally:
-        server.signal(signal.SIGCONT)
+        node.signal(signal.SIGCONT)
     assert missed.code == 3
     assert "no answer within 0.2 s" in missed.err
 
@@ -270,12 +256,12 @@ def test_a_reset_needs_one_goal(program: Program, topic: str, goal: tuple[str, .
 
 
 def test_dead_letters_are_listed_shown_and_put_back(
-    program: Program, server: ServerProcess, topic: str
+    program: Program, node: ServerProcess, topic: str
 ) -> None:
     assert program.do("dlq", "list", topic).text == f"no dead letters of {topic}\n"
     program.do("produce", topic, "-m", "to die", "-k", "k", "-H", "h=\x1b[31m")
     with (
-        goqueue.connect_sync(server.url) as connection,
+        goqueue.connect_sync(node.url) as connection,
         connection.consume(topic, group=topic) as consumer,
     ):
         next(consumer).reject("it is broken")
@@ -300,13 +286,13 @@ def test_dead_letters_are_listed_shown_and_put_back(
 
 
 def test_the_version_is_that_of_the_program_and_of_the_server(
-    program: Program, server: ServerProcess, tmp_path: Path
+    program: Program, node: ServerProcess, tmp_path: Path
 ) -> None:
     own, theirs = program.do("version").lines
     assert own.startswith(f"goqueue {goqueue.__version__} ")
-    assert theirs == f"server {goqueue.__version__} at {server.url}"
+    assert theirs == f"server {goqueue.__version__} at {node.url}"
     document = program.do("version", "-o", "json").json()
-    assert document["server"] == body(server, "/version")
+    assert document["server"] == body(node, "/version")
     alone = Program(NOWHERE, tmp_path).do("version")
     assert alone.lines[0] == own
     assert alone.lines[1].startswith(f"server not reached at {NOWHERE}: ")

@@ -1,13 +1,11 @@
 """`goqueue trace` against a real node: where did my message go?"""
 
-import contextlib
 import os
 import pty
 import re
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,7 +15,7 @@ import pytest
 import goqueue
 from tests.integration.http_api import Api
 from tests.integration.program import Program
-from tests.integration.server_process import ServerProcess, serving
+from tests.integration.server_process import ServerProcess
 
 STORY = [
     "publish.received",
@@ -37,26 +35,9 @@ STORY = [
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serving(tmp_path_factory.mktemp("node")) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def program(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program(server.url, tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[Api]:
-    with contextlib.closing(Api(server.url)) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def story(server: ServerProcess) -> str:
+def story(node: ServerProcess) -> str:
     """A message that is delayed, delivered, fails twice, dies, is redriven and acked: its trace."""
-    with goqueue.connect_sync(server.url) as q:
+    with goqueue.connect_sync(node.url) as q:
         q.topics.create("orders", partitions=1, max_deliveries=2)
         q.publish("orders", {"id": 1}, key="customer-7", due=2)
         with q.consume("orders", group="billing") as consumer:
@@ -98,7 +79,7 @@ def test_every_place_that_the_message_had_leads_to_the_same_story(
 
 
 def test_json_and_yaml_are_the_body_of_the_api(
-    program: Program, server: ServerProcess, story: str
+    program: Program, node: ServerProcess, story: str
 ) -> None:
     for words, path in (
         (("list", "-n", "2"), "/traces?limit=2"),
@@ -110,7 +91,7 @@ def test_json_and_yaml_are_the_body_of_the_api(
         ),
         (("stats",), "/traces/stats"),
     ):
-        expected = httpx.get(f"{server.url}{path}").json()
+        expected = httpx.get(f"{node.url}{path}").json()
         assert program.do("trace", *words, "-o", "json").json() == expected
         assert msgspec.yaml.decode(program.do("trace", *words, "-o", "yaml").out) == expected
 
@@ -184,10 +165,10 @@ def test_what_is_wrong_is_told(
     assert said in done.err
 
 
-def test_it_fits_a_terminal_of_eighty_columns(server: ServerProcess, story: str) -> None:
+def test_it_fits_a_terminal_of_eighty_columns(node: ServerProcess, story: str) -> None:
     leader, follower = pty.openpty()
     termios.tcsetwinsize(follower, (24, 80))
-    environment = {**os.environ, "GOQUEUE_SERVER": server.url, "TERM": "xterm"}
+    environment = {**os.environ, "GOQUEUE_SERVER": node.url, "TERM": "xterm"}
     environment.pop("COLUMNS", None)
     for words in (("list",), ("get", story)):
         command = [sys.executable, "-m", "goqueue.cli", "trace", *words]
@@ -200,8 +181,8 @@ def test_it_fits_a_terminal_of_eighty_columns(server: ServerProcess, story: str)
     os.close(follower)
 
 
-def test_the_shell_completes_traces(server: ServerProcess, tmp_path: Path, story: str) -> None:
-    asking = Program(server.url, tmp_path)
+def test_the_shell_completes_traces(node: ServerProcess, tmp_path: Path, story: str) -> None:
+    asking = Program(node.url, tmp_path)
     asking.environment |= {
         "_GOQUEUE_COMPLETE": "bash_complete",
         "COMP_WORDS": f"goqueue trace get {story[:4]}",

@@ -1,8 +1,6 @@
 """`goqueue txn` and `goqueue consume --isolation` against a real node."""
 
-import contextlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -11,33 +9,8 @@ import pytest
 
 from tests.integration.http_api import Api
 from tests.integration.program import Program
-from tests.integration.server_process import ServerProcess, serving
+from tests.integration.server_process import ServerProcess
 from tests.integration.transactional import Producer
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with serving(tmp_path_factory.mktemp("node")) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def program(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    return Program(server.url, tmp_path_factory.mktemp("home"))
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[Api]:
-    with contextlib.closing(Api(server.url)) as client:
-        yield client
-
-
-@pytest.fixture
-def topic(program: Program, request: pytest.FixtureRequest) -> str:
-    """A topic of two partitions for one test."""
-    name = re.sub(r"[^A-Za-z0-9._-]", ".", request.node.name)[:100]
-    program.do("topic", "create", name, "-p", "2")
-    return name
 
 
 def test_a_transaction_that_hangs_is_listed_shown_and_aborted(
@@ -79,7 +52,7 @@ def test_a_prepared_one_is_told_apart(program: Program, api: Api, topic: str) ->
 
 
 def test_json_and_yaml_are_the_body_of_the_api(
-    program: Program, server: ServerProcess, api: Api, topic: str
+    program: Program, node: ServerProcess, api: Api, topic: str
 ) -> None:
     producer = Producer(api, "shown")
     begun = producer.begin()
@@ -89,7 +62,7 @@ def test_json_and_yaml_are_the_body_of_the_api(
         (("describe", begun), f"/transactions/{begun}"),
         (("stats",), "/transactions/stats"),
     ):
-        expected = httpx.get(f"{server.url}{path}").json()
+        expected = httpx.get(f"{node.url}{path}").json()
         assert program.do("txn", *words, "-o", "json").json() == expected
         assert msgspec.yaml.decode(program.do("txn", *words, "-o", "yaml").out) == expected
     producer.commit()
@@ -138,11 +111,11 @@ def test_open_and_aborted_messages_are_consumed_only_if_asked_for(
 
 
 def test_the_shell_completes_open_transactions(
-    server: ServerProcess, tmp_path: Path, api: Api
+    node: ServerProcess, tmp_path: Path, api: Api
 ) -> None:
     producer = Producer(api, "completed")
     begun = producer.begin()
-    asking = Program(server.url, tmp_path)
+    asking = Program(node.url, tmp_path)
     asking.environment |= {
         "_GOQUEUE_COMPLETE": "bash_complete",
         "COMP_WORDS": f"goqueue txn abort {begun[:1]}",
