@@ -49,7 +49,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("a clock forgets producers", "forgets_producers_when_the_clock_is_put"),
     Defect(
         "a cut of good records",
-        "tests/unit/storage/test_kept_cuts.py"
+        "tests/unit/storage/test_recovery.py"
         "::test_a_tail_with_a_good_record_behind_a_bad_one_is_kept",
     ),
     Defect(
@@ -134,7 +134,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "reads wait for syncs",
-        "tests/unit/storage/test_reads_while_syncing.py::test_a_read_does_not_wait_for_the_disk",
+        "tests/unit/storage/test_open_log.py::test_a_read_does_not_wait_for_the_disk",
     ),
     Defect(
         "a group returns to a floor",

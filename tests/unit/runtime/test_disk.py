@@ -1,19 +1,43 @@
-"""The disk thread when it ends by a bug, and stopping a log whose disk fails."""
+"""The disk thread on real files: several logs, a disk that fails, and an end by a bug."""
 
 import os
+import queue
+import resource
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from goqueue.model import DiskEvent, Effect, LogId, LogSettings, Message, Offset, Record, Sync
+from goqueue.log import Log, LogState
+from goqueue.model import (
+    Create,
+    Created,
+    Delete,
+    Deleted,
+    DiskEvent,
+    Effect,
+    Failed,
+    LogId,
+    LogSettings,
+    Message,
+    Offset,
+    Record,
+    Reshape,
+    Save,
+    Slice,
+    Sweep,
+    Sync,
+    Synced,
+)
 from goqueue.records import build, encode
-from goqueue.runtime import DataDirectory, LocalLog, OsFile, OsFileSystem
+from goqueue.runtime import DataDirectory, LocalLog, OsFile, OsFileSystem, read_clock
 from goqueue.runtime.disk import Disk
+from goqueue.runtime.os_files import raise_descriptor_limit
 from goqueue.storage import Storage
 
 LOG = LogId("orders", 0)
+
 PATIENCE_S = 10.0
 
 
@@ -116,3 +140,191 @@ def test_a_cut_with_good_records_in_it_is_told_with_the_name_of_its_copy(tmp_pat
     [line] = told
     assert ".log.cut-300" in line
     assert "cut 134 bytes" in line
+
+
+LOGS = [LogId("orders", partition) for partition in range(30)]
+
+SETTINGS = LogSettings()
+
+
+class Shell:
+    """A disk and whoever listens to it."""
+
+    def __init__(self, root: Path) -> None:
+        self.events: queue.SimpleQueue[list[DiskEvent]] = queue.SimpleQueue()
+        self.told: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.disk = Disk(OsFileSystem(str(root)), self.events.put, tell=self.told.put)
+
+    def wait_for_events(self, count: int) -> list[DiskEvent]:
+        happened: list[DiskEvent] = []
+        while len(happened) < count:
+            happened += self.events.get(timeout=PATIENCE_S)
+        return happened
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    made = Shell(tmp_path)
+    made.disk.start()
+    yield made
+    made.disk.close()
+
+
+def create(*logs: LogId) -> list[Effect]:
+    return [Reshape(log=log, change=Create(SETTINGS)) for log in logs]
+
+
+def first_record(log: LogId) -> tuple[Effect, ...]:
+    machine = Log(log, SETTINGS, LogState())
+    return machine.append(build([Message(value=b"value")]), read_clock()).effects
+
+
+def whole(log: LogId) -> Slice:
+    return Slice(log=log, segment=Offset(0), offset=Offset(0), below=Offset(1), bytes_max=1_000)
+
+
+def test_logs_are_created_written_read_and_deleted(shell: Shell, tmp_path: Path) -> None:
+    shell.disk.submit(create(*LOGS))
+    assert shell.wait_for_events(30) == [Created(log=log) for log in LOGS]
+    shell.disk.submit([effect for log in LOGS for effect in first_record(log)])
+    assert shell.wait_for_events(30) == [Synced(log=log, upto=Offset(1)) for log in LOGS]
+    assert all(len(shell.disk.read(whole(log))) > 0 for log in LOGS)
+    shell.disk.submit([Reshape(log=log, change=Delete()) for log in LOGS])
+    assert shell.wait_for_events(30) == [Deleted(log=log) for log in LOGS]
+    shell.disk.submit([*create(LOGS[0]), *first_record(LOGS[0])])
+    assert shell.wait_for_events(2) == [
+        Created(log=LOGS[0]),
+        Synced(log=LOGS[0], upto=Offset(1)),
+    ]
+    assert [path.name for path in (tmp_path / "logs" / "orders").iterdir()] == ["0"]
+
+
+def test_what_an_earlier_process_left_in_the_trash_is_removed_between_other_work(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "trash" / "3").mkdir(parents=True)
+    (tmp_path / "trash" / "3" / "left").write_bytes(b"by an earlier process")
+    shell = Shell(tmp_path)
+    shell.disk.start()
+    for log in LOGS[:5]:
+        # Each event is of another turn of the thread, and each turn removes one thing more.
+        shell.disk.submit(create(log))
+        assert shell.wait_for_events(1) == [Created(log=log)]
+    shell.disk.close()
+    assert list((tmp_path / "trash").iterdir()) == []
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 30])
+def test_a_sync_that_fails_among_many_fails_its_log_alone(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    logs = LOGS[:count]
+    shell.disk.submit([*create(*logs), *(e for log in logs for e in first_record(log))])
+    shell.wait_for_events(2 * count)
+    sync, lock, calls = OsFile.sync, threading.Lock(), iter(range(1_000))
+
+    def fail_first(file: OsFile) -> None:
+        with lock:
+            is_first = next(calls) == 0
+        if is_first:
+            raise OSError(5, "planted")
+        sync(file)
+
+    monkeypatch.setattr(OsFile, "sync", fail_first)
+    second: list[Effect] = []
+    for log in logs:
+        machine = Log(log, SETTINGS, LogState())
+        machine.append(build([Message(value=b"value")]), read_clock())
+        second += machine.append(build([Message(value=b"value")]), read_clock()).effects
+    shell.disk.submit(second)
+    events = shell.wait_for_events(count)
+    assert [event.log for event in events] == logs
+    assert sum(isinstance(event, Failed) for event in events) == 1
+    monkeypatch.undo()
+
+
+def test_logs_are_opened_while_the_thread_carries_out_others(shell: Shell) -> None:
+    shell.disk.submit(create(*LOGS))
+    shell.wait_for_events(30)
+    shell.disk.submit([effect for log in LOGS for effect in first_record(log)])
+    others = [LogId("opened", partition) for partition in range(50)]
+    assert [shell.disk.open(log, SETTINGS).state for log in others] == [LogState()] * 50
+    shell.wait_for_events(30)
+    shell.disk.submit(first_record(others[-1]))
+    assert shell.wait_for_events(1) == [Synced(log=others[-1], upto=Offset(1))]
+
+
+# Snapshots and sweeps
+
+
+def test_of_several_snapshots_of_one_name_the_newest_is_brought_back(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.disk.start()
+    for number in range(5):
+        shell.disk.submit([Save(name="groups", data=b"%d" % number)])
+    shell.disk.close()
+    assert Shell(tmp_path).disk.load("groups") == b"4"
+    assert Shell(tmp_path).disk.load("absent") is None
+    assert shell.disk.snapshots_lost == 0
+
+
+def test_a_snapshot_that_cannot_be_saved_is_counted_and_told_and_nothing_else_happens(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "snapshots").write_bytes(b"in the way")
+    shell = Shell(tmp_path)
+    shell.disk.start()
+    shell.disk.submit([Save(name="groups", data=b"lost"), *create(LOGS[0])])
+    assert shell.wait_for_events(1) == [Created(log=LOGS[0])]
+    assert "snapshot groups" in shell.told.get(timeout=PATIENCE_S)
+    shell.disk.close()
+    assert shell.disk.snapshots_lost == 1
+    assert shell.disk.crash is None
+
+
+def test_a_sweep_tells_what_it_moved(tmp_path: Path) -> None:
+    (tmp_path / "logs" / "stray" / "0").mkdir(parents=True)
+    shell = Shell(tmp_path)
+    shell.disk.start()
+    shell.disk.submit([Sweep(topics=("orders",))])
+    told = shell.told.get(timeout=PATIENCE_S)
+    shell.disk.close()
+    assert "logs/stray" in told
+    assert "unclaimed/1/stray" in told
+    assert (tmp_path / "unclaimed" / "1" / "stray" / "0").is_dir()
+
+
+def test_a_disk_that_was_never_started_stops_cleanly(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.disk.open(LOGS[0], SETTINGS)
+    shell.disk.close()
+    assert shell.disk.crash is None
+
+
+# The limit of the system
+
+
+def test_the_descriptor_limit_is_raised_to_the_most_that_is_allowed() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[1], 256), before[1]))
+        assert raise_descriptor_limit() == before[1]
+        assert raise_descriptor_limit() == before[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_directory_is_moved_with_its_files_and_removed_when_empty(tmp_path: Path) -> None:
+    files = OsFileSystem(str(tmp_path))
+    files.make_directory("a")
+    files.make_directory("b")
+    files.create("a/file").close()
+    files.rename("a", "b/c")
+    assert (tmp_path / "b" / "c" / "file").exists()
+    with pytest.raises(OSError, match="not empty"):
+        files.remove_directory("b/c")
+    os.unlink(tmp_path / "b" / "c" / "file")
+    files.remove_directory("b/c")
+    assert list((tmp_path / "b").iterdir()) == []
+    with pytest.raises(OSError, match=r"(?i)read-only"):
+        OsFileSystem(str(tmp_path), is_read_only=True).remove_directory("b")
