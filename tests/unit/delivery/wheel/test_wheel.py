@@ -11,7 +11,9 @@ from goqueue.model import HOUR, MILLISECOND, SECOND, Timestamp
 
 # In the middle of a tick, and in no ring at the beginning of a turn.
 NOW = Timestamp(1_790_000_123 * SECOND + 456_789)
+
 TICK = NOW // TICK_NS
+
 FAR = Timestamp(NOW + 20 * WHEEL_REACH_NS)
 
 

@@ -10,10 +10,14 @@ from goqueue.delivery.wheel import TICK_NS, WHEEL_REACH_NS, Timer, Wheel
 from goqueue.model import Timestamp
 
 EPOCH = 1_790_000_000 * 1_000_000_000
+
 NUMBERS = st.integers(0, 30)
+
 LIMITS = st.none() | st.integers(0, 5)
+
 # Near the borders of the rings as well as anywhere in them; beyond the reach; overdue.
 BORDERS = st.sampled_from([0, 1 << 8, 1 << 14, 1 << 20, 1 << 26])
+
 SPANS = st.one_of(
     st.integers(0, 5 * TICK_NS),
     st.integers(0, 600 * TICK_NS),
@@ -166,4 +170,5 @@ class WheelMachine(RuleBasedStateMachine):
 
 
 TestWheel = WheelMachine.TestCase
+
 TestWheel.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
