@@ -2,36 +2,20 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 from goqueue import records
-from goqueue.client import GoQueueError, SequenceOutOfOrder, ServerUnreachable, connect
+from goqueue.client import GoQueueError, SequenceOutOfOrder, ServerUnreachable
 from goqueue.client.batch import Fixed, Identity, PartitionSequence, ProducerConfig
 from goqueue.client.connection import Connection
-from goqueue.client.retries import Retries
 from goqueue.model import Message
 from tests.unit.client.ledger import Ledger
-from tests.unit.client.peer import HANG_UP, Answer, peer, refusal_answer
+from tests.unit.client.peer import HANG_UP, Answer, refusal_answer
+from tests.unit.client.transactional import play
 
 ONE_BY_ONE = ProducerConfig(linger_s=0.0, messages_max=1, idempotent=True)
 LAZY = ProducerConfig(linger_s=60.0, idempotent=True)
-
-
-def play(
-    ledger: Ledger, scene: Callable[[Connection], Awaitable[None]], *, attempts: int = 4
-) -> None:
-    async def run() -> None:
-        retries = Retries(attempts_max=attempts, first_wait_s=0.001)
-        async with (
-            asyncio.timeout(20),
-            peer(ledger) as server,
-            connect(server, retries=retries) as q,
-        ):
-            await scene(q)
-
-    asyncio.run(run())
 
 
 def test_batches_of_a_partition_are_numbered_one_after_the_other() -> None:

@@ -26,6 +26,7 @@ from tests.unit.client.peer import (
 )
 
 SWIFT = Retries(attempts_max=8, first_wait_s=0.001, wait_s_max=0.001)
+
 ANYTHING = msgspec.json.Decoder(dict[str, object])
 
 
