@@ -13,6 +13,7 @@ from goqueue.pipelines.sinks import Table
 from goqueue.pipelines.spec_files import parse_pipeline
 
 PIPELINE = parse_pipeline("name: flow\nsource: {topics: a}\nsink: {console: 2}\n", "f.yaml")
+
 PROGRESS = BatchProgress(
     query_id="q1",
     batch=3,
@@ -26,6 +27,7 @@ PROGRESS = BatchProgress(
     violations=(Violations(expectation="positive", count=10), Violations(expectation="b", count=0)),
     observed={"total": 21},
 )
+
 TOTALS = Totals(pipeline="flow", pid=1, started_at="", rows_in=12_000, rows_out=11_990)
 
 

@@ -17,6 +17,7 @@ from goqueue.cli.produce_input import (
 from goqueue.client.message_drafts import MessageDraft, encode_draft
 
 TEXT = Pattern()
+
 JSON = Pattern(format=LineFormat.JSON)
 
 

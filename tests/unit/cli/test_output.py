@@ -9,6 +9,7 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import ListWriter, cut, encode, printable, sized, write_document
 
 scalars = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text()
+
 documents = st.recursive(
     scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10
 )

@@ -26,6 +26,7 @@ from goqueue.cli.top.state import Choice, View
 from tests.unit.cli.top.samples import NOON, group, lag_of, lanes, sample, topic, transaction
 
 SERVER = "http://127.0.0.1:8080"
+
 LATER = NOON + dt.timedelta(minutes=5)
 
 
@@ -69,6 +70,7 @@ def draw(board: Board, choice: Choice, width: int = 80, height: int = 24) -> Fra
 
 
 names = st.text(min_size=1, max_size=40)
+
 counts = st.integers(0, 10**15)
 
 
