@@ -24,16 +24,16 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("a torn numbered batch", "keeps_half_of_a_torn_batch"),
     Defect(
         "the same tear in a transaction",
-        f"{_BROKER}/transacting/test_torn_batches.py"
+        f"{_BROKER}/transactions/test_torn_batches.py"
         "::test_the_abort_of_a_torn_batch_hides_nothing_of_others",
     ),
     Defect(
         "nacks brick a node",
-        f"{_BROKER}/test_large_positions.py::test_nacks_with_long_reasons_stop_no_upkeep",
+        f"{_BROKER}/groups/test_large_offsets.py::test_nacks_with_long_reasons_stop_no_upkeep",
     ),
     Defect(
         "messages that cannot die",
-        f"{_BROKER}/test_letter_sizes.py"
+        f"{_BROKER}/groups/test_dead_letter_sizes.py"
         "::test_the_largest_headers_that_are_accepted_survive_every_death",
     ),
     Defect(
@@ -62,7 +62,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "groups never expire",
-        f"{_BROKER}/test_group_retention.py"
+        f"{_BROKER}/groups/test_group_retention.py"
         "::test_a_group_is_forgotten_a_week_after_its_last_commit",
     ),
     # Work that is lost or done twice
@@ -73,7 +73,7 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("a release counts as a delivery", "counts_a_release_as_a_delivery"),
     Defect(
         "an ack of a dead letter is acknowledged",
-        f"{_BROKER}/test_dead_letter_acks.py"
+        f"{_BROKER}/groups/test_dead_letter_acks.py"
         "::test_an_ack_of_a_message_that_became_a_dead_letter_is_stale",
     ),
     Defect(
@@ -95,7 +95,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "no lag where a group never committed",
-        f"{_BROKER}/test_lag.py"
+        f"{_BROKER}/groups/test_lag.py"
         "::test_lag_counts_partitions_in_which_a_group_never_committed_also_without_members",
     ),
     Defect(
@@ -120,17 +120,17 @@ DEFECTS: tuple[Defect, ...] = (
     Defect("a journal that finds room again", "writes_a_journal_again_in_one_turn"),
     Defect(
         "ends of transactions with many acks",
-        f"{_BROKER}/transacting/test_bounded_ends.py"
+        f"{_BROKER}/transactions/test_bounded_ends.py"
         "::test_the_end_of_a_transaction_with_thousands_of_acks_is_bounded_and_linear",
     ),
     Defect(
         "a publish visits all polls",
-        f"{_BROKER}/test_waiting_work.py"
+        f"{_BROKER}/groups/test_waiting_polls.py"
         "::test_a_commit_visits_one_partition_of_one_poll_however_many_wait",
     ),
     Defect(
         "snapshots of positions",
-        f"{_BROKER}/test_large_positions.py::test_a_large_position_is_stated_in_many_turns",
+        f"{_BROKER}/groups/test_large_offsets.py::test_a_large_position_is_stated_in_many_turns",
     ),
     Defect(
         "reads wait for syncs",
@@ -153,7 +153,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "joins of many members",
-        f"{_BROKER}/test_waiting_work.py"
+        f"{_BROKER}/groups/test_waiting_polls.py"
         "::test_a_rebalance_looks_at_partitions_that_all_members_share_once",
     ),
     Defect(
@@ -162,7 +162,7 @@ DEFECTS: tuple[Defect, ...] = (
     ),
     Defect(
         "a page deep in delayed messages",
-        f"{_BROKER}/test_delay_pages.py::test_a_page_deep_in_very_many_is_found_in_small_steps",
+        f"{_BROKER}/delayed/test_delay_pages.py::test_a_page_deep_in_very_many_is_found_in_small_steps",
     ),
     Defect(
         "compaction begins anew",

@@ -1,0 +1,180 @@
+"""Thousands of messages that move at once: in steps, together, and nobody waits for all of them."""
+
+from collections import Counter
+
+import pytest
+
+from goqueue.broker.turns import TURN_UNITS
+from goqueue.model import SECOND, LogId, Message, Write
+from goqueue.model.requests import (
+    DeleteGroup,
+    DeleteTopic,
+    Done,
+    Leave,
+    Mode,
+    Publish,
+    Published,
+    Redrive,
+    Redriven,
+    Reject,
+    Returned,
+    TopicConfig,
+)
+from goqueue.records import build
+from tests.unit.broker.driven_node import Crashed, DrivenNode, Work
+from tests.unit.broker.users import LETTERS, ORDERS, create, join, poll, publish, read, read_values
+
+GROUPS = LogId("__groups", 0)
+
+# What a turn may do beyond its budget: the batches that one sync commits, once each step.
+UNITS_MAX = 2 * TURN_UNITS
+
+
+def with_letters(count: int, partitions: int = 1) -> DrivenNode:
+    """A node whose dead letters were written by hand: that is faster than to reject messages."""
+    node = DrivenNode()
+    create(node, partitions=partitions)
+    create(node, "orders.dlq", partitions)
+    join(node, session_ns=600 * SECOND)
+    facts = {"topic": "orders", "offset": "7", "group": "shop", "deliveries": "3"}
+    for first in range(0, count, 1000):
+        batch = [
+            Message(
+                value=b"%d" % number,
+                headers=tuple(
+                    (f"goqueue.dlq.{name}", text.encode())
+                    for name, text in {**facts, "partition": str(number % partitions)}.items()
+                ),
+            )
+            for number in range(first, min(count, first + 1000))
+        ]
+        targets = [number % partitions for number in range(len(batch))]
+        command = Publish(topic="orders.dlq", batch=build(batch), targets=targets)
+        node.ask(command, Published)
+    node.turn_units_max = node.turn_units_sum = 0
+    return node
+
+
+def with_last_deliveries(count: int) -> DrivenNode:
+    """A node with so many messages in the hands of a member, each for the last time."""
+    node = DrivenNode()
+    create(node, config=TopicConfig(max_deliveries=1, visibility_ns=10 * SECOND))
+    for number in range(0, count, 1000):
+        client = f"c{number}"
+        join(node, client=client, mode=Mode.SHARED, session_ns=600 * SECOND)
+        publish(node, *map(str, range(number, number + 1000)))
+        assert len(poll(node, client=client, count=1000)) == 1000
+    node.turn_units_max = node.turn_units_sum = 0
+    return node
+
+
+def redrive(node: DrivenNode, count: int = 10_000) -> int:
+    return node.ask(Redrive(topic="orders", messages_max=count), Redriven).moved
+
+
+def test_a_redrive_of_thousands_does_bounded_turns_and_the_same_work_per_letter() -> None:
+    few, many = with_letters(1000), with_letters(4000)
+    assert redrive(few) == 1000
+    assert redrive(many) == 4000
+
+    assert max(few.turn_units_max, many.turn_units_max) <= UNITS_MAX
+    assert many.turn_units_sum < 1.1 * 4 * few.turn_units_sum
+    assert len(read_values(many)) == 4000
+
+
+def test_letters_that_go_the_same_way_share_appends_and_records_of_the_journal() -> None:
+    node = with_letters(1000)
+    written: Counter[LogId] = Counter()
+
+    def note(work: Work) -> bool:
+        if isinstance(work, Write):
+            written[work.log] += 1
+        return False
+
+    node.crash_before = note
+    assert redrive(node) == 1000
+    # Copies and their markers, decisions and their ends.
+    assert written[ORDERS] <= 50
+    assert written[GROUPS] <= 50
+
+
+def test_letters_come_back_in_the_order_in_which_they_died() -> None:
+    node = with_letters(1500)
+    redrive(node)
+
+    assert read_values(node) == [str(number) for number in range(1500)]
+
+
+def test_last_deliveries_that_run_out_together_are_buried_in_bounded_turns() -> None:
+    node = with_last_deliveries(4000)
+    node.advance(11 * SECOND)
+
+    assert node.turn_units_max <= UNITS_MAX
+    assert len(read(node, LETTERS)) == 4000
+
+
+def test_a_reject_does_not_wait_for_thousands_of_others_that_are_still_to_be_moved() -> None:
+    node = with_last_deliveries(2000)
+    join(node, client="late", mode=Mode.SHARED, session_ns=600 * SECOND)
+    publish(node, "mine")
+    mine = poll(node, client="late", visibility_ns=100 * SECOND)[0]
+    create(node, "orders.dlq")
+    node.slow_down(LETTERS)
+    node.advance(11 * SECOND)
+
+    rejected = node.begin(Reject(receipt=mine.receipt, reason=""))
+    node.speed_up()
+    assert node.reply(rejected, Returned).dead_letter_topic == "orders.dlq"
+    letters = read_values(node, LETTERS)
+    assert len(letters) == 2001
+    # Only those that were on their way already are before it.
+    assert letters.index("mine") <= 400
+
+
+@pytest.mark.parametrize("victim", ["letters", "origin", "group"])
+def test_what_is_deleted_in_the_midst_of_many_moves_stops_no_node(victim: str) -> None:
+    node = with_last_deliveries(2000)
+    create(node, "orders.dlq")
+    node.slow_down(LETTERS)
+    node.advance(11 * SECOND)
+    if victim == "group":
+        for number in (0, 1000):
+            leave(node, f"c{number}")
+        node.ask(DeleteGroup(group="shop"), Done)
+    else:
+        node.begin(DeleteTopic(name="orders" if victim == "origin" else "orders.dlq"))
+    node.speed_up()
+    node.advance(3 * SECOND)
+
+    assert not node.halts
+    # Letters that were deleted are written again, since nothing of them was decided.
+    if victim == "letters":
+        assert len(read(node, LETTERS)) == 2000
+    create(node, "others")
+    publish(node, "x", topic="others")
+
+
+def leave(node: DrivenNode, client: str) -> None:
+    node.ask(Leave(group="shop", member_id=f"{client}-{client}00"), Done)
+
+
+@pytest.mark.parametrize("log", [ORDERS, GROUPS], ids=str)
+@pytest.mark.parametrize("writes", [1, 2, 3, 5])
+def test_a_crash_in_the_midst_of_a_redrive_leaves_each_letter_in_one_place(
+    log: LogId, writes: int
+) -> None:
+    node = with_letters(600)
+    left = writes
+
+    def crash(work: Work) -> bool:
+        nonlocal left
+        left -= isinstance(work, Write) and work.log == log
+        return left == 0
+
+    node.crash_before = crash
+    with pytest.raises(Crashed):
+        redrive(node)
+    node.restart()
+    redrive(node)
+
+    assert sorted(map(int, read_values(node))) == list(range(600))

@@ -1,0 +1,188 @@
+"""Answers over thousands of partitions: several turns, each of bounded work, others in between."""
+
+import pytest
+
+from goqueue.broker.turns import TURN_UNITS
+from goqueue.model import Code, LogId, Offset, Refused
+from goqueue.model.requests import (
+    AlterTopic,
+    CheckHealth,
+    Command,
+    CommitOffsets,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    DescribeLag,
+    DescribeNode,
+    DescribePartitions,
+    DescribeTopic,
+    Done,
+    GroupList,
+    Lag,
+    ListGroups,
+    NodeDescription,
+    NodeHealth,
+    Offsets,
+    PartitionList,
+    TopicChanges,
+    TopicConfig,
+    TopicDescription,
+)
+from tests.unit.broker.driven_node import DrivenNode
+
+MANY = 3 * TURN_UNITS
+
+# A turn may end within one share of work behind its budget.
+UNITS_MAX = 2 * TURN_UNITS
+
+
+def large() -> DrivenNode:
+    node = DrivenNode()
+    node.ask(
+        CreateTopic(name="large", partitions=MANY, config=TopicConfig()), expected=TopicDescription
+    )
+    return node
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (DescribeTopic(name="large"), TopicDescription),
+        (DescribePartitions(topic="large"), PartitionList),
+        (DescribeNode(), NodeDescription),
+        (
+            AlterTopic(name="large", changes=TopicChanges({"retention_hours": 1})),
+            TopicDescription,
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, type) else "",
+)
+def test_describing_thousands_of_partitions_takes_several_bounded_turns(
+    command: Command, expected: type[TopicDescription | PartitionList | NodeDescription]
+) -> None:
+    node = large()
+    node.runs_later_turns = False
+    request = node.begin(command)
+    turns = 1
+    while not node.is_answered(request):
+        assert node.ask(CheckHealth(), NodeHealth).not_ready is None
+        node.run_later_turn()
+        turns += 1
+
+    assert turns > 2
+    assert node.turn_units_max <= UNITS_MAX
+    assert isinstance(node.reply(request, expected), expected)
+
+
+def test_creating_thousands_of_logs_takes_several_bounded_turns() -> None:
+    node = DrivenNode()
+    node.runs_later_turns = False
+    request = node.begin(CreateTopic(name="large", partitions=MANY, config=TopicConfig()))
+    turns = 1
+    while not node.is_answered(request):
+        node.run_later_turn()
+        turns += 1
+
+    assert turns > 2
+    assert node.turn_units_max <= UNITS_MAX
+    node.runs_later_turns = True
+    assert len(node.ask(DescribeTopic(name="large"), TopicDescription).offsets) == MANY
+
+
+def committed_everywhere() -> DrivenNode:
+    node = large()
+    offsets = {LogId("large", number): Offset(0) for number in range(MANY)}
+    node.ask(CommitOffsets(group="all", member_id=None, offsets=offsets), Offsets)
+    return node
+
+
+def test_the_lag_of_thousands_of_partitions_takes_several_bounded_turns() -> None:
+    node = committed_everywhere()
+    node.runs_later_turns = False
+    node.turn_units_max = 0
+    request = node.begin(DescribeLag(group="all"))
+    turns = 1
+    while not node.is_answered(request):
+        node.run_later_turn()
+        turns += 1
+
+    assert turns > 2
+    assert node.turn_units_max <= UNITS_MAX
+    assert len(node.reply(request, Lag).partitions) == MANY
+
+
+def test_a_lag_is_told_although_its_topic_is_deleted_meanwhile() -> None:
+    node = committed_everywhere()
+    node.runs_later_turns = False
+    request = node.begin(DescribeLag(group="all"))
+    node.begin(DeleteTopic(name="large"))
+    node.runs_later_turns = True
+    node.advance(0)
+
+    assert len(node.reply(request, Lag).partitions) < MANY
+
+
+def test_a_group_deleted_while_its_lag_is_counted_is_not_found() -> None:
+    node = committed_everywhere()
+    node.runs_later_turns = False
+    request = node.begin(DescribeLag(group="all"))
+    node.ask(DeleteGroup(group="all"), Done)
+    node.runs_later_turns = True
+    node.advance(0)
+
+    with pytest.raises(Refused) as refused:
+        node.reply(request, Lag)
+    assert refused.value.code is Code.GROUP_NOT_FOUND
+
+
+def test_listing_thousands_of_groups_takes_several_bounded_turns() -> None:
+    node = DrivenNode()
+    node.ask(CreateTopic(name="t", partitions=1, config=TopicConfig()), TopicDescription)
+    for number in range(MANY):
+        offsets = {LogId("t", 0): Offset(0)}
+        command = CommitOffsets(group=f"g{number:05}", member_id=None, offsets=offsets)
+        node.ask(command, Offsets)
+    node.runs_later_turns = False
+    node.turn_units_max = 0
+    request = node.begin(ListGroups())
+    deleted = node.begin(DeleteGroup(group=f"g{MANY - 1:05}"))
+    while not node.is_answered(request):
+        node.run_later_turn()
+
+    assert node.is_answered(deleted)
+    assert node.turn_units_max <= UNITS_MAX
+    assert len(node.reply(request, GroupList).groups) == MANY - 1
+
+
+def test_a_topic_deleted_while_it_is_described_is_not_found() -> None:
+    node = large()
+    node.runs_later_turns = False
+    described = node.begin(DescribeTopic(name="large"))
+    all_described = node.begin(DescribeNode())
+    deleted = node.begin(DeleteTopic(name="large"))
+    node.runs_later_turns = True
+    node.advance(0)
+
+    with pytest.raises(Refused) as refused:
+        node.reply(described, TopicDescription)
+    assert refused.value.code is Code.TOPIC_NOT_FOUND
+    assert node.reply(all_described, NodeDescription).topics == ()
+    assert node.reply(deleted, Done) == Done()
+
+
+def test_work_for_somebody_who_left_is_dropped() -> None:
+    node = large()
+    node.runs_later_turns = False
+    request = node.begin(DescribeTopic(name="large"))
+    node.leave(request)
+    node.advance(0)
+
+    assert not node.is_answered(request)
+    assert node.node.turn_units < TURN_UNITS // 2
+
+
+def test_checking_health_costs_the_same_however_many_partitions_there_are() -> None:
+    node = large()
+    node.ask(CheckHealth(), NodeHealth)
+
+    assert node.node.turn_units <= 1
