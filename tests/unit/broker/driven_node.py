@@ -364,3 +364,14 @@ class DrivenNode:
         except DamageFound as found:
             self._events.append(found.event)
         self._events.append(Found(token=effect.token, offset=offset))
+
+
+def cut_off(number: int) -> Callable[[Work], bool]:
+    """True for the piece of work with this number."""
+    left = [number]
+
+    def is_it(_: Work) -> bool:
+        left[0] -= 1
+        return left[0] < 0
+
+    return is_it

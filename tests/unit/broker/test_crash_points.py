@@ -6,7 +6,6 @@ them, the node starts again, and the rest of the life is checked against what wa
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
@@ -21,7 +20,7 @@ from goqueue.model.requests import (
     Redriven,
     TopicConfig,
 )
-from tests.unit.broker.driven_node import Crashed, DrivenNode, Work
+from tests.unit.broker.driven_node import Crashed, DrivenNode, Work, cut_off
 from tests.unit.broker.users import (
     ORDERS,
     ack,
@@ -84,17 +83,6 @@ class Life:
         self.publish("f")
         self.lease()
         self.ack("f")
-
-
-def cut_off(number: int) -> Callable[[Work], bool]:
-    """True for the piece of work with this number."""
-    left = [number]
-
-    def is_it(_: Work) -> bool:
-        left[0] -= 1
-        return left[0] < 0
-
-    return is_it
 
 
 def count_work() -> int:

@@ -4,7 +4,6 @@ With a snapshot of the delays or without, a node knows the same.
 """
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -33,23 +32,13 @@ from tests.unit.broker.delayed.users import (
     store,
     total_messages,
 )
-from tests.unit.broker.driven_node import Crashed, DrivenNode, Work
+from tests.unit.broker.driven_node import Crashed, DrivenNode, cut_off
 from tests.unit.broker.users import create, join, lag, poll, publish, values
 from tests.unit.storage.memory_files import Killed, MemoryFiles
 
 TOPICS = LogId("__topics", 0)
 
 HOUR = 3600 * SECOND
-
-
-def cut_off(number: int) -> Callable[[Work], bool]:
-    left = [number]
-
-    def is_it(_: Work) -> bool:
-        left[0] -= 1
-        return left[0] < 0
-
-    return is_it
 
 
 class Life:

@@ -24,7 +24,7 @@ from goqueue.model.requests import (
     TopicDescription,
 )
 from goqueue.records import build
-from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.broker.groups.shops import headers, joined_shop
 from tests.unit.broker.users import (
     LETTERS,
     ORDERS,
@@ -43,19 +43,8 @@ from tests.unit.broker.users import (
 )
 
 
-def shop(partitions: int = 1, config: TopicConfig | None = None) -> DrivenNode:
-    node = DrivenNode()
-    create(node, partitions=partitions, config=config)
-    join(node, session_ns=600 * SECOND)
-    return node
-
-
-def headers(node: DrivenNode, log: LogId = LETTERS, offset: int = 0) -> dict[str, str]:
-    return {name: value.decode() for name, value in read(node, log, offset)[0].headers}
-
-
 def test_a_rejected_message_is_a_dead_letter_and_settled_at_once() -> None:
-    node = shop()
+    node = joined_shop()
     publish(node, "a", "b")
     first, _ = poll(node)
     returned = reject(node, first, "broken")
@@ -67,7 +56,7 @@ def test_a_rejected_message_is_a_dead_letter_and_settled_at_once() -> None:
 
 
 def test_a_letter_keeps_all_of_its_message_and_says_where_it_comes_from() -> None:
-    node = shop(3)
+    node = joined_shop(3)
     message = Message(
         key=b"k", value=b"v", priority=0, headers=(("mine", b"1"), ("goqueue.other", b"2"))
     )
@@ -95,7 +84,7 @@ def test_a_letter_keeps_all_of_its_message_and_says_where_it_comes_from() -> Non
 
 
 def test_the_third_nack_sends_a_message_to_the_dead_letters() -> None:
-    node = shop()
+    node = joined_shop()
     publish(node, "a")
     for _ in range(2):
         assert nack(node, poll(node)[0], delay_ns=0).dead_letter_topic is None
@@ -110,7 +99,7 @@ def test_the_third_nack_sends_a_message_to_the_dead_letters() -> None:
 
 
 def test_the_third_lease_that_runs_out_sends_a_message_to_the_dead_letters() -> None:
-    node = shop(config=TopicConfig(visibility_ns=SECOND))
+    node = joined_shop(config=TopicConfig(visibility_ns=SECOND))
     publish(node, "a")
     for _ in range(3):
         assert values(poll(node)) == ["a"]
@@ -122,7 +111,7 @@ def test_the_third_lease_that_runs_out_sends_a_message_to_the_dead_letters() -> 
 
 
 def test_a_lease_that_runs_out_after_a_nack_says_what_the_nack_said() -> None:
-    node = shop(config=TopicConfig(visibility_ns=SECOND, max_deliveries=2))
+    node = joined_shop(config=TopicConfig(visibility_ns=SECOND, max_deliveries=2))
     publish(node, "a")
     nack(node, poll(node)[0], delay_ns=0, reason="no luck")
     poll(node)
@@ -133,7 +122,7 @@ def test_a_lease_that_runs_out_after_a_nack_says_what_the_nack_said() -> None:
 
 @pytest.mark.parametrize("without_snapshots", [False, True])
 def test_counts_of_deliveries_survive_a_restart(without_snapshots: bool) -> None:
-    node = shop()
+    node = joined_shop()
     publish(node, "a")
     nack(node, poll(node)[0], delay_ns=0)
     nack(node, poll(node)[0], delay_ns=0)
@@ -147,7 +136,7 @@ def test_counts_of_deliveries_survive_a_restart(without_snapshots: bool) -> None
 
 
 def test_the_topic_of_letters_has_as_many_partitions_and_is_kept_for_two_weeks() -> None:
-    node = shop(3)
+    node = joined_shop(3)
     publish(node, "a")
     reject(node, poll(node)[0])
 
@@ -157,7 +146,7 @@ def test_the_topic_of_letters_has_as_many_partitions_and_is_kept_for_two_weeks()
 
 
 def test_letters_go_to_the_topic_that_was_chosen() -> None:
-    node = shop(3, TopicConfig(dead_letter_topic="graves"))
+    node = joined_shop(3, TopicConfig(dead_letter_topic="graves"))
     create(node, "graves", partitions=2)
     publish(node, "a", "b", "c", targets=[0, 1, 2])
     for delivery in poll(node):
@@ -167,7 +156,7 @@ def test_letters_go_to_the_topic_that_was_chosen() -> None:
 
 
 def test_a_topic_of_letters_is_read_like_any_other_and_keeps_its_own() -> None:
-    node = shop()
+    node = joined_shop()
     publish(node, "a")
     reject(node, poll(node)[0])
     join(node, group="doctors", topics=("orders.dlq",), session_ns=600 * SECOND)
@@ -184,7 +173,7 @@ def test_a_topic_of_letters_is_read_like_any_other_and_keeps_its_own() -> None:
 
 
 def test_a_reject_is_answered_when_the_letter_is_there_and_the_message_settled() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a")
     (first,) = poll(node)
@@ -198,7 +187,7 @@ def test_a_reject_is_answered_when_the_letter_is_there_and_the_message_settled()
 
 
 def test_a_full_disk_delays_a_letter_and_loses_nothing() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a" * 3000)
     (first,) = poll(node)
@@ -215,7 +204,7 @@ def test_a_full_disk_delays_a_letter_and_loses_nothing() -> None:
 
 
 def test_a_reason_of_any_length_is_cut_and_not_refused() -> None:
-    node = shop()
+    node = joined_shop()
     publish(node, "a")
     reject(node, poll(node)[0], "é" * 100_000)
 
@@ -225,7 +214,7 @@ def test_a_reason_of_any_length_is_cut_and_not_refused() -> None:
 
 
 def test_a_message_that_dies_while_its_topic_of_letters_is_deleted_gets_a_new_one() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a")
     (first,) = poll(node)
@@ -240,7 +229,7 @@ def test_a_message_that_dies_while_its_topic_of_letters_is_deleted_gets_a_new_on
 
 
 def test_a_move_that_a_crash_cut_short_can_be_made_again_to_a_target_that_was_made_again() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "x", "y", topic="orders.dlq")
     publish(node, "a")
@@ -263,7 +252,7 @@ def test_a_move_that_a_crash_cut_short_can_be_made_again_to_a_target_that_was_ma
 
 
 def test_a_dying_message_is_forgotten_with_its_topic() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a")
     (first,) = poll(node)
@@ -280,7 +269,7 @@ def test_a_dying_message_is_forgotten_with_its_topic() -> None:
 
 
 def test_a_dying_message_is_forgotten_with_its_group() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a")
     (first,) = poll(node)
@@ -296,7 +285,7 @@ def test_a_dying_message_is_forgotten_with_its_group() -> None:
 
 
 def test_a_reset_while_a_message_dies_delivers_it_again_and_the_letter_settles_nothing() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a")
     (first,) = poll(node)
@@ -313,7 +302,7 @@ def test_a_reset_while_a_message_dies_delivers_it_again_and_the_letter_settles_n
 
 
 def test_a_commit_over_a_dying_message_keeps_its_letter() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a", "b")
     first, _ = poll(node)
@@ -329,7 +318,7 @@ def test_a_commit_over_a_dying_message_keeps_its_letter() -> None:
 
 
 def test_two_groups_may_each_have_a_letter_of_one_message() -> None:
-    node = shop()
+    node = joined_shop()
     join(node, group="audit", client="a1")
     publish(node, "a")
     reject(node, poll(node)[0])
@@ -340,7 +329,7 @@ def test_two_groups_may_each_have_a_letter_of_one_message() -> None:
 
 
 def test_a_nack_of_the_last_delivery_waits_for_its_letter() -> None:
-    node = shop(config=TopicConfig(max_deliveries=1))
+    node = joined_shop(config=TopicConfig(max_deliveries=1))
     create(node, "orders.dlq")
     publish(node, "a")
     (first,) = poll(node)

@@ -22,6 +22,7 @@ from goqueue.model.requests import (
     TopicDescription,
 )
 from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.broker.groups.shops import stocked_shop
 from tests.unit.broker.users import (
     ORDERS,
     ack,
@@ -33,16 +34,6 @@ from tests.unit.broker.users import (
 )
 
 SECOND_LOG = LogId("orders", 1)
-
-
-def shop(partitions: int = 1, *wanted: str) -> DrivenNode:
-    """A topic with these messages in its first partition."""
-    node = DrivenNode()
-    create(node, partitions=partitions)
-    for value in wanted:
-        publish(node, value, targets=[0])
-        node.advance(SECOND)
-    return node
 
 
 def lags(node: DrivenNode) -> list[int]:
@@ -59,7 +50,7 @@ def gauge(node: DrivenNode) -> float:
 
 
 def test_lag_counts_what_is_not_settled_and_leased_messages_with_it() -> None:
-    node = shop(1, "a", "b", "c", "d")
+    node = stocked_shop(1, "a", "b", "c", "d")
     join(node)
     first, _, third = poll(node, count=3)
     ack(node, third)
@@ -72,7 +63,7 @@ def test_lag_counts_what_is_not_settled_and_leased_messages_with_it() -> None:
 
 
 def test_lag_counts_partitions_in_which_a_group_never_committed_also_without_members() -> None:
-    node = shop(3, "a")
+    node = stocked_shop(3, "a")
     member = join(node)
     ack(node, *poll(node))
     node.ask(Leave(group="shop", member_id=member.member_id), Done)
@@ -85,7 +76,7 @@ def test_lag_counts_partitions_in_which_a_group_never_committed_also_without_mem
 
 
 def test_lag_of_a_group_whose_only_member_died_before_it_settled_anything() -> None:
-    node = shop(2, "a", "b")
+    node = stocked_shop(2, "a", "b")
     join(node)
     poll(node)
     node.advance(HOUR)
@@ -99,7 +90,7 @@ def test_lag_of_a_group_whose_only_member_died_before_it_settled_anything() -> N
 
 
 def test_lag_of_a_group_that_begins_at_the_end_counts_what_came_since() -> None:
-    node = shop(2, "a", "b")
+    node = stocked_shop(2, "a", "b")
     member = join(node, start=Start.LATEST)
     node.ask(Leave(group="shop", member_id=member.member_id), Done)
     publish(node, "c", targets=[1])
@@ -108,7 +99,7 @@ def test_lag_of_a_group_that_begins_at_the_end_counts_what_came_since() -> None:
 
 
 def test_a_group_that_only_committed_offsets_is_behind_in_every_partition_of_the_topic() -> None:
-    node = shop(2, "a", "b")
+    node = stocked_shop(2, "a", "b")
     publish(node, "c", targets=[1])
     node.ask(CommitOffsets(group="shop", offsets={ORDERS: Offset(1)}), Offsets)
 
@@ -117,7 +108,7 @@ def test_a_group_that_only_committed_offsets_is_behind_in_every_partition_of_the
 
 
 def test_a_group_without_members_names_no_topic_that_is_gone() -> None:
-    node = shop(2, "a")
+    node = stocked_shop(2, "a")
     member = join(node)
     node.ask(Leave(group="shop", member_id=member.member_id), Done)
     node.ask(DeleteTopic(name="orders"), Done)
@@ -127,7 +118,7 @@ def test_a_group_without_members_names_no_topic_that_is_gone() -> None:
 
 
 def test_lag_is_the_same_after_a_restart_but_for_the_leases() -> None:
-    node = shop(1, "a", "b", "c", "d")
+    node = stocked_shop(1, "a", "b", "c", "d")
     join(node)
     ack(node, poll(node)[2])
     node.restart()
@@ -137,7 +128,7 @@ def test_lag_is_the_same_after_a_restart_but_for_the_leases() -> None:
 
 
 def test_time_lag_is_the_age_of_the_oldest_message_that_is_not_settled() -> None:
-    node = shop(1, "a", "b")
+    node = stocked_shop(1, "a", "b")
     join(node)
     assert lag(node).time_lag_ns == 2 * SECOND
     ack(node, *poll(node, count=1))
@@ -148,7 +139,7 @@ def test_time_lag_is_the_age_of_the_oldest_message_that_is_not_settled() -> None
 
 
 def test_lag_covers_subscribed_topics_that_were_never_polled() -> None:
-    node = shop(2, "a")
+    node = stocked_shop(2, "a")
     join(node)
 
     lags = node.ask(DescribeLag(group="shop"), Lag).partitions
@@ -175,7 +166,7 @@ def test_lag_does_not_count_what_retention_removed() -> None:
 
 
 def test_lag_of_an_unknown_group_is_refused() -> None:
-    node = shop()
+    node = stocked_shop()
 
     with pytest.raises(Refused) as refused:
         node.ask(DescribeLag(group="absent"), Lag)
@@ -183,7 +174,7 @@ def test_lag_of_an_unknown_group_is_refused() -> None:
 
 
 def test_the_lag_of_a_topic_is_counted_where_a_group_has_a_place_and_where_it_has_none() -> None:
-    node = shop(3)
+    node = stocked_shop(3)
     for partition in (0, 1, 1, 2, 2, 2):
         publish(node, "x", targets=[partition])
     node.ask(

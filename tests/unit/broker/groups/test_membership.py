@@ -1,4 +1,4 @@
-"""Groups and their members: joining, staying, leaving, falling silent, generations."""
+"""Groups and their members: joining, leaving, falling silent, generations, first positions."""
 
 import pytest
 
@@ -19,6 +19,7 @@ from goqueue.model.requests import (
     ListGroups,
     Mode,
     Offsets,
+    Start,
 )
 from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
 from tests.unit.broker.users import (
@@ -354,3 +355,52 @@ def test_a_join_is_answered_only_when_it_is_durable() -> None:
     node.speed_up()
 
     assert node.is_answered(request)
+
+
+def test_a_group_starts_with_the_earliest_message() -> None:
+    node = shop()
+    publish(node, "old")
+    join(node)
+
+    assert values(poll(node)) == ["old"]
+
+
+def test_a_group_may_start_with_the_latest_also_over_a_restart() -> None:
+    node = shop()
+    publish(node, "old")
+    join(node, start=Start.LATEST)
+    publish(node, "new")
+    node.restart()
+
+    assert values(poll(node)) == ["new"]
+
+
+def test_where_a_member_wants_to_start_does_not_move_a_group_that_has_a_place() -> None:
+    node = shop()
+    publish(node, "a", "b")
+    join(node)
+    ack(node, *poll(node, count=1))
+    leave(node)
+    join(node, start=Start.LATEST)
+
+    assert values(poll(node)) == ["b"]
+
+
+def test_a_member_that_wants_the_latest_takes_nothing_from_one_that_wanted_the_earliest() -> None:
+    node = shop()
+    publish(node, "a")
+    join(node)
+    join(node, client="c2", start=Start.LATEST)
+
+    assert values(poll(node)) == ["a"]
+
+
+def test_a_group_that_polled_in_vain_keeps_its_place_over_a_restart() -> None:
+    node = shop()
+    join(node)
+    assert poll(node) == []
+    node.restart()
+    publish(node, "a")
+    join(node, client="c2", start=Start.LATEST)
+
+    assert values(poll(node)) == ["a"]

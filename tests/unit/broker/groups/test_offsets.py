@@ -18,6 +18,7 @@ from goqueue.model.requests import (
     Strategy,
 )
 from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
+from tests.unit.broker.groups.shops import stocked_shop
 from tests.unit.broker.users import (
     ORDERS,
     ack,
@@ -34,16 +35,6 @@ from tests.unit.broker.users import (
 )
 
 SECOND_LOG = LogId("orders", 1)
-
-
-def shop(partitions: int = 1, *wanted: str) -> DrivenNode:
-    """A topic with these messages in its first partition."""
-    node = DrivenNode()
-    create(node, partitions=partitions)
-    for value in wanted:
-        publish(node, value, targets=[0])
-        node.advance(SECOND)
-    return node
 
 
 def commit(
@@ -83,7 +74,7 @@ def reset(
 
 
 def test_a_commit_moves_a_position_and_never_back() -> None:
-    node = shop(1, "a", "b", "c")
+    node = stocked_shop(1, "a", "b", "c")
     assert commit(node, {ORDERS: 2}) == {ORDERS: 2}
     assert commit(node, {ORDERS: 1}) == {ORDERS: 2}
     node.restart()
@@ -92,7 +83,7 @@ def test_a_commit_moves_a_position_and_never_back() -> None:
 
 
 def test_a_commit_without_a_member_makes_the_group() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     commit(node, {ORDERS: 1})
 
     described = node.ask(DescribeGroup(group="shop"), GroupDescription)
@@ -102,7 +93,7 @@ def test_a_commit_without_a_member_makes_the_group() -> None:
 
 
 def test_a_commit_with_a_member_does_not_make_a_group() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
 
     with pytest.raises(Refused) as refused:
         commit(node, {ORDERS: 1}, "c1-c100")
@@ -111,7 +102,7 @@ def test_a_commit_with_a_member_does_not_make_a_group() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 2, 2**62])
 def test_a_commit_beyond_the_log_is_refused(offset: int) -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
 
     with pytest.raises(Refused) as refused:
         commit(node, {ORDERS: offset})
@@ -120,7 +111,7 @@ def test_a_commit_beyond_the_log_is_refused(offset: int) -> None:
 
 
 def test_a_commit_is_all_or_nothing() -> None:
-    node = shop(2, "a")
+    node = stocked_shop(2, "a")
     join(node)
     for offsets in (
         {ORDERS: 1, SECOND_LOG: 5},
@@ -134,7 +125,7 @@ def test_a_commit_is_all_or_nothing() -> None:
 
 
 def test_a_refused_commit_makes_no_group() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     with pytest.raises(Refused):
         commit(node, {ORDERS: 5})
 
@@ -144,7 +135,7 @@ def test_a_refused_commit_makes_no_group() -> None:
 
 
 def test_an_empty_commit_is_refused() -> None:
-    node = shop()
+    node = stocked_shop()
 
     with pytest.raises(Refused) as refused:
         commit(node, {})
@@ -152,7 +143,7 @@ def test_an_empty_commit_is_refused() -> None:
 
 
 def test_a_member_commits_only_what_is_assigned_to_it() -> None:
-    node = shop(2, "a")
+    node = stocked_shop(2, "a")
     join(node)
     join(node, client="c2")
 
@@ -163,7 +154,7 @@ def test_a_member_commits_only_what_is_assigned_to_it() -> None:
 
 
 def test_a_commit_of_an_older_generation_is_refused() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     join(node)
     join(node, client="c2")
 
@@ -175,7 +166,7 @@ def test_a_commit_of_an_older_generation_is_refused() -> None:
 
 
 def test_a_member_that_was_taken_out_cannot_commit() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     join(node)
     node.advance(30 * SECOND)
 
@@ -185,7 +176,7 @@ def test_a_member_that_was_taken_out_cannot_commit() -> None:
 
 
 def test_nobody_commits_for_a_group_with_members_without_being_one() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     join(node)
 
     with pytest.raises(Refused) as refused:
@@ -196,7 +187,7 @@ def test_nobody_commits_for_a_group_with_members_without_being_one() -> None:
 
 
 def test_a_commit_settles_what_is_below_and_delivery_goes_on_behind_it() -> None:
-    node = shop(1, "a", "b", "c")
+    node = stocked_shop(1, "a", "b", "c")
     join(node)
     poll(node, count=1)
     commit(node, {ORDERS: 2}, "c1-c100")
@@ -206,7 +197,7 @@ def test_a_commit_settles_what_is_below_and_delivery_goes_on_behind_it() -> None
 
 
 def test_offsets_are_described_by_topic() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     create(node, "more")
     publish(node, "x", topic="more")
     commit(node, {ORDERS: 1, LogId("more", 0): 1})
@@ -223,7 +214,7 @@ def test_offsets_are_described_by_topic() -> None:
 
 
 def test_a_reset_goes_back_to_the_earliest() -> None:
-    node = shop(1, "a", "b")
+    node = stocked_shop(1, "a", "b")
     join(node)
     ack(node, *poll(node))
     assert reset(node, Strategy.EARLIEST) == {ORDERS: (0, 2)}
@@ -232,7 +223,7 @@ def test_a_reset_goes_back_to_the_earliest() -> None:
 
 
 def test_a_reset_goes_to_the_latest() -> None:
-    node = shop(2, "a", "b")
+    node = stocked_shop(2, "a", "b")
     join(node)
     assert reset(node, Strategy.LATEST) == {ORDERS: (2, 0), SECOND_LOG: (0, 0)}
 
@@ -240,7 +231,7 @@ def test_a_reset_goes_to_the_latest() -> None:
 
 
 def test_a_reset_goes_to_an_offset_of_one_partition() -> None:
-    node = shop(2, "a", "b", "c")
+    node = stocked_shop(2, "a", "b", "c")
     join(node)
 
     assert reset(node, Strategy.OFFSET, offset=1, partition=0) == {ORDERS: (1, 2)}
@@ -248,7 +239,7 @@ def test_a_reset_goes_to_an_offset_of_one_partition() -> None:
 
 
 def test_a_reset_goes_to_the_first_message_at_or_after_a_time() -> None:
-    node = shop(2, "a", "b", "c")
+    node = stocked_shop(2, "a", "b", "c")
     join(node)
     at = EPOCH_NS + SECOND
     assert reset(node, Strategy.TIMESTAMP, timestamp=at) == {ORDERS: (1, 2), SECOND_LOG: (0, 0)}
@@ -260,7 +251,7 @@ def test_a_reset_goes_to_the_first_message_at_or_after_a_time() -> None:
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
-    node = shop(1, "a", "b")
+    node = stocked_shop(1, "a", "b")
     join(node)
     (first, second) = poll(node)
     for strategy, more in (
@@ -276,7 +267,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 4])
 def test_a_reset_beyond_the_log_is_refused_as_a_whole(offset: int) -> None:
-    node = shop(2, "a", "b", "c")
+    node = stocked_shop(2, "a", "b", "c")
     commit(node, {ORDERS: 2})
 
     with pytest.raises(Refused) as refused:
@@ -287,7 +278,7 @@ def test_a_reset_beyond_the_log_is_refused_as_a_whole(offset: int) -> None:
 
 @pytest.mark.parametrize("strategy", [Strategy.TIMESTAMP, Strategy.OFFSET])
 def test_a_reset_that_does_not_say_where_to_is_refused(strategy: Strategy) -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     commit(node, {ORDERS: 1})
 
     with pytest.raises(Refused) as refused:
@@ -296,7 +287,7 @@ def test_a_reset_that_does_not_say_where_to_is_refused(strategy: Strategy) -> No
 
 
 def test_a_reset_of_what_does_not_exist_is_refused() -> None:
-    node = shop()
+    node = stocked_shop()
     with pytest.raises(Refused) as refused:
         reset(node, Strategy.EARLIEST)
     assert refused.value.code is Code.GROUP_NOT_FOUND
@@ -308,7 +299,7 @@ def test_a_reset_of_what_does_not_exist_is_refused() -> None:
 
 
 def test_a_reset_survives_a_restart() -> None:
-    node = shop(1, "a", "b")
+    node = stocked_shop(1, "a", "b")
     join(node)
     ack(node, *poll(node))
     reset(node, Strategy.OFFSET, offset=1)
@@ -319,7 +310,7 @@ def test_a_reset_survives_a_restart() -> None:
 
 
 def test_a_reset_wakes_those_who_wait() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     join(node)
     ack(node, *poll(node))
     waiting = begin_poll(node)
@@ -329,7 +320,7 @@ def test_a_reset_wakes_those_who_wait() -> None:
 
 
 def test_a_reset_forgets_what_rested() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     join(node)
     nack(node, poll(node)[0], delay_ns=HOUR)
     reset(node, Strategy.EARLIEST)
@@ -338,7 +329,7 @@ def test_a_reset_forgets_what_rested() -> None:
 
 
 def test_a_reset_by_time_whose_topic_is_deleted_meanwhile_is_answered() -> None:
-    node = shop(1, "a")
+    node = stocked_shop(1, "a")
     join(node)
     node.ask(DeleteTopic(name="orders"), Done)
 

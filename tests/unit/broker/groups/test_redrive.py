@@ -15,8 +15,8 @@ from goqueue.model.requests import (
     TopicDescription,
 )
 from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.broker.groups.shops import headers, joined_shop
 from tests.unit.broker.users import (
-    LETTERS,
     ack,
     create,
     join,
@@ -30,22 +30,11 @@ from tests.unit.broker.users import (
 )
 
 
-def shop(partitions: int = 1, config: TopicConfig | None = None) -> DrivenNode:
-    node = DrivenNode()
-    create(node, partitions=partitions, config=config)
-    join(node, session_ns=600 * SECOND)
-    return node
-
-
 def redrive(
     node: DrivenNode, count: int = 1000, to: str | None = None, reason: str | None = None
 ) -> int:
     command = Redrive(topic="orders", messages_max=count, to_topic=to, reason=reason)
     return node.ask(command, Redriven).moved
-
-
-def headers(node: DrivenNode, log: LogId = LETTERS, offset: int = 0) -> dict[str, str]:
-    return {name: value.decode() for name, value in read(node, log, offset)[0].headers}
 
 
 def kill(node: DrivenNode, *wanted: str, reason: str = "") -> None:
@@ -56,7 +45,7 @@ def kill(node: DrivenNode, *wanted: str, reason: str = "") -> None:
 
 
 def test_redriven_letters_come_back_with_counts_that_start_again() -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a", "b")
     assert redrive(node) == 2
 
@@ -65,7 +54,7 @@ def test_redriven_letters_come_back_with_counts_that_start_again() -> None:
 
 
 def test_each_letter_is_redriven_once() -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a", "b")
     assert redrive(node) == 2
     assert redrive(node) == 0
@@ -76,7 +65,7 @@ def test_each_letter_is_redriven_once() -> None:
 
 
 def test_letters_go_back_to_the_partition_they_came_from() -> None:
-    node = shop(3)
+    node = joined_shop(3)
     publish(node, "a", "b", "c", targets=[2, 0, 1])
     for delivery in poll(node):
         reject(node, delivery)
@@ -86,7 +75,7 @@ def test_letters_go_back_to_the_partition_they_came_from() -> None:
 
 
 def test_letters_are_redriven_oldest_first_and_no_more_than_wanted() -> None:
-    node = shop(2)
+    node = joined_shop(2)
     for number, target in enumerate([1, 0, 1, 0]):
         publish(node, str(number), targets=[target])
         node.advance(SECOND)
@@ -98,7 +87,7 @@ def test_letters_are_redriven_oldest_first_and_no_more_than_wanted() -> None:
 
 
 def test_letters_may_be_redriven_to_another_topic() -> None:
-    node = shop(3)
+    node = joined_shop(3)
     create(node, "other", partitions=2)
     publish(node, "a", targets=[2])
     reject(node, poll(node)[0])
@@ -116,7 +105,7 @@ def test_letters_may_be_redriven_to_another_topic() -> None:
     ],
 )
 def test_letters_cannot_be_redriven_to_what_is_no_proper_target(to: str, code: Code) -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a")
 
     with pytest.raises(Refused) as refused:
@@ -126,18 +115,18 @@ def test_letters_cannot_be_redriven_to_what_is_no_proper_target(to: str, code: C
 
 
 def test_redriving_a_topic_without_letters_moves_nothing() -> None:
-    assert redrive(shop()) == 0
+    assert redrive(joined_shop()) == 0
 
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_redriving_needs_a_positive_number(count: int) -> None:
     with pytest.raises(Refused) as refused:
-        redrive(shop(), count=count)
+        redrive(joined_shop(), count=count)
     assert refused.value.code is Code.REQUEST_INVALID
 
 
 def test_letters_are_chosen_by_cause_or_by_reason() -> None:
-    node = shop(config=TopicConfig(max_deliveries=1))
+    node = joined_shop(config=TopicConfig(max_deliveries=1))
     publish(node, "a", "b", "c")
     first, second, third = poll(node)
     reject(node, first, "red")
@@ -152,7 +141,7 @@ def test_letters_are_chosen_by_cause_or_by_reason() -> None:
 
 
 def test_only_letters_of_that_topic_are_redriven_from_a_shared_one() -> None:
-    node = shop(config=TopicConfig(dead_letter_topic="graves"))
+    node = joined_shop(config=TopicConfig(dead_letter_topic="graves"))
     create(node, "other", config=TopicConfig(dead_letter_topic="graves"))
     join(node, group="others", topics=("other",))
     publish(node, "theirs", topic="other")
@@ -164,7 +153,7 @@ def test_only_letters_of_that_topic_are_redriven_from_a_shared_one() -> None:
 
 
 def test_hops_rise_with_each_death() -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a")
     redrive(node)
     reject(node, poll(node)[0])
@@ -176,7 +165,7 @@ def test_hops_rise_with_each_death() -> None:
 
 
 def test_letters_that_were_not_put_back_are_counted() -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a", "b", "c")
     redrive(node, count=1)
 
@@ -185,7 +174,7 @@ def test_letters_that_were_not_put_back_are_counted() -> None:
 
 
 def test_two_redrives_at_a_time_move_each_letter_once() -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a", "b")
     node.reads_are_late = True
     first = node.begin(Redrive(topic="orders"))
@@ -198,7 +187,7 @@ def test_two_redrives_at_a_time_move_each_letter_once() -> None:
 
 
 def test_a_redrive_whose_target_is_deleted_is_answered_and_keeps_the_letters() -> None:
-    node = shop()
+    node = joined_shop()
     create(node, "other")
     kill(node, "a")
     node.slow_down(LogId("other", 0))
@@ -213,7 +202,7 @@ def test_a_redrive_whose_target_is_deleted_is_answered_and_keeps_the_letters() -
 
 
 def test_a_redrive_whose_letters_are_deleted_meanwhile_is_answered() -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a")
     node.reads_are_late = True
     request = node.begin(Redrive(topic="orders"))
@@ -225,7 +214,7 @@ def test_a_redrive_whose_letters_are_deleted_meanwhile_is_answered() -> None:
 
 
 def test_a_message_that_is_no_letter_is_not_redriven() -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a")
     publish(node, "stray", topic="orders.dlq")
 
@@ -235,7 +224,7 @@ def test_a_message_that_is_no_letter_is_not_redriven() -> None:
 
 
 def test_a_topic_of_letters_that_was_made_again_starts_without_a_place_for_redrives() -> None:
-    node = shop()
+    node = joined_shop()
     kill(node, "a")
     redrive(node)
     ack(node, *poll(node))
@@ -248,7 +237,7 @@ def test_a_topic_of_letters_that_was_made_again_starts_without_a_place_for_redri
 
 
 def test_only_the_letters_that_are_named_go_back() -> None:
-    node = shop(partitions=2)
+    node = joined_shop(partitions=2)
     kill(node, "a", "b", "c", "d")
     by_log = {number: read(node, LogId("orders.dlq", number)) for number in range(2)}
     named = by_log[0][0]

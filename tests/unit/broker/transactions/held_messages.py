@@ -47,3 +47,10 @@ def everything(node: DrivenNode) -> list[str]:
     while batch := poll(node, client="c2"):
         found += values(batch)
     return found
+
+
+def everything_of(node: DrivenNode) -> list[str]:
+    node.advance(MINUTE)
+    for client in ("c1", "c2"):
+        join(node, client=client, session_ns=LONG)
+    return values(poll(node)) + values(poll(node, client="c2"))

@@ -6,17 +6,15 @@ from hypothesis import strategies as st
 from goqueue.broker import JournalLimits
 from goqueue.model import SECOND, LogId
 from goqueue.model.requests import (
-    Done,
-    HeartbeatProducer,
     Isolation,
     Mode,
-    Owner,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.groups.priorities import drain
 from tests.unit.broker.transactions.words import (
     abort,
     add,
+    beat,
     begin,
     commit,
     init,
@@ -136,10 +134,6 @@ class Model:
         assert set(self.seen) | set(undecided) <= set(both)
         assert len(set(both)) == len(both)
         assert len(transactions(node)) == sum(held is not None for held in self.open)
-
-
-def beat(node: DrivenNode, owner: Owner) -> None:
-    node.ask(HeartbeatProducer(producer_id=owner.producer_id, epoch=owner.epoch), Done)
 
 
 @settings(max_examples=60)

@@ -12,14 +12,13 @@ import pytest
 from goqueue.broker import JournalLimits
 from goqueue.model import HOUR, SECOND, Code, LogId, Refused
 from goqueue.model.requests import CreateTopic, Done, Leave, Owner, TopicDescription
-from tests.unit.broker.driven_node import Crashed, DrivenNode
+from tests.unit.broker.driven_node import Crashed, DrivenNode, cut_off
 from tests.unit.broker.transactions.words import (
     abort,
     add,
     begin,
     commit,
     commit_group,
-    cut_off,
     init,
     prepare,
     shown,

@@ -21,6 +21,7 @@ from tests.unit.broker.transactions.held_messages import (
     MINUTE,
     by_value,
     everything,
+    everything_of,
     shop,
     stay,
 )
@@ -283,10 +284,3 @@ def test_a_plain_commit_over_what_is_held_settles_it_whatever_becomes_of_the_tra
 
     assert committed(node) == 2
     assert everything_of(node) == ["c"]
-
-
-def everything_of(node: DrivenNode) -> list[str]:
-    node.advance(MINUTE)
-    for client in ("c1", "c2"):
-        join(node, client=client, session_ns=LONG)
-    return values(poll(node)) + values(poll(node, client="c2"))

@@ -23,6 +23,7 @@ from tests.unit.broker.transactions.held_messages import (
     MEMBER,
     MINUTE,
     by_value,
+    everything_of,
     shop,
     stay,
 )
@@ -44,14 +45,6 @@ from tests.unit.broker.users import (
     publish,
     values,
 )
-
-
-def everything_of(node: DrivenNode) -> list[str]:
-    node.advance(MINUTE)
-    for client in ("c1", "c2"):
-        join(node, client=client, session_ns=LONG)
-    return values(poll(node)) + values(poll(node, client="c2"))
-
 
 # Resets and deletions
 

@@ -11,12 +11,11 @@ from goqueue.model.requests import (
     Published,
     TopicConfig,
 )
-from tests.unit.broker.driven_node import Crashed, DrivenNode
+from tests.unit.broker.driven_node import Crashed, DrivenNode, cut_off
 from tests.unit.broker.transactions.words import (
     abort,
     begin,
     commit,
-    cut_off,
     init,
     refusal,
     shown,

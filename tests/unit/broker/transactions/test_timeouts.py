@@ -10,16 +10,17 @@ from goqueue.model.requests import (
     DescribeTransactions,
     Done,
     EndTransaction,
-    HeartbeatProducer,
-    Owner,
     TransactionStatistics,
 )
-from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
+from tests.unit.broker.driven_node import EPOCH_NS
 from tests.unit.broker.transactions.words import (
     abort,
+    beat,
     begin,
     commit_group,
     init,
+    keep_alive,
+    opened,
     prepare,
     refused_code,
     shown,
@@ -27,32 +28,11 @@ from tests.unit.broker.transactions.words import (
     transactions,
     write,
 )
-from tests.unit.broker.users import ORDERS, create, join, publish
+from tests.unit.broker.users import ORDERS, join, publish
 
 MINUTE = 60 * SECOND
 
 LONG = 600 * SECOND
-
-
-def opened(timeout_ns: int | None = None) -> tuple[DrivenNode, Owner]:
-    """An open transaction that has written."""
-    node = DrivenNode()
-    create(node)
-    owner = init(node, timeout_ns=timeout_ns)
-    begin(node, owner)
-    write(node, owner, "x")
-    return node, owner
-
-
-def beat(node: DrivenNode, owner: Owner) -> None:
-    node.ask(HeartbeatProducer(producer_id=owner.producer_id, epoch=owner.epoch), Done)
-
-
-def keep_alive(node: DrivenNode, owner: Owner, until_ns: int) -> None:
-    """Time passes, and the producer says now and then that it is there."""
-    while node.now_ns < until_ns:
-        node.advance(min(20 * SECOND, until_ns - node.now_ns))
-        beat(node, owner)
 
 
 def test_a_transaction_lives_for_a_minute_and_no_longer() -> None:

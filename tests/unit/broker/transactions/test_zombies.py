@@ -8,7 +8,6 @@ from goqueue.model.requests import (
     AddPartition,
     BeginTransaction,
     Command,
-    Done,
     EndTransaction,
     HeartbeatProducer,
     InitProducer,
@@ -25,6 +24,7 @@ from tests.unit.broker.transactions.words import (
     begin,
     commit,
     init,
+    opened,
     refusal,
     refused_code,
     shown,
@@ -38,27 +38,6 @@ from tests.unit.broker.users import ORDERS, create, join, poll, publish, values
 MINUTE = 60 * SECOND
 
 LONG = 600 * SECOND
-
-
-def opened(timeout_ns: int | None = None) -> tuple[DrivenNode, Owner]:
-    """An open transaction that has written."""
-    node = DrivenNode()
-    create(node)
-    owner = init(node, timeout_ns=timeout_ns)
-    begin(node, owner)
-    write(node, owner, "x")
-    return node, owner
-
-
-def beat(node: DrivenNode, owner: Owner) -> None:
-    node.ask(HeartbeatProducer(producer_id=owner.producer_id, epoch=owner.epoch), Done)
-
-
-def keep_alive(node: DrivenNode, owner: Owner, until_ns: int) -> None:
-    """Time passes, and the producer says now and then that it is there."""
-    while node.now_ns < until_ns:
-        node.advance(min(20 * SECOND, until_ns - node.now_ns))
-        beat(node, owner)
 
 
 def commands_of(owner: Owner) -> list[Command]:

@@ -1,8 +1,8 @@
 """What users of transactions do, in short words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from goqueue.model import Code, LogId, Offset, Record, Refused, RequestId
+from goqueue.model import SECOND, Code, LogId, Offset, Record, Refused, RequestId
 from goqueue.model.requests import (
     AddOffsets,
     Author,
@@ -12,6 +12,7 @@ from goqueue.model.requests import (
     Done,
     EndTransaction,
     GroupCommitted,
+    HeartbeatProducer,
     InitProducer,
     Isolation,
     ListTransactions,
@@ -29,7 +30,7 @@ from goqueue.model.requests import (
     TransactionPrepared,
 )
 from goqueue.records import build, visible
-from tests.unit.broker.driven_node import DrivenNode, Work
+from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.users import ORDERS, Delivery, create, messages
 
 GROUPS = LogId("__groups", 0)
@@ -189,17 +190,6 @@ def refused_code(node: DrivenNode, command: Command) -> Code:
     return refusal(node, command).code
 
 
-def cut_off(number: int) -> Callable[[Work], bool]:
-    """True for the piece of work with this number."""
-    left = [number]
-
-    def is_it(_: Work) -> bool:
-        left[0] -= 1
-        return left[0] < 0
-
-    return is_it
-
-
 def warm(partitions: int = 2) -> DrivenNode:
     """A topic to which a producer has written before."""
     node = DrivenNode()
@@ -209,3 +199,24 @@ def warm(partitions: int = 2) -> DrivenNode:
     write(node, owner, *(["warm"] * partitions), targets=list(range(partitions)))
     commit(node, owner)
     return node
+
+
+def beat(node: DrivenNode, owner: Owner) -> None:
+    node.ask(HeartbeatProducer(producer_id=owner.producer_id, epoch=owner.epoch), Done)
+
+
+def keep_alive(node: DrivenNode, owner: Owner, until_ns: int) -> None:
+    """Time passes, and the producer says now and then that it is there."""
+    while node.now_ns < until_ns:
+        node.advance(min(20 * SECOND, until_ns - node.now_ns))
+        beat(node, owner)
+
+
+def opened(timeout_ns: int | None = None) -> tuple[DrivenNode, Owner]:
+    """An open transaction that has written."""
+    node = DrivenNode()
+    create(node)
+    owner = init(node, timeout_ns=timeout_ns)
+    begin(node, owner)
+    write(node, owner, "x")
+    return node, owner
