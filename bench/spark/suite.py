@@ -141,7 +141,7 @@ def _triggers(query: StreamingQuery, count: int) -> dict[str, float]:
 
 def measure_archive(rig: Rig, size: int) -> Iterator[Figure]:
     from goqueue.pipelines.archive.run import archive
-    from goqueue.pipelines.connection import Wiring
+    from goqueue.pipelines.connection import ConnectionOptions
     from goqueue.pipelines.packaged_options import ArchiveOptions
 
     rows, rounds = rig.scale.rows_of(size), rig.scale.rounds
@@ -149,7 +149,7 @@ def measure_archive(rig: Rig, size: int) -> Iterator[Figure]:
 
     def keep() -> None:
         to = rig.folder_of("lake")
-        wiring = Wiring(server=rig.url)
+        wiring = ConnectionOptions(server=rig.url)
         done = archive(
             rig.spark, ArchiveOptions(wiring=wiring, topics=(topic,), to=to, is_once=True)
         )

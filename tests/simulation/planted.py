@@ -68,7 +68,7 @@ def cuts_damage_like_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
     def from_the_start(*_: object) -> Tail:
         return Tail(position=0, expected=-1)
 
-    patch.setattr("goqueue.storage.opening.tail_to_scan", from_the_start)
+    patch.setattr("goqueue.storage.log_opener.tail_to_scan", from_the_start)
 
 
 def believes_the_index(patch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def looks_too_late_for_a_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.storage.opening.assemble", lambda checked, _: assemble(checked, None))
+    patch.setattr("goqueue.storage.log_opener.assemble", lambda checked, _: assemble(checked, None))
 
 
 def goes_on_after_a_failure(patch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def with_habits(patch: pytest.MonkeyPatch, *names: str) -> None:
 
 def keeps_half_of_a_torn_batch(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "page_tears", "idempotence", "transactions", "crash_inside")
-    patch.setattr("goqueue.storage.opening.unfinished_batch", lambda *_: None)
+    patch.setattr("goqueue.storage.log_opener.unfinished_batch", lambda *_: None)
     patch.setattr(f"{_AUTHORS}.interrupt", lambda *_: None)
 
 

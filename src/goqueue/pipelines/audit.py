@@ -1,23 +1,16 @@
-"""Audits a topic for loss, duplicates and order, by SQL and row by row.
+"""Audits a topic for loss, duplicates and order, and compares a copy with its source.
 
-Two topics beside each other: is one an exact copy of the other, each row once, keys in order?
+Producers number what they send without gaps. So each number of a producer is in the topic
+(otherwise messages were lost), once (otherwise there are duplicates), and rises within each
+partition (otherwise the order is broken). A number that is repeated in its partition is a
+duplicate, not a break of order.
 
-What an audit finds, and an audit without Spark: rows are counted off one by one.
+`SequenceCounts` counts rows that a caller hands in, one by one and without Spark. `audit_rows`
+finds the same by SQL for any size, in two passes over the numbers and none over the values; a test
+compares the two. `audit_copy` checks that one topic is an exact copy of another.
 
-Producers number what they send, from some number on, without gaps. So of every producer each number
-is there (else some are lost), once (else some are duplicates), and in each partition they rise
-(else the order is broken). A number that comes again in its partition is a duplicate, and no break
-of the order.
-
-Pure: rows are handed in. Whoever checks a run of its own can use `Counting`; the audit of a topic
-finds the same by SQL, which a test holds them to.
-
-Invariant: the findings about a producer follow from its rows, in the order of offsets for each
-partition; in which order partitions are counted does not matter.
-
-An audit of a topic by SQL: what `Counting` finds row by row, found by Spark for any size.
-
-Two passes over the numbers, none over the values: numbers are reduced by partition first.
+Invariant: the findings about a producer follow from its rows in offset order per partition; the
+order in which partitions are counted does not matter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.pipelines.connection import OptionWrong, Wiring
+from goqueue.pipelines.connection import ConnectionOptions, OptionWrong
 from goqueue.pipelines.packaged_options import AuditOptions, CopyOptions
 
 if TYPE_CHECKING:
@@ -33,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CopyFindings",
-    "Counting",
     "Difference",
     "Findings",
     "Gap",
     "Place",
     "ProducerFindings",
+    "SequenceCounts",
     "audit",
     "audit_copy",
     "audit_rows",
@@ -86,7 +79,7 @@ def compare_rows(source: "DataFrame", target: "DataFrame") -> CopyFindings:
     """Compare rows of (identity, key, partition, offset)."""
     counts = _counts(source, "in_source").join(_counts(target, "in_target"), "identity", "full")
     counts = counts.na.fill(0, ["in_source", "in_target"]).cache()
-    disordered = _disordered(source, target).cache()
+    disordered = _keys_out_of_order(source, target).cache()
     try:
         sums = counts.selectExpr(
             "coalesce(sum(in_source), 0) AS source_rows",
@@ -123,7 +116,7 @@ def _counts(rows: "DataFrame", name: str) -> "DataFrame":
     return counted.withColumnRenamed("count", name)
 
 
-def _disordered(source: "DataFrame", target: "DataFrame") -> "DataFrame":
+def _keys_out_of_order(source: "DataFrame", target: "DataFrame") -> "DataFrame":
     """Rows of the target that come after a later one of the same key.
 
     Only rows that are there once in the source say where they belong; of their copies the first
@@ -207,7 +200,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         return not any(wrong)
 
 
-class Counting:
+class SequenceCounts:
     """Counts rows off. `expected` says how many numbers a producer used, from `first` on."""
 
     def __init__(
@@ -334,7 +327,7 @@ def topic_rows(
 
 
 def read_topic(
-    spark: "SparkSession", wiring: Wiring, topic: str, starting: str, ending: str
+    spark: "SparkSession", wiring: ConnectionOptions, topic: str, starting: str, ending: str
 ) -> "DataFrame":
     reader = spark.read.format("goqueue").options(
         **wiring.options(
@@ -367,7 +360,7 @@ def audit_rows(rows: "DataFrame", first: int | None, expected: dict[str, int]) -
         .cache()
     )
     try:
-        disordered = _disordered_running(firsts).cache()
+        disordered = _rows_out_of_order(firsts).cache()
         broken = disordered.groupBy("producer").agg(f.count(f.lit(1)).alias("disorders"))
         per_producer = (
             firsts.groupBy("producer", "sequence")
@@ -410,7 +403,7 @@ def audit_rows(rows: "DataFrame", first: int | None, expected: dict[str, int]) -
         per_producer.unpersist()
 
 
-def _disordered_running(firsts: "DataFrame") -> "DataFrame":
+def _rows_out_of_order(firsts: "DataFrame") -> "DataFrame":
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -423,7 +416,7 @@ def _disordered_running(firsts: "DataFrame") -> "DataFrame":
 def _with_bounds(
     per_producer: "DataFrame", first: int | None, expected: dict[str, int]
 ) -> "DataFrame":
-    """With `first`, `last` and what is wrong, as `Counting` takes them for one producer."""
+    """With `first`, `last` and what is wrong, as `SequenceCounts` takes them for one producer."""
     from pyspark.sql import functions as f
 
     begin = f.col("lowest") if first is None else f.lit(first).cast("bigint")

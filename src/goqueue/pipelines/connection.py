@@ -12,7 +12,7 @@ import msgspec
 if TYPE_CHECKING:
     from goqueue.client.sync import SyncConnection
 
-__all__ = ["OptionWrong", "PipelineFailed", "Wiring", "check_topic"]
+__all__ = ["ConnectionOptions", "OptionWrong", "PipelineFailed", "check_topic"]
 
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
@@ -33,7 +33,7 @@ class PipelineFailed(RuntimeError):
     """The world is not as the pipeline needs it; one sentence says what to do."""
 
 
-class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The server, and the file that holds the key for it."""
 
     server: str

@@ -27,7 +27,7 @@ import msgspec
 
 from goqueue.client import TopicNotFound
 from goqueue.model import DEAD_LETTER_PREFIX, REDRIVEN_HEADER
-from goqueue.pipelines.connection import OptionWrong, Wiring
+from goqueue.pipelines.connection import ConnectionOptions, OptionWrong
 from goqueue.pipelines.packaged_options import RedriveOptions
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def mark_redriven(
-    letters: "DataFrame", wiring: Wiring, kept_in: str, targets: list[str], since_us: int
+    letters: "DataFrame", wiring: ConnectionOptions, kept_in: str, targets: list[str], since_us: int
 ) -> "DataFrame":
     """The letters that are kept in a topic, with `is_redriven`."""
     place = f"concat('{kept_in}-', partition, ':', offset) AS place"
@@ -60,7 +60,7 @@ def mark_redriven(
 
 
 def _copies(
-    spark: "SparkSession", wiring: Wiring, targets: list[str], since_us: int
+    spark: "SparkSession", wiring: ConnectionOptions, targets: list[str], since_us: int
 ) -> "DataFrame":
     """Where copies in the targets say that they come from, and the time of the youngest."""
     if not targets:

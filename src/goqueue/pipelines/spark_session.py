@@ -43,7 +43,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from goqueue.pipelines.shipping import ship
+from goqueue.pipelines.executor_archive import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

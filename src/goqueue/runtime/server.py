@@ -27,7 +27,7 @@ from goqueue.model import HOUR, Timestamp
 from goqueue.runtime.build_note import read_build_note
 from goqueue.runtime.data_directory import DataDirectory
 from goqueue.runtime.disk import Disk, reserve_for
-from goqueue.runtime.exporters.exporters import Exporting
+from goqueue.runtime.exporters.exporters import ExporterGroup
 from goqueue.runtime.listeners import Listeners
 from goqueue.runtime.metrics import (
     LoopLag,
@@ -64,7 +64,7 @@ class Server:
         self._disk: Disk | None = None
         self._pump: Pump | None = None
         self._listeners = Listeners(())
-        self._exporting: Exporting | None = None
+        self._exporting: ExporterGroup | None = None
         self._lag = LoopLag()
 
     async def start(self) -> dict[str, Address]:
@@ -74,7 +74,7 @@ class Server:
         self._directory = DataDirectory(broker.data_dir)
         try:
             tracing = self._settings.tracing
-            self._exporting = exporting = Exporting(tracing, broker.node_id)
+            self._exporting = exporting = ExporterGroup(tracing, broker.node_id)
             node = Node(
                 broker.node_id,
                 self._directory.receipt_key(),

@@ -40,9 +40,9 @@ from pyspark.sql.types import (
 
 from goqueue.model import DEAD_LETTER_PREFIX
 from goqueue.records.arrow import BinaryBuffers, OutputColumns
-from goqueue.spark.decoding import LETTER, Decoded, JsonValues, Origin, letter_headers
 from goqueue.spark.options import Filters, Match
 from goqueue.spark.read_options import ORIGIN, Shape
+from goqueue.spark.value_decoder import LETTER, Decoded, JsonValues, Origin, letter_headers
 
 __all__ = [
     "Batches",

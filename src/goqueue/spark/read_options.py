@@ -14,7 +14,6 @@ from collections.abc import Mapping
 import msgspec
 from pyspark.sql.types import StructType
 
-from goqueue.spark.decoding import LETTER, SchemaInvalid, schema_of
 from goqueue.spark.option_table import BATCH_READ, OPTIONS, STREAM_READ
 from goqueue.spark.options import (
     MEBIBYTE,
@@ -28,11 +27,12 @@ from goqueue.spark.options import (
     name_of,
     place_of,
 )
+from goqueue.spark.value_decoder import LETTER, SchemaInvalid, schema_of
 
 __all__ = [
     "BASE",
     "ORIGIN",
-    "Decoding",
+    "DecodingOptions",
     "ReadOptions",
     "Shape",
     "Span",
@@ -57,7 +57,7 @@ _LATER = ("avro", "protobuf")
 _ONLY_DECODED = ("valueSchema", "mode", "corruptColumn")
 
 
-class Decoding(msgspec.Struct, frozen=True, kw_only=True):
+class DecodingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What values are, and what becomes of one that is something else.
 
     Letters name `reader` as the group that could not read them.
@@ -75,7 +75,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     columns: tuple[str, ...] = BASE
     headers_as: str = "map"
-    decoding: Decoding | None = None
+    decoding: DecodingOptions | None = None
 
     @property
     def has_origin(self) -> bool:
@@ -94,7 +94,7 @@ def shape_of(given: Given) -> Shape:
     )
 
 
-def _columns(given: Given, decoding: Decoding | None) -> tuple[str, ...]:
+def _columns(given: Given, decoding: DecodingOptions | None) -> tuple[str, ...]:
     has_headers = given.flag("includeHeaders", False)
     has_origin = given.flag("includeOrigin", False)
     extra = None
@@ -124,7 +124,7 @@ def _columns(given: Given, decoding: Decoding | None) -> tuple[str, ...]:
     return names
 
 
-def _decoding(given: Given) -> Decoding | None:
+def _decoding(given: Given) -> DecodingOptions | None:
     kind = given.choice("valueFormat", ("raw", "json", *_LATER))
     if kind in _LATER:
         raise OptionInvalid("valueFormat", f"{kind} comes with the schema registry")
@@ -147,7 +147,7 @@ def _decoding(given: Given) -> Decoding | None:
         schema = schema_of(text)
     except SchemaInvalid as error:
         raise OptionInvalid("valueSchema", str(error)) from error
-    return Decoding(
+    return DecodingOptions(
         schema=schema,
         mode=mode,
         corrupt_column=_corrupt_column(given, mode),

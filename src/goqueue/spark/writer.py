@@ -66,14 +66,22 @@ from goqueue.spark.input_columns import refused_row, to_input_columns
 from goqueue.spark.options import OptionInvalid
 from goqueue.spark.write_options import WriteOptions
 
-__all__ = ["Beats", "Decision", "Posting", "Staged", "TopicStreamWriter", "TopicWriter", "publish"]
+__all__ = [
+    "Beats",
+    "Decision",
+    "RecordSender",
+    "Staged",
+    "TopicStreamWriter",
+    "TopicWriter",
+    "publish",
+]
 
 # What is written at once, and what is gathered for a request: well below the limit of a body.
 _PRESSED_BYTES = 4 << 20
 _GATHERED_BYTES = 8 << 20
 
 
-class Posting:
+class RecordSender:
     """Gathers what was written by partition; one request at a time is under way for each.
 
     Rows that no topic takes become dead letters in the same transaction, if there is a topic for
@@ -259,7 +267,7 @@ def publish(
     The transaction is prepared so many seconds later, if nobody did that before.
     """
     link = broker(options.link)
-    posting: Posting | None = None
+    posting: RecordSender | None = None
     owner: Owner | None = None
     beats = Beats(link)
     try:
@@ -273,7 +281,7 @@ def publish(
                     producer = Identity(owner.producer_id, owner.epoch)
                 else:
                     producer = link.register()
-                posting = Posting(link, producer, options)
+                posting = RecordSender(link, producer, options)
             posting.add(batch)
         if posting is None:
             return Staged(0)

@@ -29,8 +29,8 @@ from goqueue.storage.layout import (
     segment_name,
 )
 from goqueue.storage.log_directories import Moved
+from goqueue.storage.log_opener import Opened
 from goqueue.storage.open_log import Syncing, sync_in_turn
-from goqueue.storage.opening import Opened
 from goqueue.storage.recovery import Cut, RecoveryReport
 from goqueue.storage.recovery_point import read_point
 from goqueue.storage.segment import Chunk, DamageFound, RecordSearch, SegmentFile, chunks

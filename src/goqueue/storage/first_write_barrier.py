@@ -17,10 +17,10 @@ from goqueue.storage.layout import directories_above, segment_name
 from goqueue.storage.recovery_point import RecoveryPointFile
 from goqueue.storage.segment import SegmentFile
 
-__all__ = ["Footing", "Ground"]
+__all__ = ["Durability", "FirstWriteBarrier"]
 
 
-class Ground(enum.Enum):
+class Durability(enum.Enum):
     """How durable the files of a log are."""
 
     # An empty directory; the names of its parents may not be durable.
@@ -33,12 +33,12 @@ class Ground(enum.Enum):
     SURE = enum.auto()
 
 
-class Footing:
+class FirstWriteBarrier:
     """The barrier of one log; passed once."""
 
     __slots__ = ("_directory", "_files", "_ground", "_has_epochs")
 
-    def __init__(self, files: FileSystem, directory: str, ground: Ground) -> None:
+    def __init__(self, files: FileSystem, directory: str, ground: Durability) -> None:
         self._files = files
         self._directory = directory
         self._ground = ground
@@ -46,11 +46,11 @@ class Footing:
 
     @property
     def is_sure(self) -> bool:
-        return self._ground is Ground.SURE
+        return self._ground is Durability.SURE
 
     @property
     def is_bare(self) -> bool:
-        return self._ground in {Ground.BARE, Ground.MADE}
+        return self._ground in {Durability.BARE, Durability.MADE}
 
     def note_epochs(self) -> None:
         """The log has an epoch from its first record on: an empty saved history would be wrong."""
@@ -63,14 +63,14 @@ class Footing:
         before a record is. Its first recovery point need not be: without it the whole log is
         scanned, and there is no older one that a crash could restore.
         """
-        if self._ground is Ground.BARE:
+        if self._ground is Durability.BARE:
             for path in directories_above(self._directory):
                 self._sync_names(path)
-            self._ground = Ground.MADE
-        if self._ground is Ground.MADE:
+            self._ground = Durability.MADE
+        if self._ground is Durability.MADE:
             self._files.create(f"{self._directory}/{segment_name(active.base)}").close()
             # If the rest fails, a second attempt finds a file.
-            self._ground = Ground.FOUND
+            self._ground = Durability.FOUND
             if not self._has_epochs:
                 save_epochs(self._files, self._directory, (), is_durable=False)
             point.save(reached)
@@ -78,7 +78,7 @@ class Footing:
             sync_once(active.settle)
             point.save_durably(reached)
         self._sync_names(self._directory)
-        self._ground = Ground.SURE
+        self._ground = Durability.SURE
 
     def _sync_names(self, directory: str) -> None:
         sync_once(lambda: self._files.sync_directory(directory))

@@ -33,7 +33,7 @@ from goqueue.records import Corrupt
 from goqueue.storage.cleaned_file import forget_cleaned, save_cleaned
 from goqueue.storage.epochs_file import History, save_epochs
 from goqueue.storage.filesystem import FileSystem
-from goqueue.storage.first_write_barrier import Footing
+from goqueue.storage.first_write_barrier import FirstWriteBarrier
 from goqueue.storage.layout import NameKind, log_directory, segment_name
 from goqueue.storage.metrics import UNCOUNTED
 from goqueue.storage.recovery_point import RecoveryPointFile
@@ -78,7 +78,7 @@ class LogFiles:
         active: SegmentFile,
         point: RecoveryPointFile,
         pools: Pools,
-        footing: Footing,
+        footing: FirstWriteBarrier,
     ) -> None:
         self._files = files
         self._log = log

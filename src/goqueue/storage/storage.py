@@ -56,9 +56,9 @@ from goqueue.records import Corrupt
 from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.log_directories import Moved, Trash, TreeChanges, move_unclaimed
 from goqueue.storage.log_files import LogFiles
+from goqueue.storage.log_opener import Opened, new_log, open_log
 from goqueue.storage.metrics import IndexType, Meters, families_of
 from goqueue.storage.open_log import OpenLog, Syncing, TimedSync, sync_in_turn
-from goqueue.storage.opening import Opened, new_log, open_log
 from goqueue.storage.reserve import JournalReserve
 from goqueue.storage.segment import DamageFound, OpenActives, OpenSegments, Pools
 from goqueue.storage.snapshots import load_snapshot, save_snapshot

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from goqueue.pipelines import session
-from goqueue.pipelines.shipping import ship
+from goqueue.pipelines.executor_archive import ship
 
 __all__ = ["main"]
 

@@ -26,8 +26,8 @@ from goqueue.pipelines import session
 from goqueue.pipelines.archive.compaction import compact
 from goqueue.pipelines.archive.manifest import Layout, read_manifest
 from goqueue.pipelines.archive.run import Archived, archive
-from goqueue.pipelines.audit import Counting, audit, audit_copy, audit_rows
-from goqueue.pipelines.connection import OptionWrong, PipelineFailed, Wiring
+from goqueue.pipelines.audit import SequenceCounts, audit, audit_copy, audit_rows
+from goqueue.pipelines.connection import ConnectionOptions, OptionWrong, PipelineFailed
 from goqueue.pipelines.packaged_options import (
     ArchiveOptions,
     AuditOptions,
@@ -82,8 +82,8 @@ def api(node: ServerProcess) -> Iterator[Api]:
 
 
 @pytest.fixture
-def wiring(node: ServerProcess) -> Wiring:
-    return Wiring(server=node.url)
+def wiring(node: ServerProcess) -> ConnectionOptions:
+    return ConnectionOptions(server=node.url)
 
 
 def publish(api: Api, topic: str, count: int, first: int = 0) -> list[str]:
@@ -112,7 +112,11 @@ def everything(api: Api, topic: str, partitions: int = 2) -> list[Json]:
 
 
 def test_an_archive_goes_on_where_it_was_and_is_compacted_without_loss(
-    spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str], tmp_path: Path
+    spark: SparkSession,
+    api: Api,
+    wiring: ConnectionOptions,
+    name: Callable[[], str],
+    tmp_path: Path,
 ) -> None:
     topic, lake = api.create(name(), 2), tmp_path / "lake"
     options = ArchiveOptions(wiring=wiring, topics=(topic,), to=lake, is_once=True)
@@ -159,7 +163,7 @@ def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_ru
     spark: SparkSession,
     api: Api,
     node: ServerProcess,
-    wiring: Wiring,
+    wiring: ConnectionOptions,
     name: Callable[[], str],
     tmp_path: Path,
 ) -> None:
@@ -194,7 +198,11 @@ def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_ru
 
 @pytest.mark.long
 def test_a_replay_sends_each_row_once_in_the_order_of_keys_and_says_whence(
-    spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str], tmp_path: Path
+    spark: SparkSession,
+    api: Api,
+    wiring: ConnectionOptions,
+    name: Callable[[], str],
+    tmp_path: Path,
 ) -> None:
     source, target = api.create(name(), 2), api.create(name(), 3)
     values = publish(api, source, 50)
@@ -222,7 +230,11 @@ def test_a_replay_sends_each_row_once_in_the_order_of_keys_and_says_whence(
 
 @pytest.mark.long
 def test_a_replay_of_an_archive_brings_back_what_a_time_bounds(
-    spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str], tmp_path: Path
+    spark: SparkSession,
+    api: Api,
+    wiring: ConnectionOptions,
+    name: Callable[[], str],
+    tmp_path: Path,
 ) -> None:
     source, target, lake = api.create(name(), 2), api.create(name(), 2), tmp_path / "lake"
     values = publish(api, source, 20)
@@ -274,7 +286,7 @@ def test_a_dry_run_of_a_replay_shows_what_would_be_sent_and_sends_nothing(
 
 @pytest.mark.long
 def test_an_audit_finds_what_was_planted(
-    spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str]
+    spark: SparkSession, api: Api, wiring: ConnectionOptions, name: Callable[[], str]
 ) -> None:
     topic = api.create(name(), 2)
     for number in (0, 1, 3, 2, 2, 5):
@@ -308,7 +320,7 @@ def test_an_audit_by_sql_finds_what_counting_finds(spark: SparkSession) -> None:
             ("abc"[rng.randrange(3)], rng.randrange(2, 40), offset % 3, offset)
             for offset in range(90)
         ]
-        counting = Counting(first=first, expected=expected)
+        counting = SequenceCounts(first=first, expected=expected)
         for row in rows:
             counting.add(*row)
         table = spark.createDataFrame(
@@ -335,7 +347,7 @@ def bury(api: Api, topic: str, group: str, reasons: dict[str, str]) -> None:
 
 @pytest.mark.long
 def test_dead_letters_are_reported_and_put_back_by_selection_once(
-    spark: SparkSession, api: Api, wiring: Wiring, name: Callable[[], str]
+    spark: SparkSession, api: Api, wiring: ConnectionOptions, name: Callable[[], str]
 ) -> None:
     topic, group = api.create(name(), 2), name()
     bury(api, topic, group, {"a": "bad", "b": "bad", "c": "slow", "d": "slow", "e": "odd"})

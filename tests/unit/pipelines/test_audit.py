@@ -6,18 +6,18 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
 
-from goqueue.pipelines.audit import Counting, Findings, Gap, Place
-from goqueue.pipelines.connection import OptionWrong, Wiring
+from goqueue.pipelines.audit import Findings, Gap, Place, SequenceCounts
+from goqueue.pipelines.connection import ConnectionOptions, OptionWrong
 from goqueue.pipelines.packaged_options import AuditOptions, CopyOptions
 
-WIRING = Wiring(server="http://127.0.0.1:1")
+WIRING = ConnectionOptions(server="http://127.0.0.1:1")
 
 
 def counted(
     *rows: tuple[str, int, int], first: int | None = None, expected: dict[str, int] | None = None
 ) -> Findings:
     """Rows as (producer, sequence, partition); offsets rise by themselves."""
-    counting = Counting(first=first, expected=expected)
+    counting = SequenceCounts(first=first, expected=expected)
     for offset, (producer, sequence, partition) in enumerate(rows):
         counting.add(producer, sequence, partition, offset)
     return counting.findings()
@@ -60,7 +60,7 @@ def test_a_number_that_comes_after_a_higher_one_breaks_the_order_of_its_partitio
 
 
 def test_a_row_without_a_number_is_not_passed_over() -> None:
-    counting = Counting()
+    counting = SequenceCounts()
     counting.add("a", None, 0, 0)
 
     assert counting.findings().unreadable == 1
@@ -70,7 +70,7 @@ def test_a_row_without_a_number_is_not_passed_over() -> None:
 def test_findings_do_not_depend_on_which_partition_is_counted_first() -> None:
     rng = random.Random(7)
     rows = [("ab"[rng.randrange(2)], rng.randrange(30), offset % 3, offset) for offset in range(60)]
-    forwards, backwards = Counting(), Counting()
+    forwards, backwards = SequenceCounts(), SequenceCounts()
     for partition in (0, 1, 2):
         for row in rows:
             if row[2] == partition:

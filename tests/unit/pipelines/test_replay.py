@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.pipelines.archive.manifest import Entry, Manifest, Run, Snapshot
-from goqueue.pipelines.connection import OptionWrong, PipelineFailed, Wiring
+from goqueue.pipelines.connection import ConnectionOptions, OptionWrong, PipelineFailed
 from goqueue.pipelines.packaged_options import ReplayOptions
 from goqueue.pipelines.replay import (
     Done,
@@ -24,7 +24,7 @@ from goqueue.pipelines.replay import (
     save,
 )
 
-WIRING = Wiring(server="http://127.0.0.1:1")
+WIRING = ConnectionOptions(server="http://127.0.0.1:1")
 
 HOUR_US = 3_600_000_000
 

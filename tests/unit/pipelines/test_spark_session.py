@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from goqueue.pipelines import JavaMissing, find_java, local_master, session_settings
-from goqueue.pipelines.shipping import executor_files, ship
+from goqueue.pipelines.executor_archive import executor_files, ship
 from goqueue.pipelines.spark_session import fronted
 
 

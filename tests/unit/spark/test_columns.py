@@ -26,10 +26,10 @@ from pyspark.sql.types import (
 )
 
 from goqueue.spark.columns import Batches, ColumnInvalid, Undecodable, check_columns, row_schema
-from goqueue.spark.decoding import schema_of
 from goqueue.spark.input_columns import refused_row, to_input_columns
 from goqueue.spark.options import Filters, Match
-from goqueue.spark.read_options import BASE, ORIGIN, Decoding, Shape
+from goqueue.spark.read_options import BASE, ORIGIN, DecodingOptions, Shape
+from goqueue.spark.value_decoder import schema_of
 
 NOON = dt.datetime(2026, 11, 15, 12, tzinfo=dt.UTC)
 NOON_NS = int(NOON.timestamp()) * 10**9
@@ -266,8 +266,8 @@ BROKEN = (
 )
 
 
-def decoding(mode: str, **more: str) -> Decoding:
-    return Decoding(schema=schema_of("id INT"), mode=mode, **more)
+def decoding(mode: str, **more: str) -> DecodingOptions:
+    return DecodingOptions(schema=schema_of("id INT"), mode=mode, **more)
 
 
 def test_permissive_reads_keep_the_bytes_of_what_is_no_value() -> None:

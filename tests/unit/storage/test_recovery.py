@@ -10,7 +10,7 @@ from goqueue.records import build, walk
 from goqueue.storage import POINT_FILE, Cut, NameKind, classify
 from tests.unit.storage.driven_log import SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, Killed, MemoryFiles
-from tests.unit.storage.test_opening import BASES, CONTENT, COUNT, LAST, TRUTH
+from tests.unit.storage.test_log_opener import BASES, CONTENT, COUNT, LAST, TRUTH
 
 KEPT = path_of(f"{BASES[-1]:020d}.log.cut-{len(CONTENT[LAST])}")
 

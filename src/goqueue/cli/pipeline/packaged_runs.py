@@ -41,7 +41,7 @@ from goqueue.pipelines.archive.compaction import Compacted, compact
 from goqueue.pipelines.archive.manifest import Layout
 from goqueue.pipelines.archive.run import Archived, archive
 from goqueue.pipelines.audit import CopyFindings, Findings, audit, audit_copy
-from goqueue.pipelines.connection import OptionWrong, PipelineFailed, Wiring
+from goqueue.pipelines.connection import ConnectionOptions, OptionWrong, PipelineFailed
 from goqueue.pipelines.errors import explain
 from goqueue.pipelines.packaged_options import (
     ArchiveOptions,
@@ -83,7 +83,7 @@ _TALKATIVE = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 class PipelineRun:
     """One run of a packaged pipeline."""
 
-    def __init__(self, name: str, master: str, wiring: Wiring) -> None:
+    def __init__(self, name: str, master: str, wiring: ConnectionOptions) -> None:
         self.wiring = wiring
         self._name = name
         self._master = master
@@ -108,7 +108,7 @@ def endeavour(name: str, master: str) -> Iterator[PipelineRun]:
 
     settings = chosen_settings(click.get_current_context())
     link = link_to(settings, is_local=master.startswith("local"))
-    wiring = Wiring(
+    wiring = ConnectionOptions(
         server=settings.server,
         token_file=link.get("goqueue.tokenFile"),
         timeout_s=settings.timeout_s,

@@ -97,7 +97,7 @@ class SyncStreamConsumer:
 
     def reading(self) -> OffsetSource:
         """This consumer as a part of transactions."""
-        return _Reading(self._stream_consumer, self._taken)
+        return _BufferedProgress(self._stream_consumer, self._taken)
 
     def close(self) -> None:
         """Commit what is finished if commits are automatic, and leave the group."""
@@ -124,7 +124,7 @@ class SyncStreamConsumer:
         return self._stream_consumer.is_closed
 
 
-class _Reading:
+class _BufferedProgress:
     """What was taken from the consumer and is not handed out yet is no progress.
 
     Called on the loop, while the thread of the consumer waits for the transaction.

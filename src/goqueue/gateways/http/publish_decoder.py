@@ -141,7 +141,7 @@ def intake_steps(body: bytes | bytearray, delays: DelayLimits) -> Steps[PublishB
 
     A large one is read a chunk at a time: no body keeps everybody else waiting.
     """
-    drafting = _Drafting(delays)
+    drafting = _BatchBuilder(delays)
     if len(body) <= _WHOLE_BYTES_MAX:
         drafting.add((yield from _read_whole(body, drafting)))
         return drafting.batch()
@@ -164,7 +164,7 @@ def intake_steps(body: bytes | bytearray, delays: DelayLimits) -> Steps[PublishB
 
 
 def _read_whole(
-    body: bytes | bytearray, drafting: "_Drafting"
+    body: bytes | bytearray, drafting: "_BatchBuilder"
 ) -> Steps[Sequence[MessageFields | None]]:
     """The messages of a body that is not large."""
     try:
@@ -187,7 +187,7 @@ def _read_whole(
     return (yield from _one_by_one(unread, drafting))
 
 
-def _read_chunk(text: bytes, drafting: "_Drafting") -> Steps[Sequence[MessageFields | None]]:
+def _read_chunk(text: bytes, drafting: "_BatchBuilder") -> Steps[Sequence[MessageFields | None]]:
     """The messages of a chunk that is a list, with anything unusual in it."""
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # A long message is no reason to read it in another way.
@@ -244,7 +244,7 @@ def _snake(body: bytes | bytearray, error: Exception) -> list[_Snake] | None:
 
 
 def _one_by_one(
-    unread: list[msgspec.Raw], drafting: "_Drafting"
+    unread: list[msgspec.Raw], drafting: "_BatchBuilder"
 ) -> Steps[Sequence[MessageFields | None]]:
     """Read each message for itself; None stands for those that are wrong."""
     refused = drafting.refused
@@ -300,7 +300,7 @@ def _invalid(error: Exception, kind: type[msgspec.Struct] | None) -> Refused:
     return Refused(Code.MESSAGE_INVALID, **refusal.facts)
 
 
-class _Drafting:
+class _BatchBuilder:
     """The messages of a request on their way to one batch, added in request order."""
 
     def __init__(self, delays: DelayLimits) -> None:

@@ -33,11 +33,11 @@ from goqueue.pipelines.connection import PipelineFailed
 __all__ = [
     "Commit",
     "Entry",
-    "Landing",
     "Layout",
     "Manifest",
     "Run",
     "Snapshot",
+    "StagedFile",
     "part_path",
     "read_commits",
     "read_manifest",
@@ -110,7 +110,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     last_time_us: int
 
 
-class Landing(msgspec.Struct, frozen=True):
+class StagedFile(msgspec.Struct, frozen=True):
     """A file on its way: where it is staged, within its stage, and what it becomes."""
 
     staged: str
@@ -122,7 +122,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
     query: str
     batch: int
-    landings: tuple[Landing, ...] = ()
+    landings: tuple[StagedFile, ...] = ()
     removed: tuple[str, ...] = ()
 
 

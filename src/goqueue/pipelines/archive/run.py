@@ -13,7 +13,7 @@ import msgspec
 
 from goqueue.pipelines.archive.directory import Shelf, open_shelf
 from goqueue.pipelines.archive.files import Draft
-from goqueue.pipelines.archive.manifest import Commit, Entry, Landing, Layout, part_path
+from goqueue.pipelines.archive.manifest import Commit, Entry, Layout, StagedFile, part_path
 from goqueue.pipelines.connection import OptionWrong, PipelineFailed
 from goqueue.pipelines.packaged_options import ArchiveOptions
 from goqueue.pipelines.progress import OUT, ROWS, Journal, batch_progress
@@ -51,7 +51,7 @@ def archive(
     layout = Layout(options.to)
     checkpoint = options.checkpoint or layout.checkpoint(options.topics)
     with open_shelf(layout) as shelf:
-        bringing = _Bringing(shelf, checkpoint)
+        bringing = _ArchiveSink(shelf, checkpoint)
         query = _start(spark, options, checkpoint, bringing, _starting(options, checkpoint, shelf))
         try:
             _watch(query, bringing, stop or Stop(), journal)
@@ -69,7 +69,7 @@ def archive(
 
 
 def _watch(
-    query: "StreamingQuery", bringing: "_Bringing", stop: Stop, journal: Journal | None
+    query: "StreamingQuery", bringing: "_ArchiveSink", stop: Stop, journal: Journal | None
 ) -> None:
     """Until the query ends by itself, or may be stopped: not while a batch is brought in."""
     while query.isActive and not stop.is_urgent:
@@ -97,7 +97,7 @@ def _take(query: "StreamingQuery", journal: Journal) -> None:
         )
 
 
-def landings(query: str, batch: int, drafts: list[Draft]) -> tuple[Landing, ...]:
+def landings(query: str, batch: int, drafts: list[Draft]) -> tuple[StagedFile, ...]:
     """Staged files with their places in the archive, numbered in the order of their rows."""
 
     def order(draft: Draft) -> tuple[str, str, int, int]:
@@ -116,11 +116,11 @@ def landings(query: str, batch: int, drafts: list[Draft]) -> tuple[Landing, ...]
             first_time_us=draft.first_time_us,
             last_time_us=draft.last_time_us,
         )
-        found.append(Landing(draft.staged, entry))
+        found.append(StagedFile(draft.staged, entry))
     return tuple(found)
 
 
-class _Bringing:
+class _ArchiveSink:
     """Told of each batch by Spark, maybe again after a restart."""
 
     def __init__(self, shelf: Shelf, checkpoint: Path) -> None:
@@ -188,7 +188,7 @@ def _start(
     spark: "SparkSession",
     options: ArchiveOptions,
     checkpoint: Path,
-    bringing: _Bringing,
+    bringing: _ArchiveSink,
     starting: str,
 ) -> "StreamingQuery":
     from pyspark.sql import functions

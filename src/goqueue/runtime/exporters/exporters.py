@@ -12,7 +12,7 @@ from goqueue.runtime.exporters.span_lines import StreamSink
 from goqueue.runtime.settings import TracingSettings
 from goqueue.tracing import Note
 
-__all__ = ["Exporting"]
+__all__ = ["ExporterGroup"]
 
 _SWITCH_S = 0.000_5
 _LABELS = ("exporter",)
@@ -38,7 +38,7 @@ _FAMILIES: tuple[tuple[str, Kind, str, Callable[[Exporter[Any]], int]], ...] = (
 )
 
 
-class Exporting:
+class ExporterGroup:
     """Passes the notes of a node to every configured exporter; raises ExporterUnusable.
 
     `put` is called on the event loop and never waits.

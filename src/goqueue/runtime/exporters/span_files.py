@@ -45,7 +45,7 @@ class Shelf:
         numbered = rf"{re.escape(self._stem)}-([0-9]{{8,}}){re.escape(self._ending)}"
         self._plain = re.compile(numbered)
         self._packed = re.compile(rf"{numbered}\.gz")
-        self._packing: _Packing | None = None
+        self._packing: _GzipJob | None = None
         # Checked after every rotation, and once at the start.
         self._is_tidy = False
 
@@ -95,11 +95,11 @@ class Shelf:
             for name in (self._numbered(number), packed_name, _unfinished(packed_name)):
                 remove_if_there(self._files, name)
 
-    def _next_packing(self) -> "_Packing | None":
+    def _next_packing(self) -> "_GzipJob | None":
         packed = self._numbers(self._packed)
         for number in self._numbers(self._plain):
             if number not in packed:
-                return _Packing(self._folder, self._numbered(number))
+                return _GzipJob(self._folder, self._numbered(number))
             # It was compressed, and a crash prevented its removal.
             self._files.remove(self._numbered(number))
         return None
@@ -109,7 +109,7 @@ def _unfinished(name: str) -> str:
     return f".{name}"
 
 
-class _Packing:
+class _GzipJob:
     """The compression of one file, piece by piece."""
 
     def __init__(self, folder: str, name: str) -> None:

@@ -5,8 +5,7 @@ Precedence: flag, environment, file, default. Binds nothing and starts nothing.
 
 from goqueue.runtime.settings.catalogue import SETTINGS, Feature, Setting
 from goqueue.runtime.settings.kinds import Listener, Network
-from goqueue.runtime.settings.problems import Problem, SettingsInvalid
-from goqueue.runtime.settings.reading import (
+from goqueue.runtime.settings.loader import (
     BrokerSettings,
     HttpSettings,
     LimitSettings,
@@ -19,6 +18,7 @@ from goqueue.runtime.settings.reading import (
     load_settings,
     read_settings,
 )
+from goqueue.runtime.settings.problems import Problem, SettingsInvalid
 from goqueue.runtime.settings.sources import (
     CONFIG_FLAG,
     SettingsFile,

@@ -11,7 +11,7 @@ from goqueue.model.requests import DescribeOffsets, Mode, Offsets, Read, Records
 from goqueue.sim.clients.holders import Holder
 from goqueue.sim.clients.members import Members
 from goqueue.sim.clients.progressors import Progressors
-from goqueue.sim.clients.publishers import Publishers, Reading, is_aborted
+from goqueue.sim.clients.publishers import LogReader, Publishers, is_aborted
 from goqueue.sim.clients.transactors import Transactors
 from goqueue.sim.history import Copied, Drained, Stood
 from goqueue.sim.node.world import World
@@ -53,7 +53,7 @@ class Followers:
         self, key: tuple[int, int, int], topic: TopicTruth, wait_ns: int, bytes_max: int
     ) -> None:
         offset = Offset(self._places.get(key, 0))
-        reading = Reading(reader=f"follower-{key[0]}")
+        reading = LogReader(reader=f"follower-{key[0]}")
         self._busy[key] = None
 
         def done(reply: Reply | Refused | None) -> None:
@@ -241,7 +241,7 @@ class Copiers:
             return
         current = holder.current
         self._readings += 1
-        reading = Reading(reader=f"copier-{self._readings}")
+        reading = LogReader(reader=f"copier-{self._readings}")
 
         def done(reply: Reply | Refused | None) -> None:
             is_open = current is not None and holder.takes_more(current)

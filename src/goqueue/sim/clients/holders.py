@@ -10,7 +10,7 @@ from collections.abc import Callable
 from goqueue.model import Code, Instant, Refused
 from goqueue.model.requests import Author, Owner, ProducerGranted, Publish, Published, Reply
 from goqueue.records import build
-from goqueue.sim.clients.publishers import Sender, Sending, built
+from goqueue.sim.clients.publishers import Sender, SentBatch, built
 from goqueue.sim.history import Began, Ended, Fenced
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -155,7 +155,7 @@ class Lane:
             sequence=batch.sequence,
             partition=self.partition,
         )
-        sending = Sending(self._world, self.topic, batch.messages, sender)
+        sending = SentBatch(self._world, self.topic, batch.messages, sender)
         batch.pending += 1
         if batch.transaction is not None:
             batch.transaction.sending += 1

@@ -55,10 +55,10 @@ from goqueue.sim.truth.ledger import (
 from goqueue.sim.truth.transactions import TransactionTruth
 
 __all__ = [
+    "LogReader",
     "Publishers",
-    "Reading",
     "Sender",
-    "Sending",
+    "SentBatch",
     "built",
     "dues_of",
     "is_aborted",
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class LogReader(msgspec.Struct, frozen=True, kw_only=True):
     """Who reads, and how; one name stands for one reader that goes on where it was."""
 
     reader: str
@@ -125,7 +125,7 @@ class Sender(msgspec.Struct, frozen=True, kw_only=True):
     partition: int | None = None
 
 
-class Sending:
+class SentBatch:
     """Messages that were sent together."""
 
     def __init__(
@@ -378,7 +378,7 @@ class Publishers:
                 targets[0] = 99
         waits = random.random() < 0.9
         self._sendings += 1
-        sending = Sending(world, topic, sent, Sender(process=f"plain-{self._sendings}"))
+        sending = SentBatch(world, topic, sent, Sender(process=f"plain-{self._sendings}"))
 
         def done(reply: Reply | Refused | None) -> None:
             sending.answered(reply, waits=waits)
@@ -444,7 +444,7 @@ class Publishers:
             isolation=self._isolation(),
         )
         self._readings += 1
-        reading = Reading(reader=f"reader-{self._readings}", isolation=command.isolation)
+        reading = LogReader(reader=f"reader-{self._readings}", isolation=command.isolation)
 
         def done(reply: Reply | Refused | None) -> None:
             if isinstance(reply, Records):
@@ -459,7 +459,7 @@ class Publishers:
             return Isolation.READ_UNCOMMITTED
         return Isolation.READ_COMMITTED
 
-    def check_records(self, topic: TopicTruth, reply: Records, reading: Reading) -> list[Record]:
+    def check_records(self, topic: TopicTruth, reply: Records, reading: LogReader) -> list[Record]:
         """Judge what a reader got, hidden records, too; what it goes on with."""
         if self._world.ledger.topics.get(topic.name) is not topic:
             return []
@@ -476,7 +476,7 @@ class Publishers:
         return records
 
     def _check_record(
-        self, topic: TopicTruth, reply: Records, record: Record, reading: Reading
+        self, topic: TopicTruth, reply: Records, record: Record, reading: LogReader
     ) -> None:
         ledger, partition = self._world.ledger, reply.log.partition
         if record.flags & Flag.CONTROL:
@@ -491,7 +491,7 @@ class Publishers:
         self,
         topic: TopicTruth,
         reply: Records,
-        reading: Reading,
+        reading: LogReader,
         upto: int,
         records: list[Record],
     ) -> None:

@@ -21,7 +21,7 @@ from goqueue.model.requests import (
 )
 from goqueue.records import build
 from goqueue.sim.clients.holders import Holder, Holders
-from goqueue.sim.clients.publishers import Publishers, Sender, Sending, built, dues_of
+from goqueue.sim.clients.publishers import Publishers, Sender, SentBatch, built, dues_of
 from goqueue.sim.history import EndAsked
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -199,7 +199,7 @@ class Transactors:
         question = holder.speak()
         was_over = current is None or current.outcome is not None or current.is_closed
         sender = Sender(process=holder.process, transaction=current)
-        sending = Sending(self._world, topic, messages, sender)
+        sending = SentBatch(self._world, topic, messages, sender)
         if current is not None:
             current.pending += 1
             current.sending += 1

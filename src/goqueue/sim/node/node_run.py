@@ -17,7 +17,7 @@ from goqueue.model.requests import (
 )
 from goqueue.sim.disk import Crashed
 from goqueue.sim.node.crowd import Crowd
-from goqueue.sim.node.ending import Ending
+from goqueue.sim.node.run_end import RunEnd
 from goqueue.sim.node.stock import Stock
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.world import World
@@ -110,7 +110,7 @@ class NodeRun:
             self._step(self._random.choice(actions) if self._is_serving else self._move_on)
         self._world.faults.calm()
         self._world.trace.note("heal", None)
-        Ending(self._world, self._crowd, self).prove()
+        RunEnd(self._world, self._crowd, self).prove()
 
     def _step(self, action: _Action) -> None:
         self._world.trace.note("do", action.__name__)

@@ -12,7 +12,7 @@ from goqueue.model import Message
 from goqueue.model.requests import CreateTopic, Publish
 from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
-from goqueue.runtime.exporters.exporters import Exporting
+from goqueue.runtime.exporters.exporters import ExporterGroup
 from goqueue.runtime.settings import TracingSettings
 from goqueue.tracing import Note
 from tests.unit.runtime.exporters.made_notes import note
@@ -66,7 +66,7 @@ def test_every_exporter_gets_every_note_and_counts_for_itself(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "spans.jsonl"
-    exporting = Exporting(tracing(exporters="stdout,file", file=str(file)), "node-1")
+    exporting = ExporterGroup(tracing(exporters="stdout,file", file=str(file)), "node-1")
     exporting.start()
     exporting.put([note(3)])
     exporting.close()
@@ -80,7 +80,7 @@ def test_every_exporter_gets_every_note_and_counts_for_itself(
 
 
 def test_without_exporters_there_is_nothing_to_do_and_nothing_to_show() -> None:
-    exporting = Exporting(tracing(), "node-1")
+    exporting = ExporterGroup(tracing(), "node-1")
     assert not exporting
     exporting.start()
     exporting.close()

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from goqueue.spark.decoding import (
+from goqueue.spark.value_decoder import (
     JsonValues,
     Origin,
     SchemaInvalid,

@@ -99,7 +99,7 @@ def schema_of(text: str) -> StructType:
     if text.lstrip().startswith("{"):
         return _of_json(text)
     words = list(_words(text))
-    reading = _Reading(words)
+    reading = _DdlReader(words)
     fields = reading.fields(1)
     if not reading.is_over:
         raise SchemaInvalid(f"{reading.peek()!r} after `{fields[-1].name}` is not understood")
@@ -151,7 +151,7 @@ def _words(text: str) -> Iterator[str]:
         place = found.end()
 
 
-class _Reading:
+class _DdlReader:
     """Words of DDL, read from the left."""
 
     def __init__(self, words: list[str]) -> None:

@@ -19,7 +19,7 @@ from goqueue.model.requests import (
     Start,
     TransactionList,
 )
-from goqueue.sim.clients.publishers import Reading, is_aborted
+from goqueue.sim.clients.publishers import LogReader, is_aborted
 from goqueue.sim.history import Died, judge
 from goqueue.sim.node.crowd import Crowd
 from goqueue.sim.node.world import World
@@ -28,7 +28,7 @@ from goqueue.sim.truth.dead_letters import Death
 from goqueue.sim.truth.groups import GroupTruth, MemberTruth
 from goqueue.sim.truth.ledger import TopicTruth, is_hidden, log_name
 
-__all__ = ["Ending"]
+__all__ = ["RunEnd"]
 
 _SESSION_NS = 60 * SECOND
 _ROUNDS_MAX = 120
@@ -39,7 +39,7 @@ _WAIT_NS_MAX = 60 * SECOND
 _TRANSACTION_NS = 60 * SECOND
 
 
-class _Running(Protocol):
+class _Run(Protocol):
     """What the end needs of the run."""
 
     def serve(self) -> None: ...
@@ -56,10 +56,10 @@ class _Holdings(msgspec.Struct, frozen=True):
     messages: list[Record]
 
 
-class Ending:
+class RunEnd:
     """Heals a world, drains its groups, and reads all that is left."""
 
-    def __init__(self, world: World, crowd: Crowd, run: _Running) -> None:
+    def __init__(self, world: World, crowd: Crowd, run: _Run) -> None:
         self._world = world
         self._crowd = crowd
         self._publishers = crowd.publishers
@@ -67,7 +67,7 @@ class Ending:
         self._settlers = crowd.settlers
         self._delayers = crowd.delayers
         self._run = run
-        self._reading = Reading(reader="final-0", is_final=True)
+        self._reading = LogReader(reader="final-0", is_final=True)
         self._readings = 0
 
     def prove(self) -> None:
@@ -287,7 +287,7 @@ class Ending:
 
     def _read_all(self) -> dict[TopicTruth, dict[int, list[Record]]]:
         self._readings += 1
-        self._reading = Reading(reader=f"final-{self._readings}", is_final=True)
+        self._reading = LogReader(reader=f"final-{self._readings}", is_final=True)
         contents: dict[TopicTruth, dict[int, list[Record]]] = {}
         for topic in list(self._world.ledger.topics.values()):
             of_topic = contents[topic] = {}

@@ -40,7 +40,7 @@ from goqueue.storage.filesystem import (
     ensure_directory,
     remove_if_there,
 )
-from goqueue.storage.first_write_barrier import Footing, Ground
+from goqueue.storage.first_write_barrier import Durability, FirstWriteBarrier
 from goqueue.storage.layout import (
     CLEANED_FILE,
     EPOCHS_FILE,
@@ -81,7 +81,7 @@ def open_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools)
 
     The shared pools are not touched: other threads may use them meanwhile.
     """
-    return _Opening(files, log, settings, pools).run()
+    return _LogOpener(files, log, settings, pools).run()
 
 
 def new_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) -> LogFiles:
@@ -94,7 +94,7 @@ def new_log(files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) 
         active=SegmentFile(files, log_directory(log), Offset(0), 0, settings.index_interval_bytes),
         point=RecoveryPointFile(files, log_directory(log), _NOTHING),
         pools=pools,
-        footing=Footing(files, log_directory(log), Ground.MADE),
+        footing=FirstWriteBarrier(files, log_directory(log), Durability.MADE),
     )
 
 
@@ -112,7 +112,7 @@ class _TailFound(msgspec.Struct, frozen=True, kw_only=True):
     whole: SegmentFacts | None = None
 
 
-class _Opening:
+class _LogOpener:
     """One opening: the files found, and the repairs so far."""
 
     def __init__(self, files: FileSystem, log: LogId, settings: LogSettings, pools: Pools) -> None:
@@ -146,13 +146,13 @@ class _Opening:
         assembly = assemble(list(self._check_segments(entries, point)), point)
         reached = _reached(assembly.state, point)
         if self._is_bare(entries, assembly):
-            ground = Ground.BARE
+            ground = Durability.BARE
             active = self._segment_file(Offset(0), 0)
         elif reached == point and self._is_whole(assembly):
-            ground = Ground.FOUND
+            ground = Durability.FOUND
             active = self._opened[reached.segment]
         else:
-            ground = Ground.SURE
+            ground = Durability.SURE
             active = self._mend(assembly, point)
         files = LogFiles(
             self._files,
@@ -162,11 +162,11 @@ class _Opening:
             active=active,
             point=RecoveryPointFile(self._files, self._directory, reached),
             pools=self._pools,
-            footing=Footing(self._files, self._directory, ground),
+            footing=FirstWriteBarrier(self._files, self._directory, ground),
         )
-        if ground is Ground.SURE:
+        if ground is Durability.SURE:
             files.promise()
-        history = () if ground is Ground.BARE else self._epochs(entries, assembly.state, files)
+        history = () if ground is Durability.BARE else self._epochs(entries, assembly.state, files)
         active.close()
         return Opened(
             files=files,
