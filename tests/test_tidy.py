@@ -73,6 +73,10 @@ def test_classes_are_named_for_what_they_are() -> None:
     assert_holds(shape.finds_banned_class_names, EVERYWHERE)
 
 
+def test_modules_and_classes_are_named_as_things() -> None:
+    assert_holds(shape.finds_participles, PACKAGE)
+
+
 def test_files_are_named_for_what_they_hold() -> None:
     assert_holds(shape.finds_banned_file_names, EVERYWHERE)
 
@@ -274,6 +278,8 @@ BROKEN: list[tuple[Rule, Source]] = [
     (documents.finds_outside_references_in_code, Source(IN_CORE, 'def f():\n    """See §7."""')),
     (shape.finds_banned_class_names, Source(IN_CORE, "class SegmentManager: ...")),
     (shape.finds_banned_class_names, Source(IN_CORE, "class BrokerUtils: ...")),
+    (shape.finds_participles, Source(IN_CORE, "class Marking: ...")),
+    (shape.finds_participles, Source("src/goqueue/cli/asking.py", "")),
     (shape.finds_banned_file_names, Source("bench/log/utils.py", "")),
     (shape.finds_banned_file_names, Source("src/goqueue/log/ack_utils.py", "")),
     (surface.finds_missing_all, Source(IN_PACKAGE, '"""Logs."""')),
@@ -322,6 +328,7 @@ SOUND: list[tuple[Rule, Source]] = [
     (purity.finds_float_times, Source(IN_CORE, "half = interval_ns // 2\nshare = a / b")),
     (shape.finds_long_functions, Source(IN_CORE, "def f():\n" + "    x = 1\n" * 59)),
     (shape.finds_banned_class_names, Source(IN_CORE, "class DataLog: ...")),
+    (shape.finds_participles, Source("src/goqueue/log/string_ring.py", "class TopicSetting: ...")),
     (documents.finds_outside_references_in_code, Source(IN_CORE, '"""Bounds of 64 MiB."""')),
     (wire.finds_copied_wire_names, Source(IN_CORE, '"""Reads `gq.batch`."""\nx = "gq is fine"')),
     (wire.finds_copied_wire_names, Source(wire.HOME, 'CODEC_HEADER = "gq.codec"')),

@@ -11,6 +11,7 @@ __all__ = [
     "finds_banned_file_names",
     "finds_long_files",
     "finds_long_functions",
+    "finds_participles",
 ]
 
 FUNCTION_LINES_MAX = 60
@@ -19,6 +20,9 @@ FILE_LINES_MAX = 600
 _BANNED_CLASS = re.compile(
     r"(Manager|Helper|Helpers|Util|Utils|Service|Impl|Handler|Processor|Base|Info|Data)$"
 )
+_PARTICIPLE = re.compile(r"[a-z]ing$")
+# Nouns of the field, states, and errors and commands that end in another word.
+_NOUN = re.compile(r"(ring|setting|routing|tracing|pending|missing|serving)$")
 _BANNED_FILE = re.compile(
     r"(^|_)(utils?|common|misc|helpers?|manager|handler|processor|impl|part\d+|types|base)\.py$"
 )
@@ -46,6 +50,17 @@ def finds_banned_class_names(source: Source) -> Iterator[Finding]:
             suffix = _BANNED_CLASS.search(node.name)
             if suffix is not None:
                 yield source.finding(node, f"{node.name}: what is it, other than a {suffix[0]}?")
+
+
+def finds_participles(source: Source) -> Iterator[Finding]:
+    """Modules and classes are things: `PartitionSender`, not `Sending`."""
+    name = source.path.rsplit("/", 1)[-1].removesuffix(".py")
+    if _PARTICIPLE.search(name) and not _NOUN.search(name):
+        yield Finding(source.path, 1, f"{name}: name the thing, not what it does")
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef) and _PARTICIPLE.search(node.name):
+            if not _NOUN.search(node.name.lower()):
+                yield source.finding(node, f"{node.name}: name the thing, not what it does")
 
 
 def finds_banned_file_names(source: Source) -> Iterator[Finding]:
