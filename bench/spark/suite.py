@@ -149,9 +149,9 @@ def measure_archive(rig: Rig, size: int) -> Iterator[Figure]:
 
     def keep() -> None:
         to = rig.folder_of("lake")
-        wiring = ConnectionOptions(server=rig.url)
+        connection = ConnectionOptions(server=rig.url)
         done = archive(
-            rig.spark, ArchiveOptions(wiring=wiring, topics=(topic,), to=to, is_once=True)
+            rig.spark, ArchiveOptions(connection=connection, topics=(topic,), to=to, is_once=True)
         )
         assert done.rows == rows, f"{done.rows} rows were archived"
 

@@ -1,4 +1,4 @@
-"""INT and TERM as a wish: work that waits for the world is told to end, and ends in order."""
+"""Turns SIGINT and SIGTERM into a graceful stop of work that waits for the broker or for input."""
 
 import asyncio
 import contextlib

@@ -323,14 +323,14 @@ def topic_rows(
     spark: "SparkSession", options: AuditOptions | CopyOptions, topic: str
 ) -> "DataFrame":
     """The rows of a topic, with headers as a map, for expressions such as `headers['n']`."""
-    return read_topic(spark, options.wiring, topic, options.starting, options.ending)
+    return read_topic(spark, options.connection, topic, options.starting, options.ending)
 
 
 def read_topic(
-    spark: "SparkSession", wiring: ConnectionOptions, topic: str, starting: str, ending: str
+    spark: "SparkSession", connection: ConnectionOptions, topic: str, starting: str, ending: str
 ) -> "DataFrame":
     reader = spark.read.format("goqueue").options(
-        **wiring.options(
+        **connection.options(
             subscribe=topic, includeHeaders="true", startingOffsets=starting, endingOffsets=ending
         )
     )

@@ -42,7 +42,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     longer, the fewer and larger are the files.
     """
 
-    wiring: ConnectionOptions
+    connection: ConnectionOptions
     topics: tuple[str, ...]
     to: Path
     checkpoint: Path | None = None
@@ -110,7 +110,7 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
     `first` if that is given, and used `expected` numbers. With `identity` only duplicates are.
     """
 
-    wiring: ConnectionOptions
+    connection: ConnectionOptions
     topic: str
     sequence: str | None = None
     producer: str | None = None
@@ -139,7 +139,7 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True):
 class CopyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a topic holds each row of another once, and rows of a key in the same order."""
 
-    wiring: ConnectionOptions
+    connection: ConnectionOptions
     topic: str
     against: str
     identity: str = "concat_ws(':', hex(key), md5(value))"
@@ -162,7 +162,7 @@ class RedriveOptions(msgspec.Struct, frozen=True, kw_only=True):
     `letters`. Nothing is sent unless `is_sent` says so.
     """
 
-    wiring: ConnectionOptions
+    connection: ConnectionOptions
     topic: str
     reason: str | None = None
     origin: str | None = None
@@ -197,7 +197,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     (`since`, `until`). A rate of 0 is none. A chunk is what is published by one decision.
     """
 
-    wiring: ConnectionOptions
+    connection: ConnectionOptions
     topic: str
     to: str
     archive: Path | None = None
@@ -258,7 +258,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     def fingerprint(self) -> str:
         """What makes this replay another one than others; how fast it goes does not."""
         facts = (
-            self.wiring.server,
+            self.connection.server,
             self.topic,
             self.to,
             str(self.archive and self.archive.resolve()),

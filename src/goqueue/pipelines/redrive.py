@@ -47,11 +47,15 @@ __all__ = [
 
 
 def mark_redriven(
-    letters: "DataFrame", wiring: ConnectionOptions, kept_in: str, targets: list[str], since_us: int
+    letters: "DataFrame",
+    connection: ConnectionOptions,
+    kept_in: str,
+    targets: list[str],
+    since_us: int,
 ) -> "DataFrame":
     """The letters that are kept in a topic, with `is_redriven`."""
     place = f"concat('{kept_in}-', partition, ':', offset) AS place"
-    copies = _copies(letters.sparkSession, wiring, targets, since_us)
+    copies = _copies(letters.sparkSession, connection, targets, since_us)
     rows = letters.selectExpr("*", place).join(copies, "place", "left")
     # A copy of a letter is younger than the letter: offsets begin anew in a topic made anew.
     return rows.selectExpr(
@@ -60,13 +64,13 @@ def mark_redriven(
 
 
 def _copies(
-    spark: "SparkSession", wiring: ConnectionOptions, targets: list[str], since_us: int
+    spark: "SparkSession", connection: ConnectionOptions, targets: list[str], since_us: int
 ) -> "DataFrame":
     """Where copies in the targets say that they come from, and the time of the youngest."""
     if not targets:
         return spark.createDataFrame([], "place STRING, copied TIMESTAMP")
     reader = spark.read.format("goqueue").options(
-        **wiring.options(
+        **connection.options(
             subscribe=",".join(targets),
             # The broker counts in nanoseconds: the millisecond before is surely not too late.
             startingTimestamp=str(max(0, since_us // 1000 - 1)),
@@ -207,7 +211,7 @@ def _look(options: RedriveOptions, rows: "DataFrame", empty: Report) -> Report:
     if facts.since is None:
         return empty
     targets = _targets(options, list(facts.origins))
-    known = mark_redriven(rows, options.wiring, empty.dead_letter_topic, targets, facts.since)
+    known = mark_redriven(rows, options.connection, empty.dead_letter_topic, targets, facts.since)
     marked = _selected(known, options).cache()
     try:
         groups = report(marked, options.samples)
@@ -228,7 +232,7 @@ def _look(options: RedriveOptions, rows: "DataFrame", empty: Report) -> Report:
 
 def _letters_of(options: RedriveOptions) -> tuple[str, bool]:
     """The topic that keeps the letters, and whether one has died yet."""
-    with options.wiring.connect() as client:
+    with options.connection.connect() as client:
         try:
             name = client.topics.describe(options.topic).config.dead_letter_topic
         except TopicNotFound as error:
@@ -245,7 +249,7 @@ def _letters_of(options: RedriveOptions) -> tuple[str, bool]:
 
 def _read(spark: "SparkSession", options: RedriveOptions, name: str) -> "DataFrame":
     reader = spark.read.format("goqueue").options(
-        **options.wiring.options(subscribe=name, includeHeaders="true", headersAs="array")
+        **options.connection.options(subscribe=name, includeHeaders="true", headersAs="array")
     )
     return reader.load()
 
@@ -254,7 +258,7 @@ def _targets(options: RedriveOptions, origins: list[str]) -> list[str]:
     """The topics that letters went or go to, as far as they are there."""
     names = origins if options.to is None else sorted({*origins, options.to})
     found = []
-    with options.wiring.connect() as client:
+    with options.connection.connect() as client:
         for name in names:
             try:
                 client.topics.describe(name)
@@ -298,7 +302,7 @@ def _send(options: RedriveOptions, marked: "DataFrame") -> int:
     chosen = marked.where("is_selected").select("partition", "offset", "timestamp")
     chosen = chosen.orderBy("timestamp", "partition", "offset")
     moved = 0
-    with options.wiring.connect() as client:
+    with options.connection.connect() as client:
         for some in _portions((row.partition, row.offset) for row in chosen.toLocalIterator()):
             moved += client.dead_letters.redrive(
                 options.origin or options.topic,

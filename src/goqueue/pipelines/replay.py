@@ -194,7 +194,9 @@ def make_plan(options: ReplayOptions, now_us: int) -> Plan:
     }
     given = {name: text for name, text in bounds.items() if text is not None}
     source = GoQueueSource(
-        options.wiring.options(subscribe=options.topic, maxBytesPerPartition=_TASK_BYTES, **given)
+        options.connection.options(
+            subscribe=options.topic, maxBytesPerPartition=_TASK_BYTES, **given
+        )
     )
     tasks = source.reader(source.schema()).partitions()
     ranges = [task.value for task in tasks if task.value is not None]
@@ -294,7 +296,7 @@ def _send(spark: "SparkSession", options: ReplayOptions, plan: Plan, number: int
     counted = Observation()
     rows = rows.observe(counted, functions.count(functions.lit(1)).alias("rows"))
     writer = rows.write.format("goqueue").options(
-        **options.wiring.options(
+        **options.connection.options(
             topic=options.to,
             transactionalId=f"replay.{plan.identity}",
             transactionalVersion=str(number),
@@ -315,7 +317,7 @@ def _of_topic(
         return msgspec.json.encode({options.topic: value}).decode()
 
     reader = spark.read.format("goqueue").options(
-        **options.wiring.options(
+        **options.connection.options(
             assign=text(numbers),
             startingOffsets=text(starts),
             endingOffsets=text(ends),

@@ -4,7 +4,7 @@ What Spark tells while a query runs, taken into a journal.
 
 Imports Spark at once: to be imported by who has a session.
 
-The wish to stop a pipeline: first in order, then at once.
+A stop of a pipeline: first in order, then at once.
 
 Running a pipeline: one query of Spark from its start to its end, and how it is stopped.
 
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 __all__ = [
     "JournalListener",
     "RunFailed",
+    "RunRequest",
     "Stop",
-    "Wish",
     "checkpoint_of",
     "local_checkpoint",
     "query_name",
@@ -154,7 +154,7 @@ class RunFailed(RuntimeError):
         self.failure = failure
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be run: a pipeline, the folder of its file, and the way to the broker."""
 
     pipeline: Pipeline
@@ -165,7 +165,11 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_pipeline(
-    spark: "SparkSession", wish: Wish, journal: Journal, stop: Stop, show: Callable[[Table], None]
+    spark: "SparkSession",
+    request: RunRequest,
+    journal: Journal,
+    stop: Stop,
+    show: Callable[[Table], None],
 ) -> Totals:
     """Run until there is nothing left, or somebody stops it; what was done in all.
 
@@ -174,9 +178,9 @@ def run_pipeline(
     journal.begin()
     error: str | None = "interrupted"
     try:
-        plan = build(spark, wish.pipeline, wish.folder, wish.link)
-        _check_sink(plan, wish)
-        _play(plan, wish, journal, stop, show)
+        plan = build(spark, request.pipeline, request.folder, request.link)
+        _check_sink(plan, request)
+        _play(plan, request, journal, stop, show)
         error = None
     except (RunFailed, StepInvalid) as failure:
         error = str(failure)
@@ -186,9 +190,9 @@ def run_pipeline(
     return journal.totals
 
 
-def _check_sink(plan: Plan, wish: Wish) -> None:
+def _check_sink(plan: Plan, request: RunRequest) -> None:
     try:
-        check_sink(plan.written, wish.pipeline, wish.link)
+        check_sink(plan.written, request.pipeline, request.link)
     except GoQueueError as error:
         is_unreached = isinstance(error, ServerUnreachable)
         failure = Failure(Fault.SERVER if is_unreached else Fault.WORK, error.sentence)
@@ -196,18 +200,18 @@ def _check_sink(plan: Plan, wish: Wish) -> None:
 
 
 def _play(
-    plan: Plan, wish: Wish, journal: Journal, stop: Stop, show: Callable[[Table], None]
+    plan: Plan, request: RunRequest, journal: Journal, stop: Stop, show: Callable[[Table], None]
 ) -> None:
 
-    name = query_name(wish.pipeline)
-    mirror = _mirror(wish)
+    name = query_name(request.pipeline)
+    mirror = _mirror(request)
     if mirror is not None:
         journal.tell(mirror.show)
     streams = plan.written.sparkSession.streams
     listener = JournalListener(journal, name)
     streams.addListener(listener)
     try:
-        query = _start(plan, wish, name, show)
+        query = _start(plan, request, name, show)
         try:
             _watch(query, stop)
         finally:
@@ -223,13 +227,15 @@ def _play(
             mirror.close()
 
 
-def _start(plan: Plan, wish: Wish, name: str, show: Callable[[Table], None]) -> "StreamingQuery":
+def _start(
+    plan: Plan, request: RunRequest, name: str, show: Callable[[Table], None]
+) -> "StreamingQuery":
     from pyspark.errors import PySparkException
 
-    writing = writer(plan.written, wish.pipeline, wish.folder, wish.link, show)
-    writing = _triggered(writing, wish).queryName(name)
+    writing = writer(plan.written, request.pipeline, request.folder, request.link, show)
+    writing = _triggered(writing, request).queryName(name)
     try:
-        return writing.option("checkpointLocation", checkpoint_of(wish)).start()
+        return writing.option("checkpointLocation", checkpoint_of(request)).start()
     except PySparkException as error:
         raise RunFailed(explain(str(error))) from error
 
@@ -247,14 +253,14 @@ def _watch(query: "StreamingQuery", stop: Stop) -> None:
             return
 
 
-def _triggered(writing: "DataStreamWriter", wish: Wish) -> "DataStreamWriter":
-    trigger = wish.pipeline.trigger
-    if wish.is_once or trigger == "available_now":
+def _triggered(writing: "DataStreamWriter", request: RunRequest) -> "DataStreamWriter":
+    trigger = request.pipeline.trigger
+    if request.is_once or trigger == "available_now":
         return writing.trigger(availableNow=True)
     if trigger == "once":
         return writing.trigger(once=True)
     if trigger is None:
-        trigger = "1 minute" if wish.pipeline.sink.parquet is not None else "0 seconds"
+        trigger = "1 minute" if request.pipeline.sink.parquet is not None else "0 seconds"
     return writing.trigger(processingTime=interval(trigger) or trigger)
 
 
@@ -263,25 +269,25 @@ def query_name(pipeline: Pipeline) -> str:
     return f"{pipeline.name}: {','.join(pipeline.topic_names)} -> {place_of(pipeline.sink)}"
 
 
-def checkpoint_of(wish: Wish) -> str:
+def checkpoint_of(request: RunRequest) -> str:
     """The checkpoint: as the command line says, else the file, else beside the file."""
-    if wish.checkpoint is not None:
-        return wish.checkpoint
-    told = wish.pipeline.checkpoint or f"_pipelines/{wish.pipeline.name}"
-    return told if "://" in told else str(wish.folder / told)
+    if request.checkpoint is not None:
+        return request.checkpoint
+    told = request.pipeline.checkpoint or f"_pipelines/{request.pipeline.name}"
+    return told if "://" in told else str(request.folder / told)
 
 
-def local_checkpoint(wish: Wish) -> Path | None:
+def local_checkpoint(request: RunRequest) -> Path | None:
     """The checkpoint as a folder of this machine; None if it is elsewhere."""
-    place = checkpoint_of(wish)
+    place = checkpoint_of(request)
     return None if "://" in place else Path(place)
 
 
-def _mirror(wish: Wish) -> GroupMirror | None:
-    if wish.pipeline.group is None:
+def _mirror(request: RunRequest) -> GroupMirror | None:
+    if request.pipeline.group is None:
         return None
-    first = next(iter(wish.pipeline.views.values()))
-    return GroupMirror(wish.pipeline.group, source_options(first, wish.link))
+    first = next(iter(request.pipeline.views.values()))
+    return GroupMirror(request.pipeline.group, source_options(first, request.link))
 
 
 def _now() -> str:

@@ -82,7 +82,7 @@ def api(node: ServerProcess) -> Iterator[Api]:
 
 
 @pytest.fixture
-def wiring(node: ServerProcess) -> ConnectionOptions:
+def connection(node: ServerProcess) -> ConnectionOptions:
     return ConnectionOptions(server=node.url)
 
 
@@ -114,12 +114,12 @@ def everything(api: Api, topic: str, partitions: int = 2) -> list[Json]:
 def test_an_archive_goes_on_where_it_was_and_is_compacted_without_loss(
     spark: SparkSession,
     api: Api,
-    wiring: ConnectionOptions,
+    connection: ConnectionOptions,
     name: Callable[[], str],
     tmp_path: Path,
 ) -> None:
     topic, lake = api.create(name(), 2), tmp_path / "lake"
-    options = ArchiveOptions(wiring=wiring, topics=(topic,), to=lake, is_once=True)
+    options = ArchiveOptions(connection=connection, topics=(topic,), to=lake, is_once=True)
     batches: list[BatchProgress] = []
     journal, stop = Journal("archive", None, "now"), Stop()
     journal.tell(batches.append)
@@ -163,7 +163,7 @@ def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_ru
     spark: SparkSession,
     api: Api,
     node: ServerProcess,
-    wiring: ConnectionOptions,
+    connection: ConnectionOptions,
     name: Callable[[], str],
     tmp_path: Path,
 ) -> None:
@@ -183,7 +183,7 @@ def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_ru
     assert child.returncode == 77, child.stderr
 
     cut_off = sum(archived(lake).values())
-    options = ArchiveOptions(wiring=wiring, topics=topics, to=lake, is_once=True)
+    options = ArchiveOptions(connection=connection, topics=topics, to=lake, is_once=True)
     archive(spark, options)
 
     table = ds.dataset(lake, partitioning="hive").to_table()
@@ -200,14 +200,18 @@ def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_ru
 def test_a_replay_sends_each_row_once_in_the_order_of_keys_and_says_whence(
     spark: SparkSession,
     api: Api,
-    wiring: ConnectionOptions,
+    connection: ConnectionOptions,
     name: Callable[[], str],
     tmp_path: Path,
 ) -> None:
     source, target = api.create(name(), 2), api.create(name(), 3)
     values = publish(api, source, 50)
     options = ReplayOptions(
-        wiring=wiring, topic=source, to=target, chunk_rows=20, checkpoint=tmp_path / "replay"
+        connection=connection,
+        topic=source,
+        to=target,
+        chunk_rows=20,
+        checkpoint=tmp_path / "replay",
     )
 
     stopped = replay(spark, options, is_stopped=iter([False, True]).__next__)
@@ -223,7 +227,7 @@ def test_a_replay_sends_each_row_once_in_the_order_of_keys_and_says_whence(
     headers = {each["value"]: each["headers"] for each in found}
     first = api.read(source, 0)[0]
     assert headers[first["value"]] == {"n": first["value"][1:], FROM_HEADER: f"{source}/0/0"}
-    copied = audit_copy(spark, CopyOptions(wiring=wiring, topic=source, against=target))
+    copied = audit_copy(spark, CopyOptions(connection=connection, topic=source, against=target))
     assert copied.is_clean
     assert (copied.source_rows, copied.target_rows) == (50, 50)
 
@@ -232,15 +236,15 @@ def test_a_replay_sends_each_row_once_in_the_order_of_keys_and_says_whence(
 def test_a_replay_of_an_archive_brings_back_what_a_time_bounds(
     spark: SparkSession,
     api: Api,
-    wiring: ConnectionOptions,
+    connection: ConnectionOptions,
     name: Callable[[], str],
     tmp_path: Path,
 ) -> None:
     source, target, lake = api.create(name(), 2), api.create(name(), 2), tmp_path / "lake"
     values = publish(api, source, 20)
-    archive(spark, ArchiveOptions(wiring=wiring, topics=(source,), to=lake, is_once=True))
+    archive(spark, ArchiveOptions(connection=connection, topics=(source,), to=lake, is_once=True))
     options = ReplayOptions(
-        wiring=wiring,
+        connection=connection,
         topic=source,
         to=target,
         archive=lake,
@@ -286,14 +290,14 @@ def test_a_dry_run_of_a_replay_shows_what_would_be_sent_and_sends_nothing(
 
 @pytest.mark.long
 def test_an_audit_finds_what_was_planted(
-    spark: SparkSession, api: Api, wiring: ConnectionOptions, name: Callable[[], str]
+    spark: SparkSession, api: Api, connection: ConnectionOptions, name: Callable[[], str]
 ) -> None:
     topic = api.create(name(), 2)
     for number in (0, 1, 3, 2, 2, 5):
         api.publish(topic, {"value": json.dumps({"n": number}), "partition": 0, "key": "p"})
     api.publish(topic, {"value": "no json", "partition": 1, "key": "p"})
     options = AuditOptions(
-        wiring=wiring,
+        connection=connection,
         topic=topic,
         sequence="get_json_object(cast(value AS STRING), '$.n')",
         first=0,
@@ -306,7 +310,7 @@ def test_an_audit_finds_what_was_planted(
     assert [(gap.first, gap.last) for gap in found.gaps] == [(4, 4)]
     assert [place.offset for place in found.duplicate_rows] == [4]
     assert [place.offset for place in found.disordered_rows] == [3]
-    twice = audit(spark, AuditOptions(wiring=wiring, topic=topic, identity="value"))
+    twice = audit(spark, AuditOptions(connection=connection, topic=topic, identity="value"))
     assert (twice.duplicates, twice.missing, twice.is_clean) == (1, 0, False)
     with pytest.raises(OptionWrong, match="--sequence"):
         audit(spark, msgspec.structs.replace(options, sequence="no_such_column"))
@@ -347,12 +351,12 @@ def bury(api: Api, topic: str, group: str, reasons: dict[str, str]) -> None:
 
 @pytest.mark.long
 def test_dead_letters_are_reported_and_put_back_by_selection_once(
-    spark: SparkSession, api: Api, wiring: ConnectionOptions, name: Callable[[], str]
+    spark: SparkSession, api: Api, connection: ConnectionOptions, name: Callable[[], str]
 ) -> None:
     topic, group = api.create(name(), 2), name()
     bury(api, topic, group, {"a": "bad", "b": "bad", "c": "slow", "d": "slow", "e": "odd"})
     published = len(everything(api, topic))
-    options = RedriveOptions(wiring=wiring, topic=topic)
+    options = RedriveOptions(connection=connection, topic=topic)
 
     report = redrive(spark, options)
     assert [(each.reason, each.letters, each.selected) for each in report.groups] == [

@@ -26,8 +26,8 @@ from goqueue.pipelines.plan import build
 from goqueue.pipelines.progress import BatchProgress, CheckpointBusy, Journal, Totals, read_status
 from goqueue.pipelines.runner import (
     RunFailed,
+    RunRequest,
     Stop,
-    Wish,
     local_checkpoint,
     query_name,
     run_pipeline,
@@ -92,20 +92,20 @@ class Stage:
         self.batches: list[BatchProgress] = []
         self.tables: list[Table] = []
 
-    def wish(self, text: str) -> Wish:
+    def request(self, text: str) -> RunRequest:
         pipeline = parse_pipeline(text, "pipeline.yaml")
-        return Wish(pipeline=pipeline, folder=self.folder, link=self.link, is_once=True)
+        return RunRequest(pipeline=pipeline, folder=self.folder, link=self.link, is_once=True)
 
     def run(self, text: str) -> Totals:
-        wish = self.wish(text)
-        journal = Journal(wish.pipeline.name, local_checkpoint(wish), "2026-11-15T12:00:00Z")
+        request = self.request(text)
+        journal = Journal(request.pipeline.name, local_checkpoint(request), "2026-11-15T12:00:00Z")
         journal.tell(self.batches.append)
-        return run_pipeline(self.spark, wish, journal, Stop(), self.tables.append)
+        return run_pipeline(self.spark, request, journal, Stop(), self.tables.append)
 
     def check(self, text: str) -> dict[str, str]:
-        wish = self.wish(text)
-        plan = build(self.spark, wish.pipeline, self.folder, self.link)
-        check_sink(plan.written, wish.pipeline, self.link)
+        request = self.request(text)
+        plan = build(self.spark, request.pipeline, self.folder, self.link)
+        check_sink(plan.written, request.pipeline, self.link)
         assert "CollectMetrics goqueue.out" in plan.explained()
         return plan.schemas
 
@@ -349,8 +349,8 @@ def test_a_checkpoint_is_run_by_one_process_and_errors_name_topics(
 ) -> None:
     source, sink = api.create(name()), api.create(name())
     text = flow(source, f"topic: {sink}, encode: json")
-    wish = stage.wish(text)
-    holder = Journal("flow", local_checkpoint(wish), "2026-11-15T12:00:00Z")
+    request = stage.request(text)
+    holder = Journal("flow", local_checkpoint(request), "2026-11-15T12:00:00Z")
     holder.begin()
 
     with pytest.raises(CheckpointBusy, match="runs on the checkpoint"):
@@ -358,7 +358,7 @@ def test_a_checkpoint_is_run_by_one_process_and_errors_name_topics(
     assert read_status(stage.folder / "_pipelines" / "flow").state == "running"
     holder.end("2026-11-15T12:00:01Z", None)
 
-    assert query_name(wish.pipeline) == f"flow: {source} -> {sink}"
+    assert query_name(request.pipeline) == f"flow: {source} -> {sink}"
     with pytest.raises(RunFailed, match=r"there is no topic 'none\.such'") as failed:
         stage.run(flow("none.such", f"topic: {sink}, encode: json", "checkpoint: none"))
     assert failed.value.failure.fault is Fault.USAGE

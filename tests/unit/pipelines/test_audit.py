@@ -96,10 +96,10 @@ def test_findings_do_not_depend_on_which_partition_is_counted_first() -> None:
 )
 def test_a_wrong_option_is_named(wrong: dict[str, object], option: str) -> None:
     with pytest.raises(OptionWrong) as refused:
-        AuditOptions(**{"wiring": WIRING, "topic": "orders", **wrong})  # type: ignore[arg-type]  # Wrong ones are what is tested.
+        AuditOptions(**{"connection": WIRING, "topic": "orders", **wrong})  # type: ignore[arg-type]  # Wrong ones are what is tested.
     assert refused.value.option == option
 
 
 def test_a_topic_is_not_compared_with_itself() -> None:
     with pytest.raises(OptionWrong, match="--against"):
-        CopyOptions(wiring=WIRING, topic="orders", against="orders")
+        CopyOptions(connection=WIRING, topic="orders", against="orders")

@@ -30,7 +30,7 @@ HOUR_US = 3_600_000_000
 
 
 def options(**more: object) -> ReplayOptions:
-    return ReplayOptions(**{"wiring": WIRING, "topic": "orders", "to": "copy", **more})  # type: ignore[arg-type]  # Wrong ones are what is tested.
+    return ReplayOptions(**{"connection": WIRING, "topic": "orders", "to": "copy", **more})  # type: ignore[arg-type]  # Wrong ones are what is tested.
 
 
 def plan(*stretches: tuple[int, int, int], chunk_rows: int = 10) -> Plan:

@@ -17,7 +17,7 @@ from goqueue.cli.pipeline.session import EXPECTED, Found, asked_of, ended, link_
 from goqueue.client import ServerUnreachable
 from goqueue.pipelines import session
 from goqueue.pipelines.plan import Plan, build
-from goqueue.pipelines.runner import Wish, checkpoint_of, query_name
+from goqueue.pipelines.runner import RunRequest, checkpoint_of, query_name
 from goqueue.pipelines.sinks import check_sink
 from goqueue.pipelines.spec import Pipeline, option_texts
 from goqueue.pipelines.spec_files import read_pipeline
@@ -70,12 +70,12 @@ def _check(file: Path, pipeline: Pipeline, link: dict[str, str]) -> Checked:
         # A server that is not there was told of already.
         with contextlib.suppress(ServerUnreachable):
             check_sink(plan.written, pipeline, link)
-        wish = Wish(pipeline=pipeline, folder=folder, link=link)
+        request = RunRequest(pipeline=pipeline, folder=folder, link=link)
         return Checked(
             file=str(file),
             name=pipeline.name,
             query=query_name(pipeline),
-            checkpoint=checkpoint_of(wish),
+            checkpoint=checkpoint_of(request),
             topics=None if found is None else {each.topic: each.partitions for each in found},
             views=plan.schemas,
             written=_columns(plan),

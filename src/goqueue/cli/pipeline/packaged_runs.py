@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 __all__ = [
     "PipelineRun",
     "Request",
-    "endeavour",
     "expectations",
     "is_drawn",
+    "pipeline_run",
     "run_archive",
     "run_audit",
     "run_redrive",
@@ -83,8 +83,8 @@ _TALKATIVE = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 class PipelineRun:
     """One run of a packaged pipeline."""
 
-    def __init__(self, name: str, master: str, wiring: ConnectionOptions) -> None:
-        self.wiring = wiring
+    def __init__(self, name: str, master: str, connection: ConnectionOptions) -> None:
+        self.connection = connection
         self._name = name
         self._master = master
 
@@ -102,19 +102,19 @@ class PipelineRun:
 
 
 @contextlib.contextmanager
-def endeavour(name: str, master: str) -> Iterator[PipelineRun]:
+def pipeline_run(name: str, master: str) -> Iterator[PipelineRun]:
     """Play a pipeline against the server of the command line; errors end the command."""
     from pyspark.errors import PySparkException
 
     settings = chosen_settings(click.get_current_context())
     link = link_to(settings, is_local=master.startswith("local"))
-    wiring = ConnectionOptions(
+    connection = ConnectionOptions(
         server=settings.server,
         token_file=link.get("goqueue.tokenFile"),
         timeout_s=settings.timeout_s,
     )
     try:
-        yield PipelineRun(name, master, wiring)
+        yield PipelineRun(name, master, connection)
     except (OptionWrong, OptionInvalid, JavaMissing) as wrong:
         raise Misused(f"{name}: {wrong}") from wrong
     except (CheckpointBusy, DataLost, PipelineFailed) as failed:
@@ -157,7 +157,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_archive(request: Request, output: Output) -> int:
     """Archive, or compact; the exit code."""
-    with endeavour(_NAME, request.master) as run:
+    with pipeline_run(_NAME, request.master) as run:
         if request.is_compacted and not request.is_once:
             options = _compaction(request)
             with run.spark() as spark:
@@ -168,7 +168,7 @@ def run_archive(request: Request, output: Output) -> int:
 
 def _archive(run: PipelineRun, request: Request, output: Output) -> int:
     options = ArchiveOptions(
-        wiring=run.wiring,
+        connection=run.connection,
         topics=request.topics,
         to=request.to,
         checkpoint=request.checkpoint,
@@ -241,9 +241,9 @@ _REPLAY = "replay"
 def run_replay(
     given: Mapping[str, Any], checkpoint: str | None, master: str, output: Output, *, is_dry: bool
 ) -> None:
-    with endeavour(_REPLAY, master) as run:
+    with pipeline_run(_REPLAY, master) as run:
         options = ReplayOptions(
-            wiring=run.wiring,
+            connection=run.connection,
             checkpoint=None if checkpoint is None else Path(checkpoint),
             **given,
         )
@@ -304,8 +304,8 @@ _VALUE_WIDTH = 60
 
 
 def run_redrive(given: Mapping[str, Any], master: str, output: Output) -> None:
-    with endeavour(_REDRIVE, master) as run:
-        options = RedriveOptions(wiring=run.wiring, **given)
+    with pipeline_run(_REDRIVE, master) as run:
+        options = RedriveOptions(connection=run.connection, **given)
         with run.spark() as spark:
             report = redrive(spark, options)
     if not is_drawn(output):
@@ -347,7 +347,7 @@ _TRACES = "traces"
 
 
 def run_traces(given: Mapping[str, Any], master: str, output: Output) -> None:
-    with endeavour(_TRACES, master) as run:
+    with pipeline_run(_TRACES, master) as run:
         options = TracesOptions(**given)
         with run.spark() as spark:
             report = trace_report(spark, options)
@@ -405,8 +405,8 @@ _NUMBERED = ("sequence", "producer", "first", "expected")
 
 
 def run_audit(given: Mapping[str, Any], master: str, output: Output) -> int:
-    with endeavour(_AUDIT, master) as run:
-        fields = {**given, "wiring": run.wiring}
+    with pipeline_run(_AUDIT, master) as run:
+        fields = {**given, "connection": run.connection}
         if given["against"] is not None:
             copied = _copy_options(fields)
             with run.spark() as spark:

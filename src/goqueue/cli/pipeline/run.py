@@ -30,7 +30,7 @@ from goqueue.cli.output import console, encode, printable, table
 from goqueue.cli.pipeline.session import EXPECTED, asked_of, ended, link_to, look_at_topics
 from goqueue.pipelines import session
 from goqueue.pipelines.progress import BatchProgress, Journal, Totals, folder_of
-from goqueue.pipelines.runner import Wish, local_checkpoint, run_pipeline, stopped_by_signals
+from goqueue.pipelines.runner import RunRequest, local_checkpoint, run_pipeline, stopped_by_signals
 from goqueue.pipelines.sinks import Table
 from goqueue.pipelines.spec import Pipeline, option_texts
 from goqueue.pipelines.spec_files import read_pipeline
@@ -170,7 +170,7 @@ def run_pipeline_file(file: Path, flags: Flags, output: Output) -> int:
     try:
         pipeline = read_pipeline(file)
         settings = chosen_settings(click.get_current_context())
-        wish = Wish(
+        request = RunRequest(
             pipeline=pipeline,
             folder=file.resolve().parent,
             link=link_to(settings, is_local=flags.master.startswith("local")),
@@ -178,27 +178,27 @@ def run_pipeline_file(file: Path, flags: Flags, output: Output) -> int:
             is_once=flags.is_once,
         )
         _check_topics(asked_of(pipeline))
-        log = str(log_path(local_checkpoint(wish)))
-        return _run(wish, flags.master, Path(log), output)
+        log = str(log_path(local_checkpoint(request)))
+        return _run(request, flags.master, Path(log), output)
     except EXPECTED as error:
         raise ended(error, str(file), log) from error
 
 
-def _run(wish: Wish, master: str, log: Path, output: Output) -> int:
+def _run(request: RunRequest, master: str, log: Path, output: Output) -> int:
     # What goes wrong is told in one sentence; these would tell it again, at length.
     for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    conf = option_texts(wish.pipeline.configuration)
+    conf = option_texts(request.pipeline.configuration)
     started_at = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    journal = Journal(wish.pipeline.name, local_checkpoint(wish), started_at)
+    journal = Journal(request.pipeline.name, local_checkpoint(request), started_at)
     spark = session(
-        f"goqueue {wish.pipeline.name}", master=master, conf=conf, log=log, is_modest=True
+        f"goqueue {request.pipeline.name}", master=master, conf=conf, log=log, is_modest=True
     )
     try:
         # Spark has set a handler of its own, which would end its jobs: this one goes over it.
-        with stopped_by_signals() as stop, displayed(wish.pipeline, output) as display:
+        with stopped_by_signals() as stop, displayed(request.pipeline, output) as display:
             journal.tell(display.batch)
-            totals = run_pipeline(spark, wish, journal, stop, display.rows)
+            totals = run_pipeline(spark, request, journal, stop, display.rows)
         if stop.is_urgent:
             return ExitCode.INTERRUPTED
         display.end(totals, is_stopped=stop.is_asked)

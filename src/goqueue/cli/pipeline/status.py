@@ -12,7 +12,7 @@ from goqueue.cli.options import Output
 from goqueue.cli.output import console, cut, draw, printable, table, write_document
 from goqueue.cli.pipeline.session import ended, look_at_topics
 from goqueue.pipelines.progress import Status, read_status, with_ends
-from goqueue.pipelines.runner import Wish, local_checkpoint
+from goqueue.pipelines.runner import RunRequest, local_checkpoint
 from goqueue.pipelines.spec import Pipeline
 from goqueue.pipelines.spec_files import PipelineInvalid, read_pipeline
 
@@ -75,8 +75,8 @@ def _checkpoint(file: Path, checkpoint: str | None) -> tuple[str, Path]:
 
 
 def _place(pipeline: Pipeline, file: Path) -> Path | None:
-    wish = Wish(pipeline=pipeline, folder=file.resolve().parent, link={})
-    return local_checkpoint(wish)
+    request = RunRequest(pipeline=pipeline, folder=file.resolve().parent, link={})
+    return local_checkpoint(request)
 
 
 def _ends(statuses: dict[str, Status]) -> dict[str, dict[int, int]] | None:

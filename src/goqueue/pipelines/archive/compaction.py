@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from goqueue.pipelines.archive.directory import COMPACTION, open_shelf
+from goqueue.pipelines.archive.directory import COMPACTION, open_archive
 from goqueue.pipelines.archive.files import Draft, Drafts
 from goqueue.pipelines.archive.manifest import Commit, Entry, Layout
 from goqueue.pipelines.archive.run import landings
@@ -69,22 +69,22 @@ def plan_merges(entries: Sequence[Entry], file_bytes: int) -> list[Merge]:
 
 def compact(spark: "SparkSession", options: CompactOptions) -> Compacted:
     """Merge what is worth it; readers see the old files or the new ones."""
-    with open_shelf(Layout(options.to)) as shelf:
+    with open_archive(Layout(options.to)) as directory:
         entries = [
             entry
-            for entry in shelf.manifest.entries
+            for entry in directory.manifest.entries
             if not options.topics or entry.topic in options.topics
         ]
         merges = plan_merges(entries, options.file_bytes)
         if not merges:
             return Compacted(files_before=len(entries), files_after=len(entries))
-        batch = shelf.manifest.next_batch(COMPACTION)
-        stage = shelf.begin(COMPACTION, batch)
+        batch = directory.manifest.next_batch(COMPACTION)
+        stage = directory.begin(COMPACTION, batch)
         drafts = _merged(spark, merges, stage.resolve(), options)
         found = landings(COMPACTION, batch, drafts)
         removed = tuple(entry.path for merge in merges for entry in merge.entries)
-        shelf.commit(Commit(query=COMPACTION, batch=batch, landings=found, removed=removed))
-        shelf.fold()
+        directory.commit(Commit(query=COMPACTION, batch=batch, landings=found, removed=removed))
+        directory.fold()
         return Compacted(
             files_before=len(entries),
             files_after=len(entries) - len(removed) + len(found),

@@ -30,7 +30,7 @@ import msgspec
 from goqueue.pipelines.archive.manifest import Commit, Layout, Manifest, read_commits, read_manifest
 from goqueue.pipelines.connection import PipelineFailed
 
-__all__ = ["COMPACTION", "Shelf", "open_shelf"]
+__all__ = ["COMPACTION", "ArchiveDirectory", "open_archive"]
 
 # The query of commits that only replace files by others with the same rows.
 COMPACTION = "compaction"
@@ -40,8 +40,8 @@ _EXCHANGE = 2
 
 
 @contextlib.contextmanager
-def open_shelf(layout: Layout) -> Iterator["Shelf"]:
-    """The shelf, whole again, and nobody else's as long as the block runs."""
+def open_archive(layout: Layout) -> Iterator["ArchiveDirectory"]:
+    """The directory, whole again, and nobody else's as long as the block runs."""
     layout.manifest.mkdir(parents=True, exist_ok=True)
     with layout.lock.open("ab") as file:
         try:
@@ -49,11 +49,11 @@ def open_shelf(layout: Layout) -> Iterator["Shelf"]:
         except BlockingIOError:
             words = f"another run writes to {layout.root}: stop it, or archive into another folder"
             raise PipelineFailed(words) from None
-        yield Shelf(layout)
+        yield ArchiveDirectory(layout)
 
 
-class Shelf:
-    """Brings batches into the archive. To be opened by `open_shelf`."""
+class ArchiveDirectory:
+    """Brings batches into the archive. To be opened by `open_archive`."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from goqueue.pipelines.archive.directory import Shelf, open_shelf
+from goqueue.pipelines.archive.directory import ArchiveDirectory, open_archive
 from goqueue.pipelines.archive.files import Draft
 from goqueue.pipelines.archive.manifest import Commit, Entry, Layout, StagedFile, part_path
 from goqueue.pipelines.connection import OptionWrong, PipelineFailed
@@ -50,11 +50,11 @@ def archive(
     """Archive until everything is, or until somebody asks to stop; batches go to the journal."""
     layout = Layout(options.to)
     checkpoint = options.checkpoint or layout.checkpoint(options.topics)
-    with open_shelf(layout) as shelf:
-        bringing = _ArchiveSink(shelf, checkpoint)
-        query = _start(spark, options, checkpoint, bringing, _starting(options, checkpoint, shelf))
+    with open_archive(layout) as directory:
+        sink = _ArchiveSink(directory, checkpoint)
+        query = _start(spark, options, checkpoint, sink, _starting(options, checkpoint, directory))
         try:
-            _watch(query, bringing, stop or Stop(), journal)
+            _watch(query, sink, stop or Stop(), journal)
         finally:
             if query.isActive:
                 query.stop()
@@ -63,19 +63,19 @@ def archive(
         error = query.exception()
         if error is not None:
             # A sentence of our own, raised in the driver, comes back wrapped by Spark.
-            raise bringing.failure or error
-        shelf.fold()
-        return bringing.archived
+            raise sink.failure or error
+        directory.fold()
+        return sink.archived
 
 
 def _watch(
-    query: "StreamingQuery", bringing: "_ArchiveSink", stop: Stop, journal: Journal | None
+    query: "StreamingQuery", sink: "_ArchiveSink", stop: Stop, journal: Journal | None
 ) -> None:
     """Until the query ends by itself, or may be stopped: not while a batch is brought in."""
     while query.isActive and not stop.is_urgent:
         if not stop.is_asked:
             stop.wait(_LOOK_S)
-        elif bringing.is_busy:
+        elif sink.is_busy:
             time.sleep(_LOOK_S / 10)
         else:
             return
@@ -123,8 +123,8 @@ def landings(query: str, batch: int, drafts: list[Draft]) -> tuple[StagedFile, .
 class _ArchiveSink:
     """Told of each batch by Spark, maybe again after a restart."""
 
-    def __init__(self, shelf: Shelf, checkpoint: Path) -> None:
-        self._shelf = shelf
+    def __init__(self, directory: ArchiveDirectory, checkpoint: Path) -> None:
+        self._directory = directory
         self._checkpoint = checkpoint
         self._began = time.monotonic()
         self.archived = Archived()
@@ -143,15 +143,15 @@ class _ArchiveSink:
 
     def _bring(self, files: "DataFrame", batch: int) -> None:
         query = _query_of(self._checkpoint)
-        if self._shelf.manifest.has(query, batch):
+        if self._directory.manifest.has(query, batch):
             # Decided before, and put in place by the recovery: the files are not even read.
             return
-        self._shelf.begin(query, batch)
+        self._directory.begin(query, batch)
         drafts = [_DRAFTS.decode(row.draft) for row in files.select("draft").collect()]
         found = landings(query, batch, drafts)
         if found:
-            self._shelf.commit(Commit(query=query, batch=batch, landings=found))
-            self._shelf.fold()
+            self._directory.commit(Commit(query=query, batch=batch, landings=found))
+            self._directory.fold()
         before = self.archived
         self.archived = Archived(
             batches=before.batches + 1,
@@ -168,9 +168,9 @@ def _query_of(checkpoint: Path) -> str:
     return found
 
 
-def _starting(options: ArchiveOptions, checkpoint: Path, shelf: Shelf) -> str:
+def _starting(options: ArchiveOptions, checkpoint: Path, directory: ArchiveDirectory) -> str:
     """Where a run without a checkpoint begins: after what is in the archive."""
-    upto = shelf.manifest.upto(options.topics)
+    upto = directory.manifest.upto(options.topics)
     if not upto or (checkpoint / "metadata").exists():
         return options.starting
     if options.starting != "earliest":
@@ -188,7 +188,7 @@ def _start(
     spark: "SparkSession",
     options: ArchiveOptions,
     checkpoint: Path,
-    bringing: _ArchiveSink,
+    sink: _ArchiveSink,
     starting: str,
 ) -> "StreamingQuery":
     from pyspark.sql import functions
@@ -198,7 +198,7 @@ def _start(
     spark.dataSource.register(ArchiveSource)
     if checkpoint.exists() and not checkpoint.is_dir():
         raise PipelineFailed(f"{checkpoint} is no folder for a checkpoint")
-    link = options.wiring.options(
+    link = options.connection.options(
         subscribe=",".join(options.topics),
         startingOffsets=starting,
         includeHeaders="true",
@@ -217,7 +217,7 @@ def _start(
     counted = functions.coalesce(functions.sum("rows"), functions.lit(0))
     writer = (
         files.observe(OUT, counted.alias(ROWS))
-        .writeStream.foreachBatch(bringing)
+        .writeStream.foreachBatch(sink)
         .queryName(f"archive {', '.join(options.topics)}")
         .option("checkpointLocation", str(checkpoint))
     )

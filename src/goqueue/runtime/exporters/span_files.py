@@ -26,14 +26,14 @@ from goqueue.runtime.os_files import OsFileSystem
 from goqueue.storage import remove_if_there, rename_for_good
 from goqueue.tracing import Span
 
-__all__ = ["FileSink", "Shelf"]
+__all__ = ["FileSink", "RotatedFiles"]
 
 _PIECE_BYTES = 1 << 20
 _LEVEL = 4
 _GZIP = 31
 
 
-class Shelf:
+class RotatedFiles:
     """The rotated files; `kept` of them stay."""
 
     def __init__(self, path: str, kept: int) -> None:
@@ -171,7 +171,7 @@ class FileSink:
         self._path = path
         self._bytes_max = bytes_max
         self._node_id = node_id
-        self._shelf = Shelf(path, count_max - 1)
+        self._rotated_files = RotatedFiles(path, count_max - 1)
         self._file: int | None = None
         self._size = 0
 
@@ -187,7 +187,7 @@ class FileSink:
 
     def tidy(self) -> bool:
         try:
-            return self._file is not None and self._shelf.tidy()
+            return self._file is not None and self._rotated_files.tidy()
         except OSError as error:
             raise _not_shipped(self._path, error, "old files cannot be compressed") from error
 
@@ -195,7 +195,7 @@ class FileSink:
         """Does nothing: a disk write cannot be interrupted."""
 
     def close(self) -> None:
-        self._shelf.close()
+        self._rotated_files.close()
         self._give_back()
 
     def _append_all(self, lines: Sequence[bytes]) -> None:
@@ -252,7 +252,7 @@ class FileSink:
 
     def _rotated(self) -> int:
         self._give_back()
-        self._shelf.put_aside()
+        self._rotated_files.put_aside()
         self._file = self._open()
         return self._file
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from goqueue.pipelines.archive.directory import open_shelf
+from goqueue.pipelines.archive.directory import open_archive
 from goqueue.pipelines.archive.manifest import Commit, Layout
 
 CALLS = ("fsync", "link", "mkdir", "replace", "rmdir", "unlink")
@@ -41,7 +41,7 @@ class Steps:
 
 def commit(folder: Path, last: int) -> None:
     decided = msgspec.json.decode((folder / "commit.json").read_bytes(), type=Commit)
-    with open_shelf(Layout(folder / "lake")) as shelf:
+    with open_archive(Layout(folder / "lake")) as shelf:
         stage = shelf.begin(decided.query, decided.batch)
         for file in (folder / "stage").iterdir():
             shutil.copy(file, stage)

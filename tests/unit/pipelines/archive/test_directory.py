@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from goqueue.pipelines.archive.compaction import merge_files, plan_merges
-from goqueue.pipelines.archive.directory import COMPACTION, Shelf, open_shelf
+from goqueue.pipelines.archive.directory import COMPACTION, ArchiveDirectory, open_archive
 from goqueue.pipelines.archive.files import Draft, Drafts
 from goqueue.pipelines.archive.manifest import Commit, Layout, read_manifest
 from goqueue.pipelines.archive.run import landings
@@ -58,10 +58,10 @@ def drafted(stage: Path, *batches: pa.RecordBatch, file_bytes_max: int = 1 << 30
     return found
 
 
-def bring(shelf: Shelf, query: str, batch: int, *batches: pa.RecordBatch) -> None:
-    stage = shelf.begin(query, batch)
+def bring(directory: ArchiveDirectory, query: str, batch: int, *batches: pa.RecordBatch) -> None:
+    stage = directory.begin(query, batch)
     found = landings(query, batch, drafted(stage, *batches))
-    shelf.commit(Commit(query=query, batch=batch, landings=found))
+    directory.commit(Commit(query=query, batch=batch, landings=found))
 
 
 def seen(lake: Path) -> Counter[str]:
@@ -85,13 +85,13 @@ def values(partition: int, first: int, count: int) -> set[str]:
 
 
 def test_a_batch_is_seen_as_a_whole_by_plain_readers(tmp_path: Path) -> None:
-    with open_shelf(Layout(tmp_path)) as shelf:
-        bring(shelf, "q", 0, rows(0, 0, 3), rows(1, 0, 2))
-        bring(shelf, "q", 1, rows(0, 3, 2))
+    with open_archive(Layout(tmp_path)) as directory:
+        bring(directory, "q", 0, rows(0, 0, 3), rows(1, 0, 2))
+        bring(directory, "q", 1, rows(0, 3, 2))
 
-        assert shelf.manifest.has("q", 1)
-        assert not shelf.manifest.has("q", 2)
-        assert shelf.manifest.upto(["orders"]) == {"orders": {0: 5, 1: 2}}
+        assert directory.manifest.has("q", 1)
+        assert not directory.manifest.has("q", 2)
+        assert directory.manifest.upto(["orders"]) == {"orders": {0: 5, 1: 2}}
     assert seen(tmp_path) == Counter(values(0, 0, 5) | values(1, 0, 2))
     assert visible(tmp_path) == known(tmp_path)
     assert not list((tmp_path / "_staging").rglob("*.staged"))
@@ -99,8 +99,8 @@ def test_a_batch_is_seen_as_a_whole_by_plain_readers(tmp_path: Path) -> None:
 
 def test_rows_of_several_days_lie_in_folders_of_their_dates(tmp_path: Path) -> None:
     midnight = pa.concat_batches([rows(0, 0, 2, day=20_000), rows(0, 2, 2, day=20_001)])
-    with open_shelf(Layout(tmp_path)) as shelf:
-        bring(shelf, "q", 0, midnight)
+    with open_archive(Layout(tmp_path)) as directory:
+        bring(directory, "q", 0, midnight)
 
     folders = sorted(path.parent.name for path in tmp_path.rglob("*.parquet"))
     assert folders == ["date=2024-10-04", "date=2024-10-05"]
@@ -118,26 +118,26 @@ def test_files_do_not_grow_without_end(tmp_path: Path) -> None:
 
 
 def test_rows_that_another_run_archived_are_refused(tmp_path: Path) -> None:
-    with open_shelf(Layout(tmp_path)) as shelf:
-        bring(shelf, "q", 0, rows(0, 0, 3))
+    with open_archive(Layout(tmp_path)) as directory:
+        bring(directory, "q", 0, rows(0, 0, 3))
         with pytest.raises(PipelineFailed, match="orders/0/2 is in the archive already"):
-            bring(shelf, "other", 0, rows(0, 2, 3))
+            bring(directory, "other", 0, rows(0, 2, 3))
 
     assert seen(tmp_path) == Counter(values(0, 0, 3))
 
 
 def test_two_runs_cannot_write_to_one_folder(tmp_path: Path) -> None:
     with (
-        open_shelf(Layout(tmp_path)),
+        open_archive(Layout(tmp_path)),
         pytest.raises(PipelineFailed, match="another run"),
-        open_shelf(Layout(tmp_path)),
+        open_archive(Layout(tmp_path)),
     ):
         pass
 
 
 def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
-    with open_shelf(Layout(tmp_path)) as shelf:
-        bring(shelf, "q", 0, rows(0, 0, 1))
+    with open_archive(Layout(tmp_path)) as directory:
+        bring(directory, "q", 0, rows(0, 0, 1))
     Layout(tmp_path).commit("q", 0).write_text("{")
 
     with pytest.raises(PipelineFailed, match="is no manifest"):
@@ -146,11 +146,11 @@ def test_what_is_no_manifest_is_named(tmp_path: Path) -> None:
 
 def test_many_commits_are_folded_into_one_snapshot_that_says_the_same(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
-    with open_shelf(layout) as shelf:
-        bring(shelf, "q", 0, rows(0, 0, 3))
-        bring(shelf, "q", 1, rows(0, 3, 3))
-        before = shelf.manifest.entries
-        shelf.fold(commits_max=2)
+    with open_archive(layout) as directory:
+        bring(directory, "q", 0, rows(0, 0, 3))
+        bring(directory, "q", 1, rows(0, 3, 3))
+        before = directory.manifest.entries
+        directory.fold(commits_max=2)
 
     assert not list(layout.manifest.glob("*/*.json"))
     manifest = read_manifest(layout)
@@ -159,11 +159,11 @@ def test_many_commits_are_folded_into_one_snapshot_that_says_the_same(tmp_path: 
     assert manifest.upto(["orders"]) == {"orders": {0: 6}}
 
 
-def compacted(shelf: Shelf, root: Path) -> Commit:
+def compacted(directory: ArchiveDirectory, root: Path) -> Commit:
     """What a compaction of all files decides; the new files are staged."""
-    merges = plan_merges(shelf.manifest.entries, 1 << 30)
-    batch = shelf.manifest.next_batch(COMPACTION)
-    stage = shelf.begin(COMPACTION, batch)
+    merges = plan_merges(directory.manifest.entries, 1 << 30)
+    batch = directory.manifest.next_batch(COMPACTION)
+    stage = directory.begin(COMPACTION, batch)
     found = landings(
         COMPACTION, batch, [merge_files(root, merge, stage, "snappy") for merge in merges]
     )
@@ -172,14 +172,14 @@ def compacted(shelf: Shelf, root: Path) -> Commit:
 
 
 def test_merged_files_hold_the_same_rows_sorted_by_partition_and_offset(tmp_path: Path) -> None:
-    with open_shelf(Layout(tmp_path)) as shelf:
-        bring(shelf, "q", 0, rows(1, 0, 3), rows(0, 0, 3))
-        bring(shelf, "q", 1, rows(0, 3, 3), rows(1, 3, 3))
-        shelf.commit(compacted(shelf, tmp_path))
-        bring(shelf, "q", 2, rows(0, 6, 2))
+    with open_archive(Layout(tmp_path)) as directory:
+        bring(directory, "q", 0, rows(1, 0, 3), rows(0, 0, 3))
+        bring(directory, "q", 1, rows(0, 3, 3), rows(1, 3, 3))
+        directory.commit(compacted(directory, tmp_path))
+        bring(directory, "q", 2, rows(0, 6, 2))
         # Merged files are merged again.
-        shelf.commit(compacted(shelf, tmp_path))
-        (entry,) = shelf.manifest.entries
+        directory.commit(compacted(directory, tmp_path))
+        (entry,) = directory.manifest.entries
 
     (path,) = tmp_path.rglob("*.parquet")
     table = ds.dataset(path).to_table()
@@ -193,10 +193,10 @@ def test_merged_files_hold_the_same_rows_sorted_by_partition_and_offset(tmp_path
 
 
 def test_files_are_merged_up_to_the_size_that_is_aimed_at(tmp_path: Path) -> None:
-    with open_shelf(Layout(tmp_path)) as shelf:
+    with open_archive(Layout(tmp_path)) as directory:
         for batch in range(5):
-            bring(shelf, "q", batch, rows(0, batch, 1))
-        entries = shelf.manifest.entries
+            bring(directory, "q", batch, rows(0, batch, 1))
+        entries = directory.manifest.entries
     size = max(entry.size_bytes for entry in entries)
 
     assert [len(merge.entries) for merge in plan_merges(entries, size * 2)] == [2, 2]
@@ -223,8 +223,8 @@ def test_a_batch_that_is_cut_off_at_any_step_is_there_once_after_a_restart(
     tmp_path: Path,
 ) -> None:
     template = tmp_path / "template"
-    with open_shelf(Layout(template / "lake")) as shelf:
-        bring(shelf, "q", 0, rows(0, 0, 3))
+    with open_archive(Layout(template / "lake")) as directory:
+        bring(directory, "q", 0, rows(0, 0, 3))
     stage = template / "stage"
     stage.mkdir()
     found = landings("q", 1, drafted(stage, rows(0, 3, 2), rows(1, 0, 2)))
@@ -246,14 +246,14 @@ def test_a_batch_that_is_cut_off_at_any_step_is_there_once_after_a_restart(
         assert visible(lake) <= known(lake)
         assert before <= set(seen(lake)) <= after
         assert set(seen(lake).values()) == {1}
-        with open_shelf(Layout(lake)) as shelf:
+        with open_archive(Layout(lake)) as directory:
             assert seen(lake) == Counter(after if decided else before)
             assert visible(lake) == known(lake)
-            if not shelf.manifest.has("q", 1):
-                restage = shelf.begin("q", 1)
+            if not directory.manifest.has("q", 1):
+                restage = directory.begin("q", 1)
                 for file in stage.iterdir():
                     shutil.copy(file, restage)
-                shelf.commit(batch)
+                directory.commit(batch)
         assert seen(lake) == Counter(after)
         assert visible(lake) == known(lake)
     assert 0 < undecided < lives
@@ -265,10 +265,10 @@ def test_a_compaction_that_is_cut_off_at_any_step_neither_loses_nor_repeats_rows
 ) -> None:
     template = tmp_path / "template"
     lake = template / "lake"
-    with open_shelf(Layout(lake)) as shelf:
-        bring(shelf, "q", 0, rows(0, 0, 3), rows(1, 0, 2))
-        bring(shelf, "q", 1, rows(0, 3, 2))
-        merged = compacted(shelf, lake)
+    with open_archive(Layout(lake)) as directory:
+        bring(directory, "q", 0, rows(0, 0, 3), rows(1, 0, 2))
+        bring(directory, "q", 1, rows(0, 3, 2))
+        merged = compacted(directory, lake)
         stage = Layout(lake).stage(COMPACTION, 0)
         stage.replace(template / "stage")
     (template / "commit.json").write_bytes(msgspec.json.encode(merged))
@@ -280,7 +280,7 @@ def test_a_compaction_that_is_cut_off_at_any_step_neither_loses_nor_repeats_rows
         lake = tmp_path / "lives" / str(life) / "lake"
         # Without the exchange a date may be missing for a moment; nothing is ever there twice.
         assert seen(lake) in ([every] if not flags else [every, Counter()])
-        with open_shelf(Layout(lake)):
+        with open_archive(Layout(lake)):
             assert seen(lake) == every
             assert visible(lake) == known(lake)
     assert len(visible(tmp_path / "lives" / str(lives - 1) / "lake")) == 1
