@@ -202,7 +202,8 @@ class Transactors:
         sending = SentBatch(self._world, topic, messages, sender)
         if current is not None:
             current.pending += 1
-            current.sending += 1
+            # What is sent when it is over is refused: no commit waits for it.
+            current.sending += not was_over
         targets = None
         if self._random.random() < 0.5:
             targets = [self._random.randrange(topic.partitions) for _ in messages]
@@ -211,7 +212,7 @@ class Transactors:
             question.judge(reply)
             if current is not None:
                 current.pending -= 1
-                current.sending -= 1
+                current.sending -= not was_over
                 current.is_spoiled |= not _is_whole(reply)
             if was_over and _is_whole(reply):
                 raise Violation("written-outside", f"{holder.process}: {reply}")
