@@ -25,13 +25,15 @@ _KEPT_TIGHT_WHOLE = (1_794_806_000_510,)
 # its turn without end, turns that a sync made long, a poll answered from a topic of the same name,
 # an ack of a dead letter that the group had committed past, a timeout told before it was durable,
 # a nack between the decision and the last step of a commit, a join asked before the machine slept,
-# a message sent when its transaction was over, before the second answer to its commit.
+# a message sent when its transaction was over, before the second answer to its commit, a delayed
+# message whose marker a power cut took.
 _KEPT_WHOLE = (
     *(229, 1029, 2058, 3052, 9_000_929, 9_500_034),
     *(1_794_802_001_031, 1_794_802_001_628, 1_794_802_002_916, 1_794_802_003_212),
     *(1_794_802_004_092, 1_794_804_000_575, 1_794_812_000_151, 1_794_812_000_911),
     *(1_794_816_000_325, 1_794_816_000_699, 1_794_818_004_591, 1_794_820_000_219),
     *(1_794_822_002_413, 1_794_824_001_835, 1_794_826_000_446, 1_794_840_002_421),
+    1_794_842_002_896,
 )
 
 

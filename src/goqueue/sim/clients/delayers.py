@@ -42,8 +42,11 @@ class _Known:
         self.was_cancelled = message.delay.is_cancelled
         self.was_delivered = message.place is not None
         transaction, swarm = message.transaction, world.swarm
-        # What is not committed need not be known of, nor what a log that failed was not told of.
+        # What is not committed need not be known of, nor what a log that failed was not told of. A
+        # power cut may take the marker of a topic that flushes at intervals: until it is written
+        # again, the messages before it are those of an open transaction.
         may_fail = swarm.sync_errors or swarm.write_errors or swarm.name_errors
+        may_fail |= message.topic.is_loose and swarm.power_loss
         is_committed = transaction is not None and transaction.outcome is True
         self.is_promised = transaction is None or (is_committed and not may_fail)
 
