@@ -261,7 +261,7 @@ class DeadLetters:
         self._tasks = tasks
 
     async def list(self, topic: str, *, limit: int = 100) -> "tuple[Message, ...]":
-        """The oldest letters that are kept, redriven ones included; none if none ever died."""
+        """The oldest dead letters of a topic, redriven ones included."""
         # Only this needs the fetcher and what decodes records.
         from goqueue.client.replay import Replay
 
@@ -287,9 +287,10 @@ class DeadLetters:
         reason: str | None = None,
         letters: Mapping[int, Sequence[int]] | None = None,
     ) -> int:
-        """Put letters back, oldest first, at most `limit` (1000); how many. Repeat until 0.
+        """Redrive dead letters, oldest first, at most `limit` (1000); returns how many.
 
-        `letters` names those that are meant: offsets of the dead-letter topic by partition.
+        Call it again until it returns 0. `letters` selects dead letters: offsets of the dead-letter
+        topic by partition.
         """
         named = None if letters is None else {str(each): list(letters[each]) for each in letters}
         fields: dict[str, object] = {
@@ -363,10 +364,10 @@ class Transactions:
         return await self._transport.read(get("transactions", transaction_id), _TRANSACTIONS)
 
     async def abort(self, transaction_id: str) -> TransactionDescription:
-        """End one that hangs, whoever began it: nobody will ever see any of it.
+        """Abort a transaction that hangs, also one of another producer.
 
-        The transaction as it stood before. Its producer is told with its next request, and may
-        begin another.
+        Returns the transaction as it was before. Its producer learns of it with its next request,
+        and may begin another.
         """
         found = await self.describe(transaction_id)
         fields: dict[str, object] = {

@@ -169,7 +169,7 @@ class Connection:
         """A transaction, to be entered: `async with q.transaction("billing-1") as tx: ...`.
 
         Commits on leaving, aborts on an exception. The id names the worker over its restarts:
-        whoever uses it last fences the others. With a `consumer` made by `subscribe` its positions
+        the last to use it fences the others. With a `consumer` made by `subscribe` its positions
         are committed along, and what it handed out comes again after an abort. A transaction that
         is open for `timeout_s`, 900 at most, is aborted by the broker.
         """
@@ -326,7 +326,7 @@ class Connection:
         from_: "Start" = "earliest",
         isolation: str = Isolation.READ_COMMITTED,
     ) -> "Replay":
-        """Read a topic, or one partition, without a group, and go on as messages come.
+        """Read a topic, or one partition, without a group, and continue with new messages.
 
         From "earliest", "latest", an offset, or a time with a zone. With "read_uncommitted"
         messages of open and aborted transactions are shown, too.

@@ -131,7 +131,7 @@ class SyncDeadLetters:
         self._dead_letters = dead_letters
 
     def list(self, topic: str, *, limit: int = 100) -> "tuple[Message, ...]":
-        """The oldest letters that are kept, redriven ones included; none if none ever died."""
+        """The oldest dead letters of a topic, redriven ones included."""
         return self._loop.call(self._dead_letters.list(topic, limit=limit))
 
     def redrive(
@@ -143,9 +143,10 @@ class SyncDeadLetters:
         reason: str | None = None,
         letters: Mapping[int, Sequence[int]] | None = None,
     ) -> int:
-        """Put letters back, oldest first, at most `limit` (1000); how many. Repeat until 0.
+        """Redrive dead letters, oldest first, at most `limit` (1000); returns how many.
 
-        `letters` names those that are meant: offsets of the dead-letter topic by partition.
+        Call it again until it returns 0. `letters` selects dead letters: offsets of the dead-letter
+        topic by partition.
         """
         return self._loop.call(
             self._dead_letters.redrive(
@@ -204,10 +205,10 @@ class SyncTransactions:
         return self._loop.call(self._transactions.describe(transaction_id))
 
     def abort(self, transaction_id: str) -> TransactionDescription:
-        """End one that hangs, whoever began it: nobody will ever see any of it.
+        """Abort a transaction that hangs, also one of another producer.
 
-        The transaction as it stood before. Its producer is told with its next request, and may
-        begin another.
+        Returns the transaction as it was before. Its producer learns of it with its next request,
+        and may begin another.
         """
         return self._loop.call(self._transactions.abort(transaction_id))
 

@@ -135,7 +135,7 @@ class SyncMessage:
     def span(self) -> "AbstractContextManager[Span | None]":
         """A span of the work on it: `with message.span(): ...`, in coroutines, too.
 
-        Part of the trace of whoever sent it, and current within the block, so that what is
+        Part of the trace of its sender, and current within the block, so that what is
         published there continues the trace. Nothing at all without OpenTelemetry.
         """
         return self._message.span()
