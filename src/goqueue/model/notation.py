@@ -51,7 +51,7 @@ def parse_duration(text: str) -> int:
     differs from place to place.
     """
     if not text or len(text) > _TEXT_MAX:
-        raise ValueError("not a duration such as 250ms, 30s or 1h30m")
+        raise ValueError("must be a duration such as 250ms, 30s or 1h30m")
     if COMPILED:
         summed = sum_up(text)
         if summed >= 0:
@@ -63,7 +63,7 @@ def parse_duration(text: str) -> int:
     while True:
         part = _PART.match(text, position)
         if part is None or not (part[1] or part[2]):
-            raise ValueError("not a duration such as 250ms, 30s or 1h30m")
+            raise ValueError("must be a duration such as 250ms, 30s or 1h30m")
         unit = _UNITS[part[3]]
         fraction = part[2] or ""
         scale: int = 10 ** len(fraction)

@@ -251,7 +251,7 @@ def _within(name: str, number: int, minimum: int, maximum: int, *, is_cut: bool)
 def _span(name: str, given: str) -> int:
     """The nanoseconds of a duration; what is too long for a number is longer than any limit."""
     if len(given) > _DURATION_LENGTH_MAX or not _DURATION.fullmatch(given):
-        reason = "not a duration such as 250ms, 30s or 1h30m"
+        reason = "must be a duration such as 250ms, 30s or 1h30m"
         raise Refused(Code.REQUEST_INVALID, field=name, reason=reason)
     try:
         return span_ns(float(given) if _SECONDS.fullmatch(given) else given)
