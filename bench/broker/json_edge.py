@@ -17,6 +17,7 @@ from goqueue.model import LogId, Offset, Timestamp
 from goqueue.model.requests import (
     Command,
     Leased,
+    LeasedRun,
     Parcel,
     Placed,
     Publish,
@@ -63,9 +64,7 @@ class Echo:
             )
         parcel = Parcel(
             log=LOG,
-            offsets=list(range(MESSAGES)),
-            receipts=[f"orders:0:{offset}:1:c2f1a0b9d8e7f6a5" for offset in range(MESSAGES)],
-            attempts=[1] * MESSAGES,
+            leases=(LeasedRun("orders:0:1:1.1.1.c2f1a0b9d8e7f6a5", 1, range(MESSAGES)),),
             deadline=NOW,
             data=self._stored,
         )

@@ -18,7 +18,17 @@ from bench.delivery.traffic import LEASE, SHARES, Consumers, join, lane_batch, p
 from bench.figure import Figure, Rounds, Target
 from bench.rounds import Round, prepare
 from goqueue.broker import Node
-from goqueue.model.requests import Ack, CreateTopic, Join, Joined, Leased, Poll, Publish
+from goqueue.model import runs
+from goqueue.model.requests import (
+    Ack,
+    CreateTopic,
+    Join,
+    Joined,
+    Leased,
+    LeaseOffsets,
+    Poll,
+    Publish,
+)
 from goqueue.runtime import Disk, OsFileSystem, Pump
 
 __all__ = ["measure_lanes"]
@@ -84,10 +94,11 @@ async def _settle(pump: Pump, poll: Poll, count: int) -> Round:
     while left > 0:
         leased = await pump.ask(poll)
         assert isinstance(leased, Leased)
-        receipts = tuple(receipt for parcel in leased.parcels for receipt in parcel.receipts)
-        assert receipts, f"nothing was delivered, and {left} messages are there"
-        await pump.ask(Ack(receipts=receipts))
-        left -= len(receipts)
+        leases = [lease for parcel in leased.parcels for lease in parcel.leases]
+        assert leases, f"nothing was delivered, and {left} messages are there"
+        acked = tuple(LeaseOffsets(each.handle, runs(sorted(each.offsets))) for each in leases)
+        await pump.ask(Ack(leases=acked))
+        left -= sum(map(len, leased.parcels))
     seconds = time.perf_counter() - began
     return Round(count=count, seconds=seconds, cpu_s=time.process_time() - spent)
 

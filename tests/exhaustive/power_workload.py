@@ -35,6 +35,7 @@ from goqueue.model.requests import (
     TopicDescription,
     TransactionBegan,
     TransactionEnded,
+    lease_of,
 )
 from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
@@ -256,8 +257,10 @@ class Shell:
         values = tuple(each.value or b"" for each in chosen)
         settled = Settled(values=values, asked=self.place)
         self.told.acks.append(settled)
-        acked = await self.ask(Ack(receipts=tuple(each.receipt for each in chosen)), Acked)
-        assert all(each.refused is None for each in acked.settlements)
+        acked = await self.ask(
+            Ack(leases=tuple(map(lease_of, tuple(each.receipt for each in chosen)))), Acked
+        )
+        assert all(each.code is None for each in acked.settlements)
         settled.answered = self.place
 
 

@@ -20,6 +20,7 @@ from goqueue.model.requests import (
     Published,
     TopicConfig,
     TopicDescription,
+    lease_of,
 )
 from goqueue.records import build, pick
 from goqueue.sim import Trace
@@ -85,7 +86,7 @@ class _Crowd:
             }
             lanes += [shown[offset] for offset in parcel.offsets]
             self.offsets += parcel.offsets
-            acked = self._world.ask_now(Ack(receipts=tuple(parcel.receipts)))
+            acked = self._world.ask_now(Ack(leases=tuple(lease_of(each[2]) for each in parcel)))
             assert isinstance(acked, Acked)
         return lanes
 

@@ -17,8 +17,9 @@ from operator import sub
 
 import msgspec
 
-from goqueue.delivery import Position, PositionStated, Range, runs
+from goqueue.delivery import Position, PositionStated
 from goqueue.groups import GroupDeleted, GroupStated
+from goqueue.model import Range, runs
 from goqueue.model.requests import TopicConfig
 from goqueue.transactions import (
     Begun,

@@ -18,7 +18,7 @@ from goqueue.broker.partitions import Partition, Partitions
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.trace_recorder import TraceRecorder
 from goqueue.broker.turns import Alarms, ForLog, Stepwise, TurnBudget
-from goqueue.delivery import LANES, Delays, PriorityIndex, Receipts
+from goqueue.delivery import LANES, Delays, LeaseHandles, PriorityIndex
 from goqueue.groups import Group, Groups
 from goqueue.log import Appended, BatchMark, Marker, TransactionEnd
 from goqueue.model import (
@@ -114,7 +114,7 @@ class NodeState:
         self.has_journals = False
         # The logs of the journals as partitions: they can be read like any other.
         self.internal: dict[LogId, Partition] = {}
-        self.receipts: Receipts
+        self.lease_handles: LeaseHandles
         self.not_ready: str | None = "starting"
         self.storage = StorageHealth()
         self.group_partitions = GroupPartitions()

@@ -5,11 +5,12 @@ off every call returns at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 import msgspec
 
 from goqueue.broker.catalog import Catalog, Topic
-from goqueue.delivery import Lease
+from goqueue.delivery import LeasePart
 from goqueue.groups import Group
 from goqueue.model import TRACEPARENT_HEADER, Header, LogId, Now, Offset, TransactionKey
 from goqueue.model.requests import Published, TraceSeed
@@ -30,6 +31,8 @@ __all__ = ["PublishTrace", "TraceRecorder", "trace_header"]
 _NOWHERE = -1
 # Publications of open transactions that are kept in mind; how further ones end is not told.
 _OPEN_MAX = 100_000
+
+_context_of = attrgetter("trace_context")
 
 
 class PublishTrace(msgspec.Struct, frozen=True):
@@ -188,45 +191,35 @@ class TraceRecorder:
         kind: Kind,
         group: Group,
         log: LogId,
-        leases: Sequence[Lease],
+        parts: Iterable[LeasePart],
         now: Now,
         *,
         detail: str = "",
     ) -> None:
-        """Something happened to deliveries of one partition to one group, all of one member."""
-        place = self.place(log) if self.is_on and leases else None
+        """Something happened to deliveries of one partition to one group."""
+        place = self.place(log) if self.is_on else None
         if place is None:
             return
-        self.tracer.add(
-            Note(
-                kind,
-                place,
-                [held.offset for held in leases],
-                now.wall,
-                now.wall,
-                given={
-                    index: context
-                    for index, held in enumerate(leases)
-                    if (context := held.message.trace_context)
-                },
-                attempts=[held.attempt for held in leases],
-                group=group.name,
-                group_number=group.number,
-                member=leases[0].member,
-                detail=detail,
+        for part in parts:
+            messages, lease = part.messages, part.lease
+            contexts = list(map(_context_of, messages))
+            self.tracer.add(
+                Note(
+                    kind,
+                    place,
+                    part.offsets,
+                    now.wall,
+                    now.wall,
+                    given={index: each for index, each in enumerate(contexts) if each}
+                    if any(contexts)
+                    else {},
+                    attempts=[lease.attempt] * len(messages),
+                    group=group.name,
+                    group_number=group.number,
+                    member=lease.member,
+                    detail=detail,
+                )
             )
-        )
-
-    def each_leased(
-        self, kind: Kind, group: Group, log: LogId, leases: Iterable[Lease], now: Now
-    ) -> None:
-        """The same for deliveries that may be of several members."""
-        by_member: dict[str, list[Lease]] = {}
-        if self.is_on:
-            for held in leases:
-                by_member.setdefault(held.member, []).append(held)
-        for pile in by_member.values():
-            self.leased(kind, group, log, pile, now)
 
     # Delays
 

@@ -2,7 +2,8 @@
 
 from goqueue.delivery.delays import Delayed, Delays, DelaysStated
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes
-from goqueue.delivery.leases import Lease
+from goqueue.delivery.lease_handles import LeaseHandles, LeaseName
+from goqueue.delivery.leases import Lease, LeasePart
 from goqueue.delivery.message_state import MessageState
 from goqueue.delivery.position import (
     REASON_BYTES_MAX,
@@ -12,9 +13,8 @@ from goqueue.delivery.position import (
     cut_reason,
 )
 from goqueue.delivery.priority_index import PriorityIndex
-from goqueue.delivery.queue import BACKOFF_MAX, DeliveryQueue, backoff_ns
-from goqueue.delivery.ranges import Range, Ranges, Stretch, runs
-from goqueue.delivery.receipts import Receipt, Receipts
+from goqueue.delivery.queue import BACKOFF_MAX, DeliveryQueue, NewLease, backoff_ns
+from goqueue.delivery.ranges import Ranges, Stretch
 from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
 __all__ = [
@@ -29,19 +29,19 @@ __all__ = [
     "LaneFacts",
     "Lanes",
     "Lease",
+    "LeaseHandles",
+    "LeaseName",
+    "LeasePart",
     "MessageState",
+    "NewLease",
     "Position",
     "PositionStated",
     "PriorityIndex",
-    "Range",
     "Ranges",
-    "Receipt",
-    "Receipts",
     "Stretch",
     "Timer",
     "TransactionHolds",
     "Wheel",
     "backoff_ns",
     "cut_reason",
-    "runs",
 ]

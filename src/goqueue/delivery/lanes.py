@@ -11,9 +11,11 @@ Invariant: a message is in its lane exactly once, and every message that is put 
 Cost: O(1) per message; O(log n) for those that come back.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
+from operator import attrgetter
 
 import msgspec
 
@@ -24,6 +26,11 @@ from goqueue.records import MessageSummary
 __all__ = ["LANES", "LaneFacts", "Lanes"]
 
 LANES = 5
+# Places at the beginning of a list whose messages were taken are given back when there are so many.
+_PASSED_MAX = 4096
+
+_size_of = attrgetter("size")
+_priority_of = attrgetter("priority")
 
 
 class _Lane:
@@ -35,6 +42,7 @@ class _Lane:
         "enqueued",
         "fresh",
         "left",
+        "passed",
         "returned",
         "served_at",
         "waited_ns",
@@ -42,9 +50,10 @@ class _Lane:
     )
 
     def __init__(self) -> None:
-        # None while there is nothing: an empty deque takes over 600 bytes, and a node may have
-        # hundreds of thousands of lanes.
-        self.fresh: deque[MessageSummary] | None = None
+        # From `passed` on; None while there is nothing: a node may have hundreds of thousands of
+        # lanes.
+        self.fresh: list[MessageSummary] | None = None
+        self.passed = 0
         self.returned: list[MessageSummary] = []
         self.credit = 0
         self.served_at: Instant | None = None
@@ -57,20 +66,61 @@ class _Lane:
         self.waited_ns = 0
 
     def __len__(self) -> int:
-        return len(self.returned) + (len(self.fresh) if self.fresh else 0)
+        return len(self.returned) + (len(self.fresh) - self.passed if self.fresh else 0)
 
     def __iter__(self) -> Iterator[MessageSummary]:
-        yield from self.fresh or ()
+        yield from self.unpassed()
         yield from self.returned
 
+    def unpassed(self) -> Sequence[MessageSummary]:
+        """What was never handed out."""
+        return self.fresh[self.passed :] if self.fresh else ()
+
+    def extend(self, messages: Iterable[MessageSummary]) -> None:
+        """Messages that were never handed out, in order, after all others."""
+        if self.fresh is None:
+            self.fresh = list(messages)
+        else:
+            self.fresh.extend(messages)
+
+    @property
+    def _is_returned_next(self) -> bool:
+        fresh, returned = self.fresh, self.returned
+        return not fresh or bool(returned and returned[0].offset < fresh[self.passed].offset)
+
+    def next_size(self) -> int:
+        """The size of the message that comes next."""
+        if self._is_returned_next:
+            return self.returned[0].size
+        assert self.fresh is not None, "there is something to hand out"
+        return self.fresh[self.passed].size
+
     def pop(self) -> MessageSummary:
-        fresh = self.fresh
-        if not fresh or (self.returned and self.returned[0].offset < fresh[0].offset):
+        if self._is_returned_next:
             return heappop(self.returned)
-        message = fresh.popleft()
-        if not fresh:
-            self.fresh = None
+        assert self.fresh is not None, "there is something to hand out"
+        message = self.fresh[self.passed]
+        self._pass(1)
         return message
+
+    def pop_run(self, count: int, bytes_max: int) -> list[MessageSummary]:
+        """The next messages, as many as fit of those that were never handed out."""
+        assert self.fresh is not None, "there is something to hand out"
+        run = self.fresh[self.passed : self.passed + count]
+        sizes = list(map(_size_of, run))
+        if sum(sizes) > bytes_max:
+            run = run[: bisect_right(list(accumulate(sizes)), bytes_max)]
+        self._pass(len(run))
+        return run
+
+    def _pass(self, count: int) -> None:
+        assert self.fresh is not None, "there was something to hand out"
+        self.passed += count
+        if self.passed == len(self.fresh):
+            self.fresh, self.passed = None, 0
+        elif self.passed > _PASSED_MAX:
+            del self.fresh[: self.passed]
+            self.passed = 0
 
 
 class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,25 +181,26 @@ class Lanes:
 
     def put(self, message: MessageSummary) -> None:
         """A message that was never handed out; per lane they come in the order of offsets."""
-        lane = self._lanes[message.priority]
-        if lane.fresh is None:
-            lane.fresh = deque()
-        lane.fresh.append(message)
-        lane.enqueued += 1
-        self._count += 1
+        self._put(message.priority, (message,))
 
-    def put_all(self, messages: Iterable[MessageSummary]) -> None:
+    def put_all(self, messages: Sequence[MessageSummary]) -> None:
         """Messages that were never handed out; per lane they come in the order of offsets."""
+        priorities = set(map(_priority_of, messages))
+        if len(priorities) == 1:
+            self._put(priorities.pop(), messages)
+            return
         piles: tuple[list[MessageSummary], ...] = tuple([] for _ in self._lanes)
         for message in messages:
             piles[message.priority].append(message)
-        for lane, pile in zip(self._lanes, piles, strict=True):
+        for index, pile in enumerate(piles):
             if pile:
-                if lane.fresh is None:
-                    lane.fresh = deque()
-                lane.fresh.extend(pile)
-                lane.enqueued += len(pile)
-                self._count += len(pile)
+                self._put(index, pile)
+
+    def _put(self, index: int, messages: Sequence[MessageSummary]) -> None:
+        lane = self._lanes[index]
+        lane.extend(messages)
+        lane.enqueued += len(messages)
+        self._count += len(messages)
 
     def put_back(self, message: MessageSummary) -> None:
         """A message that was handed out, or overtaken, before."""
@@ -175,9 +226,12 @@ class Lanes:
             index = self._first_in_turn()
             lane = self._lanes[index]
             before = len(taken)
-            share = min(lane.credit, count_max - before)
+            # A lane that is alone gets one round after the other.
+            share = count_max - before
+            if len(lane) < self._count:
+                share = min(share, lane.credit)
             bytes_max = self._serve(index, share, bytes_max, taken, now)
-            lane.credit -= len(taken) - before
+            self._charge(index, len(taken) - before)
         for lane in self._lanes:
             lane.left = len(lane)
         return taken
@@ -187,9 +241,21 @@ class Lanes:
         for index, lane in enumerate(self._lanes):
             if lane.credit > 0 and (lane.fresh or lane.returned):
                 return index
+        self._begin_round()
+        return next(index for index, lane in enumerate(self._lanes) if len(lane))
+
+    def _begin_round(self) -> None:
         for lane, weight in zip(self._lanes, self._settings.weights, strict=True):
             lane.credit = weight
-        return next(index for index, lane in enumerate(self._lanes) if len(lane))
+
+    def _charge(self, index: int, served: int) -> None:
+        """A lane has handed out so many messages, also over several rounds."""
+        lane = self._lanes[index]
+        if served > lane.credit:
+            # Of the last round that was begun.
+            served = (served - lane.credit - 1) % self._settings.weights[index] + 1
+            self._begin_round()
+        lane.credit -= served
 
     def _measure_waiting(self, now: Instant) -> None:
         """From now on, at the latest, lanes that have something wait for their turn."""
@@ -210,14 +276,21 @@ class Lanes:
         lane = self._lanes[index]
         before = len(taken)
         while count and len(lane):
-            message = lane.pop()
-            if taken and message.size > bytes_max:
-                heappush(lane.returned, message)
+            if not lane.returned:
+                run = lane.pop_run(count, bytes_max)
+                bytes_max -= sum(map(_size_of, run))
+                count -= len(run)
+                taken += run
+                if not count or not lane.fresh:
+                    break
+            if not taken or lane.next_size() <= bytes_max:
+                message = lane.pop()
+                bytes_max -= message.size
+                count -= 1
+                taken.append(message)
+            else:
                 bytes_max = 0
                 break
-            bytes_max -= message.size
-            taken.append(message)
-            count -= 1
         served = len(taken) - before
         if served:
             lane.dequeued += served
@@ -246,8 +319,8 @@ class Lanes:
                 continue
             gone = [each for each in lane if each.offset < offset]
             if gone:
-                kept = deque(each for each in lane.fresh or () if each.offset >= offset)
-                lane.fresh = kept or None
+                kept = [each for each in lane.unpassed() if each.offset >= offset]
+                lane.fresh, lane.passed = kept or None, 0
                 lane.returned = [each for each in lane.returned if each.offset >= offset]
                 heapify(lane.returned)
                 dropped += gone

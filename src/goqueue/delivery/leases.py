@@ -1,152 +1,312 @@
-"""Who holds which messages of one partition, and until when.
+"""Who holds which messages of one partition, and until when: one entry for each lease.
 
-Owns the leases of one group. Knows nothing of why one ends: the queue does. Never reads a clock.
+A lease is what one poll got of one partition with one delivery count: up to a thousand messages
+under one serial number. Which of them are still in flight is one number with a bit for each, in the
+order of their offsets, so that to settle a whole lease costs little more than to settle one message
+of it. A part of a lease that is extended has a deadline of its own.
 
-Invariant: a message has at most one lease; a member's load is the number of leases that it has.
+Owns the leases of one group on one partition. Knows nothing of why one ends: the queue does. Never
+reads a clock.
+
+Invariant: a message is in flight in at most one lease; a member's load is the number of messages
+that it has in flight; a message that is in flight has exactly one deadline.
+Cost: one dictionary entry and one heap entry for each lease; O(log n) to find messages of it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import compress
+from operator import attrgetter
+from typing import TypeVar
 
-from goqueue.model import Instant, Offset
+from goqueue.model import Instant, Range
 from goqueue.records import MessageSummary
 
-__all__ = ["Lease", "LeaseTable"]
+__all__ = ["Lease", "LeasePart", "LeaseTable", "as_offsets"]
+
+T = TypeVar("T")
 
 # Deadlines of leases that are over are dropped when there are so many more of them than leases.
 _DEADLINES_MIN = 10_000
 _UNLIMITED = 1 << 62
+# From the digits of a binary number to flags.
+_FLAGS = bytes(1 if code == ord("1") else 0 for code in range(256))
+
+_offset_of = attrgetter("offset")
+
+
+def as_offsets(messages: Sequence[MessageSummary]) -> Sequence[int]:
+    """The offsets of messages, in their order; a range where they follow each other."""
+    offsets = list(map(_offset_of, messages))
+    if not offsets:
+        return offsets
+    straight = range(offsets[0], offsets[0] + len(offsets))
+    # The last is compared first: that is mostly enough to tell.
+    return straight if offsets[-1] == straight[-1] and offsets == list(straight) else offsets
+
+
+def _ones(low: int, count: int) -> int:
+    """A number with so many bits set from `low` on."""
+    return (1 << count) - 1 << low
+
+
+def _picked(items: Sequence[T], mask: int) -> Sequence[T]:
+    """The items whose bits are set."""
+    count = mask.bit_count()
+    if count == len(items):
+        return items
+    if not count:
+        return ()
+    low = (mask & -mask).bit_length() - 1
+    if mask >> low == _ones(0, count):
+        return items[low : low + count]
+    return list(compress(items, f"{mask:b}".encode()[::-1].translate(_FLAGS)))
+
+
+def _lowest(mask: int, count: int) -> int:
+    """The lowest bits of a mask, at most so many."""
+    while mask.bit_count() > count:
+        mask &= ~(1 << mask.bit_length() - 1)
+    return mask
 
 
 class Lease:
-    """One message in the hands of one member."""
+    """Messages of one partition in the hands of one member, with one delivery count."""
 
-    __slots__ = ("attempt", "deadline", "member", "message", "offset", "serial")
-
-    # `member` is an id, `serial` the number of the lease in this life of the broker.
+    __slots__ = (
+        "attempt",
+        "deadlines",
+        "held",
+        "in_flight",
+        "member",
+        "messages",
+        "offsets",
+        "serial",
+    )
 
     def __init__(
-        self, message: MessageSummary, attempt: int, member: str, serial: int, deadline: Instant
+        self,
+        messages: Sequence[MessageSummary],
+        attempt: int,
+        member: str,
+        serial: int,
+        deadline: Instant,
     ) -> None:
-        self.message = message
-        # Of the message: it is asked for more often than all the rest.
-        self.offset: Offset = message.offset  # type: ignore[assignment]  # to say so costs a call
+        """`messages` are in the order of their offsets; `serial` is unique in this life."""
+        self.messages = messages
+        self.offsets = as_offsets(messages)
         self.attempt = attempt
         self.member = member
         self.serial = serial
-        self.deadline = deadline
+        # A bit for each message: in flight, or held by a transaction.
+        self.in_flight = _ones(0, len(messages))
+        self.held = 0
+        # Whose deadline is when. Bits of messages that are over stay until their deadline is.
+        self.deadlines: dict[int, int] = {deadline: self.in_flight}
+
+    def select(self, ranges: Iterable[Range]) -> int:
+        """The messages with these offsets, as bits, be they in flight or not."""
+        mask = 0
+        offsets = self.offsets
+        for first, following in ranges:
+            low = bisect_left(offsets, first)
+            high = bisect_left(offsets, following, low)
+            mask |= _ones(low, high - low)
+        return mask
+
+    def bit(self, offset: int) -> int:
+        """The bit of one message; 0 if it is none of this lease."""
+        place = bisect_left(self.offsets, offset)
+        is_ours = place < len(self.offsets) and self.offsets[place] == offset
+        return 1 << place if is_ours else 0
+
+    def deadline_of(self, bit: int) -> Instant:
+        """The deadline of one message."""
+        return next(Instant(at) for at, mask in self.deadlines.items() if mask & bit)
+
+    def due(self, now: int) -> dict[int, int]:
+        """What is in flight although its deadline is over, by that deadline."""
+        return {
+            at: over
+            for at, mask in self.deadlines.items()
+            if at <= now and (over := mask & self.in_flight)
+        }
+
+
+class LeasePart:
+    """Some messages of one lease."""
+
+    __slots__ = ("lease", "mask")
+
+    def __init__(self, lease: Lease, mask: int) -> None:
+        self.lease = lease
+        self.mask = mask
+
+    def __len__(self) -> int:
+        return self.mask.bit_count()
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """The offsets, in order."""
+        return _picked(self.lease.offsets, self.mask)
+
+    @property
+    def messages(self) -> Sequence[MessageSummary]:
+        """The messages, in the order of their offsets."""
+        return _picked(self.lease.messages, self.mask)
+
+    def without(self, mask: int) -> "LeasePart":
+        return LeasePart(self.lease, self.mask & ~mask)
 
 
 class LeaseTable:
-    """LeaseTable by offset."""
+    """The leases by their serial numbers."""
 
     def __init__(self) -> None:
         self._leases: dict[int, Lease] = {}
-        # Deadline, serial and offset. Those of leases that are over stay until they surface:
-        # removing them on every ack would make the common path slow.
-        self._deadlines: list[tuple[int, int, int]] = []
+        # Deadlines with serials. Those of leases that are over stay until they surface: removing
+        # them on every ack would make the common path slow.
+        self._deadlines: list[tuple[int, int]] = []
         self._loads: dict[str, int] = {}
+        self._in_flight = 0
 
     def __len__(self) -> int:
-        return len(self._leases)
-
-    def __contains__(self, offset: int) -> bool:
-        return offset in self._leases
+        """How many messages are in flight."""
+        return self._in_flight
 
     def __iter__(self) -> Iterator[Lease]:
         return iter(self._leases.values())
 
+    def find(self, offset: int) -> Lease | None:
+        """The lease in which a message is in flight; costs by the number of leases."""
+        found = (lease for lease in self if lease.bit(offset) & lease.in_flight)
+        return next(found, None)
+
     @property
     def loads(self) -> Mapping[str, int]:
-        """How many messages each member holds; those that hold none are left out."""
+        """How many messages each member has in flight; those that have none are left out."""
         return self._loads
 
     def load_of(self, member: str) -> int:
-        """How many messages a member holds."""
+        """How many messages a member has in flight."""
         return self._loads.get(member, 0)
 
-    def get(self, offset: int, serial: int) -> Lease | None:
+    def get(self, serial: int) -> Lease | None:
         """The lease with this number, if it is not over."""
-        held = self._leases.get(offset)
-        return held if held is not None and held.serial == serial else None
+        return self._leases.get(serial)
 
-    def below(self, offset: int) -> list[Lease]:
-        """The leases of everything below an offset."""
-        return [held for place, held in self._leases.items() if place < offset]
+    def below(self, offset: int) -> list[LeasePart]:
+        """What is in flight below an offset."""
+        return self._parts((lease, lease.select(((0, offset),))) for lease in self)
 
-    def of_member(self, member: str) -> list[Lease]:
-        return [held for held in self._leases.values() if held.member == member]
+    def of_member(self, member: str) -> list[LeasePart]:
+        """What a member has in flight."""
+        return self._parts((lease, -1) for lease in self if lease.member == member)
+
+    def _parts(self, chosen: Iterable[tuple[Lease, int]]) -> list[LeasePart]:
+        return [
+            LeasePart(lease, in_flight)
+            for lease, mask in chosen
+            if (in_flight := mask & lease.in_flight)
+        ]
 
     # Changing
 
-    def add(
-        self,
-        messages: Sequence[MessageSummary],
-        attempts_of: Callable[[int], int],
-        member: str,
-        serial: int,
-        deadline: Instant,
-    ) -> list[Lease]:
-        """Lease messages to a member, with serials from this one on."""
+    def add(self, lease: Lease) -> None:
+        """Messages are in flight from now on."""
         self._tidy()
-        added: list[Lease] = []
-        deadlines = self._deadlines
-        for message in messages:
-            offset = message.offset
-            held = Lease(message, attempts_of(offset) + 1, member, serial, deadline)
-            self._leases[offset] = held
-            heappush(deadlines, (deadline, serial, offset))
-            added.append(held)
-            serial += 1
-        if added:
-            self._loads[member] = self._loads.get(member, 0) + len(added)
-        return added
+        self._leases[lease.serial] = lease
+        self._count(lease.member, len(lease.messages))
+        for deadline in lease.deadlines:
+            heappush(self._deadlines, (deadline, lease.serial))
 
-    def restore(self, held: Lease) -> None:
-        """A lease that was let go runs on to its deadline."""
-        self._leases[held.offset] = held
-        self._loads[held.member] = self._loads.get(held.member, 0) + 1
-        heappush(self._deadlines, (held.deadline, held.serial, held.offset))
+    def remove(self, part: LeasePart) -> None:
+        """Messages are in flight no longer."""
+        lease = part.lease
+        lease.in_flight &= ~part.mask
+        self._count(lease.member, -len(part))
+        self._drop_if_over(lease)
 
-    def extend(self, held: Lease, deadline: Instant) -> None:
-        """Hold a message until `deadline`, which may also be earlier than before."""
-        held.deadline = deadline
-        heappush(self._deadlines, (deadline, held.serial, held.offset))
+    def hold(self, part: LeasePart) -> None:
+        """Messages are held instead of being in flight: `restore` brings them back."""
+        part.lease.held |= part.mask
+        self.remove(part)
+
+    def restore(self, lease: Lease, bit: int) -> None:
+        """A message that was held is in flight again, until its deadline."""
+        lease.held &= ~bit
+        lease.in_flight |= bit
+        self._count(lease.member, 1)
+        heappush(self._deadlines, (lease.deadline_of(bit), lease.serial))
+
+    def let_go(self, lease: Lease, bit: int) -> None:
+        """A message that was held does not come back to its lease."""
+        lease.held &= ~bit
+        self._drop_if_over(lease)
+
+    def extend(self, part: LeasePart, deadline: Instant) -> None:
+        """Hold messages until `deadline`, which may also be earlier than before."""
+        lease, mask = part.lease, part.mask
+        deadlines = {
+            at: kept
+            for at, of_deadline in lease.deadlines.items()
+            if (kept := of_deadline & ~mask & (lease.in_flight | lease.held))
+        }
+        deadlines[deadline] = deadlines.get(deadline, 0) | mask
+        lease.deadlines = deadlines
+        heappush(self._deadlines, (deadline, lease.serial))
         self._tidy()
 
-    def remove(self, held: Lease) -> None:
-        """A lease is over."""
-        del self._leases[held.offset]
-        load = self._loads[held.member] - 1
+    def _count(self, member: str, change: int) -> None:
+        self._in_flight += change
+        load = self._loads.get(member, 0) + change
         if load:
-            self._loads[held.member] = load
+            self._loads[member] = load
         else:
-            del self._loads[held.member]
+            del self._loads[member]
+
+    def _drop_if_over(self, lease: Lease) -> None:
+        if not lease.in_flight and not lease.held:
+            del self._leases[lease.serial]
 
     # Time
 
     def next_deadline(self) -> int | None:
-        """When the first lease runs out."""
+        """When the first messages run out."""
         while self._deadlines and not self._is_current(self._deadlines[0]):
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def expired(self, now: Instant, count_max: int = _UNLIMITED) -> list[Lease]:
-        """LeaseTable that ran out, earliest deadline first; each is still held until let go."""
-        # A lease that was extended to a deadline which it had before is in the heap twice.
-        expired: dict[int, Lease] = {}
-        while self._deadlines and self._deadlines[0][0] <= now and len(expired) < count_max:
-            entry = heappop(self._deadlines)
-            if self._is_current(entry):
-                expired[entry[2]] = self._leases[entry[2]]
+    def expired(self, now: Instant, count_max: int = _UNLIMITED) -> list[LeasePart]:
+        """What ran out, earliest deadline first, at most so many messages.
+
+        They are in flight still until they are removed, which is to happen in the same turn.
+        """
+        # A part that was extended to a deadline which it had before is in the heap twice.
+        expired: dict[tuple[int, int], LeasePart] = {}
+        while self._deadlines and self._deadlines[0][0] <= now and count_max > 0:
+            entry = self._deadlines[0]
+            lease = self._leases.get(entry[1])
+            mask = 0 if lease is None else lease.deadlines.get(entry[0], 0) & lease.in_flight
+            if lease is not None and mask and entry not in expired:
+                part = LeasePart(lease, _lowest(mask, count_max))
+                expired[entry] = part
+                count_max -= len(part)
+                if part.mask != mask:
+                    # The rest is due still.
+                    break
+            heappop(self._deadlines)
         return list(expired.values())
 
     def _tidy(self) -> None:
         """Drop the deadlines of leases that ended before them: they could be hours away."""
         if len(self._deadlines) > _DEADLINES_MIN + 2 * len(self._leases):
-            self._deadlines = sorted(entry for entry in self._deadlines if self._is_current(entry))
+            self._deadlines = sorted(
+                entry for entry in dict.fromkeys(self._deadlines) if self._is_current(entry)
+            )
 
-    def _is_current(self, entry: tuple[int, int, int]) -> bool:
-        deadline, serial, offset = entry
-        held = self._leases.get(offset)
-        return held is not None and held.serial == serial and held.deadline == deadline
+    def _is_current(self, entry: tuple[int, int]) -> bool:
+        deadline, serial = entry
+        lease = self._leases.get(serial)
+        return lease is not None and bool(lease.deadlines.get(deadline, 0) & lease.in_flight)

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
-from goqueue.delivery.ranges import Range, Ranges, Stretch
-from goqueue.model import Offset, Timestamp, TransactionKey
+from goqueue.delivery.ranges import Ranges, Stretch
+from goqueue.model import Offset, Range, Timestamp, TransactionKey
 
 __all__ = ["REASON_BYTES_MAX", "Position", "PositionStated", "TransactionHolds", "cut_reason"]
 
@@ -238,6 +238,10 @@ class Position:
     def is_dead_lettering(self, offset: int) -> bool:
         """Whether a message is on its way to the dead letters."""
         return offset in self._dead_lettering
+
+    def has_attempts_of(self, offsets: Iterable[int]) -> bool:
+        """Whether one of these messages was delivered before."""
+        return bool(self._attempts) and not self._attempts.keys().isdisjoint(offsets)
 
     def attempts_of(self, offset: int) -> int:
         """How often a message was delivered so far."""

@@ -10,22 +10,24 @@ in its lane, behind an earlier one of its key, leased, in backoff, dead-letterin
 transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from goqueue.delivery.key_order import KeyOrder
 from goqueue.delivery.lanes import LANES, Lanes
-from goqueue.delivery.leases import Lease, LeaseTable
+from goqueue.delivery.leases import Lease, LeasePart, LeaseTable, as_offsets
 from goqueue.delivery.message_state import MessageState
 from goqueue.delivery.position import Position
 from goqueue.delivery.priority_index import PriorityIndex
 from goqueue.delivery.ranges import Ranges
-from goqueue.model import SECOND, Instant, Offset
+from goqueue.model import SECOND, Instant, Offset, Range
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
 
-__all__ = ["BACKOFF_MAX", "IN_FLIGHT_MAX", "DeliveryQueue", "backoff_ns"]
+__all__ = ["BACKOFF_MAX", "IN_FLIGHT_MAX", "DeliveryQueue", "NewLease", "backoff_ns"]
 
 IN_FLIGHT_MAX = 1000
 # So many messages of a group and partition may wait to be delivered again: each is kept in memory,
@@ -44,10 +46,19 @@ _UNTIMED = Instant(0)
 # Beyond every offset: nothing is learned for such a lane.
 _NEVER = 1 << 63
 
+_offset_of = attrgetter("offset")
+
 
 def backoff_ns(attempt: int) -> int:
     """The backoff of a nacked message: one second, doubled with each attempt, at most 60 s."""
     return min(_BACKOFF_NS_MAX, SECOND << min(attempt - 1, _DOUBLINGS_MAX))
+
+
+class NewLease(NamedTuple):
+    """A lease that has just begun, and its offsets in the order in which they are delivered."""
+
+    lease: Lease
+    offsets: Sequence[int]
 
 
 class _HeldMessage(NamedTuple):
@@ -81,10 +92,10 @@ class DeliveryQueue:
         self._order = KeyOrder() if keeps_key_order else None
 
     def state_of(self, offset: int) -> MessageState:
-        """The state of a message; costs by the number of messages in backoff."""
+        """The state of a message; costs by the number of leases and of messages in backoff."""
         if offset in self._done:
             return MessageState.SETTLED
-        if offset in self._leases:
+        if self._leases.find(offset) is not None:
             return MessageState.IN_FLIGHT
         if offset in self._dead_lettering or self._position.is_dead_lettering(offset):
             return MessageState.DEAD_LETTERING
@@ -130,20 +141,21 @@ class DeliveryQueue:
     def in_flight(self) -> int:
         return len(self._leases)
 
-    def held_by_lane(self) -> list[int]:
-        """How many messages of each lane are held."""
+    def in_flight_by_lane(self) -> list[int]:
+        """How many messages of each lane are in flight."""
         counts = [0] * LANES
-        for held in self._leases:
-            counts[held.message.priority] += 1
+        for lease in self._leases:
+            for message in LeasePart(lease, lease.in_flight).messages:
+                counts[message.priority] += 1
         return counts
 
     @property
     def loads(self) -> Mapping[str, int]:
-        """How many messages each member holds; those that hold none are left out."""
+        """How many messages each member has in flight; those that have none are left out."""
         return self._leases.loads
 
     def load_of(self, member: str) -> int:
-        """How many messages a member holds."""
+        """How many messages a member has in flight."""
         return self._leases.load_of(member)
 
     def missing_within(self, first: int, end: int) -> int:
@@ -262,39 +274,41 @@ class DeliveryQueue:
         lowest = min(message.offset for message in ready)
         self._unseen_from = max(self._unseen_from, *self._cursors)
         self._cursors = [min(cursor, lowest) for cursor in self._cursors]
-        elsewhere = [held.message for held in self._leases]
+        elsewhere: list[MessageSummary] = []
+        for lease in self._leases:
+            elsewhere.extend(LeasePart(lease, lease.in_flight).messages)
         elsewhere.extend(self._dead_lettering.values())
         elsewhere.extend(entry.message for entry in self._held.values())
         elsewhere.extend(message for _, message in self._backoff)
         self._elsewhere = dict.fromkeys(message.offset for message in elsewhere)
         if self._order is not None:
-            for message in sorted(elsewhere):
+            for message in sorted(elsewhere, key=_offset_of):
                 self._order.admit(message)
 
-    def settle_below(self, offset: int) -> list[Lease]:
-        """Any state → settled, below `offset`: committed past, or gone. The leases that end."""
+    def settle_below(self, offset: int) -> list[LeasePart]:
+        """Any state → settled, below `offset`: committed past, or gone. What was in flight."""
         self._cursors = [max(cursor, offset) for cursor in self._cursors]
         if offset <= self._done.floor:
             return []
         self._done.raise_floor(offset)
         retired = self._lanes.keep_from(offset)
-        leases = self._leases.below(offset)
-        for held in leases:
-            self._leases.remove(held)
-            retired.append(held.message)
+        ended = self._leases.below(offset)
+        for part in ended:
+            self._leases.remove(part)
+            retired.extend(part.messages)
         retired.extend(
             self._dead_lettering.pop(place)
             for place in list(self._dead_lettering)
             if place < offset
         )
         retired.extend(
-            self._held.pop(place).message for place in list(self._held) if place < offset
+            self._take_held(place).message for place in list(self._held) if place < offset
         )
         retired.extend(message for _, message in self._backoff if message.offset < offset)
         self._backoff = sorted(entry for entry in self._backoff if entry[1].offset >= offset)
         for message in retired:
             self._release_key(message)
-        return leases
+        return ended
 
     # Leasing
 
@@ -307,54 +321,87 @@ class DeliveryQueue:
         serial: int,
         *,
         now: Instant = _UNTIMED,
-    ) -> list[Lease]:
+    ) -> list[NewLease]:
         """Hand out what is ready, lane by lane; the first even if it is larger than allowed.
 
-        Without the time no lane is served for having waited long.
+        One lease, with the serial that is given, or several with those after it: all messages of a
+        lease were delivered equally often. Without the time no lane is served for having waited.
         """
         room = min(count_max, IN_FLIGHT_MAX - self._leases.load_of(member))
         if room <= 0:
             return []
         taken = self._lanes.take(room, bytes_max, now)
-        return self._leases.add(taken, self._position.attempts_of, member, serial, deadline)
+        if not taken:
+            return []
+        begun: list[NewLease] = []
+        for attempts, messages in self._by_attempts(taken):
+            offsets = as_offsets(messages)
+            if not isinstance(offsets, range):
+                # They come lane by lane; a lease keeps them by offset.
+                messages = sorted(messages, key=_offset_of)
+            lease = Lease(messages, attempts + 1, member, serial, deadline)
+            self._leases.add(lease)
+            begun.append(NewLease(lease, offsets))
+            serial += 1
+        return begun
 
-    def find_lease(self, offset: int, serial: int) -> Lease | None:
-        """The lease that a receipt names, if it is not over."""
-        entry = self._held.get(offset) if self._held else None
-        if entry is not None and entry.lease is not None and entry.lease.serial == serial:
-            # If its transaction was aborted, the step that releases it is still to come.
-            self.release_held((offset,))
-        return self._leases.get(offset, serial)
+    def _by_attempts(
+        self, taken: list[MessageSummary]
+    ) -> Iterable[tuple[int, list[MessageSummary]]]:
+        """What is taken, in its order, cut where the number of earlier deliveries changes."""
+        position = self._position
+        if not position.has_attempts_of(map(_offset_of, taken)):
+            return [(0, taken)]
+        groups = groupby(taken, lambda message: position.attempts_of(message.offset))
+        return ((attempts, list(messages)) for attempts, messages in groups)
 
-    def extend(self, lease: Lease, deadline: Instant) -> None:
-        """Lease a message until `deadline`, which may also be earlier than before."""
-        self._leases.extend(lease, deadline)
+    def find_lease(self, serial: int, offsets: Iterable[Range]) -> LeasePart | None:
+        """What is in flight of the messages that a lease is asked for; None if it is over."""
+        lease = self._leases.get(serial)
+        if lease is None:
+            return None
+        mask = lease.select(offsets)
+        if mask & lease.held:
+            # If their transaction was aborted, the step that releases them is still to come.
+            self.release_held(LeasePart(lease, mask & lease.held).offsets)
+        return LeasePart(lease, mask & lease.in_flight)
 
-    def ack(self, leases: Sequence[Lease]) -> list[int]:
+    def extend(self, part: LeasePart, deadline: Instant) -> None:
+        """Lease messages until `deadline`, which may also be earlier than before."""
+        self._leases.extend(part, deadline)
+
+    def ack(self, parts: Sequence[LeasePart]) -> Sequence[int]:
         """In flight → settled. The offsets in order."""
-        for lease in leases:
-            self._leases.remove(lease)
-        offsets: list[int] = sorted([lease.offset for lease in leases])
+        for part in parts:
+            self._leases.remove(part)
+        if len(parts) == 1:
+            offsets = parts[0].offsets
+        else:
+            offsets = sorted([offset for part in parts for offset in part.offsets])
         self._done.add_all(offsets)
         if self._order is not None:
-            for lease in leases:
-                self._release_key(lease.message)
+            for part in parts:
+                for message in part.messages:
+                    self._release_key(message)
         return offsets
 
-    def release(self, lease: Lease) -> None:
+    def release(self, part: LeasePart) -> None:
         """In flight → available: not begun, or expired, or its member is gone."""
-        self._leases.remove(lease)
-        self._offer(lease.message)
+        self._leases.remove(part)
+        for message in part.messages:
+            self._offer(message)
 
-    def nack(self, lease: Lease, visible_at: Instant) -> None:
+    def nack(self, part: LeasePart, visible_at: Instant) -> None:
         """In flight → backoff, until `visible_at`."""
-        self._leases.remove(lease)
-        heappush(self._backoff, (visible_at, lease.message))
+        self._leases.remove(part)
+        for message in part.messages:
+            heappush(self._backoff, (visible_at, message))
 
-    def reject(self, lease: Lease) -> None:
+    def reject(self, part: LeasePart) -> None:
         """In flight → dead-lettering; `settle_dead_letters` ends it."""
-        self._leases.remove(lease)
-        self._dead_lettering[lease.offset] = lease.message
+        self._leases.remove(part)
+        for message in part.messages:
+            self._dead_lettering[message.offset] = message
 
     def settle_dead_letters(self, offsets: Sequence[int]) -> None:
         """Dead-lettering → settled: the copies are committed; in order."""
@@ -366,41 +413,48 @@ class DeliveryQueue:
 
     def release_member(self, member: str) -> int:
         """A member is gone: what it has in flight is available. How many messages those were."""
-        for offset, entry in self._held.items():
+        for offset, entry in list(self._held.items()):
             if entry.lease is not None and entry.lease.member == member:
                 # The transaction still holds the message, but the lease is over.
-                self._held[offset] = _HeldMessage(entry.message, None)
+                self._held[offset] = _HeldMessage(self._take_held(offset).message, None)
         if not self._leases.load_of(member):
             return 0
-        leases = self._leases.of_member(member)
-        for lease in leases:
-            self.release(lease)
-        return len(leases)
+        parts = self._leases.of_member(member)
+        for part in parts:
+            self.release(part)
+        return sum(map(len, parts))
 
     # Transactions
 
-    def hold(self, leases: Sequence[Lease]) -> None:
-        """In flight → held: a transaction adds these leases, which neither expire nor are acked."""
-        for lease in leases:
-            self._leases.remove(lease)
-            self._held[lease.offset] = _HeldMessage(lease.message, lease)
+    def hold(self, part: LeasePart) -> None:
+        """In flight → held: a transaction adds these, which then neither expire nor are acked."""
+        for message in part.messages:
+            self._held[message.offset] = _HeldMessage(message, part.lease)
+        self._leases.hold(part)
 
     def hold_below(self, floor: int) -> None:
         """Available → held, all below `floor`: a transaction adds an offset."""
         for message in self._lanes.keep_from(floor):
             self._offer(message)
 
-    def ack_held(self, offsets: Sequence[int]) -> list[Lease]:
+    def ack_held(self, offsets: Sequence[int]) -> list[LeasePart]:
         """Held → settled: the transaction has committed. The leases by which some were held."""
         self._finish_unseen(offsets)
-        leases: list[Lease] = []
+        masks: dict[Lease, int] = {}
         for offset in offsets:
-            entry = self._held.pop(offset, None)
-            if entry is not None:
+            if offset in self._held:
+                entry = self._take_held(offset)
                 self._release_key(entry.message)
                 if entry.lease is not None:
-                    leases.append(entry.lease)
-        return leases
+                    masks[entry.lease] = masks.get(entry.lease, 0) | entry.lease.bit(offset)
+        return [LeasePart(lease, mask) for lease, mask in masks.items()]
+
+    def _take_held(self, offset: int) -> _HeldMessage:
+        """A transaction holds a message no longer, nor does it come back to its lease."""
+        entry = self._held.pop(offset)
+        if entry.lease is not None:
+            self._leases.let_go(entry.lease, entry.lease.bit(offset))
+        return entry
 
     def release_held(self, offsets: Sequence[int]) -> None:
         """Held → in flight, where a lease runs on, else available: the transaction was aborted.
@@ -415,7 +469,7 @@ class DeliveryQueue:
             if entry.lease is None:
                 self._lanes.put_back(entry.message)
             else:
-                self._leases.restore(entry.lease)
+                self._leases.restore(entry.lease, entry.lease.bit(offset))
 
     def held_lease(self, offset: int) -> Lease | None:
         """The lease by which a transaction holds a message, if it was added in this life."""
@@ -443,8 +497,8 @@ class DeliveryQueue:
             candidates.append(self._backoff[0][0])
         return Instant(min(candidates)) if candidates else None
 
-    def expire(self, now: Instant, count_max: int = 1 << 62) -> list[Lease]:
-        """Leases that ran out, earliest deadline first; each runs until it is released or rejected.
+    def expire(self, now: Instant, count_max: int = 1 << 62) -> list[LeasePart]:
+        """What ran out, earliest deadline first; in flight until it is released or rejected.
 
         Messages whose backoff is over are available. At most `count_max` of both are dealt with:
         what is left is due still.

@@ -10,11 +10,10 @@ Invariant: the floor is the lowest offset that is not in the set; two equal sets
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 
-from goqueue.model import Offset
+from goqueue.model import Offset, Range, runs
 
-__all__ = ["Range", "Ranges", "Stretch", "runs"]
+__all__ = ["Ranges", "Stretch"]
 
-Range = tuple[int, int]
 # Some offsets that are near each other: where the bits begin, and the bits, the lowest first.
 Stretch = tuple[int, bytes]
 
@@ -25,22 +24,6 @@ _MASK = _BLOCK - 1
 _FULL = (1 << _BLOCK) - 1
 _ZEROS = b"0" * _BLOCK
 _ONE = ord("1")
-
-
-def runs(offsets: Iterable[int]) -> list[Range]:
-    """The same offsets as ranges [first, next), for journals; they must be sorted."""
-    found: list[Range] = []
-    first = following = -1
-    for offset in offsets:
-        if offset == following:
-            following += 1
-            continue
-        if first >= 0:
-            found.append((first, following))
-        first, following = offset, offset + 1
-    if first >= 0:
-        found.append((first, following))
-    return found
 
 
 class Ranges:

@@ -99,7 +99,7 @@ def leased_records(parcel: Parcel, room: int) -> Iterator[Record]:
         if not has_compressed(piece):
             yield from pick(piece, offsets)
         else:
-            wanted = frozenset(parcel.offsets)
+            wanted = frozenset(offsets)
             for record in _stored(piece, 0):
                 if record.offset in wanted:
                     shown = _decompress(record) if room > 0 else record

@@ -86,6 +86,7 @@ from goqueue.model.notation import (
     parse_duration,
     parse_time,
 )
+from goqueue.model.ranges import Range, runs
 from goqueue.model.settings import (
     Cleanup,
     Flush,
@@ -192,6 +193,7 @@ __all__ = [
     "Offset",
     "Open",
     "Priority",
+    "Range",
     "Record",
     "Refused",
     "RequestId",
@@ -220,4 +222,5 @@ __all__ = [
     "nearest_name",
     "parse_duration",
     "parse_time",
+    "runs",
 ]

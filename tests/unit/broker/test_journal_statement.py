@@ -40,6 +40,7 @@ from goqueue.model.requests import (
     TopicConfig,
     TopicDescription,
     TopicList,
+    lease_of,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.users import (
@@ -322,7 +323,7 @@ def test_a_snapshot_never_says_more_than_the_journal() -> None:
     publish(node, "a")
     (first,) = poll(node)
     node.files.faults.broken[("write", "__groups/0/00000000000000000000.log")] = errno.ENOSPC
-    request = node.begin(Ack(receipts=(first.receipt,)))
+    request = node.begin(Ack(leases=(lease_of(first.receipt),)))
     node.advance(5 * SECOND)
     assert not node.is_answered(request)
     node.restart()
@@ -340,7 +341,7 @@ def test_a_full_disk_delays_acks_and_loses_none() -> None:
     publish(node, "a", "b", "c")
     first, second, third = poll(node)
     node.files.faults.room = 0
-    waiting = node.begin(Ack(receipts=(first.receipt,)))
+    waiting = node.begin(Ack(leases=(lease_of(first.receipt),)))
     with pytest.raises(Refused) as refused:
         ack(node, second)
     assert refused.value.code is Code.STORAGE_FULL
@@ -348,7 +349,7 @@ def test_a_full_disk_delays_acks_and_loses_none() -> None:
     node.files.faults.room = None
     node.advance(2 * SECOND)
 
-    assert node.reply(waiting, Acked).settlements[0].refused is None
+    assert node.reply(waiting, Acked).settlements[0].code is None
     ack(node, second, third)
     node.restart()
     assert poll(node) == []
@@ -361,7 +362,7 @@ def test_a_journal_that_fails_halts_the_node() -> None:
     publish(node, "a")
     (first,) = poll(node)
     node.files.faults.broken[("sync", "__groups/0/00000000000000000000.log")] = errno.EIO
-    request = node.begin(Ack(receipts=(first.receipt,)))
+    request = node.begin(Ack(leases=(lease_of(first.receipt),)))
 
     assert not node.is_answered(request)
     assert len(node.halts) == 1

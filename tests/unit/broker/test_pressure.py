@@ -16,6 +16,7 @@ from goqueue.model.requests import (
     Publish,
     Published,
     TopicDescription,
+    lease_of,
 )
 from goqueue.records import build
 from tests.unit.broker.driven_node import DrivenNode
@@ -52,7 +53,7 @@ def test_at_the_reserve_nothing_is_published_while_reads_and_acks_still_work() -
     assert publish(node, "d").placed[0].refused is Code.STORAGE_FULL
 
     first, second, third = poll(node)
-    assert [each.refused for each in ack(node, first)] == [None]
+    assert [each.code for each in ack(node, first)] == [None]
     assert nack(node, second, delay_ns=0).dead_letter_topic is None
     assert read_values(node) == ["a", "b", "c"]
     assert committed(node) == 1
@@ -93,7 +94,7 @@ def test_what_a_full_disk_took_from_a_journal_is_written_again_in_bounded_turns(
     publish(node, *["x"] * 200)
     held = poll(node, count=200)
     node.slow_down(GROUPS)
-    requests = [node.begin(Ack(receipts=(each.receipt,))) for each in held]
+    requests = [node.begin(Ack(leases=(lease_of(each.receipt),))) for each in held]
     node.files.faults.room = 0
     node.speed_up()
     assert not any(node.is_answered(request) for request in requests)
@@ -113,7 +114,7 @@ def test_damage_in_a_journal_holds_up_no_ack_and_stops_no_node() -> None:
     node = shop("a", "b")
     first, second = poll(node)
     node.slow_down(GROUPS)
-    before = node.begin(Ack(receipts=(first.receipt,)))
+    before = node.begin(Ack(leases=(lease_of(first.receipt),)))
     node.take(
         Damaged(
             log=GROUPS,
@@ -124,7 +125,7 @@ def test_damage_in_a_journal_holds_up_no_ack_and_stops_no_node() -> None:
             reason="a flipped bit",
         )
     )
-    behind = node.begin(Ack(receipts=(second.receipt,)))
+    behind = node.begin(Ack(leases=(lease_of(second.receipt),)))
     node.speed_up()
     node.advance(2 * SECOND)
 
@@ -136,10 +137,10 @@ def test_a_journal_that_failed_refuses_what_comes_before_the_process_ends() -> N
     node = shop("a", "b")
     first, second = poll(node)
     node.files.faults.broken[("sync", "__groups/0/00000000000000000000.log")] = errno.EIO
-    node.begin(Ack(receipts=(first.receipt,)))
+    node.begin(Ack(leases=(lease_of(first.receipt),)))
     assert len(node.halts) == 1
 
-    late = node.begin(Ack(receipts=(second.receipt,)))
+    late = node.begin(Ack(leases=(lease_of(second.receipt),)))
     node.advance(3 * SECOND)
     assert not node.is_answered(late)
 
@@ -148,12 +149,12 @@ def test_what_one_turn_decided_is_seen_by_nobody_before_it_is_durable() -> None:
     node = shop("a")
     (first,) = poll(node)
     node.slow_down(GROUPS)
-    acking = node.begin(Ack(receipts=(first.receipt,)))
+    acking = node.begin(Ack(leases=(lease_of(first.receipt),)))
     beating = node.begin(Heartbeat(group="shop", member_id="c1-c100", generation=1))
     assert not node.is_answered(acking)
     node.speed_up()
 
-    assert node.reply(acking, Acked).settlements[0].refused is None
+    assert node.reply(acking, Acked).settlements[0].code is None
     assert node.reply(beating, Beat).generation == 1
 
 

@@ -17,6 +17,7 @@ from goqueue.model.requests import (
     Redrive,
     Redriven,
     TraceStatus,
+    lease_of,
 )
 from goqueue.records import build
 from tests.unit.broker.delayed.users import cancel, delay, store
@@ -280,7 +281,7 @@ def test_a_lease_that_is_extended_and_one_that_expires_are_told() -> None:
     node = shop()
     publish(node, "a")
     (delivery,) = poll(node, visibility_ns=SECOND)
-    node.ask(Extend(receipt=delivery.receipt, timeout_ns=2 * SECOND), Extended)
+    node.ask(Extend(leases=(lease_of(delivery.receipt),), timeout_ns=2 * SECOND), Extended)
     node.advance(3 * SECOND)
     assert tale(node) == ["consume.fetched", "visibility.extended", "visibility.expired"]
     assert {event.parent_span_id for event in events(node)[4:]} == {events(node)[3].span_id}

@@ -41,6 +41,7 @@ from goqueue.model.requests import (
     Start,
     TopicConfig,
     TopicDescription,
+    lease_of,
 )
 from goqueue.records import build, last_offset, pick, visible
 from tests.unit.broker.driven_node import DrivenNode
@@ -163,9 +164,7 @@ def deliveries(leased: Leased) -> list[Delivery]:
                 attempt=attempt,
                 deadline=parcel.deadline,
             )
-            for offset, receipt, attempt in zip(
-                parcel.offsets, parcel.receipts, parcel.attempts, strict=True
-            )
+            for offset, attempt, receipt in parcel
         ]
     return found
 
@@ -175,12 +174,12 @@ def values(found: Sequence[Delivery]) -> list[str]:
 
 
 def ack(node: DrivenNode, *acked: Delivery) -> tuple[Settlement, ...]:
-    command = Ack(receipts=tuple(delivery.receipt for delivery in acked))
+    command = Ack(leases=tuple(lease_of(delivery.receipt) for delivery in acked))
     return node.ask(command, Acked).settlements
 
 
 def ack_code(node: DrivenNode, delivery: Delivery) -> Code | None:
-    return ack(node, delivery)[0].refused
+    return ack(node, delivery)[0].code
 
 
 def nack(

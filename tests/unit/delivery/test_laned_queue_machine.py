@@ -8,10 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from goqueue.delivery import LANES, DeliveryQueue, Lease, Position, PriorityIndex
+from goqueue.delivery import LANES, DeliveryQueue, LeasePart, Position, PriorityIndex
 from goqueue.delivery.priority_index import BLOCK
 from goqueue.model import Instant
 from goqueue.records import MessageSummary
+from tests.unit.delivery.leased import offset_of, singles
 
 NO_LIMIT = 1 << 40
 
@@ -35,7 +36,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
         self.log: dict[int, MessageSummary] = {}
         self.end = 0
         self.states: dict[int, str] = {}
-        self.holders: dict[int, Lease] = {}
+        self.holders: dict[int, LeasePart] = {}
         self.gone: dict[int, None] = {}
         self.surveys: list[Survey] = []
         self.census: PriorityIndex | None = None
@@ -107,26 +108,28 @@ class LanedQueueMachine(RuleBasedStateMachine):
         """The topic got a second lane, or another group stands further back."""
         self.census = PriorityIndex(data.draw(st.integers(0, int(self.queue.cursor))))
 
-    # LeaseTable
+    # Leases
 
     @rule(count=st.sampled_from([1, 3, 50, 1000]), steps=st.integers(0, 40))
     def lease(self, count: int, steps: int) -> None:
         self.now += steps * 10**9
         for held in self.leased(count):
-            self.states[held.offset] = "held"
-            self.holders[held.offset] = held
+            self.states[offset_of(held)] = "held"
+            self.holders[offset_of(held)] = held
 
-    def leased(self, count: int) -> list[Lease]:
+    def leased(self, count: int) -> list[LeasePart]:
         """What is handed out; records that are gone from the log are found to be gone."""
         deadline = Instant(self.now + 10**9)
-        found = self.queue.lease("m", count, NO_LIMIT, deadline, self.serial, now=Instant(self.now))
+        found = singles(
+            self.queue.lease("m", count, NO_LIMIT, deadline, self.serial, now=Instant(self.now))
+        )
         self.serial += len(found)
-        lost = [held for held in found if held.offset in self.gone]
+        lost = [held for held in found if offset_of(held) in self.gone]
         self.queue.ack(lost)
-        kept = [held for held in found if held.offset not in self.gone]
+        kept = [held for held in found if offset_of(held) not in self.gone]
         for held in kept:
-            assert self.states[held.offset] == "waiting", "handed out twice"
-            self.check_key(held.message)
+            assert self.states[offset_of(held)] == "waiting", "handed out twice"
+            self.check_key(held.messages[0])
         return kept
 
     def check_key(self, known: MessageSummary) -> None:
@@ -146,22 +149,23 @@ class LanedQueueMachine(RuleBasedStateMachine):
             self.queue.ack(leases)
             self.position.settle(self.queue.floor, sorted(chosen), 1)
         for held in leases:
-            self.states[held.offset] = outcome
+            self.states[offset_of(held)] = outcome
             if outcome == "waiting":
                 self.queue.release(held)
             elif outcome == "resting":
                 self.queue.nack(held, Instant(self.now + 5))
             elif outcome == "dying":
                 self.queue.reject(held)
-                self.position.begin_dead_lettering(held.offset)
+                self.position.begin_dead_lettering(offset_of(held))
 
     @rule()
     def wake_those_that_rest(self) -> None:
         self.now += 5
-        for held in self.queue.expire(Instant(self.now)):
-            self.queue.release(held)
-            del self.holders[held.offset]
-            self.states[held.offset] = "waiting"
+        for part in self.queue.expire(Instant(self.now)):
+            self.queue.release(part)
+            for offset in part.offsets:
+                del self.holders[offset]
+                self.states[offset] = "waiting"
         for offset, state in self.states.items():
             if state == "resting":
                 self.states[offset] = "waiting"
@@ -227,7 +231,7 @@ class LanedQueueMachine(RuleBasedStateMachine):
             leased = self.leased(1000)
             self.queue.ack(leased)
             for held in leased:
-                self.states[held.offset] = "done"
+                self.states[offset_of(held)] = "done"
             self.finish_again()
             if wanted is None and not leased and not self.queue.is_ready:
                 break

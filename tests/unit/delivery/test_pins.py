@@ -3,11 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery import DeliveryQueue, Position
+from goqueue.delivery import DeliveryQueue, LeasePart, Position
 from goqueue.delivery.position import TransactionHolds
 from goqueue.model import Instant, TransactionKey
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
+from tests.unit.delivery.leased import offsets_of, singles
 
 HOLDER = TransactionKey(1, 1)
 OTHER = TransactionKey(2, 1)
@@ -22,8 +23,13 @@ def message(offset: int, key: bytes = b"", lane: int = 2) -> MessageSummary:
 
 
 def handed(queue: DeliveryQueue, member: str = "m", deadline: int = 100) -> list[int]:
-    leased = queue.lease(member, 1000, 1 << 30, Instant(deadline), 1)
-    return [int(held.offset) for held in leased]
+    return offsets_of(singles(queue.lease(member, 1000, 1 << 30, Instant(deadline), 1)))
+
+
+def found_at(queue: DeliveryQueue, offset: int, serial: int) -> LeasePart:
+    found = queue.find_lease(serial, [(offset, offset + 1)])
+    assert found is not None
+    return found
 
 
 # TransactionHolds
@@ -90,19 +96,19 @@ def test_a_lease_that_is_released_runs_on_and_is_counted_as_its_members() -> Non
     position = Position(0)
     queue = queue_of(position)
     queue.learn([message(0)], 1)
-    (held,) = queue.lease("m", 10, 100, Instant(50), 7)
+    (held,) = singles(queue.lease("m", 10, 100, Instant(50), 7))
     position.holds.add(HOLDER, [(0, 1)])
-    queue.hold([held])
+    queue.hold(held)
     assert (queue.in_flight, queue.load_of("m"), queue.next_deadline()) == (0, 0, None)
-    assert queue.find_lease(0, 7) is None
+    assert offsets_of([found_at(queue, 0, 7)]) == []
     assert queue.expire(Instant(60)) == []
 
     position.holds.remove(HOLDER)
     queue.release_held(range(10))
 
-    assert queue.find_lease(0, 7) is held
+    assert offsets_of([found_at(queue, 0, 7)]) == [0]
     assert (queue.in_flight, queue.load_of("m"), queue.next_deadline()) == (1, 1, 50)
-    assert queue.expire(Instant(60)) == [held]
+    assert offsets_of(queue.expire(Instant(60))) == [0]
     queue.release(held)
     assert handed(queue) == [0]
 
@@ -125,7 +131,7 @@ def test_what_rests_or_is_given_back_below_a_held_floor_is_handed_to_nobody() ->
     position = Position(0)
     queue = queue_of(position)
     queue.learn([message(offset) for offset in range(4)], 4)
-    leased = queue.lease("m", 3, 1 << 30, Instant(100), 1)
+    leased = singles(queue.lease("m", 3, 1 << 30, Instant(100), 1))
     queue.nack(leased[0], Instant(10))
     position.holds.add(HOLDER, [(0, 3)])
     queue.hold_below(3)
@@ -144,7 +150,7 @@ def test_what_is_pinned_survives_learning_again() -> None:
     position = Position(0)
     queue = queue_of(position)
     queue.learn([message(offset) for offset in range(4)], 4)
-    leased = queue.lease("m", 1, 1 << 30, Instant(100), 1)
+    (leased,) = singles(queue.lease("m", 1, 1 << 30, Instant(100), 1))
     position.holds.add(HOLDER, [(0, 1)])
     queue.hold(leased)
 
@@ -163,7 +169,7 @@ def test_a_key_goes_on_behind_what_a_commit_settles() -> None:
     queue.learn(
         [message(0, key=b"k"), message(1, key=b"k"), message(2, key=b"j"), message(3, key=b"k")], 4
     )
-    leased = queue.lease("m", 1, 1 << 30, Instant(100), 1)
+    (leased,) = singles(queue.lease("m", 1, 1 << 30, Instant(100), 1))
     position.holds.add(HOLDER, [(0, 1)])
     queue.hold(leased)
     assert handed(queue) == [2]

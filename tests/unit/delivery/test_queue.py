@@ -1,8 +1,9 @@
 """The delivery queue: limits, order, and what it forgets; the rest is in the machine beside it."""
 
-from goqueue.delivery import DeliveryQueue, Lease, Position
+from goqueue.delivery import DeliveryQueue, LeasePart, Position
 from goqueue.model import HOUR, Instant
 from goqueue.records import MessageSummary
+from tests.unit.delivery.leased import offsets_of, singles
 
 
 def known(offset: int, key: bytes = b"", size: int = 10) -> MessageSummary:
@@ -17,8 +18,8 @@ def filled(count: int, *, keeps_key_order: bool = False, key: bytes = b"") -> De
 
 def lease(
     queue: DeliveryQueue, count: int = 1000, member: str = "m", serial: int = 1
-) -> list[Lease]:
-    return queue.lease(member, count, 1 << 30, Instant(HOUR), serial)
+) -> list[LeasePart]:
+    return singles(queue.lease(member, count, 1 << 30, Instant(HOUR), serial))
 
 
 def test_a_member_holds_at_most_a_thousand() -> None:
@@ -51,11 +52,11 @@ def test_a_stuck_key_lets_only_so_many_wait_behind_it() -> None:
 def test_a_message_that_does_not_fit_is_the_next_to_be_leased() -> None:
     queue = DeliveryQueue(Position(0), keeps_key_order=False)
     queue.learn([known(0, size=5), known(1, size=50), known(2, size=5)], 3)
-    first = queue.lease("m", 10, 20, Instant(1), 1)
-    second = queue.lease("m", 10, 20, Instant(1), 2)
+    first = singles(queue.lease("m", 10, 20, Instant(1), 1))
+    second = singles(queue.lease("m", 10, 20, Instant(1), 2))
 
-    assert [held.offset for held in first] == [0]
-    assert [held.offset for held in second] == [1]
+    assert offsets_of(first) == [0]
+    assert offsets_of(second) == [1]
 
 
 def test_offsets_that_hold_nothing_are_done() -> None:
@@ -70,7 +71,7 @@ def test_what_the_queue_knew_already_is_not_learned_twice() -> None:
     queue = filled(3)
     queue.learn([known(1), known(2), known(3)], 4)
 
-    assert [held.offset for held in lease(queue)] == [0, 1, 2, 3]
+    assert offsets_of(lease(queue)) == [0, 1, 2, 3]
 
 
 def test_deadlines_of_leases_that_are_over_are_not_kept_for_hours() -> None:
@@ -84,10 +85,10 @@ def test_deadlines_of_leases_that_are_over_are_not_kept_for_hours() -> None:
 
     assert queue.next_deadline() == 2 * HOUR + 29_999
     assert queue.expire(Instant(2 * HOUR)) == []
-    assert queue.expire(Instant(3 * HOUR)) == [held]
+    assert offsets_of(queue.expire(Instant(3 * HOUR))) == [30_000]
 
 
-def _one_more(queue: DeliveryQueue, offset: int) -> list[Lease]:
+def _one_more(queue: DeliveryQueue, offset: int) -> list[LeasePart]:
     queue.learn([known(offset)], offset + 1)
     return lease(queue, serial=offset)
 
@@ -98,7 +99,7 @@ def test_what_is_done_before_its_lane_came_to_it_is_not_delivered() -> None:
     queue.settle_dead_letters([7])
     queue.learn([known(offset) for offset in range(10)], 10)
 
-    assert [held.offset for held in lease(queue)] == [0, 1, 2, 3, 4, 6, 8, 9]
+    assert offsets_of(lease(queue)) == [0, 1, 2, 3, 4, 6, 8, 9]
 
 
 def test_what_was_settled_in_another_life_is_not_delivered_again() -> None:
@@ -107,7 +108,7 @@ def test_what_was_settled_in_another_life_is_not_delivered_again() -> None:
     queue = DeliveryQueue(position, keeps_key_order=False)
     queue.learn([known(offset) for offset in range(10)], 10)
 
-    assert [held.offset for held in lease(queue)] == [0, 1, 2, 4, 6, 7, 9]
+    assert offsets_of(lease(queue)) == [0, 1, 2, 4, 6, 7, 9]
 
 
 def test_a_lane_learns_in_passing_more_than_it_asks_for_but_not_without_end() -> None:

@@ -1,16 +1,41 @@
 """The delivery queue against a model that keeps the state of each message."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from goqueue.delivery import DeliveryQueue, Lease, MessageState, Position, runs
-from goqueue.model import Instant, TransactionKey
+from goqueue.delivery import DeliveryQueue, Lease, LeasePart, MessageState, Position
+from goqueue.model import Instant, TransactionKey, runs
 from goqueue.records import MessageSummary
 
 MEMBERS = ("one", "two")
 VISIBILITY = 10
 TRANSACTION = TransactionKey(1, 1)
+
+
+class Held(NamedTuple):
+    """One message of a lease: the model knows nothing of runs."""
+
+    offset: int
+    lease: Lease
+
+    @property
+    def member(self) -> str:
+        return self.lease.member
+
+
+def parts_of(held: Iterable[Held]) -> list[LeasePart]:
+    """These messages as parts of their leases."""
+    offsets: dict[Lease, list[int]] = {}
+    for each in held:
+        offsets.setdefault(each.lease, []).append(each.offset)
+    return [
+        LeasePart(lease, lease.select((offset, offset + 1) for offset in of_lease))
+        for lease, of_lease in offsets.items()
+    ]
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -27,12 +52,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.unread: set[int] = set()
         self.before: dict[int, MessageState] = {}
         self.wakes: dict[int, int] = {}
-        self.holders: dict[int, Lease] = {}
+        self.holders: dict[int, Held] = {}
         self.deadlines: dict[int, int] = {}
         self.attempts: dict[int, int] = {}
-        self.over: list[Lease] = []
+        self.over: list[Held] = []
         # What a transaction holds, and by which lease, if that would run on.
-        self.held: dict[int, Lease | None] = {}
+        self.held: dict[int, Held | None] = {}
 
     @initialize(keeps_key_order=st.booleans())
     def begin(self, keeps_key_order: bool) -> None:
@@ -71,17 +96,19 @@ class QueueMachine(RuleBasedStateMachine):
         expected = self.expected_lease(count, size)
         deadline = Instant(self.now + VISIBILITY)
         leased = self.queue.lease(member, count, size, deadline, self.serial)
-        assert [held.offset for held in leased] == expected
-        for held in leased:
-            offset = held.offset
-            assert held.serial == self.serial
-            assert held.attempt == self.attempts.get(offset, 0) + 1
-            self.attempts[offset] = held.attempt
-            self.position.count_delivery(held.attempt, [offset])
+        assert [offset for new in leased for offset in new.offsets] == expected
+        for new in leased:
+            assert new.lease.serial == self.serial
+            assert new.lease.attempt == self.attempts.get(new.offsets[0], 0) + 1
+            assert sorted(new.offsets) == list(new.lease.offsets)
             self.serial += 1
-            self.states[offset] = MessageState.IN_FLIGHT
-            self.holders[offset] = held
-            self.deadlines[offset] = int(deadline)
+            for offset in new.offsets:
+                assert self.attempts.get(offset, 0) + 1 == new.lease.attempt
+                self.attempts[offset] = new.lease.attempt
+                self.states[offset] = MessageState.IN_FLIGHT
+                self.holders[offset] = Held(offset, new.lease)
+                self.deadlines[offset] = int(deadline)
+            self.position.count_delivery(new.lease.attempt, sorted(new.offsets))
 
     def expected_lease(self, count: int, size: int) -> list[int]:
         chosen: list[int] = []
@@ -108,53 +135,59 @@ class QueueMachine(RuleBasedStateMachine):
                 blocked.add(key)
         return found
 
-    def a_held(self, data: st.DataObject) -> Lease:
-        return self.holders[data.draw(st.sampled_from(sorted(self.holders)))]
+    def some(self, data: st.DataObject) -> list[Held]:
+        chosen = data.draw(st.sets(st.sampled_from(sorted(self.holders)), min_size=1))
+        return [self.holders[offset] for offset in sorted(chosen)]
 
-    def end_lease(self, held: Lease, state: MessageState) -> None:
-        del self.holders[held.offset]
-        self.states[held.offset] = state
-        self.over.append(held)
+    def end_leases(self, ended: list[Held], state: MessageState) -> None:
+        for held in ended:
+            del self.holders[held.offset]
+            self.states[held.offset] = state
+            self.over.append(held)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
     def ack(self, data: st.DataObject) -> None:
-        chosen = data.draw(st.sets(st.sampled_from(sorted(self.holders)), min_size=1))
-        settled = [self.holders[offset] for offset in sorted(chosen)]
-        self.queue.ack(settled)
-        for held in settled:
-            self.end_lease(held, MessageState.SETTLED)
-        self.journal(sorted(chosen))
+        settled = self.some(data)
+        offsets = [held.offset for held in settled]
+        assert list(self.queue.ack(parts_of(settled))) == offsets
+        self.end_leases(settled, MessageState.SETTLED)
+        self.journal(offsets)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data(), backoff=st.integers(1, 15))
     def nack(self, data: st.DataObject, backoff: int) -> None:
-        held = self.a_held(data)
-        self.queue.nack(held, Instant(self.now + backoff))
-        self.end_lease(held, MessageState.BACKOFF)
-        self.wakes[held.offset] = self.now + backoff
+        nacked = self.some(data)
+        for part in parts_of(nacked):
+            self.queue.nack(part, Instant(self.now + backoff))
+        self.end_leases(nacked, MessageState.BACKOFF)
+        self.wakes.update((held.offset, self.now + backoff) for held in nacked)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
-        held = self.a_held(data)
-        self.queue.release(held)
-        self.end_lease(held, MessageState.AVAILABLE)
+        released = self.some(data)
+        for part in parts_of(released):
+            self.queue.release(part)
+        self.end_leases(released, MessageState.AVAILABLE)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data(), timeout=st.integers(1, 30))
     def extend(self, data: st.DataObject, timeout: int) -> None:
-        held = self.a_held(data)
-        self.queue.extend(held, Instant(self.now + timeout))
-        self.deadlines[held.offset] = self.now + timeout
+        extended = self.some(data)
+        for part in parts_of(extended):
+            self.queue.extend(part, Instant(self.now + timeout))
+        self.deadlines.update((held.offset, self.now + timeout) for held in extended)
 
     @precondition(lambda self: self.holders)
     @rule(data=st.data())
     def reject(self, data: st.DataObject) -> None:
-        held = self.a_held(data)
-        self.queue.reject(held)
-        self.position.begin_dead_lettering(held.offset)
-        self.end_lease(held, MessageState.DEAD_LETTERING)
+        rejected = self.some(data)
+        for part in parts_of(rejected):
+            self.queue.reject(part)
+        for held in rejected:
+            self.position.begin_dead_lettering(held.offset)
+        self.end_leases(rejected, MessageState.DEAD_LETTERING)
 
     @precondition(lambda self: MessageState.DEAD_LETTERING in self.states.values())
     @rule(data=st.data())
@@ -171,8 +204,7 @@ class QueueMachine(RuleBasedStateMachine):
     def member_leaves(self, member: str) -> None:
         mine = [held for held in self.holders.values() if held.member == member]
         assert self.queue.release_member(member) == len(mine)
-        for held in mine:
-            self.end_lease(held, MessageState.AVAILABLE)
+        self.end_leases(mine, MessageState.AVAILABLE)
         for offset, lease in self.held.items():
             if lease is not None and lease.member == member:
                 self.held[offset] = None
@@ -186,10 +218,11 @@ class QueueMachine(RuleBasedStateMachine):
         chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(self.holders)), min_size=1)))
         leases = [self.holders.pop(offset) for offset in chosen]
         self.position.holds.add(TRANSACTION, runs(chosen))
-        self.queue.hold(leases)
-        for lease in leases:
-            self.held[lease.offset] = lease
-            self.states[lease.offset] = MessageState.HELD
+        for part in parts_of(leases):
+            self.queue.hold(part)
+        for held in leases:
+            self.held[held.offset] = held
+            self.states[held.offset] = MessageState.HELD
 
     @precondition(lambda self: self.held)
     @rule()
@@ -197,7 +230,9 @@ class QueueMachine(RuleBasedStateMachine):
         offsets = sorted(self.held)
         self.position.holds.remove(TRANSACTION)
         self.position.settle(0, offsets, 1)
-        self.queue.ack_held(offsets)
+        parts = self.queue.ack_held(offsets)
+        by_lease = sorted(offset for part in parts for offset in part.offsets)
+        assert by_lease == [offset for offset in offsets if self.held[offset] is not None]
         for offset, lease in self.held.items():
             self.states[offset] = MessageState.SETTLED
             self.unread.discard(offset)
@@ -221,17 +256,28 @@ class QueueMachine(RuleBasedStateMachine):
 
     # Time and the log
 
-    @rule(steps=st.integers(0, 12))
-    def pass_time(self, steps: int) -> None:
+    @rule(steps=st.integers(0, 12), count_max=st.integers(1, 5))
+    def pass_time(self, steps: int, count_max: int) -> None:
         self.now += steps
-        expired = self.queue.expire(Instant(self.now))
         mine = {offset for offset in self.holders if self.deadlines[offset] <= self.now}
-        assert {held.offset for held in expired} == mine
-        deadlines = [self.deadlines[held.offset] for held in expired]
-        assert deadlines == sorted(deadlines)
-        for held in expired:
-            self.queue.release(held)
-            self.end_lease(held, MessageState.AVAILABLE)
+        earliest = -1
+        while due := self.queue.next_deadline():
+            if due > self.now:
+                break
+            awake = self.queue.backoff_count
+            expired = self.queue.expire(Instant(self.now), count_max)
+            offsets = [offset for part in expired for offset in part.offsets]
+            assert len(offsets) + awake - self.queue.backoff_count <= count_max
+            assert len(offsets) == len(set(offsets)) == sum(map(len, expired))
+            for part in expired:
+                deadlines = {self.deadlines[offset] for offset in part.offsets}
+                assert len(deadlines) == 1
+                assert min(deadlines) >= earliest
+                earliest = min(deadlines)
+                self.queue.release(part)
+            mine -= set(offsets)
+            self.end_leases([self.holders[offset] for offset in offsets], MessageState.AVAILABLE)
+        assert not mine
         for offset in [offset for offset, wake in self.wakes.items() if wake <= self.now]:
             del self.wakes[offset]
             if self.states[offset] is MessageState.BACKOFF:
@@ -329,9 +375,13 @@ class QueueMachine(RuleBasedStateMachine):
             mine = sum(held.member == member for held in self.holders.values())
             assert self.queue.load_of(member) == mine
         for offset, held in self.holders.items():
-            assert self.queue.find_lease(offset, held.serial) is held
+            part = self.queue.find_lease(held.lease.serial, [(offset, offset + 1)])
+            assert part is not None
+            assert part.lease is held.lease
+            assert list(part.offsets) == [offset]
         for held in self.over:
-            assert self.queue.find_lease(held.offset, held.serial) is None
+            over = self.queue.find_lease(held.lease.serial, [(held.offset, held.offset + 1)])
+            assert over is None or not over.mask
 
     @invariant()
     def the_next_deadline_is_never_missed(self) -> None:

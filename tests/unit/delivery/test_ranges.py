@@ -5,7 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.delivery import Range, Ranges, runs
+from goqueue.delivery import Ranges
+from goqueue.model import Range, runs
 
 # Around the borders of blocks, where they would go wrong.
 OFFSETS = st.one_of(st.integers(0, 40), st.integers(500, 530), st.integers(1000, 1600))

@@ -29,7 +29,7 @@ from goqueue.broker.disk_reads import CancelledFetch, DueFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForDelays, Steps
-from goqueue.delivery import Delayed, Delays, Range, runs
+from goqueue.delivery import Delayed, Delays
 from goqueue.log import TransactionEnd, cancellation
 from goqueue.model import (
     BATCH_HEADER,
@@ -41,10 +41,12 @@ from goqueue.model import (
     LogId,
     Now,
     Offset,
+    Range,
     Refused,
     RequestId,
     Save,
     TransactionKey,
+    runs,
 )
 from goqueue.model.requests import (
     CancelDelayed,

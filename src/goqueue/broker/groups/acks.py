@@ -1,11 +1,15 @@
 """What becomes of leased messages: acked, nacked, rejected, released, extended, expired.
 
-A receipt is read first, then the lease that it names is looked up: a lease that is over refuses
-every use of its receipt, except that what the group has settled may be acked again. A message that
-becomes a dead letter was not settled by its member: an ack of it is stale.
+A handle is read first, then the lease that it names is looked up, and the messages of it that are
+meant. A lease that is over refuses every use of its handle, except that what the group has settled
+may be acked again. A message that becomes a dead letter was not settled by its member: an ack of it
+is stale.
+
+Cost: by leases and ranges of offsets, not by messages, where all that is named is in flight.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from goqueue.broker.groups.dead_letter_mover import (
     REASON_CHARACTERS_MAX,
@@ -22,8 +26,9 @@ from goqueue.delivery import (
     BACKOFF_MAX,
     DeliveryQueue,
     Lease,
+    LeaseName,
+    LeasePart,
     Position,
-    Receipt,
     backoff_ns,
     cut_reason,
 )
@@ -36,153 +41,213 @@ from goqueue.model import (
     LogId,
     Now,
     Offset,
+    Range,
     Refused,
     RequestId,
     Timestamp,
     TransactionKey,
+    runs,
 )
 from goqueue.model.requests import (
     Ack,
     Acked,
     Extend,
     Extended,
+    LeaseOffsets,
     Nack,
+    RefusedOffsets,
     Reject,
     Release,
     Released,
     Returned,
     Settlement,
+    lease_of,
 )
 from goqueue.tracing import Kind
 
 __all__ = ["Settlements"]
 
 _TIMEOUT_NS_MAX = 12 * HOUR
-_STALE = Settlement(refused=Code.RECEIPT_STALE)
+
+
+class _NamedLease(NamedTuple):
+    """A lease of a command: its place there, and the offsets that are meant."""
+
+    place: int
+    name: LeaseName
+    offsets: Sequence[Range]
+
+
+class _FoundMessage(NamedTuple):
+    """One message in flight."""
+
+    log: LogId
+    offset: Offset
+    group: Group
+    queue: DeliveryQueue
+    part: LeasePart
 
 
 class Settlements:
-    """Takes receipts."""
+    """Takes lease handles and receipts."""
 
     def __init__(self, state: NodeState, polls: Polls, mover: DeadLetterMover) -> None:
         self._state = state
         self._polls = polls
         self._mover = mover
 
+    # Naming
+
+    def _read(self, handle: str, group: str | None) -> LeaseName:
+        """What a handle names; refuses what is none of ours, or of another group."""
+        name = self._state.lease_handles.read(handle)
+        if group is not None:
+            found = self._state.groups.numbered(name.group)
+            if found is not None and found.name != group:
+                raise Refused(Code.RECEIPT_INVALID, group=group)
+        return name
+
+    def _sort(
+        self, leases: Sequence[LeaseOffsets], group: str | None
+    ) -> tuple[dict[tuple[int, LogId], list[_NamedLease]], list[Settlement]]:
+        """Leases by group and partition with their place in the command; the rest is refused."""
+        settlements: list[Settlement] = []
+        piles: dict[tuple[int, LogId], list[_NamedLease]] = {}
+        for place, each in enumerate(leases):
+            code = Code.RECEIPT_STALE
+            try:
+                name = self._read(each.handle, group)
+            except Refused as refused:
+                code = refused.code
+            else:
+                pile = piles.setdefault((name.group, name.log), [])
+                pile.append(_NamedLease(place, name, each.offsets))
+            settlements.append(_refuse_all(each.offsets, code))
+        return piles, settlements
+
+    def _find_part(
+        self,
+        queue: DeliveryQueue | None,
+        name: LeaseName,
+        offsets: Iterable[Range],
+        now: Now,
+    ) -> LeasePart | None:
+        """What of a lease is in flight and not over."""
+        if queue is None or name.epoch != self._state.lease_handles.epoch:
+            return None
+        part = queue.find_lease(name.serial, offsets)
+        if part is None:
+            return None
+        # Of many leases that run out together some wait for a later turn: they are over, too.
+        for deadline, mask in part.lease.due(now.instant).items():
+            if not self._state.absence.excuses(Instant(deadline), now.instant):
+                part = part.without(mask)
+        return part if part.mask else None
+
     # Ack
 
     def ack(self, request: RequestId, command: Ack, now: Now) -> None:
         self._state.groups_journal.check_room()
-        receipts, settlements = self._sort(command.receipts)
-        for (number, log), pile in receipts.items():
+        piles, settlements = self._sort(command.leases, command.group)
+        for (number, log), pile in piles.items():
             self._ack_pile(number, log, pile, settlements, now)
         answer = Answer(request=request, reply=Acked(settlements=tuple(settlements)))
         self._state.groups_journal.note([], [answer])
-
-    def _sort(
-        self, handles: tuple[str, ...]
-    ) -> tuple[dict[tuple[int, LogId], list[tuple[int, Receipt]]], list[Settlement]]:
-        """Receipts by group and partition with their place in the command; the rest is stale."""
-        settlements = [_STALE] * len(handles)
-        piles: dict[tuple[int, LogId], list[tuple[int, Receipt]]] = {}
-        pile: list[tuple[int, Receipt]] = []
-        key: tuple[int, LogId] | None = None
-        for index, handle in enumerate(handles):
-            try:
-                receipt = self._state.receipts.read(handle)
-            except Refused as refused:
-                settlements[index] = Settlement(refused=refused.code)
-                continue
-            if key is None or receipt.log is not key[1] or receipt.group != key[0]:
-                key = (receipt.group, receipt.log)
-                pile = piles.setdefault(key, [])
-            pile.append((index, receipt))
-        return piles, settlements
 
     def _ack_pile(
         self,
         number: int,
         log: LogId,
-        pile: list[tuple[int, Receipt]],
+        pile: list[_NamedLease],
         settlements: list[Settlement],
         now: Now,
     ) -> None:
-        """Settle the receipts of one group on one partition together."""
+        """Settle what is named of one group on one partition together."""
         group = self._state.groups.numbered(number)
         place = self._state.group_partitions.get(number, log)
         if group is None or place is None:
             return
         position, queue = place.position, place.queue
         before = position.floor
-        acked: dict[int, Lease] = {}
-        known: list[tuple[int, Offset]] = []
-        for index, receipt in pile:
-            lease = self._find_lease(queue, receipt, now)
-            if lease is not None:
-                acked[receipt.offset] = lease
-            elif receipt.offset not in acked and not _is_done(position, receipt.offset):
-                continue
-            known.append((index, receipt.offset))
-        if acked and queue is not None:
-            self._state.tally.acks += len(acked)
-            self._state.counts.pair(log.topic, group.name).acked += len(acked)
-            leases = list(acked.values())
-            self._state.traces.each_leased(Kind.ACK, group, log, leases, now)
-            offsets = queue.ack(leases)
-            settle(self._state, group, log, offsets, at=now.wall)
+        # A lease may be named twice.
+        masks: dict[Lease, int] = {}
+        acked: list[int] = []
+        for named in pile:
+            part = self._find_part(queue, named.name, named.offsets, now)
+            acked.append(0 if part is None else len(part))
+            if part is not None:
+                masks[part.lease] = masks.get(part.lease, 0) | part.mask
+        if masks and queue is not None:
+            parts = [LeasePart(lease, mask) for lease, mask in masks.items()]
+            count = sum(map(len, parts))
+            self._state.tally.acks += count
+            self._state.counts.pair(log.topic, group.name).acked += count
+            self._state.traces.leased(Kind.ACK, group, log, parts, now)
+            settle(self._state, group, log, queue.ack(parts), at=now.wall)
             self._polls.wake_group(group, now, log)
         floor = position.floor
         in_flight = 0 if queue is None else queue.in_flight
-        for index, offset in known:
-            settlements[index] = Settlement(log, offset, floor, floor > before, in_flight)
+        for named, count in zip(pile, acked, strict=True):
+            refused: tuple[RefusedOffsets, ...] = ()
+            if count < _count_of(named.offsets):
+                # Some were not in flight: what is settled may be acked again.
+                stale = _unsettled(position, named.offsets)
+                refused = _refuse(stale, Code.RECEIPT_STALE)
+                count = _count_of(named.offsets) - len(stale)
+            settlements[named.place] = Settlement(
+                count=count,
+                refused=refused,
+                log=log,
+                committed=floor,
+                has_advanced=floor > before,
+                in_flight=in_flight,
+            )
 
-    def _find_lease(self, queue: DeliveryQueue | None, receipt: Receipt, now: Now) -> Lease | None:
-        """The lease that a receipt names, if it is not over."""
-        if queue is None or receipt.epoch != self._state.receipts.epoch:
-            return None
-        lease = queue.find_lease(receipt.offset, receipt.serial)
-        # Of many leases that run out together some wait for a later turn: they are over, too.
-        if lease is None or lease.deadline > now.instant:
-            return lease
-        return lease if self._state.absence.excuses(lease.deadline, now.instant) else None
+    # One message
 
     def find_all(
-        self, group: Group, handles: Iterable[str], holder: TransactionKey, now: Now
-    ) -> dict[LogId, list[Lease]]:
-        """The leases of one group that receipts name, by partition; refuses if one is over.
+        self, group: Group, receipts: Iterable[str], holder: TransactionKey, now: Now
+    ) -> dict[LogId, list[LeasePart]]:
+        """The messages of one group that receipts name, by partition; refuses if one is over.
 
         What the transaction `holder` holds already is left out: it was asked for twice.
         """
-        found: dict[LogId, list[Lease]] = {}
-        for handle in handles:
-            receipt = self._state.receipts.read(handle)
-            if receipt.group != group.number:
+        masks: dict[LogId, dict[Lease, int]] = {}
+        for receipt in receipts:
+            named = lease_of(receipt)
+            name = self._state.lease_handles.read(named.handle)
+            if name.group != group.number:
                 raise Refused(Code.RECEIPT_INVALID, group=group.name)
-            if not self._is_repeat(receipt, holder):
-                lease = self._find(handle, now)[-1]
-                found.setdefault(receipt.log, []).append(lease)
-        return found
+            if not self._is_repeat(name, named.offsets[0][0], holder):
+                part = self._find(receipt, group.name, now).part
+                of_log = masks.setdefault(name.log, {})
+                of_log[part.lease] = of_log.get(part.lease, 0) | part.mask
+        return {
+            log: [LeasePart(lease, mask) for lease, mask in of_log.items()]
+            for log, of_log in masks.items()
+        }
 
-    def _is_repeat(self, receipt: Receipt, holder: TransactionKey) -> bool:
+    def _is_repeat(self, name: LeaseName, offset: int, holder: TransactionKey) -> bool:
         """Whether a transaction holds the message by this very delivery."""
-        place = self._state.group_partitions.get(receipt.group, receipt.log)
-        if place is None or not place.position.holds.has(holder, receipt.offset):
+        place = self._state.group_partitions.get(name.group, name.log)
+        if place is None or not place.position.holds.has(holder, offset):
             return False
-        lease = None if place.queue is None else place.queue.held_lease(receipt.offset)
-        if lease is not None and receipt.epoch == self._state.receipts.epoch:
-            return lease.serial == receipt.serial
+        lease = None if place.queue is None else place.queue.held_lease(offset)
+        if lease is not None and name.epoch == self._state.lease_handles.epoch:
+            return lease.serial == name.serial
         # It was leased in an earlier life, of which only the count is known.
-        return place.position.attempts_of(receipt.offset) == receipt.attempt
+        return place.position.attempts_of(offset) == name.attempt
 
-    def _find(self, handle: str, now: Now) -> tuple[Receipt, Group, DeliveryQueue, Lease]:
-        """The lease that a receipt names, with all that belongs to it."""
-        receipt = self._state.receipts.read(handle)
-        group = self._state.groups.numbered(receipt.group)
-        queue = self._state.group_partitions.queue(receipt.group, receipt.log)
-        lease = self._find_lease(queue, receipt, now)
-        if group is None or queue is None or lease is None:
+    def _find(self, receipt: str, group: str | None, now: Now) -> _FoundMessage:
+        """The message that a receipt names, with all that belongs to it."""
+        named = lease_of(receipt)
+        name = self._read(named.handle, group)
+        found = self._state.groups.numbered(name.group)
+        queue = self._state.group_partitions.queue(name.group, name.log)
+        part = self._find_part(queue, name, named.offsets, now)
+        if found is None or queue is None or part is None:
             raise Refused(Code.RECEIPT_STALE)
-        return receipt, group, queue, lease
+        return _FoundMessage(name.log, Offset(named.offsets[0][0]), found, queue, part)
 
     # Release
 
@@ -193,8 +258,8 @@ class Settlements:
         then knows is one too high at most, and never too low.
         """
         self._state.groups_journal.check_room()
-        receipts, settlements = self._sort(command.receipts)
-        for (number, log), pile in receipts.items():
+        piles, settlements = self._sort(command.leases, command.group)
+        for (number, log), pile in piles.items():
             self._release_pile(number, log, pile, settlements, now)
         answer = Answer(request=request, reply=Released(settlements=tuple(settlements)))
         self._state.groups_journal.note([], [answer])
@@ -203,38 +268,41 @@ class Settlements:
         self,
         number: int,
         log: LogId,
-        pile: list[tuple[int, Receipt]],
+        pile: list[_NamedLease],
         settlements: list[Settlement],
         now: Now,
     ) -> None:
-        """Give back the leases of one group on one partition together."""
+        """Give back what is named of one group on one partition together."""
         group = self._state.groups.numbered(number)
         queue = self._state.group_partitions.queue(number, log)
         if group is None or queue is None:
             return
-        released: list[Lease] = []
-        for index, receipt in pile:
-            lease = self._find_lease(queue, receipt, now)
-            if lease is not None:
-                queue.release(lease)
-                released.append(lease)
-                settlements[index] = Settlement(log, receipt.offset)
+        released: list[LeasePart] = []
+        for named in pile:
+            part = self._find_part(queue, named.name, named.offsets, now)
+            if part is not None:
+                queue.release(part)
+                released.append(part)
+                settlements[named.place] = _settlement(log, named, part)
         if not released:
             return
-        self._state.tally.releases += len(released)
-        self._state.counts.pair(log.topic, group.name).released += len(released)
-        self._state.traces.each_leased(Kind.RELEASE, group, log, released, now)
+        count = sum(map(len, released))
+        self._state.tally.releases += count
+        self._state.counts.pair(log.topic, group.name).released += count
+        self._state.traces.leased(Kind.RELEASE, group, log, released, now)
         self._uncount(group, log, released)
         self._polls.arm(number, log, queue)
         self._polls.wake_group(group, now, log)
 
-    def _uncount(self, group: Group, log: LogId, released: list[Lease]) -> None:
+    def _uncount(self, group: Group, log: LogId, released: list[LeasePart]) -> None:
         """Journal that deliveries did not happen."""
         by_attempt: dict[int, list[int]] = {}
-        for lease in released:
-            by_attempt.setdefault(lease.attempt, []).append(lease.offset)
+        for part in released:
+            by_attempt.setdefault(part.lease.attempt, []).extend(part.offsets)
+        position = self._state.group_partitions.find(group.number, log).position
         for attempt, offsets in by_attempt.items():
-            folded = fold(sorted(offsets))
+            offsets.sort()
+            folded = fold(offsets)
             change = DeliveryReleased(
                 group=group.number,
                 topic=self._state.catalog.find(log.topic).number,
@@ -243,70 +311,92 @@ class Settlements:
                 offsets=folded.ranges,
                 steps=folded.steps,
             )
-            position = self._state.group_partitions.find(group.number, log).position
-            position.release_delivery(attempt, sorted(offsets))
+            position.release_delivery(attempt, offsets)
             self._state.groups_journal.note([change])
 
     # Nack, reject, extend
 
     def nack(self, request: RequestId, command: Nack, now: Now) -> None:
         self._state.groups_journal.check_room()
-        receipt, group, queue, lease = self._find(command.receipt, now)
+        log, offset, group, queue, part = self._find(command.receipt, command.group, now)
+        attempt = part.lease.attempt
         delay_ns = command.delay_ns
         if delay_ns is not None and not 0 <= delay_ns <= _TIMEOUT_NS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="delay", minimum="0s", maximum="12h")
-        backoff = backoff_ns(lease.attempt) if delay_ns is None else delay_ns
-        is_exhausted = self._is_exhausted(receipt.log, lease)
+        backoff = backoff_ns(attempt) if delay_ns is None else delay_ns
+        is_exhausted = self._is_exhausted(log, attempt)
         if backoff and not is_exhausted and queue.backoff_count >= BACKOFF_MAX:
             raise Refused(Code.QUOTA_EXCEEDED, quota="resting", limit=BACKOFF_MAX)
         self._state.tally.nacks += 1
-        self._state.counts.pair(receipt.log.topic, group.name).nacked += 1
+        self._state.counts.pair(log.topic, group.name).nacked += 1
         reason = command.reason[:REASON_CHARACTERS_MAX]
-        self._state.traces.leased(Kind.NACK, group, receipt.log, [lease], now, detail=reason)
+        self._state.traces.leased(Kind.NACK, group, log, [part], now, detail=reason)
         if is_exhausted:
             cause = DeadLetterCause(Cause.MAX_DELIVERIES, command.reason, request)
-            queue.reject(lease)
-            self._mover.dead_letter(group, receipt.log, lease, cause, now)
+            queue.reject(part)
+            self._mover.dead_letter(group, log, offset, cause, now, attempts=attempt)
             return
-        self._record_reason(receipt, command.reason)
+        self._record_reason(group, log, offset, command.reason)
         if backoff:
-            queue.nack(lease, Instant(now.instant + backoff))
+            queue.nack(part, Instant(now.instant + backoff))
         else:
-            queue.release(lease)
-        self._polls.arm(group.number, receipt.log, queue)
+            queue.release(part)
+        self._polls.arm(group.number, log, queue)
         returned = Returned(
-            log=receipt.log,
-            offset=receipt.offset,
-            attempt=lease.attempt,
-            visible_at=Timestamp(now.wall + backoff),
+            log=log, offset=offset, attempt=attempt, visible_at=Timestamp(now.wall + backoff)
         )
         self._state.groups_journal.note([], [Answer(request=request, reply=returned)])
-        self._polls.wake_group(group, now, receipt.log)
+        self._polls.wake_group(group, now, log)
 
     def reject(self, request: RequestId, command: Reject, now: Now) -> None:
         self._state.groups_journal.check_room()
-        receipt, group, queue, lease = self._find(command.receipt, now)
-        if self._state.catalog.holds_dead_letters(receipt.log.topic):
-            raise Refused(Code.DEAD_LETTER_LOOP, topic=receipt.log.topic)
+        log, offset, group, queue, part = self._find(command.receipt, command.group, now)
+        if self._state.catalog.holds_dead_letters(log.topic):
+            raise Refused(Code.DEAD_LETTER_LOOP, topic=log.topic)
         self._state.tally.rejects += 1
-        self._state.counts.pair(receipt.log.topic, group.name).rejected += 1
+        self._state.counts.pair(log.topic, group.name).rejected += 1
         cause = DeadLetterCause(Cause.REJECTED, command.reason, request)
         reason = command.reason[:REASON_CHARACTERS_MAX]
-        self._state.traces.leased(Kind.REJECT, group, receipt.log, [lease], now, detail=reason)
-        queue.reject(lease)
-        self._mover.dead_letter(group, receipt.log, lease, cause, now)
+        self._state.traces.leased(Kind.REJECT, group, log, [part], now, detail=reason)
+        queue.reject(part)
+        self._mover.dead_letter(group, log, offset, cause, now, attempts=part.lease.attempt)
 
     def extend(self, request: RequestId, command: Extend, now: Now) -> None:
         if not 0 < command.timeout_ns <= _TIMEOUT_NS_MAX:
             raise Refused(Code.REQUEST_INVALID, field="timeout", minimum="1ns", maximum="12h")
-        receipt, group, queue, lease = self._find(command.receipt, now)
-        self._state.tally.extensions += 1
-        deadline = Instant(now.instant + command.timeout_ns)
-        queue.extend(lease, deadline)
-        self._state.traces.leased(Kind.EXTEND, group, receipt.log, [lease], now)
-        self._state.alarms.bring_forward(ForQueue(group.number, receipt.log), deadline)
-        extended = Extended(deadline=Timestamp(now.wall + command.timeout_ns))
-        self._state.outbox.answer(request, extended)
+        piles, settlements = self._sort(command.leases, command.group)
+        for (number, log), pile in piles.items():
+            self._extend_pile(number, log, pile, settlements, now, timeout_ns=command.timeout_ns)
+        deadline = Timestamp(now.wall + command.timeout_ns)
+        reply = Extended(deadline=deadline, settlements=tuple(settlements))
+        self._state.outbox.answer(request, reply)
+
+    def _extend_pile(
+        self,
+        number: int,
+        log: LogId,
+        pile: list[_NamedLease],
+        settlements: list[Settlement],
+        now: Now,
+        *,
+        timeout_ns: int,
+    ) -> None:
+        """Extend what is named of one group on one partition."""
+        group = self._state.groups.numbered(number)
+        queue = self._state.group_partitions.queue(number, log)
+        if group is None or queue is None:
+            return
+        deadline = Instant(now.instant + timeout_ns)
+        extended: list[LeasePart] = []
+        for named in pile:
+            part = self._find_part(queue, named.name, named.offsets, now)
+            if part is not None:
+                queue.extend(part, deadline)
+                extended.append(part)
+                settlements[named.place] = _settlement(log, named, part)
+        self._state.tally.extensions += sum(map(len, extended))
+        self._state.traces.leased(Kind.EXTEND, group, log, extended, now)
+        self._state.alarms.bring_forward(ForQueue(number, log), deadline)
 
     # Time
 
@@ -318,53 +408,93 @@ class Settlements:
             return
         # What is left over is due at once, in a turn of its own.
         expired = queue.expire(now.instant, max(1, self._state.budget.left))
-        self._state.budget.spend(len(expired))
-        self._state.traces.each_leased(Kind.EXPIRE, group, log, expired, now)
-        self._state.tally.expirations += len(expired)
-        self._state.counts.pair(log.topic, group.name).expired += len(expired)
-        for lease in expired:
-            if self._is_exhausted(log, lease):
-                queue.reject(lease)
-                self._mover.dead_letter(group, log, lease, self._cause_of(number, log, lease), now)
+        count = sum(map(len, expired))
+        self._state.budget.spend(count)
+        self._state.traces.leased(Kind.EXPIRE, group, log, expired, now)
+        self._state.tally.expirations += count
+        self._state.counts.pair(log.topic, group.name).expired += count
+        for part in expired:
+            if self._is_exhausted(log, part.lease.attempt):
+                queue.reject(part)
+                self._dead_letter(group, log, part, part.lease.attempt, now)
             else:
-                queue.release(lease)
+                queue.release(part)
         self._polls.arm(number, log, queue)
         self._polls.wake_group(group, now, log)
 
     def dead_letter_exhausted(self, now: Now) -> None:
         """Send to the dead letters what a poll met and must not be delivered again."""
-        for group, log, lease in self._polls.take_exhausted():
-            # This one was not made.
-            lease.attempt -= 1
-            self._mover.dead_letter(
-                group, log, lease, self._cause_of(group.number, log, lease), now
-            )
+        for group, log, part in self._polls.take_exhausted():
+            # The last one was not made.
+            self._dead_letter(group, log, part, part.lease.attempt - 1, now)
 
-    def _cause_of(self, number: int, log: LogId, lease: Lease) -> DeadLetterCause:
-        reason = self._state.group_partitions.find(number, log).position.reason_of(lease.offset)
-        return DeadLetterCause(Cause.MAX_DELIVERIES, reason)
+    def _dead_letter(
+        self, group: Group, log: LogId, part: LeasePart, attempts: int, now: Now
+    ) -> None:
+        """Send messages, rejected in their queue, to the dead letters: they had all deliveries."""
+        position = self._state.group_partitions.find(group.number, log).position
+        for offset in part.offsets:
+            cause = DeadLetterCause(Cause.MAX_DELIVERIES, position.reason_of(offset))
+            self._mover.dead_letter(group, log, Offset(offset), cause, now, attempts=attempts)
 
-    def _is_exhausted(self, log: LogId, lease: Lease) -> bool:
+    def _is_exhausted(self, log: LogId, attempt: int) -> bool:
         """Whether this was the last delivery that the topic allows."""
         limit = self._state.catalog.deliveries_max(log.topic)
-        return limit is not None and lease.attempt >= limit
+        return limit is not None and attempt >= limit
 
-    def _record_reason(self, receipt: Receipt, reason: str) -> None:
-        position = self._state.group_partitions.find(receipt.group, receipt.log).position
-        if not reason and not position.reason_of(receipt.offset):
+    def _record_reason(self, group: Group, log: LogId, offset: Offset, reason: str) -> None:
+        position = self._state.group_partitions.find(group.number, log).position
+        if not reason and not position.reason_of(offset):
             return
         change = GivenBack(
-            group=receipt.group,
-            topic=self._state.catalog.find(receipt.log.topic).number,
-            partition=receipt.log.partition,
-            offset=receipt.offset,
+            group=group.number,
+            topic=self._state.catalog.find(log.topic).number,
+            partition=log.partition,
+            offset=offset,
             reason=cut_reason(reason),
         )
         position.record_reason(change.offset, change.reason)
         self._state.groups_journal.note([change])
 
 
-def _is_done(position: Position, offset: int) -> bool:
-    """Whether a message was acked or committed; one that becomes a dead letter was not."""
-    is_dead = position.is_dead_lettering(offset) or position.was_dead_lettered(offset)
-    return position.has_settled(offset) and not is_dead
+def _unsettled(position: Position, offsets: Sequence[Range]) -> list[int]:
+    """Which of these were neither acked nor committed; one that became a dead letter was not."""
+    return [
+        offset
+        for first, following in offsets
+        for offset in range(first, following)
+        if not position.has_settled(offset)
+        or position.is_dead_lettering(offset)
+        or position.was_dead_lettered(offset)
+    ]
+
+
+def _count_of(offsets: Sequence[Range]) -> int:
+    return sum(following - first for first, following in offsets)
+
+
+def _refuse(offsets: Iterable[int], code: Code) -> tuple[RefusedOffsets, ...]:
+    return tuple(RefusedOffsets(first, following, code) for first, following in runs(offsets))
+
+
+def _refuse_all(offsets: Sequence[Range], code: Code) -> Settlement:
+    refused = tuple(RefusedOffsets(first, following, code) for first, following in offsets)
+    # What cannot be read names nothing.
+    return Settlement(refused=refused or (RefusedOffsets(0, 0, code),))
+
+
+def _settlement(log: LogId, named: _NamedLease, part: LeasePart) -> Settlement:
+    """A part was dealt with, and what else was named was not."""
+    refused: tuple[RefusedOffsets, ...] = ()
+    if len(part) < _count_of(named.offsets):
+        dealt_with = frozenset(part.offsets)
+        refused = _refuse(
+            (
+                offset
+                for first, following in named.offsets
+                for offset in range(first, following)
+                if offset not in dealt_with
+            ),
+            Code.RECEIPT_STALE,
+        )
+    return Settlement(count=len(part), refused=refused, log=log)

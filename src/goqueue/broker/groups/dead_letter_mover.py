@@ -39,7 +39,6 @@ from goqueue.broker.topics import Topics
 from goqueue.broker.trace_recorder import trace_header
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
-from goqueue.delivery import Lease
 from goqueue.groups import Group
 from goqueue.log import BatchMark
 from goqueue.model import (
@@ -174,11 +173,18 @@ class DeadLetterMover:
     # Beginning
 
     def dead_letter(
-        self, group: Group, log: LogId, lease: Lease, cause: DeadLetterCause, now: Now
+        self,
+        group: Group,
+        log: LogId,
+        offset: Offset,
+        cause: DeadLetterCause,
+        now: Now,
+        *,
+        attempts: int,
     ) -> None:
-        """Send a message, rejected in its queue, to the dead letters.
+        """Send a message, rejected in its queue after so many deliveries, to the dead letters.
 
-        Whoever asked for it is answered when it is there.
+        Who asked for it is answered when it is there.
         """
         state = self._state
         origin = state.catalog.find(log.topic)
@@ -194,14 +200,14 @@ class DeadLetterMover:
         answer = None
         if cause.request is not None:
             returned = Returned(
-                log=log, offset=lease.offset, attempt=lease.attempt, dead_letter_topic=dead_letters
+                log=log, offset=offset, attempt=attempts, dead_letter_topic=dead_letters
             )
             answer = Answer(request=cause.request, reply=returned)
         move = Move(
             route=route,
-            offset=lease.offset,
+            offset=offset,
             at=now.wall,
-            attempts=lease.attempt,
+            attempts=attempts,
             cause=cause.cause,
             reason=cause.reason[:REASON_CHARACTERS_MAX],
             answer=answer,

@@ -13,7 +13,8 @@ Cost per partition: one pass over what is leased, one journal entry, one questio
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from operator import sub
+from itertools import chain
+from operator import attrgetter, sub
 
 import msgspec
 
@@ -23,7 +24,7 @@ from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForQueue
-from goqueue.delivery import DeliveryQueue, Lease
+from goqueue.delivery import DeliveryQueue, LeasePart, NewLease
 from goqueue.groups import Group
 from goqueue.log import Log
 from goqueue.model import (
@@ -39,7 +40,7 @@ from goqueue.model import (
     Slice,
     Timestamp,
 )
-from goqueue.model.requests import Leased, Parcel, Poll, Records, Reply
+from goqueue.model.requests import Leased, LeasedRun, Parcel, Poll, Records, Reply
 from goqueue.records import last_offset
 from goqueue.tracing import Kind
 
@@ -49,6 +50,9 @@ __all__ = ["LeaseSlices", "PollLease", "PollLeases", "fill", "find_slices", "set
 _GAP_MAX = 128
 _SLICE_BYTES_MAX = 1024 * 1024
 
+_offset_of = attrgetter("offset")
+_size_of = attrgetter("size")
+
 
 class LeaseSlices(msgspec.Struct, frozen=True):
     """What to read, and which messages cannot be read any more."""
@@ -57,18 +61,19 @@ class LeaseSlices(msgspec.Struct, frozen=True):
     lost: list[int]
 
 
-def find_slices(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> LeaseSlices:
+def find_slices(log: Log, offsets: Sequence[int], sizes: Sequence[int]) -> LeaseSlices:
     """Where messages stand of which the sorted offsets and the sizes are given."""
-    steps = list(map(sub, offsets[1:], offsets))
     ends = [len(offsets)]
-    if steps and max(steps) > _GAP_MAX:
-        ends = [place for place, step in enumerate(steps, 1) if step > _GAP_MAX] + ends
+    if not isinstance(offsets, range):
+        steps = list(map(sub, offsets[1:], offsets))
+        if steps and max(steps) > _GAP_MAX:
+            ends = [place for place, step in enumerate(steps, 1) if step > _GAP_MAX] + ends
     slices: list[Slice] = []
     lost: list[int] = []
     place = 0
     for end in ends:
         while place < end:
-            found = _find_slice(log, offsets[place:end], sizes)
+            found = _find_slice(log, offsets[place:end], sum(sizes[place:end]))
             if found is None:
                 lost.append(offsets[place])
                 place += 1
@@ -79,10 +84,9 @@ def find_slices(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Leas
     return LeaseSlices(tuple(slices), lost)
 
 
-def _find_slice(log: Log, offsets: Sequence[int], sizes: dict[int, int]) -> Slice | None:
+def _find_slice(log: Log, offsets: Sequence[int], size: int) -> Slice | None:
     """A slice from the first of these messages on; None if that one cannot be read."""
     first, below = offsets[0], offsets[-1] + 1
-    size = sum(map(sizes.__getitem__, offsets))
     if below - first > len(offsets):
         # How large the records between are is not known: a quarter larger than the others.
         between = 5 * size * (below - first - len(offsets)) // (4 * len(offsets))
@@ -106,7 +110,7 @@ def fill(effect: Serve, read: Callable[[Slice], memoryview]) -> Reply:
         damage: Refused | None = None
         for parcel, run in zip(reply.parcels, effect.runs, strict=True):
             try:
-                data = _read_all(run, parcel.offsets, read)
+                data = _read_all(run, parcel, read)
             except Refused as refused:
                 if refused.code is not Code.RECORDS_DAMAGED:
                     raise
@@ -123,14 +127,15 @@ def fill(effect: Serve, read: Callable[[Slice], memoryview]) -> Reply:
 
 def _read_all(
     run: Sequence[Slice | FetchedSlice],
-    offsets: Sequence[int],
+    parcel: Parcel,
     read: Callable[[Slice], memoryview],
 ) -> tuple[memoryview, ...]:
-    """The records of these slices, at least those with these offsets."""
+    """The records of these slices, at least those that are leased."""
     wanted = [each.wanted if isinstance(each, FetchedSlice) else each for each in run]
-    if sum(each.below - each.offset for each in wanted) == len(offsets):
+    if sum(each.below - each.offset for each in wanted) == len(parcel):
         # Nothing is between them, so their size was known.
         return tuple(piece for each in run for piece in _read_one(each, read))
+    offsets = parcel.offsets
     return tuple(piece for each in run for piece in _read_span(each, offsets, read))
 
 
@@ -200,7 +205,7 @@ class PollLeases:
         self._read_ahead = read_ahead
         self._turns: dict[int, int] = {}
         self._next_serial = 1
-        self._exhausted: list[tuple[Group, LogId, Lease]] = []
+        self._exhausted: list[tuple[Group, LogId, LeasePart]] = []
 
     def lease(
         self,
@@ -224,7 +229,7 @@ class PollLeases:
             share = self._share(group, partition, queue, room, now)
             if share is not None:
                 shares.append(share)
-                count_left -= len(share.parcel.offsets)
+                count_left -= len(share.parcel)
                 bytes_left -= share.size
         if not shares:
             return None
@@ -261,23 +266,32 @@ class PollLeases:
     def _share(
         self, group: Group, partition: Partition, queue: DeliveryQueue, room: _Room, now: Now
     ) -> _Share | None:
-        leased = self._take(group, partition.log_id, queue, room, now)
-        sizes: dict[int, int] = {held.offset: held.message.size for held in leased}
-        size = sum(sizes.values())
-        offsets = sorted(sizes)
+        begun = self._take(group, partition.log_id, queue, room, now)
+        if not begun:
+            return None
+        messages = begun[0].lease.messages
+        offsets = begun[0].lease.offsets
+        if len(begun) > 1:
+            messages = sorted(
+                [message for each in begun for message in each.lease.messages], key=_offset_of
+            )
+            offsets = list(map(_offset_of, messages))
+        sizes = list(map(_size_of, messages))
+        size = sum(sizes)
         found = find_slices(partition.log, offsets, sizes)
         if found.lost:
-            size -= sum(map(sizes.__getitem__, found.lost))
-            leased = self._settle_lost(group, partition, queue, leased, found.lost)
-            offsets = sorted(held.offset for held in leased)
-        if not leased:
-            return None
-        must_wait = self._count(group, partition, leased, offsets)
-        self._state.traces.leased(Kind.FETCH, group, partition.log_id, leased, now)
+            lost = frozenset(found.lost)
+            size -= sum(message.size for message in messages if message.offset in lost)
+            begun = self._settle_lost(group, partition, queue, begun, lost)
+            if not begun:
+                return None
+        must_wait = self._count(group, partition, begun)
+        parts = [LeasePart(each.lease, each.lease.in_flight) for each in begun]
+        self._state.traces.leased(Kind.FETCH, group, partition.log_id, parts, now)
         alarm = ForQueue(group.number, partition.log_id)
-        self._state.alarms.bring_forward(alarm, leased[0].deadline)
+        self._state.alarms.bring_forward(alarm, Instant(now.instant + room.visibility_ns))
         return _Share(
-            self._parcel(group, partition, leased, size, Timestamp(now.wall + room.visibility_ns)),
+            self._parcel(group, partition, begun, size, Timestamp(now.wall + room.visibility_ns)),
             self._read_ahead.fetched(group.number, found.slices),
             size,
             must_wait,
@@ -285,11 +299,11 @@ class PollLeases:
 
     def _take(
         self, group: Group, log: LogId, queue: DeliveryQueue, room: _Room, now: Now
-    ) -> list[Lease]:
+    ) -> list[NewLease]:
         """What the queue hands out and may be delivered."""
         deadline = Instant(now.instant + room.visibility_ns)
-        leased: list[Lease] = []
-        while not leased and queue.is_ready:
+        begun: list[NewLease] = []
+        while not begun and queue.is_ready:
             found = queue.lease(
                 room.member,
                 room.count,
@@ -301,26 +315,27 @@ class PollLeases:
             if not found:
                 break
             self._next_serial += len(found)
-            leased = self._set_exhausted_aside(group, log, queue, found)
-        return leased
+            begun = self._set_exhausted_aside(group, log, queue, found)
+        return begun
 
     def _set_exhausted_aside(
-        self, group: Group, log: LogId, queue: DeliveryQueue, leased: list[Lease]
-    ) -> list[Lease]:
+        self, group: Group, log: LogId, queue: DeliveryQueue, begun: list[NewLease]
+    ) -> list[NewLease]:
         """Those that may be delivered; the last delivery of the others ended with their holder.
 
         Their holder left, or the node stopped, or the limit was lowered since.
         """
         limit = self._state.catalog.deliveries_max(log.topic)
-        if limit is None or all(held.attempt <= limit for held in leased):
-            return leased
-        for held in leased:
-            if held.attempt > limit:
-                queue.reject(held)
-                self._exhausted.append((group, log, held))
-        return [held for held in leased if held.attempt <= limit]
+        if limit is None or all(each.lease.attempt <= limit for each in begun):
+            return begun
+        for lease, _ in begun:
+            if lease.attempt > limit:
+                part = LeasePart(lease, lease.in_flight)
+                queue.reject(part)
+                self._exhausted.append((group, log, part))
+        return [each for each in begun if each.lease.attempt <= limit]
 
-    def take_exhausted(self) -> list[tuple[Group, LogId, Lease]]:
+    def take_exhausted(self) -> list[tuple[Group, LogId, LeasePart]]:
         """Messages that must go to the dead letters instead of to anybody."""
         taken, self._exhausted = self._exhausted, []
         return taken
@@ -335,19 +350,17 @@ class PollLeases:
         self,
         group: Group,
         partition: Partition,
-        leased: list[Lease],
+        begun: list[NewLease],
         size: int,
         deadline: Timestamp,
     ) -> Parcel:
-        delivered = [(held.offset, held.attempt, held.serial) for held in leased]
+        log, write = partition.log_id, self._state.lease_handles.write
+        leases = tuple(
+            LeasedRun(write(log, group.number, lease.attempt, lease.serial), lease.attempt, offsets)
+            for lease, offsets in begun
+        )
         return Parcel(
-            log=partition.log_id,
-            offsets=[held.offset for held in leased],
-            receipts=self._state.receipts.write(partition.log_id, group.number, delivered),
-            attempts=[held.attempt for held in leased],
-            deadline=deadline,
-            size=size,
-            seed=self._state.traces.seed(partition.log_id),
+            log=log, leases=leases, deadline=deadline, size=size, seed=self._state.traces.seed(log)
         )
 
     def _settle_lost(
@@ -355,27 +368,29 @@ class PollLeases:
         group: Group,
         partition: Partition,
         queue: DeliveryQueue,
-        leased: list[Lease],
-        lost: list[int],
-    ) -> list[Lease]:
-        """Settle what was found damaged since it was read ahead; the other leases."""
-        gone = frozenset(lost)
-        offsets = queue.ack([held for held in leased if held.offset in gone])
+        begun: list[NewLease],
+        lost: frozenset[int],
+    ) -> list[NewLease]:
+        """Settle what was found damaged since it was read ahead; what is left of the leases."""
+        ranges = [(offset, offset + 1) for offset in sorted(lost)]
+        parts = [LeasePart(each.lease, each.lease.select(ranges)) for each in begun]
+        offsets = queue.ack([part for part in parts if part.mask])
         settle(self._state, group, partition.log_id, offsets, at=0)
-        return [held for held in leased if held.offset not in gone]
+        return [
+            NewLease(lease, [offset for offset in delivered if offset not in lost])
+            for lease, delivered in begun
+            if lease.in_flight
+        ]
 
-    def _count(
-        self, group: Group, partition: Partition, leased: list[Lease], offsets: list[int]
-    ) -> bool:
+    def _count(self, group: Group, partition: Partition, begun: list[NewLease]) -> bool:
         """Journal the deliveries; True if they must not be handed out before."""
-        by_attempt = {held.attempt: offsets for held in leased}
-        if len(by_attempt) > 1:
-            by_attempt = {attempt: [] for attempt in by_attempt}
-            for held in sorted(leased, key=_offset_of):
-                by_attempt[held.attempt].append(held.offset)
+        runs: dict[int, list[Sequence[int]]] = {}
+        for lease, _ in begun:
+            runs.setdefault(lease.attempt, []).append(LeasePart(lease, lease.in_flight).offsets)
         position = self._state.group_partitions.find(group.number, partition.log_id).position
         topic = self._state.catalog.find(partition.log_id.topic)
-        for attempt, delivered_offsets in by_attempt.items():
+        for attempt, offsets in runs.items():
+            delivered_offsets = offsets[0] if len(offsets) == 1 else sorted(chain(*offsets))
             position.count_delivery(attempt, delivered_offsets)
             folded = fold(delivered_offsets)
             delivered = Delivered(
@@ -389,11 +404,7 @@ class PollLeases:
             self._state.groups_journal.note([delivered])
             if attempt > 1:
                 self._state.tally.redeliveries += len(delivered_offsets)
-        return max(by_attempt) > 1
-
-
-def _offset_of(held: Lease) -> int:
-    return held.offset
+        return max(runs) > 1
 
 
 def settle(state: NodeState, group: Group, log: LogId, offsets: Sequence[int], *, at: int) -> None:

@@ -154,8 +154,7 @@ class Positions:
             state.groups_journal.note([change])
             queue = state.group_partitions.queue(group.number, log)
             if queue is not None:
-                leases = queue.settle_below(offset)
-                state.traces.each_leased(Kind.ACK, group, log, leases, now)
+                state.traces.leased(Kind.ACK, group, log, queue.settle_below(offset), now)
         return {log: state.committed(group.number, state.partitions[log]) for log, _ in portion}
 
     def _answer_committed(

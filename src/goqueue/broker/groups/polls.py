@@ -15,7 +15,7 @@ from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand, ForQueue, ForRequest
-from goqueue.delivery import DeliveryQueue, Lease
+from goqueue.delivery import DeliveryQueue, LeasePart
 from goqueue.groups import Group
 from goqueue.model import (
     HOUR,
@@ -216,7 +216,7 @@ class Polls:
             is_eager = not learned.is_enough
             self.wake_group(learned.group, now, purpose.wanted.log, is_eager=is_eager)
 
-    def take_exhausted(self) -> list[tuple[Group, LogId, Lease]]:
+    def take_exhausted(self) -> list[tuple[Group, LogId, LeasePart]]:
         """Messages that must go to the dead letters instead of to anybody."""
         return self._leases.take_exhausted()
 

@@ -162,7 +162,7 @@ def _uncounted(priority_index: PriorityIndex, partition: Partition) -> Slice | N
 
 
 def _described(group: str, log: LogId, queue: DeliveryQueue, now: Now) -> list[LaneDescription]:
-    held = queue.held_by_lane()
+    held = queue.in_flight_by_lane()
     described = []
     for lane in range(LANES):
         facts = queue.lanes.facts(lane)

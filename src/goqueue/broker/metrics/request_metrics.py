@@ -213,11 +213,13 @@ class RequestMetrics:
         count = 0
         for parcel in reply.parcels:
             topic = parcel.log.topic
-            count += len(parcel.offsets)
+            count += len(parcel)
             if self._state.catalog.get(topic) is not None:
                 pair = self._state.counts.pair(topic, group)
-                pair.consume(len(parcel.offsets), parcel.size, took - watched.waited_ns)
-                pair.redelivered += len(parcel.attempts) - parcel.attempts.count(1)
+                pair.consume(len(parcel), parcel.size, took - watched.waited_ns)
+                pair.redelivered += sum(
+                    len(lease.offsets) for lease in parcel.leases if lease.attempt > 1
+                )
         self._state.counts.group(group).poll(count, took)
 
     def _read(self, watched: _Watched, reply: Records, took: int) -> None:

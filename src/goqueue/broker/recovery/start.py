@@ -25,7 +25,7 @@ from goqueue.broker.recovery.snapshot_reader import SnapshotReader
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
-from goqueue.delivery import Receipts
+from goqueue.delivery import LeaseHandles
 from goqueue.log import Log, LogState
 from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep
 
@@ -202,7 +202,7 @@ class NodeStart:
             epoch=self._journaled_state.epoch + 1, topics_upto=self._state.catalog.next_number
         )
         self._journaled_state.apply(started, now.wall)
-        self._state.receipts = Receipts(self._secret, started.epoch)
+        self._state.lease_handles = LeaseHandles(self._secret, started.epoch)
         self._state.topics_journal.note([started], [BeginServing()])
 
     def _forget_what_was_lost(self) -> Iterator[None]:

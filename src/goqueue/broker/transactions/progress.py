@@ -176,7 +176,7 @@ class TransactionProgress:
                 leases += queue.settle_below(share.floor)
             group = self._state.groups.numbered(share.group)
             if group is not None:
-                self._state.traces.each_leased(Kind.ACK, group, log, leases, now)
+                self._state.traces.leased(Kind.ACK, group, log, leases, now)
             if is_last and queue.floor > place.position.floor:
                 self._raise_floor(share, place.position, queue.floor, now)
         else:

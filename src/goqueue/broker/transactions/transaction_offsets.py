@@ -11,9 +11,9 @@ from goqueue.broker.groups.offsets import Positions
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.progress import TransactionProgress
 from goqueue.broker.turns import ForRequest
-from goqueue.delivery import Lease, runs
+from goqueue.delivery import LeasePart
 from goqueue.groups import Group
-from goqueue.model import SECOND, Answer, Code, Instant, LogId, Now, Refused, RequestId
+from goqueue.model import SECOND, Answer, Code, Instant, LogId, Now, Refused, RequestId, runs
 from goqueue.model.requests import AddOffsets, CommitOffsets, DescribeOffsets, Done
 from goqueue.transactions import ProgressAdded, Transaction
 
@@ -57,7 +57,7 @@ class TransactionOffsets:
             group = state.groups.find(command.group)
         if command.offsets:
             self._positions.check(group, _plain(command))
-        leases: dict[LogId, list[Lease]] = {}
+        leases: dict[LogId, list[LeasePart]] = {}
         if group is not None and command.receipts:
             receipts = dict.fromkeys(command.receipts)
             leases = self._acks.find_all(group, receipts, transaction.key, now)
@@ -88,11 +88,13 @@ class TransactionOffsets:
         ]
 
     def _hold(
-        self, transaction: Transaction, group: Group, held: dict[LogId, list[Lease]]
+        self, transaction: Transaction, group: Group, held: dict[LogId, list[LeasePart]]
     ) -> list[ProgressAdded]:
         changes = []
-        for log, leases in held.items():
-            self._state.group_partitions.find(group.number, log).active_queue.hold(leases)
+        for log, parts in held.items():
+            queue = self._state.group_partitions.find(group.number, log).active_queue
+            for part in parts:
+                queue.hold(part)
             changes.append(
                 ProgressAdded(
                     producer=transaction.producer,
@@ -100,7 +102,7 @@ class TransactionOffsets:
                     group=group.number,
                     topic=self._state.catalog.find(log.topic).number,
                     partition=log.partition,
-                    offsets=runs(sorted(each.offset for each in leases)),
+                    offsets=runs(sorted(offset for part in parts for offset in part.offsets)),
                 )
             )
         return changes

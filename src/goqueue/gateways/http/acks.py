@@ -20,6 +20,7 @@ from goqueue.gateways.http.bodies import (
     TimeText,
 )
 from goqueue.gateways.http.errors import describe
+from goqueue.gateways.http.receipts import NamedReceipts
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import TOPIC
 from goqueue.gateways.http.routing.router import Route
@@ -39,6 +40,7 @@ from goqueue.model.requests import (
     Reliability,
     Returned,
     Settlement,
+    lease_of,
 )
 
 __all__ = [
@@ -260,16 +262,17 @@ _PARTITION = re.compile("[0-9]{1,10}", re.ASCII)
 
 async def _ack(call: Call) -> AckOut:
     receipt = call.body(AckBody).receipt_handle
-    acked = await call.ask(Ack(receipts=(receipt,)), Acked)
+    named = lease_of(receipt)
+    acked = await call.ask(Ack(leases=(named,)), Acked)
     settled = acked.settlements[0]
-    if settled.refused is not None:
-        raise Refused(settled.refused)
+    if settled.code is not None:
+        raise Refused(settled.code)
     assert settled.log is not None, "a settlement names its log or why it was refused"
     return AckOut(
         acknowledged=True,
         topic=settled.log.topic,
         partition=settled.log.partition,
-        offset=settled.offset,
+        offset=named.offsets[0][0],
         committed_offset=settled.committed,
         offset_advanced=settled.has_advanced,
         in_flight_count=settled.in_flight,
@@ -277,30 +280,28 @@ async def _ack(call: Call) -> AckOut:
 
 
 async def _ack_batch(call: Call) -> AckBatchOut:
-    receipts = tuple(call.body(AckBatchBody).receipt_handles)
-    acked = await call.ask(Ack(receipts=receipts), Acked)
-    return _results(receipts, acked.settlements)
+    named = NamedReceipts(call.body(AckBatchBody).receipt_handles)
+    acked = await call.ask(Ack(leases=named.leases), Acked)
+    return _results(named, acked.settlements)
 
 
 async def _release(call: Call) -> AckBatchOut:
-    receipts = tuple(call.body(ReleaseBody).receipt_handles)
-    released = await call.ask(Release(receipts=receipts), Released)
-    return _results(receipts, released.settlements)
+    named = NamedReceipts(call.body(ReleaseBody).receipt_handles)
+    released = await call.ask(Release(leases=named.leases), Released)
+    return _results(named, released.settlements)
 
 
-def _results(receipts: Sequence[str], settlements: Sequence[Settlement]) -> AckBatchOut:
+def _results(named: NamedReceipts, settlements: Sequence[Settlement]) -> AckBatchOut:
+    codes = named.codes(settlements)
     results = [
-        _result(receipt, settled) for receipt, settled in zip(receipts, settlements, strict=True)
+        AckResult(receipt_handle=receipt, success=True)
+        if code is None
+        else AckResult(
+            receipt_handle=receipt, success=False, error=describe(code, {}), code=code.value
+        )
+        for receipt, code in zip(named.receipts, codes, strict=True)
     ]
     return AckBatchOut(results=results)
-
-
-def _result(receipt: str, settled: Settlement) -> AckResult:
-    code = settled.refused
-    if code is None:
-        return AckResult(receipt_handle=receipt, success=True)
-    error = describe(code, {})
-    return AckResult(receipt_handle=receipt, success=False, error=error, code=code.value)
 
 
 async def _nack(call: Call) -> NackOut:
@@ -341,30 +342,30 @@ async def _reject(call: Call) -> RejectOut:
 
 async def _extend(call: Call) -> ExtendOut:
     body = call.body(ExtendBody)
-    extend = Extend(receipt=body.receipt_handle, timeout_ns=body.timeout.ns)
+    extend = Extend(leases=(lease_of(body.receipt_handle),), timeout_ns=body.timeout.ns)
     extended = await call.ask(extend, Extended)
+    code = extended.settlements[0].code
+    if code is not None:
+        raise Refused(code)
     return ExtendOut(extended=True, new_deadline=format_time(extended.deadline))
 
 
 async def _extend_batch(call: Call) -> ExtendBatchOut:
-    """Each in a turn of the node of its own: a batch is not urgent, and may be long."""
     body = call.body(ExtendBatchBody)
-    results = [await _extend_one(call, each, body.timeout.ns) for each in body.receipt_handles]
+    named = NamedReceipts(body.receipt_handles)
+    extend = Extend(leases=named.leases, timeout_ns=body.timeout.ns)
+    extended = await call.ask(extend, Extended)
+    deadline = format_time(extended.deadline)
+    codes = named.codes(extended.settlements)
+    results = [
+        ExtendResult(receipt_handle=receipt, success=True, new_deadline=deadline)
+        if code is None
+        else ExtendResult(
+            receipt_handle=receipt, success=False, error=describe(code, {}), code=code.value
+        )
+        for receipt, code in zip(named.receipts, codes, strict=True)
+    ]
     return ExtendBatchOut(results=results)
-
-
-async def _extend_one(call: Call, receipt: str, timeout_ns: int) -> ExtendResult:
-    try:
-        extended = await call.ask(Extend(receipt=receipt, timeout_ns=timeout_ns), Extended)
-    except Refused as refused:
-        code = refused.code
-        if code not in _RECEIPT_ERRORS:
-            raise
-        error = describe(code, refused.facts)
-        return ExtendResult(receipt_handle=receipt, success=False, error=error, code=code.value)
-    return ExtendResult(
-        receipt_handle=receipt, success=True, new_deadline=format_time(extended.deadline)
-    )
 
 
 async def _redrive(call: Call) -> RedriveOut:

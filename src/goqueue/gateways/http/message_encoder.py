@@ -145,9 +145,7 @@ def encode_poll(leased: Leased) -> Delivery:
         traced = _with_traces(list(leased_records(parcel, room)), TraceNames(parcel.seed))
         found = {record.offset: (record, trace) for record, trace in traced}
         deadline = format_time(parcel.deadline)
-        for offset, receipt, attempt in zip(
-            parcel.offsets, parcel.receipts, parcel.attempts, strict=True
-        ):
+        for offset, attempt, receipt in parcel:
             # A lease without its bytes would be a message that nobody can settle.
             record, trace = found[offset]
             room -= len(record.value or b"")

@@ -11,6 +11,7 @@ from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
 from goqueue.model.messages import Header
 from goqueue.model.requests.delays import CancelDelayed, DescribeDelays, FindDelayed, ListDelayed
 from goqueue.model.requests.groups import Assignor, Mode, Start, Strategy
+from goqueue.model.requests.leases import LeaseOffsets
 from goqueue.model.requests.topics import PARTITIONS_DEFAULT, TopicChanges, TopicConfig
 from goqueue.model.requests.traces import DescribeTracing, FindTrace, SearchTraces
 from goqueue.model.requests.transactions import (
@@ -254,9 +255,13 @@ class DescribeLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ack(msgspec.Struct, frozen=True, kw_only=True):
-    """Settle messages: this group will not get them again; answered by `Acked`."""
+    """Settle messages: their group will not get them again; answered by `Acked`.
 
-    receipts: tuple[str, ...]
+    Where `group` is given, leases of others are refused; so in all that name leases.
+    """
+
+    leases: tuple[LeaseOffsets, ...]
+    group: str | None = None
 
 
 class Nack(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,6 +270,7 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
     receipt: str
     delay_ns: int | None = None
     reason: str = ""
+    group: str | None = None
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,13 +278,15 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
 
     receipt: str
     reason: str = ""
+    group: str | None = None
 
 
 class Extend(msgspec.Struct, frozen=True, kw_only=True):
-    """Keep a message for `timeout_ns` from now; answered by `Extended`."""
+    """Keep messages for `timeout_ns` from now; answered by `Extended`."""
 
-    receipt: str
+    leases: tuple[LeaseOffsets, ...]
     timeout_ns: int
+    group: str | None = None
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
@@ -287,7 +295,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
     For messages that were not begun: the delivery that the lease counted is taken back.
     """
 
-    receipts: tuple[str, ...]
+    leases: tuple[LeaseOffsets, ...]
+    group: str | None = None
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from goqueue.model.errors import Code
 from goqueue.model.ids import LogId, Offset, Timestamp
 from goqueue.model.requests.delays import DelayedDescription, DelayedList, DelayStatistics
 from goqueue.model.requests.groups import Assignor, GroupState, Mode
+from goqueue.model.requests.leases import Acked, Extended, Leased, Released
 from goqueue.model.requests.topics import TopicConfig
 from goqueue.model.requests.traces import TraceDetail, TraceList, TraceSeed, TracingStatistics
 from goqueue.model.requests.transactions import (
@@ -24,21 +25,17 @@ from goqueue.model.requests.transactions import (
 )
 
 __all__ = [
-    "Acked",
     "Beat",
     "Done",
-    "Extended",
     "GroupDescription",
     "GroupList",
     "Joined",
     "Lag",
     "LaneDescription",
-    "Leased",
     "MemberDescription",
     "NodeDescription",
     "NodeHealth",
     "Offsets",
-    "Parcel",
     "PartitionDescription",
     "PartitionLag",
     "PartitionList",
@@ -49,11 +46,9 @@ __all__ = [
     "Published",
     "Records",
     "Redriven",
-    "Released",
     "Reliability",
     "Reply",
     "Returned",
-    "Settlement",
     "TopicDescription",
     "TopicFlow",
     "TopicList",
@@ -206,28 +201,6 @@ class GroupList(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[GroupDescription, ...]
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
-    """Leased messages of one partition: `offsets` picks them out of the records in `data`.
-
-    `size` is how many bytes they are, without what is between them.
-    """
-
-    log: LogId
-    offsets: list[int]
-    receipts: list[str]
-    attempts: list[int]
-    deadline: Timestamp
-    data: tuple[memoryview, ...] = ()
-    size: int = 0
-    seed: TraceSeed | None = None
-
-
-class Leased(msgspec.Struct, frozen=True, kw_only=True):
-    """What a poll got; no parcel when nothing came in time."""
-
-    parcels: tuple[Parcel, ...] = ()
-
-
 # Positions
 
 
@@ -276,29 +249,6 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 # Acknowledgement
 
 
-class Settlement(msgspec.Struct, frozen=True):
-    """What became of one receipt. Where it was refused, only the code says something."""
-
-    log: LogId | None = None
-    offset: Offset = Offset(0)
-    committed: Offset = Offset(0)
-    has_advanced: bool = False
-    in_flight: int = 0
-    refused: Code | None = None
-
-
-class Acked(msgspec.Struct, frozen=True, kw_only=True):
-    """One settlement per receipt, in order."""
-
-    settlements: tuple[Settlement, ...]
-
-
-class Released(msgspec.Struct, frozen=True, kw_only=True):
-    """One settlement per receipt, in order: each message is ready again, or its lease was over."""
-
-    settlements: tuple[Settlement, ...]
-
-
 class Returned(msgspec.Struct, frozen=True, kw_only=True):
     """A message that was given back: to be delivered again, or sent to the dead letters."""
 
@@ -307,12 +257,6 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     visible_at: Timestamp | None = None
     dead_letter_topic: str | None = None
-
-
-class Extended(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease is held until `deadline`."""
-
-    deadline: Timestamp
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):

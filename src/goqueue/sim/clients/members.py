@@ -255,8 +255,7 @@ class Members:
         """The messages of a parcel, each checked against what was published."""
         records = {record.offset: record for record in messages_in(parcel.data)}
         found: list[Handed] = []
-        columns = zip(parcel.offsets, parcel.attempts, parcel.receipts, strict=True)
-        for offset, attempt, receipt in columns:
+        for offset, attempt, receipt in parcel:
             record = records.get(offset)
             if record is None:
                 raise Violation("leased-without-bytes", f"{parcel.log}:{offset}")

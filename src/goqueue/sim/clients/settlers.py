@@ -1,11 +1,12 @@
 """What members do with what they hold: ack, nack, reject, release, extend, also much too late."""
 
-from goqueue.model import SECOND, Code, Instant, Refused
+from goqueue.model import SECOND, Code, Instant, Refused, runs
 from goqueue.model.requests import (
     Ack,
     Acked,
     Extend,
     Extended,
+    LeaseOffsets,
     Nack,
     Reject,
     Release,
@@ -13,6 +14,7 @@ from goqueue.model.requests import (
     Reply,
     Returned,
     Settlement,
+    lease_of,
 )
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -126,23 +128,29 @@ class Settlers:
             use.queue.asked(use.offset)
             # Two receipts of one message in one ack: what the one settles the other may name.
             use.may_be_settled |= use.is_shared_in(uses)
+        offsets: dict[str, list[int]] = {}
+        for each in unique:
+            handle = lease_of(each.handed.receipt).handle
+            offsets.setdefault(handle, []).append(each.handed.offset)
 
         def done(reply: Reply | Refused | None) -> None:
             if isinstance(reply, Acked):
-                for use, settlement in zip(uses, reply.settlements, strict=True):
-                    self._acked(use, settlement)
+                settlements = dict(zip(offsets, reply.settlements, strict=True))
+                for use in uses:
+                    self._acked(use, settlements[lease_of(use.delivery.handed.receipt).handle])
             elif reply is not None:
                 for use in uses:
                     use.queue.answered(use.offset, is_settled=False)
 
-        receipts = tuple(each.handed.receipt for each in unique)
-        self._world.ask(Ack(receipts=receipts), done)
+        leases = tuple(LeaseOffsets(handle, runs(sorted(of))) for handle, of in offsets.items())
+        self._world.ask(Ack(leases=leases), done)
 
     def _acked(self, use: Use, settlement: Settlement) -> None:
-        if settlement.refused is None and not use.is_clear:
+        refused = _refused(settlement, use.offset)
+        if refused is None and not use.is_clear:
             # It was settled before or after a reset: both are possible for ever.
             return
-        is_settled = settlement.refused is None
+        is_settled = refused is None
         use.queue.answered(use.offset, is_settled=is_settled)
         if is_settled:
             if use.was_dead:
@@ -150,9 +158,9 @@ class Settlers:
             if not use.may_be_settled:
                 use.check_accepted()
             use.queue.told_committed(settlement.committed, use.told)
-        elif settlement.refused is not None:
-            use.check_refused(settlement.refused)
-            if use.was_acked and use.is_clear and settlement.refused is Code.RECEIPT_STALE:
+        else:
+            use.check_refused(refused)
+            if use.was_acked and use.is_clear and refused is Code.RECEIPT_STALE:
                 raise Violation("second-ack-refused", use.delivery.handed.receipt)
 
     # The rest
@@ -224,7 +232,7 @@ class Settlers:
         def done(reply: Reply | Refused | None) -> None:
             if not isinstance(reply, Released):
                 return
-            refused = reply.settlements[0].refused
+            refused = reply.settlements[0].code
             if refused is not None:
                 use.check_refused(refused)
                 return
@@ -233,7 +241,7 @@ class Settlers:
                 delivery.is_released = True
                 delivery.over_at = use.asked_at
 
-        self._world.ask(Release(receipts=(delivery.handed.receipt,)), done)
+        self._world.ask(Release(leases=(lease_of(delivery.handed.receipt),)), done)
 
     def extend(self) -> None:
         found = self.choose()
@@ -249,11 +257,21 @@ class Settlers:
             delivery.over_at = max(over_at, until)
 
         def done(reply: Reply | Refused | None) -> None:
-            if isinstance(reply, Refused):
-                use.check_refused(reply.code)
-            elif isinstance(reply, Extended):
+            if not isinstance(reply, Extended):
+                return
+            refused = reply.settlements[0].code
+            if refused is not None:
+                use.check_refused(refused)
+            else:
                 use.check_accepted()
                 if not delivery.is_used and delivery.over_at == max(over_at or 0, until):
                     delivery.sure_until = delivery.over_at = until
 
-        self._world.ask(Extend(receipt=delivery.handed.receipt, timeout_ns=timeout_ns), done)
+        leases = (lease_of(delivery.handed.receipt),)
+        self._world.ask(Extend(leases=leases, timeout_ns=timeout_ns), done)
+
+
+def _refused(settlement: Settlement, offset: int) -> Code | None:
+    """Why a message was refused, if it was."""
+    codes = (each.code for each in settlement.refused if each.first <= offset < each.following)
+    return next(codes, None)

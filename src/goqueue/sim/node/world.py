@@ -157,7 +157,7 @@ def _summary(reply: Reply | Refused) -> str:
         case Refused():
             return f"refused {reply.code}"
         case Leased():
-            parcels = [(str(each.log), each.offsets, each.attempts) for each in reply.parcels]
+            parcels = [(str(each.log), [part[:2] for part in each]) for each in reply.parcels]
             return f"Leased {parcels}"
         case Published():
             return f"Published {reply.targets} {reply.placed}"

@@ -12,17 +12,22 @@ from goqueue.model.requests import (
     Done,
     Extend,
     Extended,
+    LeaseOffsets,
     Leave,
     Mode,
     Nack,
     Offsets,
     PositionsReset,
+    RefusedOffsets,
     Reject,
+    Release,
+    Released,
     Reliability,
     ResetOffsets,
     Returned,
     Strategy,
     TopicConfig,
+    lease_of,
 )
 from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
 from tests.unit.broker.users import (
@@ -59,7 +64,7 @@ def test_an_ack_advances_the_committed_offset() -> None:
     first, _ = poll(node)
     (settled,) = ack(node, first)
 
-    assert (settled.log, settled.offset, settled.committed) == (ORDERS, 0, 1)
+    assert (settled.log, settled.count, settled.committed) == (ORDERS, 1, 1)
     assert settled.has_advanced
     assert settled.in_flight == 1
     assert committed(node) == 1
@@ -99,9 +104,9 @@ def test_a_batch_of_acks_says_of_each_what_became_of_it() -> None:
     node.advance(10 * SECOND)
     third, *_ = reversed(poll(node))
     receipts = (third.receipt, "nonsense", second.receipt, third.receipt)
-    settlements = node.ask(Ack(receipts=receipts), Acked).settlements
+    settlements = node.ask(Ack(leases=tuple(map(lease_of, receipts))), Acked).settlements
 
-    assert [each.refused for each in settlements] == [
+    assert [each.code for each in settlements] == [
         None,
         Code.RECEIPT_INVALID,
         Code.RECEIPT_STALE,
@@ -120,7 +125,7 @@ def test_a_batch_of_acks_over_partitions_and_groups_settles_each_in_its_place() 
     mine, theirs = poll(node), poll(node, group="audit", client="a1")
     settlements = ack(node, mine[0], theirs[1], mine[1], theirs[0])
 
-    assert [each.refused for each in settlements] == [None] * 4
+    assert [each.code for each in settlements] == [None] * 4
     for group in ("shop", "audit"):
         assert [committed(node, group, LogId("orders", n)) for n in range(2)] == [1, 1]
 
@@ -152,11 +157,11 @@ def test_an_ack_is_answered_only_when_it_is_durable() -> None:
     publish(node, "a")
     (first,) = poll(node)
     node.slow_down(LogId("__groups", 0))
-    request = node.begin(Ack(receipts=(first.receipt,)))
+    request = node.begin(Ack(leases=(lease_of(first.receipt),)))
     assert not node.is_answered(request)
     node.speed_up()
 
-    assert node.reply(request, Acked).settlements[0].refused is None
+    assert node.reply(request, Acked).settlements[0].code is None
 
 
 def test_a_late_ack_of_what_another_member_acked_since_is_a_safe_retry() -> None:
@@ -258,7 +263,7 @@ def test_the_node_counts_what_becomes_of_messages() -> None:
     ack(node, first)
     nack(node, second, delay_ns=0)
     reject(node, third)
-    node.ask(Extend(receipt=fourth.receipt, timeout_ns=60 * SECOND), Extended)
+    node.ask(Extend(leases=(lease_of(fourth.receipt),), timeout_ns=60 * SECOND), Extended)
     poll(node)
     node.advance(10 * SECOND)
 
@@ -288,11 +293,12 @@ def assert_stale(node: DrivenNode, delivery: Delivery) -> None:
     for command in (
         Nack(receipt=delivery.receipt),
         Reject(receipt=delivery.receipt),
-        Extend(receipt=delivery.receipt, timeout_ns=SECOND),
     ):
         with pytest.raises(Refused) as refused:
             node.ask(command, Done)
         assert refused.value.code is Code.RECEIPT_STALE
+    extend = Extend(leases=(lease_of(delivery.receipt),), timeout_ns=SECOND)
+    assert node.ask(extend, Extended).settlements[0].code is Code.RECEIPT_STALE
 
 
 def test_a_receipt_is_stale_when_its_lease_ran_out() -> None:
@@ -402,17 +408,77 @@ def test_a_handle_that_is_none_of_ours_is_invalid(handle: str) -> None:
     publish(node, "a")
     poll(node)
 
-    assert node.ask(Ack(receipts=(handle,)), Acked).settlements[0].refused is Code.RECEIPT_INVALID
+    assert (
+        node.ask(Ack(leases=(lease_of(handle),)), Acked).settlements[0].code is Code.RECEIPT_INVALID
+    )
     for command in (Nack(receipt=handle), Reject(receipt=handle)):
         with pytest.raises(Refused) as refused:
             node.ask(command, Done)
         assert refused.value.code is Code.RECEIPT_INVALID
 
 
-def test_a_receipt_for_another_offset_cannot_be_made_from_one() -> None:
+def test_a_receipt_for_a_message_of_another_lease_cannot_be_made_from_one() -> None:
     node = shop()
     publish(node, "a", "b")
     (first,) = poll(node, count=1)
+    (second,) = poll(node, count=1)
     forged = first.receipt.replace("orders:0:0:", "orders:0:1:")
+    altered = second.receipt.replace("orders:0:1:1:", "orders:0:1:2:")
 
-    assert node.ask(Ack(receipts=(forged,)), Acked).settlements[0].refused is Code.RECEIPT_INVALID
+    codes = [
+        node.ask(Ack(leases=(lease_of(each),)), Acked).settlements[0].code
+        for each in (forged, altered)
+    ]
+    assert codes == [Code.RECEIPT_STALE, Code.RECEIPT_INVALID]
+    assert committed(node) is None
+
+
+def test_a_whole_lease_is_acked_by_one_range_and_what_is_not_in_it_is_refused() -> None:
+    node = shop()
+    publish(node, *"abcdef")
+    found = poll(node, count=4)
+    handle = lease_of(found[0].receipt).handle
+    command = Ack(leases=(LeaseOffsets(handle, [(1, 3), (3, 6)]),))
+
+    (settled,) = node.ask(command, Acked).settlements
+
+    assert (settled.count, settled.committed, settled.in_flight) == (3, 0, 1)
+    assert settled.refused == (RefusedOffsets(4, 6, Code.RECEIPT_STALE),)
+    (again,) = node.ask(Ack(leases=(LeaseOffsets(handle, [(0, 4)]),)), Acked).settlements
+    assert (again.count, again.refused, again.committed) == (4, (), 4)
+
+
+def test_a_lease_of_another_group_than_the_one_that_is_named_is_invalid() -> None:
+    node = shop()
+    publish(node, "a")
+    (first,) = poll(node)
+    named = (lease_of(first.receipt),)
+
+    settlements = (
+        *node.ask(Ack(leases=named, group="other"), Acked).settlements,
+        *node.ask(Extend(leases=named, timeout_ns=SECOND, group="other"), Extended).settlements,
+        *node.ask(Release(leases=named, group="other"), Released).settlements,
+    )
+    assert [each.code for each in settlements] == [Code.RECEIPT_INVALID] * 3
+    for single in (
+        Nack(receipt=first.receipt, group="other"),
+        Reject(receipt=first.receipt, group="other"),
+    ):
+        with pytest.raises(Refused) as refused:
+            node.ask(single, Done)
+        assert refused.value.code is Code.RECEIPT_INVALID
+    assert ack_code(node, first) is None
+
+
+def test_a_part_of_a_lease_that_is_extended_outlives_the_rest() -> None:
+    node = shop(TopicConfig(visibility_ns=10 * SECOND))
+    publish(node, *"abc")
+    first, second, third = poll(node)
+    node.ask(Extend(leases=(lease_of(second.receipt),), timeout_ns=30 * SECOND), Extended)
+
+    node.advance(20 * SECOND)
+
+    assert ack_code(node, first) is Code.RECEIPT_STALE
+    assert ack_code(node, second) is None
+    assert ack_code(node, third) is Code.RECEIPT_STALE
+    assert values(poll(node)) == ["a", "c"]

@@ -34,7 +34,7 @@ from tests.unit.broker.users import (
 
 
 def code_of(node: DrivenNode, *acked: Delivery) -> list[Code | None]:
-    return [settled.refused for settled in ack(node, *acked)]
+    return [settled.code for settled in ack(node, *acked)]
 
 
 def exhausted() -> tuple[DrivenNode, list[Delivery]]:

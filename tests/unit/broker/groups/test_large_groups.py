@@ -13,6 +13,7 @@ from goqueue.model.requests import (
     Mode,
     Publish,
     Published,
+    lease_of,
 )
 from goqueue.records import build
 from tests.unit.broker.driven_node import DrivenNode
@@ -60,8 +61,8 @@ def test_a_thousand_receipts_are_acked_at_once(step: int) -> None:
     node.ask(Publish(topic="orders", batch=batch), Published)
     taken = poll(node, count=1000)
     receipts = tuple(delivery.receipt for delivery in taken[::step])
-    settlements = node.ask(Ack(receipts=receipts), Acked).settlements
+    settlements = node.ask(Ack(leases=tuple(map(lease_of, receipts))), Acked).settlements
     node.restart()
 
-    assert all(settlement.refused is None for settlement in settlements)
+    assert all(settlement.code is None for settlement in settlements)
     assert len(poll(node, count=1000)) == 1000 - len(receipts)

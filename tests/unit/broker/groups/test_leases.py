@@ -13,6 +13,7 @@ from goqueue.model.requests import (
     Reliability,
     Settlement,
     TopicConfig,
+    lease_of,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.users import (
@@ -34,12 +35,12 @@ from tests.unit.broker.users import (
 
 
 def release(node: DrivenNode, *released: Delivery) -> tuple[Settlement, ...]:
-    command = Release(receipts=tuple(delivery.receipt for delivery in released))
+    command = Release(leases=tuple(map(lease_of, tuple(delivery.receipt for delivery in released))))
     return node.ask(command, Released).settlements
 
 
 def release_code(node: DrivenNode, delivery: Delivery) -> Code | None:
-    return release(node, delivery)[0].refused
+    return release(node, delivery)[0].code
 
 
 def attempts(found: list[Delivery]) -> list[int]:
@@ -53,7 +54,7 @@ def test_what_is_released_is_ready_at_once_and_was_not_delivered() -> None:
 
     settlements = release(node, second, third)
 
-    assert [(each.log, each.offset) for each in settlements] == [(ORDERS, 1), (ORDERS, 2)]
+    assert [(each.log, each.count) for each in settlements] == [(ORDERS, 1), (ORDERS, 1)]
     again = poll(node)
     assert values(again) == ["b", "c"]
     assert attempts(again) == [1, 1]
@@ -121,9 +122,9 @@ def test_each_receipt_of_a_release_stands_for_itself() -> None:
     node = shop()
     publish(node, "a")
     (held,) = poll(node)
-    command = Release(receipts=("nonsense", held.receipt, held.receipt))
+    command = Release(leases=tuple(map(lease_of, ("nonsense", held.receipt, held.receipt))))
 
-    codes = [each.refused for each in node.ask(command, Released).settlements]
+    codes = [each.code for each in node.ask(command, Released).settlements]
 
     assert codes == [Code.RECEIPT_INVALID, None, Code.RECEIPT_STALE]
 

@@ -261,7 +261,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing() -> None:
     ):
         assert ORDERS in reset(node, strategy, is_dry_run=True, **more)
 
-    assert [each.refused for each in ack(node, first, second)] == [None, None]
+    assert [each.code for each in ack(node, first, second)] == [None, None]
     assert committed(node) == 2
 
 

@@ -19,6 +19,7 @@ from goqueue.model.requests import (
     TopicChanges,
     TopicConfig,
     TopicDescription,
+    lease_of,
 )
 from goqueue.records import build
 from tests.unit.broker.driven_node import EPOCH_NS, DrivenNode
@@ -100,7 +101,7 @@ def test_an_extended_lease_ends_later() -> None:
     publish(node, "a")
     (first,) = poll(node)
     node.advance(9 * SECOND)
-    extended = node.ask(Extend(receipt=first.receipt, timeout_ns=20 * SECOND), Extended)
+    extended = node.ask(Extend(leases=(lease_of(first.receipt),), timeout_ns=20 * SECOND), Extended)
     assert extended.deadline == EPOCH_NS + 29 * SECOND
     node.advance(20 * SECOND - 1)
     assert poll(node) == []
@@ -113,7 +114,7 @@ def test_a_lease_may_be_cut_short_by_an_extension() -> None:
     node = shop()
     publish(node, "a")
     (first,) = poll(node)
-    node.ask(Extend(receipt=first.receipt, timeout_ns=SECOND), Extended)
+    node.ask(Extend(leases=(lease_of(first.receipt),), timeout_ns=SECOND), Extended)
     node.advance(SECOND)
 
     assert [each.attempt for each in poll(node)] == [2]
@@ -126,7 +127,7 @@ def test_an_extension_out_of_its_limits_is_refused(timeout_ns: int) -> None:
     (first,) = poll(node)
 
     with pytest.raises(Refused) as refused:
-        node.ask(Extend(receipt=first.receipt, timeout_ns=timeout_ns), Extended)
+        node.ask(Extend(leases=(lease_of(first.receipt),), timeout_ns=timeout_ns), Extended)
     assert refused.value.code is Code.REQUEST_INVALID
 
 
@@ -268,7 +269,7 @@ def test_a_rebalance_does_not_take_away_what_is_leased() -> None:
     join(node, client="c0")
 
     assert poll(node, client="c0") == []
-    assert ack(node, mine)[0].refused is None
+    assert ack(node, mine)[0].code is None
     assert poll(node, client="c0") == []
 
 

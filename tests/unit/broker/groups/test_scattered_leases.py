@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from goqueue.broker import fill
 from goqueue.broker.journal_changes import Delivered, Settled, fold
 from goqueue.model import LogId, Offset, RequestId, Serve, Slice, Timestamp
-from goqueue.model.requests import Leased, Parcel
+from goqueue.model.requests import Leased, LeasedRun, Parcel
 from goqueue.records import pick, slice_records
 from tests.unit.broker.groups.priorities import (
     BACKGROUND,
@@ -102,13 +102,7 @@ class Shelf:
 
 
 def serve(offsets: list[int], bytes_max: int) -> Serve:
-    parcel = Parcel(
-        log=LOG,
-        offsets=offsets,
-        receipts=[""] * len(offsets),
-        attempts=[1] * len(offsets),
-        deadline=Timestamp(0),
-    )
+    parcel = Parcel(log=LOG, leases=(LeasedRun("", 1, offsets),), deadline=Timestamp(0))
     wanted = Slice(
         log=LOG,
         segment=Offset(0),

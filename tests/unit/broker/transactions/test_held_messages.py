@@ -13,6 +13,7 @@ from goqueue.model.requests import (
     Offsets,
     Release,
     Released,
+    lease_of,
 )
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.transactions.held_messages import (
@@ -54,7 +55,7 @@ from tests.unit.broker.users import (
 def test_a_receipt_that_was_released_is_not_the_one_that_holds_the_message() -> None:
     node, owner = shop("a")
     before = poll(node)[0]
-    node.ask(Release(receipts=(before.receipt,)), Released)
+    node.ask(Release(leases=(lease_of(before.receipt),)), Released)
     after = poll(node)[0]
     assert (before.attempt, after.attempt) == (1, 1)
     add(node, owner, after)

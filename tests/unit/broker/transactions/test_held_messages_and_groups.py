@@ -185,7 +185,7 @@ def test_the_lease_of_a_member_who_left_is_over_when_the_transaction_aborts() ->
 
     (again,) = poll(node, client="c2")
     assert again.attempt == 2
-    assert ack(node, first)[0].refused is Code.RECEIPT_STALE
+    assert ack(node, first)[0].code is Code.RECEIPT_STALE
 
 
 def test_a_transaction_that_holds_a_message_does_not_take_a_receipt_of_an_earlier_delivery() -> (

@@ -22,6 +22,7 @@ from goqueue.model.requests import (
     Extend,
     Heartbeat,
     Join,
+    LeaseOffsets,
     Leave,
     ListGroups,
     ListTopics,
@@ -36,6 +37,7 @@ from goqueue.model.requests import (
     Strategy,
     TopicChanges,
     TopicConfig,
+    lease_of,
 )
 from tests.unit.gateways.http.refusing_broker import Client, RefusingBroker, code_of, read
 
@@ -146,9 +148,19 @@ CASES: list[tuple[str, str, object, Command]] = [
             is_dry_run=True,
         ),
     ),
-    ("POST", "/messages/ack", {"receipt_handle": "r"}, Ack(receipts=("r",))),
-    ("POST", "/messages/ack/batch", {"receipt_handles": ["r", "s"]}, Ack(receipts=("r", "s"))),
-    ("POST", "/messages/release", {"receipt_handles": ["r", "s"]}, Release(receipts=("r", "s"))),
+    ("POST", "/messages/ack", {"receipt_handle": "r"}, Ack(leases=(lease_of("r"),))),
+    (
+        "POST",
+        "/messages/ack/batch",
+        {"receipt_handles": ["t:0:1:1:r", "t:0:2:1:r"]},
+        Ack(leases=(LeaseOffsets("t:0:1:r", [(1, 3)]),)),
+    ),
+    (
+        "POST",
+        "/messages/release",
+        {"receipt_handles": ["t:0:1:1:r", "t:0:2:1:r"]},
+        Release(leases=(LeaseOffsets("t:0:1:r", [(1, 3)]),)),
+    ),
     ("POST", "/messages/nack", {"receipt_handle": "r"}, Nack(receipt="r")),
     (
         "POST",
@@ -161,7 +173,7 @@ CASES: list[tuple[str, str, object, Command]] = [
         "POST",
         "/messages/visibility",
         {"receipt_handle": "r", "timeout": 60},
-        Extend(receipt="r", timeout_ns=60 * SECOND),
+        Extend(leases=(lease_of("r"),), timeout_ns=60 * SECOND),
     ),
     ("POST", "/topics/t/dlq/redrive", {}, Redrive(topic="t")),
     (

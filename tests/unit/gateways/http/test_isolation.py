@@ -12,7 +12,7 @@ from goqueue.gateways.http.message_encoder import (
 )
 from goqueue.gateways.http.read import portion_of
 from goqueue.model import LogId, Message, Offset, Timestamp
-from goqueue.model.requests import Isolation, Leased, Parcel, Poll, Read, Records
+from goqueue.model.requests import Isolation, Leased, LeasedRun, Parcel, Poll, Read, Records
 from goqueue.records import Codec, build, compress, stamp, walk
 from tests.unit.gateways.http.answering_broker import AnsweringBroker, send
 from tests.unit.gateways.http.refusing_broker import NOW, header, read
@@ -121,9 +121,7 @@ def test_the_note_about_the_writer_is_not_shown() -> None:
     assert third.headers == {"gq.delayed-from": "1"}
     parcel = Parcel(
         log=LogId("t", 0),
-        offsets=[0, 1],
-        receipts=["r", "s"],
-        attempts=[1, 1],
+        leases=(LeasedRun("t:0:1:r", 1, [0, 1]),),
         deadline=Timestamp(NOW),
         data=(data,),
     )

@@ -8,7 +8,7 @@ import pytest
 from goqueue.gateways.http.message_encoder import TimeWriter, encode_poll, encode_read
 from goqueue.gateways.http.messages import ReadMessage
 from goqueue.model import LogId, Message, Offset, Timestamp, format_time
-from goqueue.model.requests import Leased, Parcel, Records
+from goqueue.model.requests import Leased, LeasedRun, Parcel, Records
 from goqueue.records import Codec, build, compress, stamp
 from tests.unit.gateways.http.refusing_broker import NOW
 
@@ -172,9 +172,7 @@ def test_a_time_is_written_as_everywhere_else(ns: int) -> None:
 def parcel(data: memoryview, offsets: list[int]) -> Parcel:
     return Parcel(
         log=LOG,
-        offsets=offsets,
-        receipts=[f"receipt-{offset}" for offset in offsets],
-        attempts=[offset - 9 for offset in offsets],
+        leases=tuple(LeasedRun("t:0:1:receipt", offset - 9, [offset]) for offset in offsets),
         deadline=Timestamp(NOW + 10**9),
         data=(data,),
     )
@@ -184,7 +182,7 @@ def test_a_poll_shows_the_leased_messages_in_the_order_of_their_leases() -> None
     data = stored(Message(value=b"a"), Message(value=b"b"), CONTROL, Message(value=b"d"))
     delivery = encode_poll(Leased(parcels=(parcel(data, [13, 10]),)))
     first, second = delivery.messages
-    assert (first.offset, first.value, first.receipt_handle) == (13, "d", "receipt-13")
+    assert (first.offset, first.value, first.receipt_handle) == (13, "d", "t:0:13:1:receipt")
     assert (second.offset, second.value, second.delivery_count) == (10, "a", 1)
     assert second.deadline == format_time(NOW + 10**9)
 

@@ -17,6 +17,7 @@ from goqueue.model.requests import (
     Publish,
     TopicConfig,
     TopicDescription,
+    lease_of,
 )
 from goqueue.records import build
 from goqueue.sim import Trace, Violation
@@ -37,7 +38,7 @@ def test_a_turn_far_beyond_its_budget_is_a_violation() -> None:
 
 
 def test_what_a_command_names_is_allowed_on_top() -> None:
-    command = Ack(receipts=("a",) * _MANY)
+    command = Ack(leases=tuple(map(lease_of, ("a",) * _MANY)))
 
     check_turn(Asked(request=RequestId(1), command=command), [], units=_MANY, units_max=_BUDGET)
 
@@ -50,7 +51,7 @@ def test_the_messages_of_a_publish_are_allowed_on_top() -> None:
 
 
 def test_a_command_that_names_little_and_does_much_is_a_violation() -> None:
-    command = Ack(receipts=("a",))
+    command = Ack(leases=(lease_of("a"),))
 
     with pytest.raises(Violation, match="turn-too-long: Ack"):
         check_turn(Asked(request=RequestId(1), command=command), [], units=_MANY, units_max=_BUDGET)

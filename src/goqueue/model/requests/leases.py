@@ -1,0 +1,146 @@
+"""Words of leases: what a poll got, and which messages of it are meant later.
+
+A lease handle names all messages of a lease; the receipt of one message is the handle with its
+offset put in after the partition. Who may write a handle is decided elsewhere: here it is text.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from goqueue.model.errors import Code
+from goqueue.model.ids import LogId, Offset, Timestamp
+from goqueue.model.ranges import Range
+from goqueue.model.requests.traces import TraceSeed
+
+__all__ = [
+    "Acked",
+    "Extended",
+    "LeaseOffsets",
+    "Leased",
+    "LeasedRun",
+    "Parcel",
+    "RefusedOffsets",
+    "Released",
+    "Settlement",
+    "lease_of",
+    "receipt_of",
+]
+
+_PARTS_BEFORE_OFFSET = 2
+_PARTS_AFTER_OFFSET = 2
+_OFFSET_DIGITS_MAX = 19
+
+
+class LeasedRun(msgspec.Struct, frozen=True):
+    """A lease: its handle, its delivery count, its messages in the order of delivery."""
+
+    handle: str
+    attempt: int
+    offsets: Sequence[int]
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """Leased messages of one partition, to be picked out of the records in `data`.
+
+    `size` is how many bytes they are, without what is between them.
+    """
+
+    log: LogId
+    leases: tuple[LeasedRun, ...]
+    deadline: Timestamp
+    data: tuple[memoryview, ...] = ()
+    size: int = 0
+    seed: TraceSeed | None = None
+
+    def __len__(self) -> int:
+        """How many messages it has."""
+        return sum(len(lease.offsets) for lease in self.leases)
+
+    @property
+    def offsets(self) -> list[int]:
+        """The messages in the order of delivery."""
+        return [offset for lease in self.leases for offset in lease.offsets]
+
+    def __iter__(self) -> Iterator[tuple[int, int, str]]:
+        """Offset, delivery count and receipt of each message, in the order of delivery."""
+        for lease in self.leases:
+            for offset in lease.offsets:
+                yield offset, lease.attempt, receipt_of(lease.handle, offset)
+
+
+class Leased(msgspec.Struct, frozen=True, kw_only=True):
+    """What a poll got; no parcel when nothing came in time."""
+
+    parcels: tuple[Parcel, ...] = ()
+
+
+class LeaseOffsets(msgspec.Struct, frozen=True):
+    """Messages of one lease, as ranges [first, next)."""
+
+    handle: str
+    offsets: Sequence[Range]
+
+
+def receipt_of(handle: str, offset: int) -> str:
+    """The receipt of one message of a lease."""
+    topic, partition, rest = handle.split(":", _PARTS_BEFORE_OFFSET)
+    return f"{topic}:{partition}:{offset}:{rest}"
+
+
+def lease_of(receipt: str) -> LeaseOffsets:
+    """What a receipt names; one that cannot be read names a lease that nobody has."""
+    parts = receipt.split(":", _PARTS_BEFORE_OFFSET + _PARTS_AFTER_OFFSET)
+    if len(parts) == _PARTS_BEFORE_OFFSET + 1 + _PARTS_AFTER_OFFSET:
+        topic, partition, offset, attempt, nonce = parts
+        is_number = offset.isascii() and offset.isdecimal() and len(offset) <= _OFFSET_DIGITS_MAX
+        if is_number and str(first := int(offset)) == offset:
+            handle = f"{topic}:{partition}:{attempt}:{nonce}"
+            return LeaseOffsets(handle, ((first, first + 1),))
+    return LeaseOffsets("", ())
+
+
+class RefusedOffsets(msgspec.Struct, frozen=True):
+    """Messages [first, following) of a lease with which nothing was done, and why."""
+
+    first: int
+    following: int
+    code: Code
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the messages of one lease: how many were dealt with, and which were not.
+
+    The other fields say how far the group is on the partition, if one of them was dealt with.
+    """
+
+    count: int = 0
+    refused: tuple[RefusedOffsets, ...] = ()
+    log: LogId | None = None
+    committed: Offset = Offset(0)
+    has_advanced: bool = False
+    in_flight: int = 0
+
+    @property
+    def code(self) -> Code | None:
+        """Why messages were refused; None if none was."""
+        return self.refused[0].code if self.refused else None
+
+
+class Acked(msgspec.Struct, frozen=True, kw_only=True):
+    """One settlement for each lease of the command, in order."""
+
+    settlements: tuple[Settlement, ...]
+
+
+class Released(msgspec.Struct, frozen=True, kw_only=True):
+    """One settlement for each lease of the command, in order: what is not refused is available."""
+
+    settlements: tuple[Settlement, ...]
+
+
+class Extended(msgspec.Struct, frozen=True, kw_only=True):
+    """One settlement for each lease of the command, in order: the rest lasts until `deadline`."""
+
+    deadline: Timestamp
+    settlements: tuple[Settlement, ...]
