@@ -22,6 +22,7 @@ __all__ = [
     "HTML_MEDIA",
     "JSON_MEDIA",
     "LAST_STABLE_OFFSET_HEADER",
+    "LEASED_RECORDS_MEDIA",
     "LOG_START_HEADER",
     "METRICS_MEDIA",
     "NEXT_OFFSET_HEADER",
@@ -81,5 +82,6 @@ TRACE_SEED_HEADER = "GoQueue-Trace-Seed"
 
 JSON_MEDIA = "application/json"
 RECORDS_MEDIA = "application/vnd.goqueue.records"
+LEASED_RECORDS_MEDIA = "application/vnd.goqueue.leased-records"
 METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 HTML_MEDIA = "text/html; charset=utf-8"

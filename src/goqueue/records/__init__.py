@@ -18,6 +18,13 @@ from goqueue.records.header_scan import (
     slice_records,
 )
 from goqueue.records.layout import BATCH_HEADER_START, HEADER_SIZE, Buffer, Corrupt, Flag
+from goqueue.records.leased_shares import (
+    LeasedShare,
+    LeaseRanges,
+    ShareHeader,
+    read_shares,
+    write_share,
+)
 from goqueue.records.record import (
     decode,
     decode_headers,
@@ -57,11 +64,14 @@ __all__ = [
     "Draft",
     "Flag",
     "IndexEntries",
+    "LeaseRanges",
+    "LeasedShare",
     "MessageScan",
     "MessageSummary",
     "RecordSlice",
     "Routed",
     "Scan",
+    "ShareHeader",
     "Stamped",
     "TraceScan",
     "Unroutable",
@@ -86,6 +96,7 @@ __all__ = [
     "murmur3",
     "parse_traceparent",
     "pick",
+    "read_shares",
     "rehead",
     "route",
     "sampled_indexes",
@@ -99,4 +110,5 @@ __all__ = [
     "verify",
     "visible",
     "walk",
+    "write_share",
 ]

@@ -60,6 +60,7 @@ __all__ = [
     "Handle",
     "NackBody",
     "NackOut",
+    "Reason",
     "RedriveBody",
     "RedriveFilter",
     "RedriveOut",

@@ -38,6 +38,7 @@ from goqueue.model.requests import (
 
 __all__ = [
     "GROUP_ROUTES",
+    "POLL_ERRORS",
     "Assignment",
     "DeletedGroup",
     "Group",
@@ -52,6 +53,7 @@ __all__ = [
     "MemberId",
     "MemberOut",
     "PollBody",
+    "poll_command",
 ]
 
 Protocol = Literal["eager"]
@@ -180,7 +182,7 @@ class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 _SECTION = "Consumer groups"
 _PROTOCOL: Literal["eager"] = "eager"
-_POLL_ERRORS = (Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND, Code.GENERATION_STALE)
+POLL_ERRORS = (Code.GROUP_NOT_FOUND, Code.MEMBER_NOT_FOUND, Code.GENERATION_STALE)
 _TIMEOUT_NS = 30 * SECOND
 _TIMEOUT_NS_MAX = 60 * SECOND
 _MESSAGES_MAX = 1000
@@ -308,19 +310,22 @@ async def _leave(call: Call) -> LeftOut:
     return LeftOut(left=True)
 
 
-async def _poll(call: Call) -> Delivery:
-    body = call.body(PollBody)
+def poll_command(body: PollBody, group: str) -> Poll:
+    """What a body asks for."""
     wait_ns = _TIMEOUT_NS if body.timeout is None else min(body.timeout.ns, _TIMEOUT_NS_MAX)
     visibility = body.visibility_timeout
-    poll = Poll(
-        group=call[GROUP],
+    return Poll(
+        group=group,
         member_id=body.member_id,
         generation=body.generation,
         wait_ns=shortened(wait_ns),
         messages_max=min(body.max_messages, _MESSAGES_MAX),
         visibility_ns=None if visibility is None else visibility.ns,
     )
-    return encode_poll(await call.ask(poll, Leased))
+
+
+async def _poll(call: Call) -> Delivery:
+    return encode_poll(await call.ask(poll_command(call.body(PollBody), call[GROUP]), Leased))
 
 
 async def _get_poll(call: Call) -> Delivery:
@@ -431,7 +436,7 @@ GROUP_ROUTES = (
         parameters=(GROUP,),
         body=PollBody,
         answer=Delivery,
-        errors=_POLL_ERRORS,
+        errors=POLL_ERRORS,
         waits=True,
         example={"member_id": "worker-1-5f2a", "max_messages": 10, "timeout": "20s"},
     ),
@@ -451,7 +456,7 @@ GROUP_ROUTES = (
             POLL_ISOLATION,
         ),
         answer=Delivery,
-        errors=_POLL_ERRORS,
+        errors=POLL_ERRORS,
         waits=True,
         has_effect=True,
     ),

@@ -200,8 +200,7 @@ async def _records(call: Call) -> HttpResponse:
     seed = records.seed
     if seed is not None:
         # From what the traces of records that carry no context follow; see records.traceparent.
-        named = f"{seed.high:016x}-{seed.low:016x}-{seed.threshold:x}"
-        headers = (*headers, (TRACE_SEED_HEADER.encode(), named.encode()))
+        headers = (*headers, (TRACE_SEED_HEADER.encode(), str(seed).encode()))
     return HttpResponse(200, portion.pieces, RECORDS_MEDIA.encode(), headers)
 
 

@@ -4,6 +4,7 @@ from goqueue.gateways.http.acks import SETTLEMENT_ROUTES
 from goqueue.gateways.http.delayed import DELAY_ROUTES
 from goqueue.gateways.http.groups import GROUP_ROUTES
 from goqueue.gateways.http.health import SERVICE_ROUTES
+from goqueue.gateways.http.leases import LEASE_ROUTES
 from goqueue.gateways.http.offsets import POSITION_ROUTES
 from goqueue.gateways.http.priorities import PRIORITY_ROUTES
 from goqueue.gateways.http.publish import PUBLISH_ROUTES
@@ -23,6 +24,7 @@ ROUTES = (
     *GROUP_ROUTES,
     *POSITION_ROUTES,
     *SETTLEMENT_ROUTES,
+    *LEASE_ROUTES,
     *TRANSACTION_ROUTES,
     *PRIORITY_ROUTES,
     *TRACE_ROUTES,

@@ -117,6 +117,10 @@ class TraceSeed(msgspec.Struct, frozen=True):
         """Whether every trace is followed."""
         return self.threshold >> 64 > 0
 
+    def __str__(self) -> str:
+        """As it is sent to clients."""
+        return f"{self.high:016x}-{self.low:016x}-{self.threshold:x}"
+
 
 class TracingStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept, counted."""

@@ -1,0 +1,381 @@
+"""Queues in stored bytes: a poll that answers with records, and routes that settle by lease.
+
+Many messages are named by few ranges, and an answer lists only what was refused, so that a request
+costs by leases and not by messages. The form is described in docs/reference/lease-records.md.
+
+A request is not all or nothing. What is nacked or rejected is asked for message by message, because
+each may become a dead letter and is answered when it is there; a few at a time, so that one request
+does not hold up others.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import islice
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from goqueue.gateways.http.acks import Handle, Reason
+from goqueue.gateways.http.bodies import Count, Delay, Lease, OffsetNumber, TimeText
+from goqueue.gateways.http.errors import describe
+from goqueue.gateways.http.groups import POLL_ERRORS, PollBody, poll_command
+from goqueue.gateways.http.routing.call import Call
+from goqueue.gateways.http.routing.parameter import GROUP
+from goqueue.gateways.http.routing.router import Route
+from goqueue.gateways.http.server.application import HttpResponse
+from goqueue.model import LEASED_RECORDS_MEDIA, Code, Range, Refused, format_time, runs
+from goqueue.model.requests import (
+    Ack,
+    Acked,
+    Extend,
+    Extended,
+    Leased,
+    LeaseOffsets,
+    Nack,
+    Parcel,
+    Reject,
+    Release,
+    Released,
+    Returned,
+    Settlement,
+    receipt_of,
+)
+from goqueue.records import LeaseRanges, ShareHeader, write_share
+
+__all__ = [
+    "LEASE_ROUTES",
+    "ExtendLeasesBody",
+    "ExtendLeasesOut",
+    "LeaseIn",
+    "LeasesBody",
+    "NackLeasesBody",
+    "NackLeasesOut",
+    "RefusedLease",
+    "RejectLeasesBody",
+    "SettledOut",
+]
+
+_LEASES_MAX = 1000
+_MESSAGES_MAX = 10_000
+# Of those that are asked for one by one.
+_SINGLES_MAX = 1000
+_TOGETHER = 100
+
+OffsetRange = tuple[OffsetNumber, OffsetNumber]
+
+
+class LeaseIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Messages of one lease: ranges [first, next) in rising order."""
+
+    handle: Handle
+    offsets: Annotated[list[OffsetRange], Meta(min_length=1, max_length=_MESSAGES_MAX)]
+
+
+Leases = Annotated[list[LeaseIn], Meta(min_length=1, max_length=_LEASES_MAX)]
+
+
+class LeasesBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Leases and the messages of them that are meant."""
+
+    leases: Leases
+
+
+class NackLeasesBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Return messages; `delay` replaces the backoff."""
+
+    leases: Leases
+    delay: Delay | None = None
+    reason: Reason | None = None
+
+
+class RejectLeasesBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Move messages to the dead-letter topic."""
+
+    leases: Leases
+    reason: Reason | None = None
+
+
+class ExtendLeasesBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Extend leases to this long from now."""
+
+    leases: Leases
+    timeout: Lease
+
+
+class RefusedLease(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages of a lease with which nothing was done, and why."""
+
+    handle: str
+    offsets: list[OffsetRange]
+    code: str
+    error: str
+
+
+class SettledOut(msgspec.Struct, frozen=True, kw_only=True):
+    """How many messages were dealt with, and which were not."""
+
+    count: Count
+    refused: list[RefusedLease]
+
+
+class NackLeasesOut(msgspec.Struct, frozen=True, kw_only=True):
+    """How many messages were returned, how many of them became dead letters, and the rest."""
+
+    count: Count
+    dead_lettered: Count
+    refused: list[RefusedLease]
+
+
+class ExtendLeasesOut(msgspec.Struct, frozen=True, kw_only=True):
+    """How many messages are leased until `new_deadline`, and which are not."""
+
+    count: Count
+    new_deadline: TimeText
+    refused: list[RefusedLease]
+
+
+# Polling
+
+
+async def _poll(call: Call) -> HttpResponse:
+    leased = await call.ask(poll_command(call.body(PollBody), call[GROUP]), Leased)
+    body = tuple(buffer for parcel in leased.parcels for buffer in _share(parcel))
+    return HttpResponse(200, body, LEASED_RECORDS_MEDIA.encode())
+
+
+def _share(parcel: Parcel) -> tuple[bytes | bytearray | memoryview, ...]:
+    seed = parcel.seed
+    header = ShareHeader(
+        parcel.log.topic,
+        parcel.log.partition,
+        format_time(parcel.deadline),
+        [
+            LeaseRanges(lease.handle, lease.attempt, _ranges(lease.offsets))
+            for lease in parcel.leases
+        ],
+        "" if seed is None else str(seed),
+    )
+    return write_share(header, parcel.data)
+
+
+def _ranges(offsets: Sequence[int]) -> list[Range]:
+    """Offsets in the order of delivery as ranges in the same order."""
+    if isinstance(offsets, range):
+        return [(offsets.start, offsets.stop)]
+    return runs(offsets)
+
+
+# Settling
+
+
+def _named(leases: list[LeaseIn], count_max: int = _MESSAGES_MAX) -> tuple[LeaseOffsets, ...]:
+    """The leases of a body, checked."""
+    count = 0
+    for lease in leases:
+        upto = 0
+        for first, following in lease.offsets:
+            if not upto <= first < following:
+                reason = f"[{first}, {following}] is no range, or not after the one before it"
+                raise Refused(Code.REQUEST_INVALID, field="leases.offsets", reason=reason)
+            upto = following
+            count += following - first
+    if count > count_max:
+        reason = f"{count} messages are more than {count_max}"
+        raise Refused(Code.REQUEST_INVALID, field="leases.offsets", reason=reason)
+    return tuple(LeaseOffsets(lease.handle, lease.offsets) for lease in leases)
+
+
+def _refused(
+    leases: Sequence[LeaseOffsets], settlements: Sequence[Settlement]
+) -> list[RefusedLease]:
+    return [
+        RefusedLease(
+            handle=lease.handle,
+            offsets=[(each.first, each.following)],
+            code=each.code.value,
+            error=describe(each.code, {}),
+        )
+        for lease, settlement in zip(leases, settlements, strict=True)
+        for each in settlement.refused
+    ]
+
+
+def _count(settlements: Sequence[Settlement]) -> int:
+    return sum(each.count for each in settlements)
+
+
+async def _ack(call: Call) -> SettledOut:
+    leases = _named(call.body(LeasesBody).leases)
+    settlements = (await call.ask(Ack(leases=leases, group=call[GROUP]), Acked)).settlements
+    return SettledOut(count=_count(settlements), refused=_refused(leases, settlements))
+
+
+async def _release(call: Call) -> SettledOut:
+    leases = _named(call.body(LeasesBody).leases)
+    released = await call.ask(Release(leases=leases, group=call[GROUP]), Released)
+    settlements = released.settlements
+    return SettledOut(count=_count(settlements), refused=_refused(leases, settlements))
+
+
+async def _extend(call: Call) -> ExtendLeasesOut:
+    body = call.body(ExtendLeasesBody)
+    leases = _named(body.leases)
+    extend = Extend(leases=leases, timeout_ns=body.timeout.ns, group=call[GROUP])
+    extended = await call.ask(extend, Extended)
+    return ExtendLeasesOut(
+        count=_count(extended.settlements),
+        new_deadline=format_time(extended.deadline),
+        refused=_refused(leases, extended.settlements),
+    )
+
+
+async def _nack(call: Call) -> NackLeasesOut:
+    body = call.body(NackLeasesBody)
+    leases = _named(body.leases, _SINGLES_MAX)
+    delay_ns = None if body.delay is None else body.delay.ns
+
+    def nack(receipt: str) -> Awaitable[Returned]:
+        command = Nack(
+            receipt=receipt, delay_ns=delay_ns, reason=body.reason or "", group=call[GROUP]
+        )
+        return call.ask(command, Returned)
+
+    returned, refused = await _one_by_one(leases, nack)
+    dead_lettered = sum(each.dead_letter_topic is not None for each in returned)
+    return NackLeasesOut(count=len(returned), dead_lettered=dead_lettered, refused=refused)
+
+
+async def _reject(call: Call) -> SettledOut:
+    body = call.body(RejectLeasesBody)
+
+    def reject(receipt: str) -> Awaitable[Returned]:
+        command = Reject(receipt=receipt, reason=body.reason or "", group=call[GROUP])
+        return call.ask(command, Returned)
+
+    returned, refused = await _one_by_one(_named(body.leases, _SINGLES_MAX), reject)
+    return SettledOut(count=len(returned), refused=refused)
+
+
+async def _one_by_one(
+    leases: tuple[LeaseOffsets, ...], ask: Callable[[str], Awaitable[Returned]]
+) -> tuple[list[Returned], list[RefusedLease]]:
+    """Ask for every message by itself, a few at a time; what was done, and what was refused."""
+    returned: list[Returned] = []
+    refused: list[RefusedLease] = []
+
+    async def outcome(handle: str, offset: int) -> Returned | RefusedLease:
+        try:
+            return await ask(_receipt(handle, offset))
+        except Refused as refusal:
+            code = refusal.code
+            return RefusedLease(
+                handle=handle,
+                offsets=[(offset, offset + 1)],
+                code=code.value,
+                error=describe(code, refusal.facts),
+            )
+
+    left = _each(leases)
+    while portion := list(islice(left, _TOGETHER)):
+        for each in await asyncio.gather(*(outcome(*message) for message in portion)):
+            if isinstance(each, Returned):
+                returned.append(each)
+            else:
+                refused.append(each)
+    return returned, refused
+
+
+def _each(leases: Sequence[LeaseOffsets]) -> Iterator[tuple[str, int]]:
+    for lease in leases:
+        for first, following in lease.offsets:
+            for offset in range(first, following):
+                yield lease.handle, offset
+
+
+def _receipt(handle: str, offset: int) -> str:
+    try:
+        return receipt_of(handle, offset)
+    except ValueError:
+        # It has no place for an offset, so nobody gave it out.
+        raise Refused(Code.RECEIPT_INVALID) from None
+
+
+_SECTION = "Leased records"
+_LEASES_EXAMPLE = [{"handle": "orders:0:1:c2f1", "offsets": [[40, 43]]}]
+
+LEASE_ROUTES = (
+    Route(
+        method="POST",
+        path="/groups/{group}/poll/records",
+        section=_SECTION,
+        summary="Lease messages and get them as stored records; wait if there are none",
+        run=_poll,
+        parameters=(GROUP,),
+        body=PollBody,
+        answer_media=LEASED_RECORDS_MEDIA,
+        errors=POLL_ERRORS,
+        waits=True,
+        example={"member_id": "worker-1-5f2a", "max_messages": 1000, "timeout": "20s"},
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/leases/ack",
+        section=_SECTION,
+        summary="Acknowledge messages by lease: they are not delivered to this group again",
+        run=_ack,
+        parameters=(GROUP,),
+        body=LeasesBody,
+        answer=SettledOut,
+        writes=True,
+        example={"leases": _LEASES_EXAMPLE},
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/leases/nack",
+        section=_SECTION,
+        summary="Return messages by lease, to be delivered again later; at most 1,000",
+        run=_nack,
+        parameters=(GROUP,),
+        body=NackLeasesBody,
+        answer=NackLeasesOut,
+        writes=True,
+        example={"leases": _LEASES_EXAMPLE, "delay": "5s"},
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/leases/reject",
+        section=_SECTION,
+        summary="Move messages to the dead-letter topic by lease; at most 1,000",
+        run=_reject,
+        parameters=(GROUP,),
+        body=RejectLeasesBody,
+        answer=SettledOut,
+        writes=True,
+        example={"leases": _LEASES_EXAMPLE, "reason": "unreadable"},
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/leases/extend",
+        section=_SECTION,
+        summary="Extend leases, or parts of them",
+        run=_extend,
+        parameters=(GROUP,),
+        body=ExtendLeasesBody,
+        answer=ExtendLeasesOut,
+        writes=True,
+        example={"leases": _LEASES_EXAMPLE, "timeout": "2m"},
+    ),
+    Route(
+        method="POST",
+        path="/groups/{group}/leases/release",
+        section=_SECTION,
+        summary="Release messages that were not started; they do not count as delivered",
+        run=_release,
+        parameters=(GROUP,),
+        body=LeasesBody,
+        answer=SettledOut,
+        writes=True,
+        example={"leases": _LEASES_EXAMPLE},
+    ),
+)
