@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from operator import attrgetter
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,7 +24,7 @@ from goqueue.model import Instant
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
 
-__all__ = ["LANES", "LaneFacts", "Lanes"]
+__all__ = ["LANES", "LaneFacts", "Lanes", "Taken"]
 
 LANES = 5
 # Places at the beginning of a list whose messages were taken are given back when there are so many.
@@ -138,6 +139,13 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     waiting_from: Instant | None
 
 
+class Taken(NamedTuple):
+    """Messages in the order in which they are handed out, and whether their offsets rise."""
+
+    messages: list[MessageSummary]
+    is_rising: bool
+
+
 class Lanes:
     """What one group may be handed from one partition."""
 
@@ -211,19 +219,22 @@ class Lanes:
 
     # Taking out
 
-    def take(self, count_max: int, bytes_max: int, now: Instant) -> list[MessageSummary]:
+    def take(self, count_max: int, bytes_max: int, now: Instant) -> Taken:
         """The next messages in turn; the first of them even if it is larger than allowed."""
         taken: list[MessageSummary] = []
+        served: set[int] = set()
         self._measure_waiting(now)
         has_overdue = True
         while self._count and len(taken) < count_max and (bytes_max > 0 or not taken):
             # Nobody becomes overdue meanwhile: the time stands still here.
             overdue = self._overdue(now) if has_overdue else None
             if overdue is not None:
+                served.add(overdue)
                 bytes_max = self._serve(overdue, 1, bytes_max, taken, now)
                 continue
             has_overdue = False
             index = self._first_in_turn()
+            served.add(index)
             lane = self._lanes[index]
             before = len(taken)
             # A lane that is alone gets one round after the other.
@@ -234,7 +245,7 @@ class Lanes:
             self._charge(index, len(taken) - before)
         for lane in self._lanes:
             lane.left = len(lane)
-        return taken
+        return Taken(taken, len(served) <= 1)
 
     def _first_in_turn(self) -> int:
         """The most critical lane that has something and may hand it out in this round."""

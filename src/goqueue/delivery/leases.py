@@ -23,7 +23,7 @@ from typing import TypeVar
 from goqueue.model import Instant, Range
 from goqueue.records import MessageSummary
 
-__all__ = ["Lease", "LeasePart", "LeaseTable", "as_offsets"]
+__all__ = ["Lease", "LeasePart", "LeaseTable"]
 
 T = TypeVar("T")
 
@@ -36,14 +36,12 @@ _FLAGS = bytes(1 if code == ord("1") else 0 for code in range(256))
 _offset_of = attrgetter("offset")
 
 
-def as_offsets(messages: Sequence[MessageSummary]) -> Sequence[int]:
-    """The offsets of messages, in their order; a range where they follow each other."""
-    offsets = list(map(_offset_of, messages))
-    if not offsets:
-        return offsets
-    straight = range(offsets[0], offsets[0] + len(offsets))
-    # The last is compared first: that is mostly enough to tell.
-    return straight if offsets[-1] == straight[-1] and offsets == list(straight) else offsets
+def _as_offsets(messages: Sequence[MessageSummary]) -> Sequence[int]:
+    """The offsets of messages, which rise; a range where none is missing between them."""
+    first, following = messages[0].offset, messages[-1].offset + 1
+    if following - first == len(messages):
+        return range(first, following)
+    return list(map(_offset_of, messages))
 
 
 def _ones(low: int, count: int) -> int:
@@ -95,7 +93,7 @@ class Lease:
     ) -> None:
         """`messages` are in the order of their offsets; `serial` is unique in this life."""
         self.messages = messages
-        self.offsets = as_offsets(messages)
+        self.offsets = _as_offsets(messages)
         self.attempt = attempt
         self.member = member
         self.serial = serial

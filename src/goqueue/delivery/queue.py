@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from goqueue.delivery.key_order import KeyOrder
 from goqueue.delivery.lanes import LANES, Lanes
-from goqueue.delivery.leases import Lease, LeasePart, LeaseTable, as_offsets
+from goqueue.delivery.leases import Lease, LeasePart, LeaseTable
 from goqueue.delivery.message_state import MessageState
 from goqueue.delivery.position import Position
 from goqueue.delivery.priority_index import PriorityIndex
@@ -331,16 +331,15 @@ class DeliveryQueue:
         if room <= 0:
             return []
         taken = self._lanes.take(room, bytes_max, now)
-        if not taken:
+        if not taken.messages:
             return []
         begun: list[NewLease] = []
-        for attempts, messages in self._by_attempts(taken):
-            offsets = as_offsets(messages)
-            if not isinstance(offsets, range):
-                # They come lane by lane; a lease keeps them by offset.
-                messages = sorted(messages, key=_offset_of)
-            lease = Lease(messages, attempts + 1, member, serial, deadline)
+        for attempts, messages in self._by_attempts(taken.messages):
+            # They come lane by lane; a lease keeps them by offset.
+            by_offset = messages if taken.is_rising else sorted(messages, key=_offset_of)
+            lease = Lease(by_offset, attempts + 1, member, serial, deadline)
             self._leases.add(lease)
+            offsets = lease.offsets if taken.is_rising else list(map(_offset_of, messages))
             begun.append(NewLease(lease, offsets))
             serial += 1
         return begun

@@ -37,14 +37,14 @@ def taken_lanes(taken: list[MessageSummary]) -> list[int]:
 
 
 def test_one_round_of_full_lanes_goes_by_weight_critical_first() -> None:
-    taken = taken_lanes(filled(100, 100, 100, 100, 100).take(100, NO_LIMIT, START))
+    taken = taken_lanes(filled(100, 100, 100, 100, 100).take(100, NO_LIMIT, START).messages)
 
     assert taken == [0] * 50 + [1] * 25 + [2] * 15 + [3] * 7 + [4] * 3
 
 
 def test_a_round_goes_on_where_the_last_take_ended() -> None:
     lanes = filled(100, 100, 100, 100, 100)
-    parts = [lanes.take(count, NO_LIMIT, START) for count in (49, 2, 30, 19)]
+    parts = [lanes.take(count, NO_LIMIT, START).messages for count in (49, 2, 30, 19)]
     taken = [known for part in parts for known in part]
 
     assert taken_lanes(taken) == [0] * 50 + [1] * 25 + [2] * 15 + [3] * 7 + [4] * 3
@@ -52,36 +52,36 @@ def test_a_round_goes_on_where_the_last_take_ended() -> None:
 
 def test_critical_messages_that_come_within_a_round_go_before_the_rest_of_it() -> None:
     lanes = filled(0, 0, 50, 0, 50)
-    lanes.take(5, NO_LIMIT, START)
+    lanes.take(5, NO_LIMIT, START).messages
     lanes.put(message(500, CRITICAL))
 
-    assert taken_lanes(lanes.take(2, NO_LIMIT, START)) == [CRITICAL, NORMAL]
+    assert taken_lanes(lanes.take(2, NO_LIMIT, START).messages) == [CRITICAL, NORMAL]
 
 
 def test_an_idle_lane_saves_nothing_up() -> None:
     lanes = filled(0, 0, 1000, 0, 0)
-    lanes.take(900, NO_LIMIT, START)
+    lanes.take(900, NO_LIMIT, START).messages
     for offset in range(2000, 2200):
         lanes.put(message(offset, CRITICAL))
 
-    taken = taken_lanes(lanes.take(130, NO_LIMIT, START))
+    taken = taken_lanes(lanes.take(130, NO_LIMIT, START).messages)
     assert taken == [CRITICAL] * 100 + [NORMAL] * 15 + [CRITICAL] * 15
 
 
 def test_a_lane_alone_gets_everything() -> None:
     lanes = filled(0, 0, 0, 0, 500)
 
-    assert len(lanes.take(500, NO_LIMIT, START)) == 500
+    assert len(lanes.take(500, NO_LIMIT, START).messages) == 500
     assert len(lanes) == 0
 
 
 def test_what_comes_back_goes_before_what_is_new_in_its_lane() -> None:
     lanes = filled(0, 0, 5, 0, 0)
-    first, second = lanes.take(2, NO_LIMIT, START)
+    first, second = lanes.take(2, NO_LIMIT, START).messages
     lanes.put_back(second)
     lanes.put_back(first)
 
-    assert [known.offset for known in lanes.take(9, NO_LIMIT, START)] == [0, 1, 2, 3, 4]
+    assert [known.offset for known in lanes.take(9, NO_LIMIT, START).messages] == [0, 1, 2, 3, 4]
 
 
 @settings(max_examples=30)
@@ -101,7 +101,7 @@ def test_under_saturation_shares_are_within_two_points_for_any_weights(
     while left:
         count = min(left, batches[turn % len(batches)])
         turn += 1
-        taken = lanes.take(count, NO_LIMIT, START)
+        taken = lanes.take(count, NO_LIMIT, START).messages
         assert len(taken) == count
         left -= count
         for lane in taken_lanes(taken):
@@ -116,7 +116,7 @@ def test_under_saturation_shares_are_within_two_points_for_any_weights(
 def test_lanes_that_have_something_share_what_the_others_leave(lacking: set[int]) -> None:
     weights = LaneSettings().weights
     lanes = filled(*[0 if lane in lacking else 4000 for lane in range(LANES)])
-    taken = taken_lanes(lanes.take(3000, NO_LIMIT, START))
+    taken = taken_lanes(lanes.take(3000, NO_LIMIT, START).messages)
 
     whole = sum(weights[lane] for lane in range(LANES) if lane not in lacking)
     for lane in range(LANES):
@@ -130,8 +130,8 @@ def test_lanes_that_have_something_share_what_the_others_leave(lacking: set[int]
 def test_the_first_message_is_taken_even_if_it_is_larger_than_allowed() -> None:
     lanes = filled(0, 0, 2, 0, 0)
 
-    assert [known.offset for known in lanes.take(5, 0, START)] == [0]
-    assert [known.offset for known in lanes.take(5, 3, START)] == [1]
+    assert [known.offset for known in lanes.take(5, 0, START).messages] == [0]
+    assert [known.offset for known in lanes.take(5, 3, START).messages] == [1]
 
 
 def test_a_message_that_is_too_large_for_the_rest_keeps_its_turn() -> None:
@@ -140,8 +140,8 @@ def test_a_message_that_is_too_large_for_the_rest_keeps_its_turn() -> None:
     lanes.put(message(1, CRITICAL, 100))
     lanes.put(message(2, NORMAL, 10))
 
-    assert [known.offset for known in lanes.take(5, 50, START)] == [0]
-    assert [known.offset for known in lanes.take(5, 200, START)] == [1, 2]
+    assert [known.offset for known in lanes.take(5, 50, START).messages] == [0]
+    assert [known.offset for known in lanes.take(5, 200, START).messages] == [1, 2]
 
 
 # Boost
@@ -149,42 +149,42 @@ def test_a_message_that_is_too_large_for_the_rest_keeps_its_turn() -> None:
 
 def test_a_lane_that_waited_too_long_is_served_first_and_once() -> None:
     lanes = filled(1000, 0, 0, 0, 10)
-    lanes.take(1, NO_LIMIT, START)
+    lanes.take(1, NO_LIMIT, START).messages
     almost = Instant(START + 30 * SECOND - 1)
-    assert taken_lanes(lanes.take(2, NO_LIMIT, almost)) == [CRITICAL, CRITICAL]
+    assert taken_lanes(lanes.take(2, NO_LIMIT, almost).messages) == [CRITICAL, CRITICAL]
 
     due = Instant(START + 30 * SECOND)
-    assert taken_lanes(lanes.take(3, NO_LIMIT, due)) == [BACKGROUND, CRITICAL, CRITICAL]
+    assert taken_lanes(lanes.take(3, NO_LIMIT, due).messages) == [BACKGROUND, CRITICAL, CRITICAL]
 
 
 def test_of_several_overdue_lanes_the_one_that_waited_longest_goes_first() -> None:
     lanes = filled(1000, 0, 0, 0, 10)
-    lanes.take(1, NO_LIMIT, START)
+    lanes.take(1, NO_LIMIT, START).messages
     lanes.put(message(5000, HIGH))
     lanes.take(1, NO_LIMIT, Instant(START + SECOND))
 
-    taken = lanes.take(3, NO_LIMIT, Instant(START + 60 * SECOND))
+    taken = lanes.take(3, NO_LIMIT, Instant(START + 60 * SECOND)).messages
     assert taken_lanes(taken)[:2] == [BACKGROUND, HIGH]
 
 
 def test_the_boost_is_as_long_as_the_topic_says() -> None:
     lanes = filled(1000, 0, 0, 0, 10, weights=LaneSettings(boost_ns=SECOND))
-    lanes.take(1, NO_LIMIT, START)
+    lanes.take(1, NO_LIMIT, START).messages
 
-    assert taken_lanes(lanes.take(1, NO_LIMIT, Instant(START + SECOND))) == [BACKGROUND]
+    assert taken_lanes(lanes.take(1, NO_LIMIT, Instant(START + SECOND)).messages) == [BACKGROUND]
 
 
 def test_a_lane_that_was_emptied_meanwhile_does_not_wait() -> None:
     lanes = filled(0, 0, 0, 0, 3)
     lanes.put(message(10, CRITICAL))
-    lanes.take(1, NO_LIMIT, START)
+    lanes.take(1, NO_LIMIT, START).messages
     lanes.keep_from(10)
     assert lanes.facts(BACKGROUND).waiting_from is None
     lanes.put(message(11, BACKGROUND))
     lanes.put(message(12, CRITICAL))
 
     later = Instant(START + 60 * SECOND)
-    assert taken_lanes(lanes.take(1, NO_LIMIT, later)) == [CRITICAL]
+    assert taken_lanes(lanes.take(1, NO_LIMIT, later).messages) == [CRITICAL]
 
 
 # Settings that change
@@ -192,10 +192,10 @@ def test_a_lane_that_was_emptied_meanwhile_does_not_wait() -> None:
 
 def test_other_weights_hold_from_the_next_turn_on() -> None:
     lanes = filled(500, 500, 500, 500, 500)
-    lanes.take(1, NO_LIMIT, START)
+    lanes.take(1, NO_LIMIT, START).messages
     lanes.weigh(LaneSettings(weights=(1, 1, 1, 1, 1)))
 
-    assert taken_lanes(lanes.take(10, NO_LIMIT, START))[-5:] == [0, 1, 2, 3, 4]
+    assert taken_lanes(lanes.take(10, NO_LIMIT, START).messages)[-5:] == [0, 1, 2, 3, 4]
 
 
 # Facts
@@ -203,7 +203,7 @@ def test_other_weights_hold_from_the_next_turn_on() -> None:
 
 def test_waiting_counts_from_when_somebody_came_and_did_not_take_it() -> None:
     lanes = filled(0, 0, 3, 0, 0)
-    lanes.take(1, NO_LIMIT, START)
+    lanes.take(1, NO_LIMIT, START).messages
     assert lanes.facts(NORMAL).waited_ns == 0
     lanes.take(2, NO_LIMIT, Instant(START + SECOND))
     assert lanes.facts(NORMAL).waited_ns == 2 * SECOND
@@ -215,7 +215,7 @@ def test_waiting_counts_from_when_somebody_came_and_did_not_take_it() -> None:
 
 def test_facts_count_what_went_in_and_out() -> None:
     lanes = filled(0, 2, 0, 0, 0)
-    (first,) = lanes.take(1, NO_LIMIT, START)
+    (first,) = lanes.take(1, NO_LIMIT, START).messages
     lanes.put_back(first)
     facts = lanes.facts(HIGH)
 
@@ -248,7 +248,7 @@ class LanesMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 40), size=st.integers(0, 120), steps=st.integers(0, 40))
     def take(self, count: int, size: int, steps: int) -> None:
         self.now += steps * SECOND
-        taken = self.lanes.take(count, size, Instant(self.now))
+        taken = self.lanes.take(count, size, Instant(self.now)).messages
         assert len(taken) <= count
         assert bool(taken) == bool(self.ready)
         assert len(taken) <= 1 or sum(known.size for known in taken) <= size

@@ -68,6 +68,7 @@ from goqueue.tracing import Kind
 __all__ = ["Settlements"]
 
 _TIMEOUT_NS_MAX = 12 * HOUR
+_UNKNOWN = Settlement()
 
 
 class _NamedLease(NamedTuple):
@@ -111,18 +112,16 @@ class Settlements:
         self, leases: Sequence[LeaseOffsets], group: str | None
     ) -> tuple[dict[tuple[int, LogId], list[_NamedLease]], list[Settlement]]:
         """Leases by group and partition with their place in the command; the rest is refused."""
-        settlements: list[Settlement] = []
+        settlements = [_UNKNOWN] * len(leases)
         piles: dict[tuple[int, LogId], list[_NamedLease]] = {}
         for place, each in enumerate(leases):
-            code = Code.RECEIPT_STALE
             try:
                 name = self._read(each.handle, group)
             except Refused as refused:
-                code = refused.code
+                settlements[place] = _refuse_all(each.offsets, refused.code)
             else:
                 pile = piles.setdefault((name.group, name.log), [])
                 pile.append(_NamedLease(place, name, each.offsets))
-            settlements.append(_refuse_all(each.offsets, code))
         return piles, settlements
 
     def _find_part(
@@ -166,6 +165,7 @@ class Settlements:
         group = self._state.groups.numbered(number)
         place = self._state.group_partitions.get(number, log)
         if group is None or place is None:
+            _refuse_pile(pile, settlements)
             return
         position, queue = place.position, place.queue
         before = position.floor
@@ -275,6 +275,7 @@ class Settlements:
         """Give back what is named of one group on one partition together."""
         group = self._state.groups.numbered(number)
         queue = self._state.group_partitions.queue(number, log)
+        _refuse_pile(pile, settlements)
         if group is None or queue is None:
             return
         released: list[LeasePart] = []
@@ -384,6 +385,7 @@ class Settlements:
         """Extend what is named of one group on one partition."""
         group = self._state.groups.numbered(number)
         queue = self._state.group_partitions.queue(number, log)
+        _refuse_pile(pile, settlements)
         if group is None or queue is None:
             return
         deadline = Instant(now.instant + timeout_ns)
@@ -481,6 +483,12 @@ def _refuse_all(offsets: Sequence[Range], code: Code) -> Settlement:
     refused = tuple(RefusedOffsets(first, following, code) for first, following in offsets)
     # What cannot be read names nothing.
     return Settlement(refused=refused or (RefusedOffsets(0, 0, code),))
+
+
+def _refuse_pile(pile: Iterable[_NamedLease], settlements: list[Settlement]) -> None:
+    """Nothing is known of these leases, or not yet."""
+    for named in pile:
+        settlements[named.place] = _refuse_all(named.offsets, Code.RECEIPT_STALE)
 
 
 def _settlement(log: LogId, named: _NamedLease, part: LeasePart) -> Settlement:
