@@ -1,0 +1,168 @@
+"""Queues in stored bytes through the API: polls that answer with records, settling by lease."""
+
+from collections.abc import Callable
+
+import pytest
+
+from goqueue.model import LEASED_RECORDS_MEDIA
+from goqueue.records import LeasedShare, pick, read_shares
+from tests.integration.http_api import Api, Json, Member
+from tests.integration.server_process import ServerProcess
+
+Name = Callable[[], str]
+Connect = Callable[[ServerProcess], Api]
+
+
+def taken(api: Api, member: Member, count: int = 1000) -> list[LeasedShare]:
+    """What one poll gets."""
+    body = {"member_id": member.id, "max_messages": count, "timeout": "5s"}
+    answer = api.ask("POST", f"/groups/{member.group}/poll/records", body)
+    assert (answer.status, answer.headers["content-type"]) == (200, LEASED_RECORDS_MEDIA)
+    return read_shares(answer.content)
+
+
+def values(share: LeasedShare) -> list[str]:
+    """The values of a share in the order of delivery."""
+    offsets = [offset for lease in share.header.leases for offset in lease]
+    records = {record.offset: record for record in pick(share.data, sorted(offsets))}
+    return [(records[offset].value or b"").decode() for offset in offsets]
+
+
+def settle(api: Api, member: Member, route: str, leases: list[Json], **fields: object) -> Json:
+    return api.post(f"/groups/{member.group}/leases/{route}", {"leases": leases, **fields})
+
+
+def test_a_poll_brings_records_and_one_lease_and_an_ack_of_its_range_commits(
+    api: Api, name: Name
+) -> None:
+    topic, group = api.create(name()), name()
+    api.publish(topic, *"abcde")
+    member = api.join(group, topic)
+
+    (share,) = taken(api, member)
+    (lease,) = share.header.leases
+    assert (share.header.topic, share.header.partition) == (topic, 0)
+    assert (lease.delivery_count, lease.offsets) == (1, [(0, 5)])
+    assert values(share) == list("abcde")
+    ack = {"handle": lease.handle, "offsets": [[0, 2], [3, 5]]}
+    assert settle(api, member, "ack", [ack]) == {"count": 4, "refused": []}
+    assert api.committed(group, topic) == 2
+    # Also after its answer was lost.
+    assert settle(api, member, "ack", [ack]) == {"count": 4, "refused": []}
+
+
+def test_messages_of_a_lease_come_by_priority(api: Api, name: Name) -> None:
+    topic, group = api.create(name()), name()
+    priorities = ("low", "critical", "normal", "critical")
+    messages = [{"value": each, "priority": each} for each in priorities]
+    api.post(f"/topics/{topic}/messages", {"messages": messages})
+
+    (share,) = taken(api, api.join(group, topic))
+
+    assert values(share) == ["critical", "critical", "normal", "low"]
+
+
+def test_a_lease_is_settled_in_parts_in_every_way(api: Api, name: Name) -> None:
+    topic, group = api.create(name()), name()
+    api.publish(topic, *"abcdef")
+    member = api.join(group, topic)
+    (share,) = taken(api, member)
+    handle = share.header.leases[0].handle
+
+    def part(*offsets: int) -> list[Json]:
+        return [{"handle": handle, "offsets": [[each, each + 1] for each in offsets]}]
+
+    assert settle(api, member, "extend", part(5), timeout="5m")["count"] == 1
+    nacked = settle(api, member, "nack", part(0, 2), delay="0s", reason="busy")
+    assert (nacked["count"], nacked["dead_lettered"]) == (2, 0)
+    assert settle(api, member, "reject", part(1), reason="unreadable")["count"] == 1
+    assert settle(api, member, "release", part(3))["count"] == 1
+    assert settle(api, member, "ack", part(4))["count"] == 1
+    over = settle(api, member, "ack", part(0, 1, 3, 5))
+    assert over["count"] == 1
+    assert [each["offsets"] for each in over["refused"]] == [[[0, 2]], [[3, 4]]]
+    assert {each["code"] for each in over["refused"]} == {"receipt_stale"}
+
+    again = taken(api, member)
+    counts = {each.delivery_count: list(each) for each in again[0].header.leases}
+    assert counts == {2: [0, 2], 1: [3]}
+
+
+def test_a_message_leased_as_a_record_is_acked_by_its_receipt_and_the_other_way_round(
+    api: Api, name: Name
+) -> None:
+    topic, group = api.create(name()), name()
+    api.publish(topic, "a", "b")
+    member = api.join(group, topic)
+    (share,) = taken(api, member, 1)
+    head, _, rest = share.header.leases[0].handle.partition(":0:")
+    receipt = f"{head}:0:0:{rest}"
+    (second,) = member.take(1)
+    start, _, nonce = second["receipt_handle"].partition(":0:1:")
+
+    api.ack({"receipt_handle": receipt})
+    lease = {"handle": f"{start}:0:{nonce}", "offsets": [[1, 2]]}
+    assert settle(api, member, "ack", [lease])["count"] == 1
+    assert api.committed(group, topic) == 2
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [[], [[0, 0]], [[2, 1]], [[0, 2], [1, 3]], [[3, 4], [0, 1]], [[-1, 1]], [[0, 10_001]], [[0]]],
+)
+def test_ranges_that_are_none_are_refused_and_change_nothing(
+    api: Api, name: Name, offsets: list[list[int]]
+) -> None:
+    topic, group = api.create(name()), name()
+    api.publish(topic, "a")
+    member = api.join(group, topic)
+    (share,) = taken(api, member)
+    body = {"leases": [{"handle": share.header.leases[0].handle, "offsets": offsets}]}
+
+    for route in ("ack", "nack", "reject", "release"):
+        status, code = api.refusal("POST", f"/groups/{group}/leases/{route}", body)
+        assert (status, code) == (400, "request_invalid")
+    assert api.committed(group, topic) in {None, 0}
+
+
+def test_handles_of_others_are_refused_by_each_route(api: Api, name: Name) -> None:
+    topic, group, other = api.create(name()), name(), name()
+    api.publish(topic, "a")
+    member, stranger = api.join(group, topic), api.join(other, topic)
+    (share,) = taken(api, member)
+    leases = [
+        {"handle": handle, "offsets": [[0, 1]]}
+        for handle in (share.header.leases[0].handle, "x", "", "a:b:c:d")
+    ]
+
+    for route, fields in (
+        ("ack", {}),
+        ("nack", {}),
+        ("reject", {}),
+        ("release", {}),
+        ("extend", {"timeout": "1m"}),
+    ):
+        settled = settle(api, stranger, route, leases, **fields)
+        assert settled["count"] == 0
+        assert [each["code"] for each in settled["refused"]] == ["receipt_invalid"] * 4
+    assert settle(api, member, "ack", leases[:1])["count"] == 1
+
+
+def test_an_ack_by_lease_outlives_a_crash(mortal: ServerProcess, connect: Connect) -> None:
+    api = connect(mortal)
+    topic = api.create("t")
+    api.publish(topic, *(str(number) for number in range(500)))
+    member = api.join("g", topic)
+    (share,) = taken(api, member)
+    handle = share.header.leases[0].handle
+    settle(api, member, "ack", [{"handle": handle, "offsets": [[0, 200], [300, 400]]}])
+
+    mortal.restart()
+    api.close()
+
+    assert api.committed("g", topic) == 200
+    (again,) = taken(api, api.join("g", topic))
+    offsets = sorted(offset for lease in again.header.leases for offset in lease)
+    assert offsets == [*range(200, 300), *range(400, 500)]
+    late = settle(api, member, "ack", [{"handle": handle, "offsets": [[100, 202]]}])
+    assert (late["count"], late["refused"][0]["offsets"]) == (100, [[200, 202]])
