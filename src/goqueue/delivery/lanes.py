@@ -193,9 +193,9 @@ class Lanes:
 
     def put_all(self, messages: Sequence[MessageSummary]) -> None:
         """Messages that were never handed out; per lane they come in the order of offsets."""
-        priorities = set(map(_priority_of, messages))
+        priorities = dict.fromkeys(map(_priority_of, messages))
         if len(priorities) == 1:
-            self._put(priorities.pop(), messages)
+            self._put(next(iter(priorities)), messages)
             return
         piles: tuple[list[MessageSummary], ...] = tuple([] for _ in self._lanes)
         for message in messages:
