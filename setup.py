@@ -29,6 +29,8 @@ COMPILED = (
             "columns",
             "cursor",
             "header_scan",
+            "json_messages",
+            "json_text",
             "record",
             "routing",
             "traceparent",
@@ -81,7 +83,9 @@ def extensions() -> list[Extension]:
                     name,
                     [f"src/{name.replace('.', '/')}.py"],
                     include_dirs=[RECORDS],
-                    depends=[f"{RECORDS}/castagnoli.h", f"{RECORDS}/octets.h"],
+                    depends=[
+                        f"{RECORDS}/{name}.h" for name in ("castagnoli", "json_text", "octets")
+                    ],
                     extra_compile_args=FLAGS,
                 )
                 for name in COMPILED

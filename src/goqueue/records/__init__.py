@@ -17,6 +17,7 @@ from goqueue.records.header_scan import (
     scan_messages,
     slice_records,
 )
+from goqueue.records.json_messages import JsonMessages, RecordFinder
 from goqueue.records.layout import BATCH_HEADER_START, HEADER_SIZE, Buffer, Corrupt, Flag
 from goqueue.records.leased_shares import (
     LeasedShare,
@@ -64,10 +65,12 @@ __all__ = [
     "Draft",
     "Flag",
     "IndexEntries",
+    "JsonMessages",
     "LeaseRanges",
     "LeasedShare",
     "MessageScan",
     "MessageSummary",
+    "RecordFinder",
     "RecordSlice",
     "Routed",
     "Scan",

@@ -52,7 +52,7 @@ def decompress(record: Record, limit: int = VALUE_BYTES_MAX) -> Record:
         return record
     value = record.value
     if value is not None:
-        value = _unpack(value, _codec(record.headers), limit)
+        value = decompress_value(value, record.headers, limit)
     # All of that name go: one that stayed would call a value compressed that no longer is.
     headers = tuple(header for header in record.headers if header[0] != CODEC_HEADER)
     flags = record.flags & ~IS_COMPRESSED
@@ -62,6 +62,13 @@ def decompress(record: Record, limit: int = VALUE_BYTES_MAX) -> Record:
         headers=headers,
         flags=flags if headers else flags & ~HAS_HEADERS,
     )
+
+
+def decompress_value(
+    value: bytes, headers: tuple[Header, ...], limit: int = VALUE_BYTES_MAX
+) -> bytes:
+    """The value of a compressed record with these headers, as it was before."""
+    return _unpack(value, _codec(headers), limit)
 
 
 def _codec(headers: tuple[Header, ...]) -> Codec:

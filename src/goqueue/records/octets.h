@@ -55,23 +55,31 @@ static inline int gq_is_text(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t en
     return end - start == (ptrdiff_t)strlen(text) && gq_begins(bytes, start, end, text);
 }
 
-/* Whether bytes[start:end] is UTF-8 as Python's strict decoder sees it: shortest forms only,
- * no surrogates, nothing past U+10FFFF. */
+/* The length of the UTF-8 sequence that begins at `start`, as Python's strict decoder sees it:
+ * shortest forms only, no surrogates, nothing past U+10FFFF; 0 if there is none. */
+static inline ptrdiff_t gq_utf8_length(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end) {
+    uint8_t lead = bytes[start];
+    if (lead < 0x80)
+        return 1;
+    ptrdiff_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (lead < 0xc2 || lead > 0xf4 || end - start < length)
+        return 0;
+    uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (bytes[start + 1] < low || bytes[start + 1] > high)
+        return 0;
+    for (ptrdiff_t index = 2; index < length; index++)
+        if (bytes[start + index] < 0x80 || bytes[start + index] > 0xbf)
+            return 0;
+    return length;
+}
+
 static inline int gq_is_utf8(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end) {
     while (start < end) {
-        uint8_t lead = bytes[start++];
-        if (lead < 0x80)
-            continue;
-        int following = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
-        if (lead < 0xc2 || lead > 0xf4 || end - start < following)
+        ptrdiff_t length = gq_utf8_length(bytes, start, end);
+        if (length == 0)
             return 0;
-        uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-        uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-        if (bytes[start] < low || bytes[start] > high)
-            return 0;
-        for (start++; --following > 0; start++)
-            if (bytes[start] < 0x80 || bytes[start] > 0xbf)
-                return 0;
+        start += length;
     }
     return 1;
 }

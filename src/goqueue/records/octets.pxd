@@ -1,5 +1,6 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef extern from "octets.h" nogil:
@@ -20,11 +21,27 @@ cdef extern from "octets.h" nogil:
 cdef extern from "castagnoli.h" nogil:
     uint32_t sum_of "gq_crc32c" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
 
+cdef extern from "json_text.h" nogil:
+    const Py_ssize_t ESCAPE_BYTES "GQ_ESCAPE_BYTES"
+    Py_ssize_t json_size "gq_json_size" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
+    Py_ssize_t base64_size "gq_base64_size" (Py_ssize_t size)
+    Py_ssize_t put_string "gq_put_string" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size, uint8_t *into, Py_ssize_t position)
+    Py_ssize_t put_base64 "gq_put_base64" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, uint8_t *into, Py_ssize_t position)
+    Py_ssize_t gq_put_digits(uint8_t *into, Py_ssize_t position, int64_t number)
+    Py_ssize_t gq_put_hex(uint8_t *into, Py_ssize_t position, uint64_t number)
+    Py_ssize_t gq_put_decimals(uint8_t *into, Py_ssize_t position, int64_t fraction)
+
 cdef extern from "Python.h":
     Py_buffer *PyMemoryView_GET_BUFFER(object view)
 
 cdef inline uint8_t *address(object view):
     return <uint8_t *> PyMemoryView_GET_BUFFER(view).buf
+
+cdef inline uint8_t *room_of(bytearray buffer) noexcept:
+    return <uint8_t *> PyByteArray_AS_STRING(buffer)
+
+cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
+    return PyByteArray_Resize(buffer, size)
 
 cdef inline bytes take(const uint8_t *base, Py_ssize_t start, Py_ssize_t end):
     return PyBytes_FromStringAndSize(<const char *> base + start, end - start)
@@ -39,3 +56,12 @@ cdef inline Py_ssize_t put(uint8_t *base, Py_ssize_t position, bytes source) noe
 
 cdef inline void carry(const uint8_t *base, Py_ssize_t start, Py_ssize_t end, uint8_t *into, Py_ssize_t position) noexcept nogil:
     memcpy(into + position, base + start, end - start)
+
+cdef inline Py_ssize_t put_number(uint8_t *into, Py_ssize_t position, bytes before, int64_t number, bytes after) noexcept:
+    return put(into, gq_put_digits(into, put(into, position, before), number), after)
+
+cdef inline Py_ssize_t put_trace(uint8_t *into, Py_ssize_t position, bytes before, uint64_t high, uint64_t low, bytes after) noexcept:
+    return put(into, gq_put_hex(into, gq_put_hex(into, put(into, position, before), high), low), after)
+
+cdef inline Py_ssize_t put_moment(uint8_t *into, Py_ssize_t position, bytes second, int64_t fraction, bytes after) noexcept:
+    return put(into, gq_put_decimals(into, put(into, position, second), fraction), after)

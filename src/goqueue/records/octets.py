@@ -1,12 +1,14 @@
-"""The interpreted twin of `octets.h` and `castagnoli.h`: numbers, text, sums and hashes.
+"""The interpreted twin of `octets.h`, `castagnoli.h` and `json_text.h`.
 
 Never compiled: `octets.pxd` gives the same names to the compiled modules as C functions.
 Callers have checked the bounds.
 """
 
+import base64
 import struct
 
 import crc32c
+import msgspec
 
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">I")
@@ -15,6 +17,9 @@ _LITTLE_U32 = struct.Struct("<I")
 _U32_MAX = 0xFFFFFFFF
 _I64_MAX = (1 << 63) - 1
 _DIGITS_MAX = 19
+# The largest escape of one byte in a JSON string.
+ESCAPE_BYTES = 6
+_ESCAPER = msgspec.json.Encoder()
 
 
 def address(view: memoryview) -> memoryview:
@@ -111,7 +116,7 @@ def take(base: memoryview, start: int, end: int) -> bytes:
     return bytes(base[start:end])
 
 
-def put(base: memoryview, position: int, source: bytes) -> int:
+def put(base: memoryview | bytearray, position: int, source: bytes) -> int:
     """Copy `source` to `position`; returns the position after it."""
     end = position + len(source)
     base[position:end] = source
@@ -121,3 +126,59 @@ def put(base: memoryview, position: int, source: bytes) -> int:
 def carry(base: memoryview, start: int, end: int, into: memoryview, position: int) -> None:
     """Copy base[start:end] to `position` of another buffer."""
     into[position : position + end - start] = base[start:end]
+
+
+def room_of(buffer: bytearray) -> bytearray:
+    """The bytes of a buffer; a pointer where compiled."""
+    return buffer
+
+
+def resize(buffer: bytearray, size: int) -> None:
+    """Make a buffer longer; what it has more is not said."""
+    buffer.extend(bytes(size - len(buffer)))
+
+
+def json_size(base: memoryview, start: int, end: int) -> int:
+    """How long base[start:end] is in a JSON string, without the quotes; -1 if it is not UTF-8."""
+    try:
+        return len(_ESCAPER.encode(str(base[start:end], "utf-8"))) - 2
+    except UnicodeDecodeError:
+        return -1
+
+
+def put_string(  # noqa: PLR0917 - the C function has as many
+    base: memoryview, start: int, end: int, size: int, into: bytearray, position: int
+) -> int:
+    """Write base[start:end], which is so long in a JSON string, with quotes; where it ends."""
+    text = b'"%b"' % bytes(base[start:end])
+    if size != end - start:
+        text = _ESCAPER.encode(str(base[start:end], "utf-8"))
+    return put(into, position, text)
+
+
+def base64_size(size: int) -> int:
+    """How long so many bytes are in base64."""
+    return (size + 2) // 3 * 4
+
+
+def put_base64(base: memoryview, start: int, end: int, into: bytearray, position: int) -> int:
+    """Write base[start:end] in base64, with quotes; where it ends."""
+    return put(into, position, b'"%b"' % base64.b64encode(base[start:end]))
+
+
+def put_number(into: bytearray, position: int, before: bytes, number: int, after: bytes) -> int:
+    """Write a number that is not negative in decimal digits, between two pieces."""
+    return put(into, position, b"%b%d%b" % (before, number, after))
+
+
+def put_trace(  # noqa: PLR0917 - the C function has as many
+    into: bytearray, position: int, before: bytes, high: int, low: int, after: bytes
+) -> int:
+    """Write two numbers of 64 bits in 32 hexadecimal digits, between two pieces."""
+    return put(into, position, b"%b%016x%016x%b" % (before, high, low, after))
+
+
+def put_moment(into: bytearray, position: int, second: bytes, fraction: int, after: bytes) -> int:
+    """Write a second, its nanoseconds as decimals without zeros at the end, and a piece."""
+    decimals = (b".%09d" % fraction).rstrip(b"0") if fraction else b""
+    return put(into, position, b"%b%b%b" % (second, decimals, after))

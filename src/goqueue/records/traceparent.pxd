@@ -35,7 +35,9 @@ cpdef uint64_t mix_seed(uint64_t one, uint64_t other)
 
 cdef uint64_t _mixed(uint64_t number) noexcept
 
-cdef uint64_t _sampling_number(uint64_t high, uint64_t low, uint64_t offset) noexcept
+cdef uint64_t trace_high(uint64_t high, uint64_t offset) noexcept
+
+cdef uint64_t trace_low(uint64_t high, uint64_t low, uint64_t offset) noexcept
 
 @cython.locals(size=Py_ssize_t, place=Py_ssize_t, offset=uint64_t, first=uint64_t, second=uint64_t, third=uint64_t)
 cdef int _derive(uint64_t high, uint64_t low, offsets, bytearray derived) except -1

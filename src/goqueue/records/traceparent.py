@@ -43,6 +43,8 @@ __all__ = [
     "sampled_indexes",
     "scan_sampled",
     "scan_traces",
+    "trace_high",
+    "trace_low",
 ]
 
 # A trace id and a span id.
@@ -133,7 +135,7 @@ def scan_sampled(
         if len(context) == GIVEN_CONTEXT_BYTES:
             is_sampled = context[24] & 1 and int.from_bytes(context[8:16], "big") < threshold
         else:
-            is_sampled = _sampling_number(high, low, first + index) < threshold
+            is_sampled = trace_low(high, low, first + index) < threshold
         if is_sampled:
             if context:
                 contexts[len(indexes)] = context
@@ -260,8 +262,13 @@ def _put(derived: bytearray, place: int, number: int) -> None:
         derived[place + index] = (number >> (56 - 8 * index)) & 255
 
 
-def _sampling_number(high: int, low: int, offset: int) -> int:
-    """The second half of a trace id, which decides whether the trace is sampled."""
+def trace_high(high: int, offset: int) -> int:
+    """The first half of the trace id that an offset has."""
+    return _mixed(high ^ offset) or 1
+
+
+def trace_low(high: int, low: int, offset: int) -> int:
+    """The second half of the trace id, which decides whether the trace is sampled."""
     return _mixed(low ^ _mixed(high ^ offset))
 
 

@@ -1,5 +1,6 @@
 """Passes over bytes that nobody verified: never a crash, never memory they only announce."""
 
+import contextlib
 import tracemalloc
 from collections.abc import Callable
 
@@ -11,6 +12,8 @@ from goqueue.model import Code, Message, Refused
 from goqueue.records import (
     Buffer,
     Corrupt,
+    JsonMessages,
+    RecordFinder,
     build,
     find_trace_contexts,
     last_offset,
@@ -28,6 +31,16 @@ from tests.unit.records.examples import FIRST_VECTOR, SECOND_VECTOR, Forged, bat
 MIB = 1024 * 1024
 FAR = 1 << 62
 
+
+def show(data: Buffer) -> None:
+    JsonMessages(b"[", FAR).add_visible(data, 0, FAR)
+
+
+def lease(data: Buffer) -> None:
+    with contextlib.suppress(KeyError):
+        JsonMessages(b"[", FAR).add_found(RecordFinder((data,)), range(20))
+
+
 PASSES: dict[str, Callable[[Buffer], object]] = {
     "route": lambda data: route(data, 3, 0, None, body_bytes_max=99, needs_key=False),
     "scan_messages": lambda data: scan_messages(data, 0, with_keys=True),
@@ -37,6 +50,8 @@ PASSES: dict[str, Callable[[Buffer], object]] = {
     "scan_traces": scan_traces,
     "scan_sampled": lambda data: scan_sampled(data, (1, 2), 0, 1 << 63),
     "find_trace_contexts": find_trace_contexts,
+    "show": show,
+    "lease": lease,
     "rehead": lambda data: rehead(data, 0, (("name", b"value"),)),
 }
 

@@ -23,6 +23,7 @@ DIGEST = """
 import hashlib, random
 from functools import partial
 from goqueue.model import Message, Refused
+from goqueue.model.requests import TraceSeed
 from goqueue import records
 from array import array
 from goqueue.records import *
@@ -31,7 +32,7 @@ seen = hashlib.sha256()
 def note(function, *arguments):
     try:
         result = function(*arguments)
-    except (Corrupt, Refused, IndexError, BufferError) as error:
+    except (Corrupt, Refused, IndexError, KeyError, BufferError) as error:
         result = (type(error).__name__, str(error))
     if isinstance(result, Columns):
         result = [getattr(result, name) for name in ("offsets", "timestamps", "priorities", "flags",
@@ -131,6 +132,13 @@ for round in range(300):
     priorities = IntegerColumn(3, numbers, b"\\x03")
     rows = InputColumns(3, keys=pieces, values=pieces, priorities=priorities)
     note(ArrowWriter(3, 60).write, rows)
+    messages = JsonMessages(b"[", chance.randrange(2000))
+    seed = TraceSeed(*seeds, chance.choice([0, 1 << 63, 1 << 64]))
+    messages.begin_partition("t", 1, seed if chance.random() < 0.5 else None, 100)
+    note(messages.add_visible, data, chance.randrange(5), chance.randrange(1, 9), left_out)
+    messages.begin_lease("t:1:", ":\u00e9", 2, "now")
+    note(lambda: messages.add_found(RecordFinder([data, b""]), [first, 2, 0]))
+    note(lambda: (messages.room, messages.count, messages.is_full, messages.take(b"]")))
     note(stamp, data, 3, 5)
     note(bytes, data)
 print(COMPILED, seen.hexdigest())
@@ -156,8 +164,9 @@ def test_the_environment_forces_the_interpreted_twin_and_it_does_the_same() -> N
 
 
 def test_this_process_runs_one_twin_throughout() -> None:
-    of_records = ("batch", "columns", "cursor", "header_scan", "record", "routing", "traceparent")
-    names = [f"goqueue.records.{name}" for name in of_records]
+    names = [f"goqueue.records.{name}" for name in ("batch", "columns", "cursor", "header_scan")]
+    names += [f"goqueue.records.{name}" for name in ("json_messages", "json_text", "record")]
+    names += [f"goqueue.records.{name}" for name in ("routing", "traceparent")]
     names += [f"goqueue.records.arrow.{name}" for name in ("input", "reader", "writer")]
     for name in (*names, "goqueue.delivery.wheel.sieve", "goqueue.model.digits"):
         module = importlib.import_module(name)

@@ -13,6 +13,7 @@ from goqueue.gateways.http.read import POLL_ISOLATION, shortened
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import GROUP, duration, integer, text
 from goqueue.gateways.http.routing.router import Route
+from goqueue.gateways.http.server.application import HttpResponse
 from goqueue.model import HOUR, MILLISECOND, SECOND, Code, LogId, check_name, format_time
 from goqueue.model.requests import (
     Assignor,
@@ -324,11 +325,11 @@ def poll_command(body: PollBody, group: str) -> Poll:
     )
 
 
-async def _poll(call: Call) -> Delivery:
+async def _poll(call: Call) -> HttpResponse:
     return encode_poll(await call.ask(poll_command(call.body(PollBody), call[GROUP]), Leased))
 
 
-async def _get_poll(call: Call) -> Delivery:
+async def _get_poll(call: Call) -> HttpResponse:
     poll = Poll(
         group=call[GROUP],
         member_id=call[_MEMBER],

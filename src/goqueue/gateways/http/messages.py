@@ -1,10 +1,10 @@
 """Messages in JSON bodies: a message to publish, its result, a message that was read.
 
-Also the bodies of producers, and the traces: which trace a message belongs to, by a header or by
-its offset (see `goqueue.records.traceparent`), and which trace a request is part of.
+Also the bodies of producers, and which trace a request is part of. The messages of reads and polls
+are written by `goqueue.records.json_messages` in the form of `ReadMessage` and `DeliveredMessage`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -21,9 +21,8 @@ from goqueue.gateways.http.bodies import (
     SequenceNumber,
     TimeText,
 )
-from goqueue.model import DELAYED_FROM_HEADER, TRACEPARENT_HEADER, TRACESTATE_HEADER, Header, Record
-from goqueue.model.requests import TraceSeed
-from goqueue.records import CONTEXT_BYTES, derive_contexts, parse_traceparent
+from goqueue.model import TRACEPARENT_HEADER, TRACESTATE_HEADER, Header
+from goqueue.records import parse_traceparent
 
 __all__ = [
     "PRIORITY_NAMES",
@@ -55,7 +54,6 @@ __all__ = [
     "ReadOut",
     "Text",
     "TimeIn",
-    "TraceNames",
     "request_trace",
 ]
 
@@ -302,53 +300,7 @@ class AuthoredOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 _TRACEPARENT = TRACEPARENT_HEADER.encode()
 _TRACESTATE = TRACESTATE_HEADER.encode()
-_TRACE_DIGITS = 32
 _STATE_BYTES_MAX = 4096
-
-
-class TraceNames:
-    """The trace ids of the messages of one partition."""
-
-    __slots__ = ("_seed",)
-
-    def __init__(self, seed: TraceSeed | None) -> None:
-        self._seed = seed
-
-    def of_all(self, records: Sequence[Record]) -> list[str | None]:
-        """The trace of each record, None where it has none that is followed."""
-        names = self._made([record.offset for record in records])
-        for index, record in enumerate(records):
-            if record.headers:
-                names[index] = self._told(record.headers) or names[index]
-        return names
-
-    def _made(self, offsets: Sequence[int]) -> list[str | None]:
-        """What follows from offsets."""
-        seed = self._seed
-        if seed is None:
-            return [None] * len(offsets)
-        digits = derive_contexts(seed.high, seed.low, offsets).hex()
-        names: list[str | None] = [
-            digits[start : start + _TRACE_DIGITS]
-            for start in range(0, len(digits), 2 * CONTEXT_BYTES)
-        ]
-        if not seed.is_all:
-            for index, name in enumerate(names):
-                if name is not None and int(name[_TRACE_DIGITS // 2 :], 16) >= seed.threshold:
-                    names[index] = None
-        return names
-
-    def _told(self, headers: tuple[Header, ...]) -> str | None:
-        """What headers say: a trace, or where the message stood first."""
-        made: str | None = None
-        for name, value in headers:
-            if name == TRACEPARENT_HEADER:
-                context = parse_traceparent(value)
-                if context:
-                    return context.hex()[:_TRACE_DIGITS]
-            elif name == DELAYED_FROM_HEADER and value.isdigit():
-                made = self._made((int(value),))[0]
-        return made
 
 
 def request_trace(headers: Mapping[bytes, bytes]) -> tuple[Header, ...]:

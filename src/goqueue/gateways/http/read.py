@@ -9,8 +9,8 @@ from bisect import bisect_left
 import msgspec
 
 from goqueue.gateways.http.bodies import INT64_MAX
-from goqueue.gateways.http.message_encoder import ANSWER_BYTES_MAX, TimeWriter, encode_read
-from goqueue.gateways.http.messages import ReadMessage, ReadOut
+from goqueue.gateways.http.message_encoder import ReadAnswer
+from goqueue.gateways.http.messages import ReadOut
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import (
     PARTITION,
@@ -91,17 +91,16 @@ _READ_BYTES_MIN = 64 * 1024
 _HIDDEN_READS_MAX = 64
 
 
-async def _messages(call: Call) -> ReadOut:
+async def _messages(call: Call) -> HttpResponse:
     if call.has(_TIMESTAMP) and call.has(_OFFSET):
         reason = "give `offset` or `timestamp`, not both"
         raise Refused(Code.REQUEST_INVALID, field="timestamp", reason=reason)
-    limit, times = call[_LIMIT], TimeWriter()
+    limit = call[_LIMIT]
+    answer = ReadAnswer(limit)
     wait_ns = shortened(call[_WAIT])
     deadline = call.context.ticks() + wait_ns
-    messages: list[ReadMessage] = []
-    room = ANSWER_BYTES_MAX
     offset, timestamp, isolation = call[_OFFSET], call[_TIMESTAMP], call[ISOLATION]
-    bytes_max = min(room, max(_READ_BYTES_MIN, limit * _MESSAGE_BYTES))
+    bytes_max = min(answer.room, max(_READ_BYTES_MIN, limit * _MESSAGE_BYTES))
     for _ in range(_HIDDEN_READS_MAX):
         read = Read(
             topic=call[TOPIC],
@@ -109,28 +108,26 @@ async def _messages(call: Call) -> ReadOut:
             offset=Offset(offset),
             timestamp=timestamp,
             bytes_max=bytes_max,
-            wait_ns=0 if messages else wait_ns,
+            wait_ns=0 if answer.count else wait_ns,
             isolation=isolation,
-            messages_max=limit - len(messages),
+            messages_max=limit - answer.count,
         )
         try:
             records = await call.ask(read, Records)
         except Refused as refused:
-            if messages and refused.code is Code.RECORDS_DAMAGED:
+            if answer.count and refused.code is Code.RECORDS_DAMAGED:
                 # What lies before the damage is good; the next read is told where to go on.
                 break
             raise
-        shown = encode_read(records, limit - len(messages), room, times)
-        messages += shown.messages
-        room -= shown.size
-        offset, timestamp, bytes_max = shown.next_offset, None, max(room, 1)
+        offset, timestamp = answer.add(records), None
+        bytes_max = max(answer.room, 1)
         wait_ns = max(0, deadline - call.context.ticks())
         # Without data the wait is over, for whatever reason: the time, or the node stops.
-        is_over = not records.data or len(messages) >= limit or room <= 0
+        is_over = not records.data or answer.count >= limit or answer.room <= 0
         is_end = offset >= end_for_reader(records, isolation)
-        if is_over or (is_end and (messages or not wait_ns)):
+        if is_over or (is_end and (answer.count or not wait_ns)):
             break
-    return ReadOut(messages=messages, next_offset=offset)
+    return answer.response(offset)
 
 
 # The ranges are sent in one header, whose length many clients limit: with offsets of ten digits

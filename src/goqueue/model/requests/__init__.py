@@ -61,6 +61,7 @@ from goqueue.model.requests.leases import (
     Settlement,
     lease_of,
     receipt_of,
+    receipt_parts,
 )
 from goqueue.model.requests.replies import (
     Beat,
@@ -267,5 +268,6 @@ __all__ = [
     "TransactionStatistics",
     "lease_of",
     "receipt_of",
+    "receipt_parts",
     "with_settings",
 ]

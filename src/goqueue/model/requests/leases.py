@@ -25,6 +25,7 @@ __all__ = [
     "Settlement",
     "lease_of",
     "receipt_of",
+    "receipt_parts",
 ]
 
 _PARTS_BEFORE_OFFSET = 2
@@ -84,8 +85,14 @@ class LeaseOffsets(msgspec.Struct, frozen=True):
 
 def receipt_of(handle: str, offset: int) -> str:
     """The receipt of one message of a lease."""
+    start, end = receipt_parts(handle)
+    return f"{start}{offset}{end}"
+
+
+def receipt_parts(handle: str) -> tuple[str, str]:
+    """What stands before the offset and after it in the receipts of a lease."""
     topic, partition, rest = handle.split(":", _PARTS_BEFORE_OFFSET)
-    return f"{topic}:{partition}:{offset}:{rest}"
+    return f"{topic}:{partition}:", f":{rest}"
 
 
 def lease_of(receipt: str) -> LeaseOffsets:

@@ -83,7 +83,7 @@ class Client:
 
 def read(response: HttpResponse) -> dict[str, object]:
     """The JSON object of a response."""
-    assert isinstance(response.body, bytes)
+    assert isinstance(response.body, bytes | bytearray)
     return msgspec.json.decode(response.body, type=dict[str, object])
 
 

@@ -1,15 +1,12 @@
 """What was aborted is left out of what a reader of committed messages is shown."""
 
+import msgspec
 import pytest
 
 from goqueue.gateways import AbortedRanges
 from goqueue.gateways.http import ROUTES
-from goqueue.gateways.http.message_encoder import (
-    EncodedRead,
-    TimeWriter,
-    encode_poll,
-    encode_read,
-)
+from goqueue.gateways.http.message_encoder import ReadAnswer, encode_poll
+from goqueue.gateways.http.messages import Delivery, ReadOut
 from goqueue.gateways.http.read import portion_of
 from goqueue.model import LogId, Message, Offset, Timestamp
 from goqueue.model.requests import Isolation, Leased, LeasedRun, Parcel, Poll, Read, Records
@@ -45,7 +42,14 @@ def records(*data: memoryview, aborted: Ranges = (), offset: int = 0, stable: in
     )
 
 
-def values(shown: EncodedRead) -> list[int]:
+def shown_of(read: Records, count_max: int, bytes_max: int = MANY) -> ReadOut:
+    written = ReadAnswer(count_max, bytes_max)
+    body = written.response(written.add(read)).body
+    assert isinstance(body, bytearray)
+    return msgspec.json.decode(body, type=ReadOut)
+
+
+def values(shown: ReadOut) -> list[int]:
     return [int(message.value or "") for message in shown.messages]
 
 
@@ -71,7 +75,7 @@ def test_aborted_messages_neither_show_nor_count(
     codec: Codec | None, aborted: Ranges, limit: int, left: list[int], following: int
 ) -> None:
     messages = [compress(each, codec) if codec else each for each in numbered(10)]
-    shown = encode_read(records(stored(*messages), aborted=aborted), limit, MANY, TimeWriter())
+    shown = shown_of(records(stored(*messages), aborted=aborted), limit)
     assert values(shown) == left
     assert shown.next_offset == following
 
@@ -80,22 +84,20 @@ def test_a_message_behind_many_small_aborted_ones_is_found() -> None:
     count = 3000
     messages = [each for number in numbered(count) for each in (number, MARKER)]
     aborted = tuple((2 * number, 2 * number + 1) for number in range(count - 1))
-    shown = encode_read(records(stored(*messages), aborted=aborted), 1, MANY, TimeWriter())
+    shown = shown_of(records(stored(*messages), aborted=aborted), 1)
     assert (values(shown), shown.next_offset) == ([count - 1], 2 * count - 1)
 
 
 def test_ranges_hold_over_several_pieces() -> None:
     pieces = (stored(*numbered(3)), stored(*numbered(3), first=50))
-    shown = encode_read(records(*pieces, aborted=((1, 52),)), 100, MANY, TimeWriter())
+    shown = shown_of(records(*pieces, aborted=((1, 52),)), 100)
     assert [message.offset for message in shown.messages] == [0, 52]
     assert shown.next_offset == 53
 
 
 def test_a_large_answer_ends_after_a_message_that_was_shown() -> None:
     messages = [Message(value=b"%1000d" % number) for number in range(6)]
-    shown = encode_read(
-        records(stored(*messages), aborted=((0, 2), (3, 4))), 100, 1500, TimeWriter()
-    )
+    shown = shown_of(records(stored(*messages), aborted=((0, 2), (3, 4))), 100, 1500)
     assert (values(shown), shown.next_offset) == ([2, 4], 5)
 
 
@@ -115,7 +117,7 @@ def test_the_note_about_the_writer_is_not_shown() -> None:
         Message(value=b"1", headers=(note, ("a", b"\xff"))),
         Message(value=b"2", headers=(("gq.delayed-from", b"1"),)),
     )
-    first, second, third = encode_read(records(data), 10, MANY, TimeWriter()).messages
+    first, second, third = shown_of(records(data), 10).messages
     assert first.headers is None
     assert (second.headers, second.base64_headers) == ({"a": "/w=="}, ["a"])
     assert third.headers == {"gq.delayed-from": "1"}
@@ -125,10 +127,10 @@ def test_the_note_about_the_writer_is_not_shown() -> None:
         deadline=Timestamp(NOW),
         data=(data,),
     )
-    assert [each.headers for each in encode_poll(Leased(parcels=(parcel,))).messages] == [
-        None,
-        {"a": "/w=="},
-    ]
+    body = encode_poll(Leased(parcels=(parcel,))).body
+    assert isinstance(body, bytearray)
+    leased = msgspec.json.decode(body, type=Delivery).messages
+    assert [each.headers for each in leased] == [None, {"a": "/w=="}]
 
 
 # By the route
