@@ -38,6 +38,7 @@ COMPILED = (
     ),
     *(f"goqueue.records.arrow.{name}" for name in ("input", "reader", "writer")),
     "goqueue.delivery.wheel.sieve",
+    "goqueue.gateways.http.receipts",
     "goqueue.model.digits",
 )
 # Cython's own code for typed memory views, once for all: compiling it into each took half the time.

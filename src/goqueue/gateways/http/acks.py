@@ -20,10 +20,11 @@ from goqueue.gateways.http.bodies import (
     TimeText,
 )
 from goqueue.gateways.http.errors import describe
-from goqueue.gateways.http.receipts import NamedReceipts
+from goqueue.gateways.http.receipts import NamedReceipts, encode_successes
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import TOPIC
 from goqueue.gateways.http.routing.router import Route
+from goqueue.gateways.http.server.application import HttpResponse
 from goqueue.model import Code, Refused, check_name, format_time
 from goqueue.model.requests import (
     Ack,
@@ -280,19 +281,23 @@ async def _ack(call: Call) -> AckOut:
     )
 
 
-async def _ack_batch(call: Call) -> AckBatchOut:
+async def _ack_batch(call: Call) -> AckBatchOut | HttpResponse:
     named = NamedReceipts(call.body(AckBatchBody).receipt_handles)
     acked = await call.ask(Ack(leases=named.leases), Acked)
     return _results(named, acked.settlements)
 
 
-async def _release(call: Call) -> AckBatchOut:
+async def _release(call: Call) -> AckBatchOut | HttpResponse:
     named = NamedReceipts(call.body(ReleaseBody).receipt_handles)
     released = await call.ask(Release(leases=named.leases), Released)
     return _results(named, released.settlements)
 
 
-def _results(named: NamedReceipts, settlements: Sequence[Settlement]) -> AckBatchOut:
+def _results(named: NamedReceipts, settlements: Sequence[Settlement]) -> AckBatchOut | HttpResponse:
+    if not any(each.refused for each in settlements):
+        written = encode_successes(named.receipts)
+        if written is not None:
+            return HttpResponse(200, written)
     codes = named.codes(settlements)
     results = [
         AckResult(receipt_handle=receipt, success=True)
