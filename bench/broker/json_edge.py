@@ -1,4 +1,4 @@
-"""What one message costs at the JSON edge: reading and drafting it, telling its result, showing it.
+"""What one message costs at the JSON edge: drafted, its result written, shown, acknowledged.
 
 No server, no broker and no disk: only the work between the bytes of a body and a command, and
 between a reply and the bytes of an answer. Prints microseconds per message, the best of several
@@ -13,8 +13,10 @@ from collections.abc import Callable
 from goqueue.gateways import NodeFacts
 from goqueue.gateways.http import HttpApi
 from goqueue.gateways.http.server.application import HttpRequest
-from goqueue.model import LogId, Offset, Timestamp
+from goqueue.model import Header, LogId, Offset, Timestamp
 from goqueue.model.requests import (
+    Ack,
+    Acked,
     Command,
     Leased,
     LeasedRun,
@@ -25,6 +27,9 @@ from goqueue.model.requests import (
     Read,
     Records,
     Reply,
+    Settlement,
+    TraceSeed,
+    receipt_of,
 )
 from goqueue.records import Draft, route, stamp
 
@@ -32,25 +37,40 @@ MESSAGES = 1000
 VALUE_BYTES = 100
 ROUNDS = 40
 PARTITIONS = 3
+POLL = b"member_id=m&max_messages=1000"
 HOST = {b"host": b"127.0.0.1:8080"}
 NOW = Timestamp(1_700_000_000_123_456_789)
 LOG = LogId("orders", 0)
+LEASE = "orders:0:1:1.1.1.c2f1a0b9d8e7f6a5"
+SEED = TraceSeed(1, 2, 1 << 64)
+
+
+def stored(value: bytes, headers: tuple[Header, ...] = ()) -> tuple[memoryview, ...]:
+    """As many records with this value as a request has messages."""
+    draft = Draft()
+    for index in range(MESSAGES):
+        draft.add(b"user-%d" % index, value, headers)
+    batch = draft.take()
+    stamp(batch, 0, NOW)
+    return (memoryview(batch),)
 
 
 class Echo:
     """Answers as a broker would that has nothing else to do."""
 
     def __init__(self) -> None:
-        draft = Draft()
-        for index in range(MESSAGES):
-            draft.add(b"user-%d" % index, b"v" * VALUE_BYTES)
-        batch = draft.take()
-        stamp(batch, 0, NOW)
-        self._stored = (memoryview(batch),)
+        self._stored = stored(b"v" * VALUE_BYTES)
+        self._seed: TraceSeed | None = None
+
+    def hold(self, data: tuple[memoryview, ...], seed: TraceSeed | None) -> None:
+        """Answer with these records from now on."""
+        self._stored, self._seed = data, seed
 
     async def ask(self, command: Command) -> Reply:
         if isinstance(command, Publish):
             return self._published(command)
+        if isinstance(command, Ack):
+            return Acked(settlements=tuple(Settlement(log=LOG, count=1) for _ in command.leases))
         if isinstance(command, Read):
             end = Offset(MESSAGES)
             return Records(
@@ -61,12 +81,14 @@ class Echo:
                 start=Offset(0),
                 upto=end,
                 data=self._stored,
+                seed=self._seed,
             )
         parcel = Parcel(
             log=LOG,
-            leases=(LeasedRun("orders:0:1:1.1.1.c2f1a0b9d8e7f6a5", 1, range(MESSAGES)),),
+            leases=(LeasedRun(LEASE, 1, range(MESSAGES)),),
             deadline=NOW,
             data=self._stored,
+            seed=self._seed,
         )
         return Leased(parcels=(parcel,))
 
@@ -99,7 +121,8 @@ def best_us(run: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    api = HttpApi(Echo(), NodeFacts(version="bench", started_at=NOW))
+    echo = Echo()
+    api = HttpApi(echo, NodeFacts(version="bench", started_at=NOW))
     loop = asyncio.new_event_loop()
 
     def ask(method: str, path: bytes, query: bytes, sent: bytearray) -> None:
@@ -107,18 +130,29 @@ def main() -> None:
         response = loop.run_until_complete(api.answer(request))
         assert response.status == 200, response.body
 
+    def show(name: str, run: Callable[[], object]) -> None:
+        print(f"{name:<40} {best_us(run):6.2f} us per message")
+
     publish = b"/topics/orders/messages"
     plain, rich = body(), body(headers={"trace": "a1b2c3"}, priority="high")
     read, poll = b"/topics/orders/partitions/0/messages", b"/groups/workers/poll"
     nothing = bytearray()
-    cases: list[tuple[str, Callable[[], object]]] = [
-        ("publish, key and value", lambda: ask("POST", publish, b"", plain)),
-        ("publish, header and priority too", lambda: ask("POST", publish, b"", rich)),
-        ("read by offset", lambda: ask("GET", read, b"limit=1000", nothing)),
-        ("poll", lambda: ask("GET", poll, b"member_id=m&max_messages=1000", nothing)),
-    ]
-    for name, run in cases:
-        print(f"{name:<34} {best_us(run):6.2f} us per message")
+    show("publish, key and value", lambda: ask("POST", publish, b"", plain))
+    show("publish, header and priority too", lambda: ask("POST", publish, b"", rich))
+    text = (b'{"id": 17, "name": "Zo\xc3\xab"}' * VALUE_BYTES)[:VALUE_BYTES]
+    kinds = {
+        "plain text": (stored(b"v" * VALUE_BYTES), None),
+        "plain text, traced": (stored(b"v" * VALUE_BYTES), SEED),
+        "JSON in JSON, a header, traced": (stored(text, (("tenant", b"acme"),)), SEED),
+        "base64": (stored(b"\xff" * VALUE_BYTES), None),
+    }
+    for kind, (data, seed) in kinds.items():
+        echo.hold(data, seed)
+        show(f"read by offset, {kind}", lambda: ask("GET", read, b"limit=1000", nothing))
+        show(f"poll, {kind}", lambda: ask("GET", poll, POLL, nothing))
+    receipts = {"receipt_handles": [receipt_of(LEASE, offset) for offset in range(MESSAGES)]}
+    acks = bytearray(json.dumps(receipts).encode())
+    show("acknowledge", lambda: ask("POST", b"/messages/ack/batch", b"", acks))
     loop.close()
 
 

@@ -9,7 +9,7 @@ from goqueue.records.layout cimport (
 from goqueue.records.traceparent cimport header_context, trace_high, trace_low
 
 # Python numbers and bytes elsewhere, and too often used to be looked up each time.
-cdef Py_ssize_t _QUICK_HEADERS_MAX, _CONTEXT_BYTES, _TRACE_BYTES, _ORIGIN_BYTES
+cdef Py_ssize_t _QUICK_HEADERS_MAX, _STEP_BYTES, _CONTEXT_BYTES, _TRACE_BYTES, _ORIGIN_BYTES
 cdef bytes _CODEC, _BATCH
 
 @cython.final
@@ -38,13 +38,17 @@ cdef class JsonMessages:
     cdef readonly int64_t room, count, last_offset
     cdef readonly bint is_full
     cdef JsonText _text
+    cdef Py_ssize_t _step_end
     cdef bytes _start, _lease
     cdef tuple _priorities
     cdef bint _has_lease, _has_seed
     cdef uint64_t _seed_high, _seed_low, _seed_max
 
-    @cython.locals(offset=int64_t)
-    cpdef add_found(self, RecordFinder finder, offsets)
+    @cython.locals(index=Py_ssize_t, count=Py_ssize_t)
+    cpdef Py_ssize_t add_found(self, RecordFinder finder, offsets, Py_ssize_t first=*) except -1
+
+    @cython.locals(is_over=bint)
+    cpdef bint ends_step(self) except -1
 
     @cython.locals(
         cursor=Cursor, position=Py_ssize_t, previous=int64_t, reason=int, index=Py_ssize_t, first=int64_t,

@@ -49,6 +49,8 @@ _PRIORITIES = tuple([b',"priority":"%b"' % each.name.lower().encode() for each i
 _ENCODER = msgspec.json.Encoder()
 _CODEC = CODEC_HEADER.encode()
 _BATCH = BATCH_HEADER
+# Of text, in about a millisecond.
+_STEP_BYTES = 1024 * 1024
 # Each name is compared with all before it.
 _QUICK_HEADERS_MAX = 16
 _CONTEXT_BYTES = 25
@@ -147,6 +149,7 @@ class JsonMessages:
         "_seed_low",
         "_seed_max",
         "_start",
+        "_step_end",
         "_text",
         "count",
         "is_full",
@@ -161,6 +164,7 @@ class JsonMessages:
         self.count = 0
         self.is_full = False
         self.last_offset = -1
+        self._step_end = _STEP_BYTES
         self._start = b""
         self._priorities = _PRIORITIES
         self._has_lease = False
@@ -192,10 +196,24 @@ class JsonMessages:
         self._lease = b'%b,"delivery_count":%d,"deadline":%b' % (end, attempt, deadline)
         self._has_lease = True
 
-    def add_found(self, finder: RecordFinder, offsets: Sequence[int]) -> None:
-        """Add the records with these offsets, in this order."""
-        for offset in offsets:
-            self._add(finder.find(offset))
+    def add_found(self, finder: RecordFinder, offsets: Sequence[int], first: int = 0) -> int:
+        """Add the records with these offsets from the `first` on, in this order; the next to add.
+
+        Stops where a step ends.
+        """
+        index = first
+        count = len(offsets)
+        while index < count and self._text.size < self._step_end:
+            self._add(finder.find(offsets[index]))
+            index += 1
+        return index
+
+    def ends_step(self) -> bool:
+        """Whether much was written since the last step: others should get a turn now."""
+        is_over = self._text.size >= self._step_end
+        if is_over:
+            self._step_end = self._text.size + _STEP_BYTES
+        return is_over
 
     def add_visible(
         self,

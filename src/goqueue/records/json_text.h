@@ -5,107 +5,114 @@
 
 #include "octets.h"
 
-/* The largest escape of one byte. */
+/* What the pass that writes a string may use beyond the string: it copies 8 bytes at a time. */
+#define GQ_SLACK_BYTES 8
 #define GQ_ESCAPE_BYTES 6
 #define GQ_EACH(byte) (0x0101010101010101u * (byte))
 #define GQ_HEXADECIMAL "0123456789abcdef"
 
-/* Bit 7 of each byte that is 0; of bytes above a 0 it may be wrong, never of the lowest one. */
-static inline uint64_t gq_zeros(uint64_t word) {
-    return (word - GQ_EACH(1)) & ~word & GQ_EACH(0x80);
+/* What follows the backslash where a byte needs one; `u` if four digits follow as well. */
+static const uint8_t gq_escapes[256] = {
+    [0 ... 7] = 'u', ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n',       [11] = 'u',   ['\f'] = 'f',
+    ['\r'] = 'r',    ['"'] = '"',   ['\\'] = '\\', [14 ... 31] = 'u',
+};
+
+/* 8 bytes as a number whose lowest byte is the first. */
+static inline uint64_t gq_eight(const uint8_t *bytes, ptrdiff_t position) {
+    return __builtin_bswap64(gq_load_64(bytes, position));
 }
 
-/* Where the bytes end that a JSON string takes as they are and that are ASCII: 8 at a time. */
-static inline ptrdiff_t gq_plain_end(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end) {
-    for (; end - start >= 8; start += 8) {
-        uint64_t word;
-        memcpy(&word, bytes + start, sizeof word);
-        uint64_t control = (word - GQ_EACH(0x20)) & ~word;
-        uint64_t quote = gq_zeros(word ^ GQ_EACH('"'));
-        uint64_t backslash = gq_zeros(word ^ GQ_EACH('\\'));
-        if ((word | control | quote | backslash) & GQ_EACH(0x80))
-            break;
-    }
-    for (; start < end; start++) {
-        uint8_t byte = bytes[start];
-        if (byte < 0x20 || byte >= 0x80 || byte == '"' || byte == '\\')
-            break;
-    }
-    return start;
+/* Bit 7 of every byte that equals `byte`, and of no other. */
+static inline uint64_t gq_equal(uint64_t word, uint8_t byte) {
+    uint64_t other = word ^ GQ_EACH(byte);
+    return ~(((other & GQ_EACH(0x7f)) + GQ_EACH(0x7f)) | other) & GQ_EACH(0x80);
 }
 
-/* What follows the backslash of a short escape; 0 if the byte has none. */
-static inline uint8_t gq_escape(uint8_t byte) {
-    switch (byte) {
-    case '"':
-    case '\\':
-        return byte;
-    case '\b':
-        return 'b';
-    case '\t':
-        return 't';
-    case '\n':
-        return 'n';
-    case '\f':
-        return 'f';
-    case '\r':
-        return 'r';
-    default:
-        return 0;
-    }
+/* Bit 7 of every byte that is a quote or a backslash. */
+static inline uint64_t gq_quotes(uint64_t word) {
+    return gq_equal(word, '"') | gq_equal(word, '\\');
+}
+
+/* Bit 7 of every byte that is a control character. */
+static inline uint64_t gq_controls(uint64_t word) {
+    return ~(((word & GQ_EACH(0x7f)) + GQ_EACH(0x60)) | word) & GQ_EACH(0x80);
+}
+
+/* Which of the 8 bytes is the first with its bit 7 set; one is. */
+static inline ptrdiff_t gq_first(uint64_t marked) {
+    return __builtin_ctzll(marked) >> 3;
+}
+
+/* How many bytes a byte of ASCII is longer in a JSON string. */
+static inline ptrdiff_t gq_escape_size(uint8_t byte) {
+    uint8_t escape = gq_escapes[byte];
+    return escape == 0 ? 0 : escape == 'u' ? GQ_ESCAPE_BYTES - 1 : 1;
 }
 
 /* How long bytes[start:end] is in a JSON string, without the quotes; -1 if it is not UTF-8. */
 static inline ptrdiff_t gq_json_size(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end) {
     ptrdiff_t size = end - start;
-    while ((start = gq_plain_end(bytes, start, end)) < end) {
-        uint8_t byte = bytes[start];
-        if (byte >= 0x80) {
+    while (start < end) {
+        ptrdiff_t ascii = end;
+        if (end - start >= 8) {
+            uint64_t word = gq_eight(bytes, start);
+            uint64_t high = word & GQ_EACH(0x80);
+            if ((high | gq_controls(word)) == 0) {
+                /* Each marked byte adds 1; the product has their sum on top. */
+                size += (ptrdiff_t)((gq_quotes(word) >> 7) * GQ_EACH(1) >> 56);
+                start += 8;
+                continue;
+            }
+            ascii = start + (high ? gq_first(high) : 8);
+        }
+        for (; start < ascii && bytes[start] < 0x80; start++)
+            size += gq_escape_size(bytes[start]);
+        if (start < end && bytes[start] >= 0x80) {
             ptrdiff_t length = gq_utf8_length(bytes, start, end);
             if (length == 0)
                 return -1;
             start += length;
-        } else {
-            size += gq_escape(byte) ? 1 : GQ_ESCAPE_BYTES - 1;
-            start++;
         }
     }
     return size;
 }
 
 /* Write bytes[start:end] as a JSON string of so many bytes and two quotes; where it ends. Takes as much
- * and an escape more at the most, even if somebody changed the bytes since they were measured. */
+ * and the slack at the most, even if somebody changed the bytes since they were measured. */
 static inline ptrdiff_t gq_put_string(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end,
                                       ptrdiff_t size, uint8_t *into, ptrdiff_t position) {
     into[position++] = '"';
-    ptrdiff_t limit = position + size + GQ_ESCAPE_BYTES;
+    ptrdiff_t limit = position + size + GQ_SLACK_BYTES;
     if (size == end - start) {
         memcpy(into + position, bytes + start, (size_t)size);
         position += size;
         start = end;
     }
-    while (start < end) {
-        ptrdiff_t plain = gq_plain_end(bytes, start, end);
-        while (plain < end && bytes[plain] >= 0x80)
-            plain++;
-        if (limit - position < plain - start || limit - position < GQ_ESCAPE_BYTES)
-            break;
-        if (plain > start) {
-            memcpy(into + position, bytes + start, (size_t)(plain - start));
-            position += plain - start;
-            start = plain;
-            continue;
+    while (start < end && limit - position >= GQ_SLACK_BYTES) {
+        if (end - start >= 8) {
+            uint64_t word = gq_eight(bytes, start);
+            uint64_t special = gq_quotes(word) | gq_controls(word);
+            ptrdiff_t plain = special ? gq_first(special) : 8;
+            memcpy(into + position, bytes + start, 8);
+            start += plain;
+            position += plain;
+            if (special == 0 || limit - position < GQ_SLACK_BYTES)
+                continue;
         }
         uint8_t byte = bytes[start++];
-        uint8_t escape = gq_escape(byte);
-        into[position] = '\\';
-        into[position + 1] = escape ? escape : 'u';
+        uint8_t escape = gq_escapes[byte];
         if (escape == 0) {
-            memcpy(into + position + 2, "00", 2);
-            into[position + 4] = (uint8_t)GQ_HEXADECIMAL[byte >> 4];
-            into[position + 5] = (uint8_t)GQ_HEXADECIMAL[byte & 15];
+            into[position++] = byte;
+            continue;
         }
-        position += escape ? 2 : GQ_ESCAPE_BYTES;
+        into[position++] = '\\';
+        into[position++] = escape;
+        if (escape == 'u') {
+            memcpy(into + position, "00", 2);
+            into[position + 2] = (uint8_t)GQ_HEXADECIMAL[byte >> 4];
+            into[position + 3] = (uint8_t)GQ_HEXADECIMAL[byte & 15];
+            position += 4;
+        }
     }
     into[position++] = '"';
     return position;

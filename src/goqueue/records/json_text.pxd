@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from goqueue.records.cursor cimport Cursor
 from goqueue.records.octets cimport (
-    ESCAPE_BYTES, base64_size, json_size, put, put_base64, put_moment, put_number, put_string, put_trace, resize,
+    SLACK_BYTES, base64_size, json_size, put, put_base64, put_moment, put_number, put_string, put_trace, resize,
     room_of,
 )
 

@@ -18,7 +18,7 @@ except ImportError:
 
 if not cython.compiled:
     from goqueue.records.octets import (
-        ESCAPE_BYTES,
+        SLACK_BYTES,
         base64_size,
         json_size,
         put,
@@ -107,7 +107,7 @@ class JsonText:
         """Write these bytes of the source, which are so long as a string, with quotes."""
         if start < 0 or end < start or end > source.size or size < end - start:
             raise BufferError("no bytes there to write")
-        more = size + ESCAPE_BYTES + 2
+        more = size + SLACK_BYTES + 2
         if self._room - self.size < more:
             self._grow(more)
         base = source._base  # noqa: SLF001 - as `Cursor.lend` does

@@ -22,7 +22,7 @@ cdef extern from "castagnoli.h" nogil:
     uint32_t sum_of "gq_crc32c" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
 
 cdef extern from "json_text.h" nogil:
-    const Py_ssize_t ESCAPE_BYTES "GQ_ESCAPE_BYTES"
+    const Py_ssize_t SLACK_BYTES "GQ_SLACK_BYTES"
     Py_ssize_t json_size "gq_json_size" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
     Py_ssize_t base64_size "gq_base64_size" (Py_ssize_t size)
     Py_ssize_t put_string "gq_put_string" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size, uint8_t *into, Py_ssize_t position)

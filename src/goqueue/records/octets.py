@@ -17,8 +17,8 @@ _LITTLE_U32 = struct.Struct("<I")
 _U32_MAX = 0xFFFFFFFF
 _I64_MAX = (1 << 63) - 1
 _DIGITS_MAX = 19
-# The largest escape of one byte in a JSON string.
-ESCAPE_BYTES = 6
+# What the compiled pass that writes a string may use beyond it.
+SLACK_BYTES = 8
 _ESCAPER = msgspec.json.Encoder()
 
 

@@ -326,7 +326,8 @@ def poll_command(body: PollBody, group: str) -> Poll:
 
 
 async def _poll(call: Call) -> HttpResponse:
-    return encode_poll(await call.ask(poll_command(call.body(PollBody), call[GROUP]), Leased))
+    leased = await call.ask(poll_command(call.body(PollBody), call[GROUP]), Leased)
+    return await call.run(encode_poll(leased))
 
 
 async def _get_poll(call: Call) -> HttpResponse:
@@ -338,7 +339,7 @@ async def _get_poll(call: Call) -> HttpResponse:
         messages_max=call[_MAX_MESSAGES],
         visibility_ns=call[_VISIBILITY],
     )
-    return encode_poll(await call.ask(poll, Leased))
+    return await call.run(encode_poll(await call.ask(poll, Leased)))
 
 
 def _assigned(logs: tuple[LogId, ...]) -> list[str]:

@@ -3,10 +3,12 @@
 Owns the frame of these answers and their limits; `records.JsonMessages` writes the messages.
 Which records are shown at all is decided as in `gateways/visibility.py`.
 
-An answer is written in one go. A poll brings at most 4 MiB of records and one record whatever its
-size, and decompresses at most 64 MiB; a read shows 4 MiB of messages, and the one that passes that.
+A poll brings at most 4 MiB of records, or one record whatever its size, and decompresses at most
+64 MiB; it is written in steps of a mebibyte of text. A read is written at once: it shows 4 MiB of
+messages and the one that passes that.
 """
 
+from goqueue.gateways.http.json_chunks import Steps
 from goqueue.gateways.http.server.application import HttpResponse
 from goqueue.gateways.visibility import AbortedRanges
 from goqueue.model import format_time
@@ -61,7 +63,7 @@ class ReadAnswer:
         return HttpResponse(200, self._messages.take(b'],"next_offset":%d}' % next_offset))
 
 
-def encode_poll(leased: Leased) -> HttpResponse:
+def encode_poll(leased: Leased) -> Steps[HttpResponse]:
     """The messages of a poll, in the order in which they were leased."""
     messages = JsonMessages(_HEAD, _UNPACKED_BYTES_MAX)
     for parcel in leased.parcels:
@@ -72,5 +74,9 @@ def encode_poll(leased: Leased) -> HttpResponse:
         for lease in parcel.leases:
             start, end = receipt_parts(lease.handle)
             messages.begin_lease(start, end, lease.attempt, deadline)
-            messages.add_found(finder, lease.offsets)
+            added = 0
+            while added < len(lease.offsets):
+                added = messages.add_found(finder, lease.offsets, added)
+                if messages.ends_step():
+                    yield
     return HttpResponse(200, messages.take(b"]}"))

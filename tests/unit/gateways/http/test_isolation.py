@@ -5,6 +5,7 @@ import pytest
 
 from goqueue.gateways import AbortedRanges
 from goqueue.gateways.http import ROUTES
+from goqueue.gateways.http.json_chunks import finished
 from goqueue.gateways.http.message_encoder import ReadAnswer, encode_poll
 from goqueue.gateways.http.messages import Delivery, ReadOut
 from goqueue.gateways.http.read import portion_of
@@ -127,7 +128,7 @@ def test_the_note_about_the_writer_is_not_shown() -> None:
         deadline=Timestamp(NOW),
         data=(data,),
     )
-    body = encode_poll(Leased(parcels=(parcel,))).body
+    body = finished(encode_poll(Leased(parcels=(parcel,)))).body
     assert isinstance(body, bytearray)
     leased = msgspec.json.decode(body, type=Delivery).messages
     assert [each.headers for each in leased] == [None, {"a": "/w=="}]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from goqueue.gateways.http.json_chunks import finished
 from goqueue.gateways.http.message_encoder import ReadAnswer, encode_poll
 from goqueue.model import LogId, Message, Offset, Timestamp
 from goqueue.model.requests import Leased, LeasedRun, Parcel, Records, TraceSeed
@@ -180,7 +181,7 @@ def test_a_poll_is_written_as_from_structs(
         random.shuffle(offsets)
         parcels.append(parcel_of(data, offsets, seed))
     leased = Leased(parcels=tuple(parcels))
-    assert encode_poll(leased).body == reference_poll(leased)
+    assert finished(encode_poll(leased)).body == reference_poll(leased)
 
 
 def stored(*messages: Message, first: int = 0, at: int = NOW) -> memoryview:
@@ -226,7 +227,7 @@ def test_a_lease_is_found_in_pieces_that_overlap() -> None:
     messages = [Message(value=b"%d" % number) for number in range(6)]
     data = (stored(*messages), stored(*messages[3:], first=3), stored(*messages[:2]))
     leased = Leased(parcels=(parcel_of(data, [5, 0, 4, 1, 3, 2]),))
-    assert encode_poll(leased).body == reference_poll(leased)
+    assert finished(encode_poll(leased)).body == reference_poll(leased)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_a_header_block_that_is_none_is_corrupt(block: bytes, reason: str) -> No
     with pytest.raises(Corrupt) as of_read:
         written(read(data), 1, MANY)
     with pytest.raises(Corrupt) as of_poll:
-        encode_poll(Leased(parcels=(parcel_of(data, [0]),)))
+        finished(encode_poll(Leased(parcels=(parcel_of(data, [0]),))))
     assert of_read.value.reason == of_poll.value.reason == reason
 
 
@@ -253,9 +254,23 @@ def test_a_large_message_makes_the_text_grow() -> None:
     assert written(records, 9, MANY) == reference_read(records, 9, MANY)
 
 
+@pytest.mark.parametrize("run_length", [1, 7, 40])
+def test_a_large_poll_is_written_in_steps_of_bounded_size(run_length: int) -> None:
+    data = (stored(*[Message(value=b"v" * 100_000)] * 40),)
+    leases = [
+        LeasedRun("orders:3:1:c2f1", 1, range(first, min(first + run_length, 40)))
+        for first in range(0, 40, run_length)
+    ]
+    parcel = msgspec.structs.replace(parcel_of(data, []), leases=tuple(leases))
+    leased = Leased(parcels=(parcel, parcel))
+    # A step has eleven messages, with all that is around them.
+    assert len(list(encode_poll(leased))) == 80 // 11
+    assert finished(encode_poll(leased)).body == reference_poll(leased)
+
+
 def test_a_part_of_the_log_that_is_no_record_is_corrupt() -> None:
     data = (memoryview(bytes(stored(Message(value=b"a"))) + b"XX"),)
     with pytest.raises(Corrupt):
         written(read(data), 9, MANY)
     with pytest.raises(Corrupt):
-        encode_poll(Leased(parcels=(parcel_of(data, [0]),)))
+        finished(encode_poll(Leased(parcels=(parcel_of(data, [0]),))))

@@ -5,6 +5,7 @@ import base64
 import msgspec
 import pytest
 
+from goqueue.gateways.http.json_chunks import finished
 from goqueue.gateways.http.message_encoder import ReadAnswer, encode_poll
 from goqueue.gateways.http.messages import DeliveredMessage, Delivery, ReadMessage, ReadOut
 from goqueue.model import LogId, Message, Offset, Timestamp, format_time
@@ -183,7 +184,7 @@ def parcel(data: memoryview, offsets: list[int]) -> Parcel:
 
 
 def delivered(*parcels: Parcel) -> list[DeliveredMessage]:
-    body = encode_poll(Leased(parcels=parcels)).body
+    body = finished(encode_poll(Leased(parcels=parcels))).body
     assert isinstance(body, bytearray)
     return msgspec.json.decode(body, type=Delivery).messages
 
@@ -203,7 +204,7 @@ def test_leased_messages_are_unpacked_too() -> None:
 
 
 def test_a_poll_without_messages_has_an_empty_list() -> None:
-    assert encode_poll(Leased()).body == b'{"messages":[]}'
+    assert finished(encode_poll(Leased())).body == b'{"messages":[]}'
 
 
 def test_a_lease_without_its_bytes_is_a_fault_not_a_missing_message() -> None:
