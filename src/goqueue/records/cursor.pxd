@@ -10,7 +10,7 @@ from goqueue.records.layout cimport (
     VALUE_MAX, VERSION,
 )
 from goqueue.records.octets cimport (
-    address, begins, carry, fetch_ahead, hash_of, is_text, is_utf8, load_i64, load_u16, load_u32,
+    address, begins, carry, context_of, fetch_ahead, hash_of, is_text, is_utf8, load_i64, load_u16, load_u32,
     number_of, put, store_i64, store_u16, store_u32, sum_of, take,
 )
 
@@ -84,6 +84,7 @@ cdef class Cursor:
     @cython.locals(number=uint64_t)
     cdef uint64_t fingerprint(self, Py_ssize_t start, Py_ssize_t end) noexcept nogil
     cdef bytes between(self, Py_ssize_t start, Py_ssize_t end)
+    cdef bytes context_between(self, Py_ssize_t start, Py_ssize_t end)
     cdef bint has_prefix(self, Py_ssize_t start, Py_ssize_t end, const char *prefix) noexcept
 
     @cython.locals(start=Py_ssize_t)

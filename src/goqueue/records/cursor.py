@@ -52,6 +52,7 @@ if not cython.compiled:
         address,
         begins,
         carry,
+        context_of,
         fetch_ahead,
         hash_of,
         is_text,
@@ -407,6 +408,12 @@ class Cursor:
         if start < 0 or end < start or end > self.size:
             raise BufferError("no bytes there to take")
         return take(self._base, start, end)
+
+    def context_between(self, start: int, end: int) -> bytes:
+        """The trace context of the `traceparent` in [start, end); nothing if it is none."""
+        if start < 0 or end < start or end > self.size:
+            raise BufferError("no bytes there to parse")
+        return context_of(self._base, start, end)
 
     def has_prefix(self, start: int, end: int, prefix: bytes) -> bool:
         """Whether [start, end) begins with this."""

@@ -49,6 +49,7 @@ _PRIORITIES = tuple([b',"priority":"%b"' % each.name.lower().encode() for each i
 _ENCODER = msgspec.json.Encoder()
 _CODEC = CODEC_HEADER.encode()
 _BATCH = BATCH_HEADER
+_NONE = array("q", bytes(8))
 # Of text, in about a millisecond.
 _STEP_BYTES = 1024 * 1024
 # Each name is compared with all before it.
@@ -59,26 +60,46 @@ _ORIGIN_BYTES = 8
 _U64_MAX = (1 << 64) - 1
 
 
-class _PieceIndex:
-    """Where the records of one piece begin, by offset."""
+class _Piece:
+    """Records of which the offsets rise, found one after the other or by an index of them all."""
 
-    __slots__ = ("_count", "_next", "_offsets", "_positions", "cursor")
+    __slots__ = ("_count", "_next", "_offset", "_offsets", "_position", "_positions", "cursor")
 
     def __init__(self, piece: Buffer) -> None:
         self.cursor = Cursor(piece)
-        reason = self.cursor.hop_all()
+        # The record that was found last, and where the next one begins.
+        self._offset = -1
+        self._position = 0
+        # The index, if there is one, and which entry of it follows the one that was found last.
+        self._count = -1
+        self._next = 0
+        self._offsets = self._positions = _NONE
+
+    def seek(self, offset: int) -> bool:
+        """Move the cursor to the record with this offset; False if there is none."""
+        if self._count < 0:
+            cursor = self.cursor
+            while self._offset < offset and self._position < cursor.size:
+                reason = cursor.rise(self._position, self._offset)
+                if reason != OK:
+                    raise cursor.corrupt(reason)
+                self._offset = cursor.offset
+                self._position = cursor.end
+                if self._offset == offset:
+                    return True
+            self._index()
+        return self._search(offset)
+
+    def _index(self) -> None:
+        """Note where every record begins: what is wanted is not in order."""
+        cursor = self.cursor
+        reason = cursor.hop_all()
         if reason != OK:
-            raise self.cursor.corrupt(reason)
-        self._count = self.cursor.count
+            raise cursor.corrupt(reason)
+        self._count = cursor.count
         # One more than there are: there is no view of nothing.
         self._offsets = array("q", bytes(8 * self._count + 8))
         self._positions = array("q", bytes(8 * self._count + 8))
-        # What is wanted next is what follows, in most cases.
-        self._next = 0
-        self._fill()
-
-    def _fill(self) -> None:
-        cursor = self.cursor
         position = 0
         previous = -1
         for index in range(self._count):
@@ -90,8 +111,7 @@ class _PieceIndex:
             self._positions[index] = position
             position = cursor.end
 
-    def seek(self, offset: int) -> bool:
-        """Move the cursor to the record with this offset; False if there is none."""
+    def _search(self, offset: int) -> bool:
         index = self._next
         if index >= self._count or self._offsets[index] != offset:
             index = 0
@@ -117,8 +137,8 @@ class RecordFinder:
     __slots__ = ("_last", "_pieces")
 
     def __init__(self, pieces: Iterable[Buffer]) -> None:
-        self._pieces = [_PieceIndex(piece) for piece in pieces if len(piece)]
-        self._last = _PieceIndex(b"")
+        self._pieces = [_Piece(piece) for piece in pieces]
+        self._last = self._pieces[0] if self._pieces else _Piece(b"")
 
     def find(self, offset: int) -> Cursor:
         """The record with this offset, under a cursor."""
@@ -201,7 +221,8 @@ class JsonMessages:
 
         Stops where a step ends.
         """
-        index = first
+        # Places are not checked below.
+        index = max(first, 0)
         count = len(offsets)
         while index < count and self._text.size < self._step_end:
             self._add(finder.find(offsets[index]))

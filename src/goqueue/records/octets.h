@@ -108,6 +108,42 @@ static inline ptrdiff_t gq_digits(uint8_t *bytes, int64_t number) {
     return start;
 }
 
+/* The value of a hexadecimal digit; over 15 if it is none, and capitals are none. */
+static inline uint8_t gq_nibble(uint8_t digit) {
+    uint8_t number = (uint8_t)(digit - '0');
+    uint8_t letter = (uint8_t)(digit - 'a');
+    return number < 10 ? number : letter < 6 ? (uint8_t)(letter + 10) : 16;
+}
+
+#define GQ_CONTEXT_BYTES 25
+
+/* Trace id, span id and flags of the `traceparent` in bytes[start:end] by the rules of the W3C; whether
+ * it is one. A later version may be longer. */
+static inline int gq_traceparent(const uint8_t *bytes, ptrdiff_t start, ptrdiff_t end,
+                                 uint8_t context[GQ_CONTEXT_BYTES]) {
+    const uint8_t *text = bytes + start;
+    ptrdiff_t size = end - start;
+    if (size < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-')
+        return 0;
+    uint8_t high = gq_nibble(text[0]), low = gq_nibble(text[1]);
+    if (high > 15 || low > 15 || (high == 15 && low == 15))
+        return 0;
+    if (size > 55 && ((high == 0 && low == 0) || text[55] != '-'))
+        return 0;
+    uint8_t trace = 0, span = 0;
+    for (ptrdiff_t index = 0; index < GQ_CONTEXT_BYTES; index++) {
+        ptrdiff_t place = (index < 16 ? 3 : index < 24 ? 4 : 5) + 2 * index;
+        high = gq_nibble(text[place]);
+        low = gq_nibble(text[place + 1]);
+        if (high > 15 || low > 15)
+            return 0;
+        context[index] = (uint8_t)(high << 4 | low);
+        trace |= index < 16 ? context[index] : 0;
+        span |= index >= 16 && index < 24 ? context[index] : 0;
+    }
+    return trace != 0 && span != 0;
+}
+
 static inline uint32_t gq_turn(uint32_t word, int bits) {
     return word << bits | word >> (32 - bits);
 }

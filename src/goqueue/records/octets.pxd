@@ -16,6 +16,7 @@ cdef extern from "octets.h" nogil:
     bint is_utf8 "gq_is_utf8" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
     int64_t number_of "gq_number" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
     Py_ssize_t gq_digits(uint8_t *bytes, int64_t number)
+    bint gq_traceparent(const uint8_t *bytes, Py_ssize_t start, Py_ssize_t end, uint8_t *context)
     uint32_t hash_of "gq_murmur3" (const uint8_t *base, Py_ssize_t start, Py_ssize_t end)
 
 cdef extern from "castagnoli.h" nogil:
@@ -49,6 +50,10 @@ cdef inline bytes take(const uint8_t *base, Py_ssize_t start, Py_ssize_t end):
 cdef inline bytes digits_of(int64_t number):
     cdef uint8_t[19] digits
     return take(digits, gq_digits(digits, number), 19)
+
+cdef inline bytes context_of(const uint8_t *base, Py_ssize_t start, Py_ssize_t end):
+    cdef uint8_t[25] context
+    return take(context, 0, 25 if gq_traceparent(base, start, end, context) else 0)
 
 cdef inline Py_ssize_t put(uint8_t *base, Py_ssize_t position, bytes source) noexcept:
     memcpy(base + position, PyBytes_AS_STRING(source), PyBytes_GET_SIZE(source))

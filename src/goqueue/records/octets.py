@@ -17,6 +17,8 @@ _LITTLE_U32 = struct.Struct("<I")
 _U32_MAX = 0xFFFFFFFF
 _I64_MAX = (1 << 63) - 1
 _DIGITS_MAX = 19
+_PARENT_CHARACTERS = 55
+_HEXADECIMAL = b"0123456789abcdef"
 # What the compiled pass that writes a string may use beyond it.
 SLACK_BYTES = 8
 _ESCAPER = msgspec.json.Encoder()
@@ -85,6 +87,23 @@ def number_of(base: memoryview, start: int, end: int) -> int:
 def digits_of(number: int) -> bytes:
     """The decimal digits of a number that is not negative."""
     return b"%d" % number
+
+
+def context_of(base: memoryview, start: int, end: int) -> bytes:
+    """Trace id, span id and flags of a `traceparent` in base[start:end]; nothing if it is none."""
+    text = bytes(base[start:end])
+    if len(text) < _PARENT_CHARACTERS or text[:2] == b"ff":
+        return b""
+    if len(text) > _PARENT_CHARACTERS and (text[:2] == b"00" or text[55:56] != b"-"):
+        return b""
+    if text[2:3] + text[35:36] + text[52:53] != b"---":
+        return b""
+    digits = text[3:35] + text[36:52] + text[53:55]
+    if (text[:2] + digits).translate(None, _HEXADECIMAL):
+        return b""
+    context = bytes.fromhex(digits.decode())
+    is_empty = not any(context[:16]) or not any(context[16:24])
+    return b"" if is_empty else context
 
 
 def sum_of(base: memoryview, start: int, end: int) -> int:

@@ -22,9 +22,7 @@ cpdef dict find_trace_contexts(data)
 @cython.locals(end=Py_ssize_t, position=Py_ssize_t, start=Py_ssize_t, value=Py_ssize_t, following=Py_ssize_t, left=int, origin=bytes, context=bytes)
 cdef bytes header_context(Cursor cursor)
 
-cdef int _DASH
-
-@cython.locals(digits=bytes, context=bytes)
+@cython.locals(cursor=Cursor)
 cpdef bytes parse_traceparent(bytes text)
 cdef bytes _read_offset(bytes digits)
 

@@ -58,12 +58,7 @@ _SECOND = 0x94D049BB133111EB
 GIVEN_CONTEXT_BYTES = 25
 _PARENT = TRACEPARENT_HEADER.encode()
 _DELAYED_FROM = DELAYED_FROM_HEADER.encode()
-_PARENT_CHARACTERS = 55
 _OFFSET_DIGITS_MAX = 19
-_HEXADECIMAL = b"0123456789abcdef"
-_DASH = 45
-_NO_TRACE = bytes(16)
-_NO_SPAN = bytes(8)
 
 
 class TraceScan(msgspec.Struct, frozen=True):
@@ -192,7 +187,7 @@ def header_context(cursor: Cursor) -> bytes:
         if following > end:
             break
         if position - start == 11 and cursor.has_prefix(start, position, _PARENT):
-            context = parse_traceparent(cursor.between(value, following))
+            context = cursor.context_between(value, following)
             if context:
                 return context
         elif position - start == 15 and cursor.has_prefix(start, position, _DELAYED_FROM):
@@ -204,18 +199,8 @@ def header_context(cursor: Cursor) -> bytes:
 
 def parse_traceparent(text: bytes) -> bytes:
     """The context of a `traceparent`; nothing if it is not one."""
-    if len(text) < _PARENT_CHARACTERS or text[:2] == b"ff":
-        return b""
-    if len(text) > _PARENT_CHARACTERS and (text[:2] == b"00" or text[55:56] != b"-"):
-        return b""
-    if text[2] != _DASH or text[35] != _DASH or text[52] != _DASH:
-        return b""
-    digits = text[3:35] + text[36:52] + text[53:55]
-    if (text[:2] + digits).translate(None, _HEXADECIMAL):
-        return b""
-    context = bytes.fromhex(digits.decode())
-    is_empty = context[:16] == _NO_TRACE or context[16:24] == _NO_SPAN
-    return b"" if is_empty else context
+    cursor = Cursor(text)
+    return cursor.context_between(0, cursor.size)
 
 
 def _read_offset(digits: bytes) -> bytes:

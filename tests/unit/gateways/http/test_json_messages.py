@@ -244,7 +244,7 @@ def test_a_header_block_that_is_none_is_corrupt(block: bytes, reason: str) -> No
     with pytest.raises(Corrupt) as of_read:
         written(read(data), 1, MANY)
     with pytest.raises(Corrupt) as of_poll:
-        finished(encode_poll(Leased(parcels=(parcel_of(data, [0]),))))
+        finished(encode_poll(Leased(parcels=(parcel_of(data, [0, 1]),))))
     assert of_read.value.reason == of_poll.value.reason == reason
 
 
@@ -273,4 +273,4 @@ def test_a_part_of_the_log_that_is_no_record_is_corrupt() -> None:
     with pytest.raises(Corrupt):
         written(read(data), 9, MANY)
     with pytest.raises(Corrupt):
-        finished(encode_poll(Leased(parcels=(parcel_of(data, [0]),))))
+        finished(encode_poll(Leased(parcels=(parcel_of(data, [0, 1]),))))
