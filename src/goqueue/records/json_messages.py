@@ -246,8 +246,8 @@ class JsonMessages:
         """Add the records that readers may see; returns the offset to read from next.
 
         Control records are never seen, delayed ones not until their time, and nothing of the ranges
-        `without`, each from its first offset to the one after its last, in order. Stops when the
-        answer has so many messages, or one and no room: then it is full.
+        `without`, each from its first offset to the one after its last, in order. Stops where a
+        step ends, or when the answer has so many messages, or one and no room: then it is full.
         """
         cursor = Cursor(data)
         position = 0
@@ -258,6 +258,8 @@ class JsonMessages:
         if index < len(without):
             first, following = without[index]
         while position < cursor.size and self.count < count_max:
+            if self._text.size >= self._step_end:
+                break
             reason = cursor.rise(position, previous)
             if reason != OK:
                 raise cursor.corrupt(reason)
@@ -276,6 +278,8 @@ class JsonMessages:
                 return self.last_offset + 1
             self._add(cursor)
         self.is_full = self.count >= count_max
+        if previous < 0:
+            return from_offset
         return (self.last_offset if self.is_full else previous) + 1
 
     def take(self, tail: bytes) -> bytearray:

@@ -4,8 +4,8 @@ Owns the frame of these answers and their limits; `records.JsonMessages` writes 
 Which records are shown at all is decided as in `gateways/visibility.py`.
 
 A poll brings at most 4 MiB of records, or one record whatever its size, and decompresses at most
-64 MiB; it is written in steps of a mebibyte of text. A read is written at once: it shows 4 MiB of
-messages and the one that passes that.
+64 MiB. A read shows 4 MiB of messages and the one that passes that. Both are written in steps of a
+mebibyte of text.
 """
 
 from goqueue.gateways.http.json_chunks import Steps
@@ -42,18 +42,20 @@ class ReadAnswer:
         """How many messages it has."""
         return self._messages.count
 
-    def add(self, records: Records) -> int:
+    def add(self, records: Records) -> Steps[int]:
         """Add the visible ones among the records that were read; where the next read starts."""
         messages, log = self._messages, records.log
-        size = sum(map(len, records.data))
+        pieces = [piece for piece in records.data if len(piece)]
+        size = sum(map(len, pieces))
         expected = size + min(size, (self._count_max - messages.count) * _READ_FORM_BYTES)
         messages.begin_partition(log.topic, log.partition, records.seed, expected)
         aborted = AbortedRanges(records.aborted).ranges
         following: int = records.upto
-        for piece in records.data:
-            if not len(piece):
-                continue
+        for piece in pieces:
             following = messages.add_visible(piece, records.offset, self._count_max, aborted)
+            while messages.ends_step():
+                yield
+                following = messages.add_visible(piece, following, self._count_max, aborted)
             if messages.is_full:
                 break
         return following

@@ -119,7 +119,7 @@ async def _messages(call: Call) -> HttpResponse:
                 # What lies before the damage is good; the next read is told where to go on.
                 break
             raise
-        offset, timestamp = answer.add(records), None
+        offset, timestamp = await call.run(answer.add(records)), None
         bytes_max = max(answer.room, 1)
         wait_ns = max(0, deadline - call.context.ticks())
         # Without data the wait is over, for whatever reason: the time, or the node stops.

@@ -45,7 +45,7 @@ def records(*data: memoryview, aborted: Ranges = (), offset: int = 0, stable: in
 
 def shown_of(read: Records, count_max: int, bytes_max: int = MANY) -> ReadOut:
     written = ReadAnswer(count_max, bytes_max)
-    body = written.response(written.add(read)).body
+    body = written.response(finished(written.add(read))).body
     assert isinstance(body, bytearray)
     return msgspec.json.decode(body, type=ReadOut)
 

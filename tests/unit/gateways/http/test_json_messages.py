@@ -128,7 +128,7 @@ def read(
 
 def written(records: Records, count_max: int, bytes_max: int) -> bytes:
     answer = ReadAnswer(count_max, bytes_max)
-    body = answer.response(answer.add(records)).body
+    body = answer.response(finished(answer.add(records))).body
     assert isinstance(body, bytearray)
     return bytes(body)
 
@@ -266,6 +266,18 @@ def test_a_large_poll_is_written_in_steps_of_bounded_size(run_length: int) -> No
     # A step has eleven messages, with all that is around them.
     assert len(list(encode_poll(leased))) == 80 // 11
     assert finished(encode_poll(leased)).body == reference_poll(leased)
+
+
+@pytest.mark.parametrize("count_max", [39, 40, 41])
+def test_a_large_read_is_written_in_steps_of_bounded_size(count_max: int) -> None:
+    messages = [Message(value=b"v" * 100_000)] * 30
+    hidden = [Message(value=b"", key=b"gq.epoch", is_control=True)] * 3
+    data = (stored(*messages, *hidden), stored(*messages[:10], *hidden, first=33))
+    records = read(data, aborted=((0, 2), (9, 13)))
+    steps = list(ReadAnswer(count_max, MANY).add(records))
+    # A step has eleven messages, with all that is around them.
+    assert len(steps) == 34 // 11
+    assert written(records, count_max, MANY) == reference_read(records, count_max, MANY)
 
 
 def test_a_part_of_the_log_that_is_no_record_is_corrupt() -> None:

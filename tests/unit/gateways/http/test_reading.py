@@ -39,7 +39,7 @@ def records(*data: memoryview, offset: int = 10, upto: int = 99) -> Records:
 
 def answer(read: Records, count_max: int = 10, bytes_max: int = MANY) -> bytearray:
     written = ReadAnswer(count_max, bytes_max)
-    body = written.response(written.add(read)).body
+    body = written.response(finished(written.add(read))).body
     assert isinstance(body, bytearray)
     return body
 
