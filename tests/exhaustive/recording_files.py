@@ -6,7 +6,7 @@ began, since it vouches for nothing later.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -110,6 +110,10 @@ class _RecordedFile:
     def write_at(self, position: int, data: Buffer) -> None:
         self._record.add(Written(self._number, position, bytes(data)))
         self._file.write_at(position, data)
+
+    def write_all_at(self, position: int, parts: Sequence[Buffer]) -> None:
+        self._record.add(Written(self._number, position, b"".join(parts)))
+        self._file.write_all_at(position, parts)
 
     def truncate(self, size: int) -> None:
         self._record.add(Written(self._number, size, None))

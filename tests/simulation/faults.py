@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from goqueue.model import Refused
+from goqueue.records import Corrupt
 from goqueue.sim import NodeRun, Run, Trace, Violation
 from tests.simulation.planted import PLANTED
 from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LANES
@@ -26,7 +27,7 @@ __all__ = ["FAULTS", "FIRST_SEEDS", "SEEDS_MAX", "Fault"]
 SEEDS_MAX = 1000
 _REMEMBERED = Path(__file__).with_name("first_seeds.json")
 # An error that leaves the node or its storage ends the process: that is a finding, too.
-_FINDINGS = (Violation, AssertionError, Refused, LookupError, OSError, StopIteration)
+_FINDINGS = (Violation, AssertionError, Refused, Corrupt, LookupError, OSError, StopIteration)
 
 FIRST_SEEDS = msgspec.json.decode(_REMEMBERED.read_bytes(), type=dict[str, int])
 

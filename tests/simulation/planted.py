@@ -59,6 +59,28 @@ def moves_the_recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SegmentFile, "learn", hasty)
 
 
+def saves_the_point_of_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
+    save = _attribute(f"{_LOG_FILES}.save_point")
+
+    def hasty(files: Any) -> None:
+        if files._point.is_behind:
+            files._point.advance(files._reached())
+        save(files)
+
+    patch.setattr(f"{_LOG_FILES}.save_point", hasty)
+
+
+def saves_a_noted_point_over_a_truncation(patch: pytest.MonkeyPatch) -> None:
+    save = _attribute(f"{_POINT_FILE}.save_durably")
+
+    def forgetful(point_file: Any, point: object) -> None:
+        noted = point_file._noted
+        save(point_file, point)
+        point_file._noted = noted
+
+    patch.setattr(f"{_POINT_FILE}.save_durably", forgetful)
+
+
 def keeps_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(f"{_SEGMENT_FILE}.trim", _does_nothing)
     patch.setattr(f"{_SEGMENT_FILE}.write_again", _does_nothing)
@@ -166,6 +188,8 @@ PLANTED: tuple[Plant, ...] = (
     acknowledges_before_the_sync,
     commits_what_is_only_written,
     moves_the_recovery_point_before_the_sync,
+    saves_the_point_of_what_is_only_written,
+    saves_a_noted_point_over_a_truncation,
     keeps_a_torn_tail,
     cuts_damage_like_a_torn_tail,
     believes_the_index,

@@ -35,7 +35,7 @@ class _Crowd:
 
     def __init__(self, mode: Mode = Mode.SHARED) -> None:
         calm = NodeSwarm(**dict.fromkeys(NodeSwarm.__struct_fields__, False))
-        self._world = World(Random(1), Trace(), calm)
+        self._world = World(Random(1), Trace(), calm, ticks=Random(2))
         world = self._world
         world.process.begin(bytes(32))
         world.process.settle(world.now)

@@ -4,6 +4,9 @@ Passes all queued effects to storage at once and posts the resulting events. Whi
 the next batches collect, so the slower the disk, the larger the group that shares a sync. The queue
 holds no more than the core has in flight.
 
+Recovery points are written when the events of a group were posted, so nobody waits for them; an
+idle thread wakes up for those that become due.
+
 Snapshots, deletions and all other work that may wait for the disk use the same queue. Results that
 no caller waits for are not posted: `tell` reports a snapshot that could not be saved, or logs that
 were moved away, to the operator.
@@ -17,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from goqueue.metrics import Family
 from goqueue.model import (
+    SECOND,
     DiskEvent,
     Effect,
     LogId,
@@ -33,9 +37,7 @@ __all__ = ["Disk", "Work", "reserve_for"]
 
 _RESERVE_SHARE = 20
 _EFFECTS_PER_GROUP_MAX = 4096
-_SYNC_THREADS = 8
-# Below this, passing syncs to other threads costs about as much as it saves.
-_SYNCS_TOGETHER_MIN = 4
+_SYNCS_AT_ONCE = 8
 
 Work = Effect | Save | Sweep
 
@@ -46,18 +48,25 @@ def reserve_for(wanted: int, disk_bytes: int) -> int:
 
 
 class _SyncsTogether:
-    """Runs syncs of several files in parallel, which most disks finish sooner."""
+    """Runs syncs of several files in parallel, because they share the commit of the file system.
+
+    The caller runs its share itself, so a single sync needs no other thread.
+    """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="goqueue-sync")
+        self._threads = ThreadPoolExecutor(_SYNCS_AT_ONCE - 1, thread_name_prefix="goqueue-sync")
 
     def __call__(self, syncs: Sequence[Callable[[], None]]) -> Sequence[OSError | None]:
-        if len(syncs) < _SYNCS_TOGETHER_MIN:
+        count = min(len(syncs), _SYNCS_AT_ONCE)
+        if count <= 1:
             return sync_in_turn(syncs)
-        shares = [syncs[first::_SYNC_THREADS] for first in range(_SYNC_THREADS)]
+        others = [
+            self._threads.submit(sync_in_turn, syncs[first::count]) for first in range(1, count)
+        ]
         outcomes: list[OSError | None] = [None] * len(syncs)
-        for first, share in enumerate(self._threads.map(sync_in_turn, shares)):
-            outcomes[first::_SYNC_THREADS] = share
+        outcomes[0::count] = sync_in_turn(syncs[0::count])
+        for first, share in enumerate(others, start=1):
+            outcomes[first::count] = share.result()
         return outcomes
 
     def close(self) -> None:
@@ -189,7 +198,7 @@ class Disk:
         group: list[Work] = []
         is_running = True
         try:
-            work = self._queue.get(block=not self._storage.has_background_work)
+            work = self._queue.get(timeout=self._patience_s())
             while work is not None:
                 group.extend(work)
                 if len(group) >= _EFFECTS_PER_GROUP_MAX:
@@ -201,9 +210,17 @@ class Disk:
         if group:
             self._carry_out(group)
             self._done += len(group)
+        self._storage.save_points()
         if self._storage.has_background_work:
             self._report(self._storage.work())
         return is_running
+
+    def _patience_s(self) -> float | None:
+        """How long to wait for work; None without an end."""
+        if self._storage.has_background_work:
+            return 0.0
+        point_at = self._storage.next_point_at
+        return None if point_at is None else max(0, point_at - time.monotonic_ns()) / SECOND
 
     def _carry_out(self, group: list[Work]) -> None:
         effects: list[Effect] = []

@@ -8,6 +8,7 @@ import errno
 import os
 import resource
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 
 from goqueue.records import Buffer
@@ -26,6 +27,7 @@ _KINDS = {
 _MODE = 0o640
 _CANNOT_ALLOCATE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
 _ZEROS = 1024 * 1024
+_PARTS_MAX = os.sysconf("SC_IOV_MAX")
 _DIRECTORY_MODE = 0o750
 
 
@@ -72,6 +74,17 @@ class OsFile:
             if not count:
                 raise OSError(errno.EIO, "the disk took no more bytes")
             written += count
+
+    def write_all_at(self, position: int, parts: Sequence[Buffer]) -> None:
+        for first in range(0, len(parts), _PARTS_MAX):
+            group = parts[first : first + _PARTS_MAX]
+            written = os.pwritev(self._descriptor, group, position)
+            for part in group:
+                # The rest of a short write continues part by part.
+                if written < len(part):
+                    self.write_at(position + written, memoryview(part)[written:])
+                position += len(part)
+                written = max(0, written - len(part))
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)

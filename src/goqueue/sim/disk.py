@@ -12,21 +12,43 @@ process still reads them, and the next sync reports success.
 """
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
 
+from goqueue.model import MILLISECOND
 from goqueue.records import Buffer
 from goqueue.sim.faults import Faults
 from goqueue.storage import Entry, EntryKind
 
-__all__ = ["Crashed", "SimulatedFileSystem"]
+__all__ = ["Crashed", "DiskClock", "SimulatedFileSystem"]
 
 _SECTOR = 512
 _PAGE = 4096
 # How large the pieces are that survive on their own, and how probable that is.
 _GRAINS = ((_SECTOR, 0.5), (_SECTOR, 0.95), (_PAGE, 0.5), (_PAGE, 0.9))
+
+
+# How long a turn of the disk takes; long enough at times that its recovery point is due at once.
+_TURNS_NS = (0, 0, 50 * MILLISECOND, 200 * MILLISECOND)
+
+
+class DiskClock:
+    """The clock that storage reads: time goes on for it also while the disk works."""
+
+    def __init__(self, random: Random, now: Callable[[], int]) -> None:
+        """`random` is a chance of its own, so that it disturbs no other."""
+        self._random = random
+        self._now = now
+        self._ahead_ns = 0
+
+    def work(self) -> None:
+        """The disk is busy for a while."""
+        self._ahead_ns += self._random.choice(_TURNS_NS)
+
+    def read(self) -> int:
+        return self._now() + self._ahead_ns
 
 
 class Crashed(BaseException):
@@ -156,6 +178,10 @@ class _Handle:
     def write_at(self, position: int, data: Buffer) -> None:
         self._files.begin_write(self._open, position, bytes(data))
         self._files.write(self._open, position, bytes(data))
+
+    def write_all_at(self, position: int, parts: Sequence[Buffer]) -> None:
+        # The parts reach the page cache in order, as the pages of one write do.
+        self.write_at(position, b"".join(parts))
 
     def truncate(self, size: int) -> None:
         self._files.step("truncate")

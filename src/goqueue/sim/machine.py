@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from goqueue.log import Log
 from goqueue.model import DiskEvent, Effect, LogId, LogSettings
-from goqueue.sim.disk import SimulatedFileSystem
+from goqueue.sim.disk import DiskClock, SimulatedFileSystem
 from goqueue.sim.trace import Trace
 from goqueue.storage import RecoveryReport, Storage
 
@@ -23,12 +23,18 @@ class Machine:
     storage: Storage
 
     def __init__(
-        self, log: LogId, files: SimulatedFileSystem, settings: LogSettings, trace: Trace
+        self,
+        log: LogId,
+        files: SimulatedFileSystem,
+        settings: LogSettings,
+        trace: Trace,
+        clock: DiskClock,
     ) -> None:
         self._id = log
         self._files = files
         self._settings = settings
         self._trace = trace
+        self._clock = clock
         self._effects: deque[Sequence[Effect]] = deque()
         self._events: deque[DiskEvent] = deque()
         self._dead: list[Storage] = []
@@ -37,7 +43,7 @@ class Machine:
         """Begin a new life: whatever was in memory is gone."""
         self._effects.clear()
         self._events.clear()
-        self.storage = Storage(self._files)
+        self.storage = Storage(self._files, ticks=self._clock.read)
         # A dead process does nothing more. If its objects went now, generators would tidy up.
         self._dead.append(self.storage)
         opened = self.storage.open(self._id, self._settings)
@@ -60,6 +66,8 @@ class Machine:
             gathered.extend(self._effects.popleft())
         if gathered:
             self._events.extend(self.storage.carry_out(gathered))
+        self._clock.work()
+        self.storage.save_points()
 
     def work(self) -> None:
         """The disk thread has nothing else to do."""

@@ -28,7 +28,7 @@ from goqueue.model import (
     Truncated,
     Write,
 )
-from goqueue.sim.disk import Crashed, SimulatedFileSystem
+from goqueue.sim.disk import Crashed, DiskClock, SimulatedFileSystem
 from goqueue.sim.faults import Faults, Swarm
 from goqueue.sim.machine import Machine
 from goqueue.sim.oracle import Oracle, Violation
@@ -62,7 +62,9 @@ class Run:
         self._sabotage = Sabotage(self._files, self._random, _LOG)
         self._now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
         self._epoch = 0
-        self._machine = Machine(_LOG, self._files, self._settings, trace)
+        ticks = Random(seed + 2)  # noqa: S311 - not for secrets
+        clock = DiskClock(ticks, lambda: self._now.instant)
+        self._machine = Machine(_LOG, self._files, self._settings, trace, clock)
         self._is_truncating = False
         self._cleaned_upto = Offset(0)
         trace.note("swarm", self._swarm)

@@ -3,13 +3,14 @@
 Paths are relative to the data directory, with `/` between names. Every method may raise OSError;
 `create` and `make_directory` raise FileExistsError, `open` and `remove` FileNotFoundError. `rename`
 moves a file or a directory with its contents; it may replace a file only. A write is complete or
-raises; a read is short only at the end of the file. `allocate` extends a file to at least this size
-and reserves the space, or raises.
+raises; a read is short only at the end of the file. `write_all_at` writes buffers one behind the
+other; if it raises, any part of them may be written. `allocate` extends a file to at least this
+size and reserves the space, or raises.
 """
 
 import enum
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -52,6 +53,7 @@ class File(Protocol):
 
     def read_at(self, position: int, size: int) -> bytes: ...
     def write_at(self, position: int, data: Buffer) -> None: ...
+    def write_all_at(self, position: int, parts: Sequence[Buffer]) -> None: ...
     def truncate(self, size: int) -> None: ...
     def allocate(self, size: int) -> None: ...
     def sync(self) -> None: ...

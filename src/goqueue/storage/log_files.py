@@ -12,7 +12,7 @@ Invariant: every segment but the last is durable, so only the last can have a to
 """
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 from goqueue.log import IndexEntry, RecoveryPoint, placeholder
@@ -149,21 +149,25 @@ class LogFiles:
         self._point.save_durably(self._reached())
         self._files.sync_directory(self._directory)
 
-    def write(self, write: Write) -> None:
-        """Append one batch; the active segment must end where the log expects it."""
+    def write(self, writes: Sequence[Write]) -> None:
+        """Append batches together; the active segment must end where the log expects it."""
         assert self._footing.is_sure, "settled before the first change"
-        assert write.segment == self._active.base, "the log and its files disagree on the segment"
-        assert write.position == self._active.size, "the log and its files disagree on the size"
+        position = self._active.size
+        for write in writes:
+            assert write.segment == self._active.base, "log and files disagree on the segment"
+            assert write.position == position, "log and files disagree on the size"
+            position += len(write.data)
         if not self._is_dirty:
             with self.guard:
                 self._active.open()
                 self._actives.keep(self._active)
                 self._is_dirty = True
         # A slow disk may block a write; readers do not look beyond the old size.
-        self._active.put(write.data)
+        self._active.put([write.data for write in writes])
         with self.guard:
-            self._active.learn(write.data)
-        assert self._active.end == write.next_offset, "the log and its files disagree on offsets"
+            for write in writes:
+                self._active.learn(write.data)
+                assert self._active.end == write.next_offset, "log and files disagree on offsets"
 
     def trim(self) -> None:
         """Undo a write that failed half way."""
@@ -177,7 +181,7 @@ class LogFiles:
             self._actives.use(self._active)
 
     def sync(self) -> None:
-        """Make all writes durable, then move the recovery point up to them."""
+        """Make all writes durable."""
         self.sync_active()
         self.note_synced()
 
@@ -187,14 +191,24 @@ class LogFiles:
             self._active.sync()
 
     def note_synced(self) -> None:
+        """Everything written so far is durable; `save_point` writes that down later."""
         if self._is_dirty:
             with self.guard:
                 self._is_dirty = False
                 self._actives.use(self._active)
+            # Taken now: by the time it is saved there may be later, unsynced records.
+            self._point.advance(self._reached())
+
+    def save_point(self) -> None:
+        """Write the index and the recovery point of the last sync, unless they are on disk.
+
+        Errors are ignored: the point before this one still holds.
+        """
+        if self._point.is_behind:
+            with self.guard:
                 self._active.save_index()
             with suppress(OSError):
-                # The promise before this one still holds.
-                self._point.save(self._reached())
+                self._point.catch_up()
 
     def roll(self, base: Offset) -> None:
         """Seal the active segment, which was synced, and start the next.

@@ -1,4 +1,4 @@
-"""An open log: its files, and the syncs that are requested and not answered yet."""
+"""An open log: its files, gathered writes, and syncs that are requested and not answered yet."""
 
 from collections.abc import Callable, Generator, Sequence
 
@@ -14,6 +14,7 @@ from goqueue.model import (
     Sync,
     Truncate,
     Truncated,
+    Write,
 )
 from goqueue.storage.compaction import compact
 from goqueue.storage.filesystem import FileSystem
@@ -37,6 +38,7 @@ class OpenLog:
         "is_full",
         "meter",
         "sync_upto",
+        "writes",
         "written_upto",
     )
 
@@ -45,6 +47,8 @@ class OpenLog:
         self.meter = files.meter = meter
         self.is_failed = False
         self.is_full = False
+        # Not executed yet: the next ones may join them.
+        self.writes: list[Write] = []
         self.sync_upto: Offset | None = None
         self.written_upto: Offset | None = None
         self.compaction: Generator[Compacted | None, None, None] | None = None

@@ -1,8 +1,13 @@
 """The recovery point of one log, kept in a file of two slots.
 
-Owns the statement "everything below this was synced". It is rewritten in place after each sync, and
-synced itself only where a lower point must not survive a change of files (truncation, deletion, a
-new segment, a clean stop): a lost update leaves an older point, which is still true.
+Owns the statement "everything below this was synced". A sync only notes its point (`advance`); the
+owner of the log writes the newest one later (`catch_up`), in place and without a sync. A point that
+was not written, or was lost, leaves an older one, which is still true: the next opening scans more.
+It is synced only where a lower point must not survive a change of files (truncation, deletion, a
+new segment, a clean stop).
+
+Invariant: a noted point is never written after a save that followed it, so a truncation that lowers
+the point is not undone.
 
 Each slot is one readable line with its own CRC in a sector of its own, and updates alternate, so a
 torn write costs one update.
@@ -33,19 +38,36 @@ class RecoveryPointFile:
     again.
     """
 
-    __slots__ = ("_directory", "_files", "_point")
+    __slots__ = ("_directory", "_files", "_noted", "_point")
 
     def __init__(self, files: FileSystem, directory: str, point: RecoveryPoint) -> None:
         self._files = files
         self._directory = directory
         self._point = point
+        self._noted: RecoveryPoint | None = None
 
     @property
     def point(self) -> RecoveryPoint:
+        """The newest point that was written."""
         return self._point
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a newer point is noted than the one that was written."""
+        return self._noted is not None
+
+    def advance(self, point: RecoveryPoint) -> None:
+        """Note a newer point, without writing it."""
+        self._noted = point
+
+    def catch_up(self) -> None:
+        """Write the noted point, if there is one; after an error only a newer one is written."""
+        if self._noted is not None:
+            self.save(self._noted)
 
     def save(self, point: RecoveryPoint) -> None:
         """Write the newest point over the older slot, without waiting for the disk."""
+        self._noted = None
         file = self._open()
         try:
             self._write(file, point)
@@ -57,6 +79,7 @@ class RecoveryPointFile:
 
         The name of a new file is durable after the next sync of the log's directory.
         """
+        self._noted = None
         file = self._open()
         try:
             for _ in range(_SLOTS):

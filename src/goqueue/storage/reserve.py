@@ -8,20 +8,25 @@ as there is room for all of it.
 
 Its size on disk is its only state, so restarts on a full disk change nothing. Losing the file loses
 no data.
+
+Free space is asked for only while part of the file is released, and at most every 100 ms. Only the
+answer "too little" is remembered, so an old answer refuses data longer and never admits any.
 """
 
+from goqueue.model import MILLISECOND
 from goqueue.storage.filesystem import File, FileSystem
 from goqueue.storage.layout import RESERVE_FILE
 
 __all__ = ["JournalReserve"]
 
 _RELEASE_BYTES = 1024 * 1024
+_ASK_EVERY_NS = 100 * MILLISECOND
 
 
 class JournalReserve:
     """The reserve file and its current size."""
 
-    __slots__ = ("_file", "_files", "_is_whole", "_size")
+    __slots__ = ("_asked_at", "_file", "_files", "_is_whole", "_size")
 
     def __init__(self, files: FileSystem, size: int) -> None:
         """A `size` of 0 reserves nothing."""
@@ -29,16 +34,20 @@ class JournalReserve:
         self._size = size
         self._file: File | None = None
         self._is_whole = not size
+        self._asked_at: int | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether all of the space is reserved, as far as known without asking the disk."""
         return self._is_whole
 
-    def restore(self) -> bool:
+    def restore(self, now: int) -> bool:
         """Reserve all of the space if there is room for it; whether all of it is reserved."""
         if self._is_whole:
             return True
+        if self._asked_at is not None and now - self._asked_at < _ASK_EVERY_NS:
+            return False
+        self._asked_at = now
         try:
             file = self._open()
             missing = self._size - file.size()
@@ -51,6 +60,7 @@ class JournalReserve:
         except OSError:
             return False
         self._is_whole = True
+        self._asked_at = None
         return True
 
     def release(self, size: int) -> bool:

@@ -5,9 +5,12 @@ from its event loop; the code in between is the same. If other threads read, a r
 passed in: it is held for every read and while a change swaps what readers see, and never while
 something waits for the disk.
 
-Group commit: all effects of one call share one sync per log. So a sync is paid once, however many
-batches arrived during the previous one. Syncs of different logs are passed together to `syncing`,
-which may run them in parallel.
+Group commit: all effects of one call share one write and one sync per log, as long as no change of
+its segments comes between. So both are paid once, however many batches arrived during the previous
+ones. Syncs of different logs are passed together to `syncing`, which may run them in parallel.
+
+Recovery points and indexes are written after that, by `save_points`: at most every 200 ms per log
+and a few per call. Until then the points on disk are older ones, which still hold.
 
 Logs are created and deleted at any time. An effect for a log that is not open does nothing: the log
 was deleted or could not be created, the node was told by `Deleted` or `Failed`, and effects sent
@@ -23,10 +26,12 @@ What a refusal of the disk means is decided here, once:
 import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import islice
 
 from goqueue.log import LogState
 from goqueue.metrics import Family
 from goqueue.model import (
+    MILLISECOND,
     Code,
     Compact,
     Compacted,
@@ -68,6 +73,9 @@ __all__ = ["Storage"]
 # Temporary errors: a write or a new file may succeed later.
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PASSING = _NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_POINT_DELAY_NS = 200 * MILLISECOND
+# So that the next group never waits for the points of thousands of logs.
+_POINTS_PER_CALL = 8
 
 
 def _describe(error: OSError) -> str:
@@ -94,7 +102,7 @@ class Storage:
         syncing: Syncing = sync_in_turn,
         ticks: Callable[[], int] = _stand_still,
     ) -> None:
-        """`ticks` measures durations in nanoseconds; no decision depends on it."""
+        """`ticks` is a monotonic clock in nanoseconds: it paces what may be done later."""
         self._files = files
         self._guard = guard or nullcontext()
         self._reserve = JournalReserve(files, reserve_bytes)
@@ -106,6 +114,8 @@ class Storage:
         self._changes = TreeChanges(files, self._trash)
         self._open_logs: dict[LogId, OpenLog] = {}
         self._compacting: dict[LogId, OpenLog] = {}
+        # When the recovery point of each log is due, for those that are behind; soonest first.
+        self._points_due: dict[LogId, int] = {}
         self._ticks = ticks
         self._meters = Meters()
 
@@ -142,6 +152,7 @@ class Storage:
                 except OSError as error:
                     errors.append(error)
         self._open_logs.clear()
+        self._points_due.clear()
         self._reserve.close()
         if errors:
             raise errors[0]
@@ -152,12 +163,12 @@ class Storage:
 
     def restore_reserve(self) -> bool:
         """Reserve the space for journals, as far as possible; whether all of it is reserved."""
-        return self._reserve.restore()
+        return self._reserve.restore(self._ticks())
 
     # Effects
 
     def carry_out(self, effects: Sequence[Effect]) -> list[DiskEvent]:
-        """Execute effects in order per log; each log is synced once, at the end."""
+        """Execute effects in order per log; each log is written and synced once, at the end."""
         events: list[DiskEvent] = []
         touched: dict[LogId, OpenLog] = {}
         for effect in effects:
@@ -173,39 +184,59 @@ class Storage:
             touched[effect.log] = entry
             match effect:
                 case Write():
-                    self._write(entry, effect, events)
+                    entry.writes.append(effect)
                 case Sync():
                     entry.note(effect)
                 case Reshape():
+                    self._write(entry, events)
                     self._reshape(entry, effect, events)
         self._finish_changes(events)
+        for entry in touched.values():
+            self._write(entry, events)
         self._settle_all(touched.values(), events)
         return events
 
-    def _write(self, entry: OpenLog, write: Write, events: list[DiskEvent]) -> None:
-        if entry.is_failed or entry.is_full:
+    def _write(self, entry: OpenLog, events: list[DiskEvent]) -> None:
+        """Write the gathered batches of a log."""
+        writes, entry.writes = entry.writes, []
+        if not writes or entry.is_failed or entry.is_full:
             return
-        if not entry.files.settings.may_use_reserve and not self._reserve.restore():
+        if not entry.files.settings.may_use_reserve and not self._reserve.restore(self._ticks()):
             # Released space is for journals only.
             self._fill(entry, events)
             return
         try:
-            while not self._try_write(entry, write):
-                pass
+            self._write_all(entry, writes)
         except OSError as error:
             self._refused(entry, error, events)
+
+    def _write_all(self, entry: OpenLog, writes: list[Write]) -> None:
+        """Write batches with one operation, or one by one if there is no space for all of them."""
+        try:
+            self._put(entry, writes)
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise
+        else:
+            return
+        for write in writes:
+            while not self._try_write(entry, write):
+                pass
 
     def _try_write(self, entry: OpenLog, write: Write) -> bool:
         """Write a batch; False if a journal found no space and some was released."""
         try:
-            entry.files.settle()
-            entry.files.write(write)
+            self._put(entry, [write])
         except OSError as error:
             if self._relieve(entry, error, len(write.data)):
                 return False
             raise
-        entry.meter.bytes_written += len(write.data)
         return True
+
+    def _put(self, entry: OpenLog, writes: list[Write]) -> None:
+        entry.files.settle()
+        entry.files.write(writes)
+        entry.meter.bytes_written += sum(len(write.data) for write in writes)
 
     def _relieve(self, entry: OpenLog, error: OSError, size: int) -> bool:
         """Release reserved space to a journal that lacks it; whether there was any."""
@@ -235,6 +266,7 @@ class Storage:
     def _fail(self, entry: OpenLog, error: OSError, events: list[DiskEvent]) -> None:
         entry.is_failed = True
         entry.forget()
+        self._points_due.pop(entry.files.log, None)
         self._end_compaction(entry)
         with suppress(OSError):
             # At worst a descriptor of another log cannot be closed.
@@ -272,6 +304,8 @@ class Storage:
             self._fail(entry, error, events)
         elif sync_upto is not None:
             entry.files.note_synced()
+            if log not in self._points_due:
+                self._points_due[log] = self._ticks() + _POINT_DELAY_NS
             events.append(Synced(log=log, upto=min(sync_upto, end)))
 
     def _reshape(self, entry: OpenLog, effect: Reshape, events: list[DiskEvent]) -> None:
@@ -333,6 +367,7 @@ class Storage:
     def _release(self, log: LogId) -> None:
         """Close a log and everything it holds, whatever its state."""
         entry = self._open_logs.pop(log, None)
+        self._points_due.pop(log, None)
         if entry is not None:
             self._end_compaction(entry)
             with self._guard, suppress(OSError):
@@ -385,6 +420,25 @@ class Storage:
         """A snapshot; None when there is no readable one. Callable from any thread."""
         return load_snapshot(self._files, name)
 
+    # Recovery points
+
+    @property
+    def next_point_at(self) -> int | None:
+        """When `save_points` has something to do, by the clock of this storage; None if never."""
+        return next(iter(self._points_due.values()), None)
+
+    def save_points(self) -> None:
+        """Write the recovery points and indexes that are due, a few per call.
+
+        Called after the events of `carry_out` were reported, so that nobody waits for it.
+        """
+        now = self._ticks()
+        for log, due_at in [*islice(self._points_due.items(), _POINTS_PER_CALL)]:
+            if due_at > now:
+                break
+            del self._points_due[log]
+            self._open_logs[log].files.save_point()
+
     # Background work
 
     @property
@@ -407,7 +461,7 @@ class Storage:
     def _step(
         self, entry: OpenLog, compaction: Iterator[Compacted | None], events: list[DiskEvent]
     ) -> None:
-        if not self._reserve.restore():
+        if not self._reserve.restore(self._ticks()):
             # The space that a rewrite needs first is reserved for journals now.
             self._give_up_compaction(entry, events)
             return

@@ -34,7 +34,8 @@ from goqueue.records import build, encode
 from goqueue.runtime import DataDirectory, LocalLog, OsFile, OsFileSystem, read_clock
 from goqueue.runtime.disk import Disk
 from goqueue.runtime.os_files import raise_descriptor_limit
-from goqueue.storage import Storage
+from goqueue.storage import POINT_FILE, Storage, log_directory, read_point
+from goqueue.storage.log_files import LogFiles
 
 LOG = LogId("orders", 0)
 
@@ -214,7 +215,7 @@ def test_what_an_earlier_process_left_in_the_trash_is_removed_between_other_work
     assert list((tmp_path / "trash").iterdir()) == []
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 30])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 9, 30])
 def test_a_sync_that_fails_among_many_fails_its_log_alone(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -241,6 +242,32 @@ def test_a_sync_that_fails_among_many_fails_its_log_alone(
     assert [event.log for event in events] == logs
     assert sum(isinstance(event, Failed) for event in events) == 1
     monkeypatch.undo()
+
+
+def test_an_idle_thread_writes_the_recovery_point_after_the_commit_was_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = Shell(tmp_path)
+    point = tmp_path / log_directory(LOGS[0]) / POINT_FILE
+    save, is_saved = LogFiles.save_point, threading.Event()
+    at_the_save: list[bool] = []
+
+    def watched(files: LogFiles) -> None:
+        at_the_save.append(shell.events.empty())
+        save(files)
+        is_saved.set()
+
+    monkeypatch.setattr(LogFiles, "save_point", watched)
+    shell.disk.start()
+    shell.disk.submit([*create(LOGS[0]), *first_record(LOGS[0])])
+    assert is_saved.wait(PATIENCE_S)
+    reached = read_point(point.read_bytes())
+    shell.disk.close()
+
+    # Events wait in the queue of the shell from the moment they are posted.
+    assert at_the_save == [False]
+    assert reached is not None
+    assert reached.offset == 1
 
 
 def test_logs_are_opened_while_the_thread_carries_out_others(shell: Shell) -> None:

@@ -1,4 +1,7 @@
-"""A log and its storage joined without threads: each command is carried out before it returns."""
+"""A log and its storage joined without threads: each command is carried out before it returns.
+
+After each command the disk is idle for so long that the recovery point of the log is written.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -44,8 +47,12 @@ class DrivenLog:
     ) -> None:
         self.settings = settings
         self.now_ns = 0
+        self.ticks_ns = 0
         self.storage = Storage(
-            files, reserve_bytes=reserve_bytes, open_segments_max=open_segments_max
+            files,
+            reserve_bytes=reserve_bytes,
+            open_segments_max=open_segments_max,
+            ticks=lambda: self.ticks_ns,
         )
         self.opened = self.storage.open(LOG, settings)
         self.log = Log(LOG, settings, self.opened.state)
@@ -66,7 +73,14 @@ class DrivenLog:
             happened += events
             effects = self.take(events)
         self.events += happened
+        self.rest()
         return happened
+
+    def rest(self) -> None:
+        """The disk is idle until nothing is left for it to do."""
+        while (point_at := self.storage.next_point_at) is not None:
+            self.ticks_ns = max(self.ticks_ns, point_at)
+            self.storage.save_points()
 
     def take(self, events: Iterable[DiskEvent]) -> list[Effect]:
         return [effect for event in events for effect in self.log.handle(event, self.now)]

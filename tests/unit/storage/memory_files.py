@@ -5,6 +5,7 @@ would leave. Faults are handed in as `Faults`, which see every operation before 
 """
 
 import errno
+from collections.abc import Sequence
 
 from goqueue.records import Buffer
 from goqueue.storage import Entry, EntryKind
@@ -78,6 +79,9 @@ class MemoryFile:
         if room is not None:
             self._faults.room = room - growth
         self._put(position, bytes(data))
+
+    def write_all_at(self, position: int, parts: Sequence[Buffer]) -> None:
+        self.write_at(position, b"".join(parts))
 
     def _put(self, position: int, data: bytes) -> None:
         if len(self._content) < position:
@@ -236,4 +240,5 @@ class MemoryFiles:
         self._remove_name(path)
 
     def free_bytes(self) -> int:
+        self.faults.calls.append(("free_bytes", ""))
         return 1 << 40 if self.faults.room is None else self.faults.room

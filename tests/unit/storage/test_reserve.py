@@ -24,6 +24,7 @@ SETTINGS = LogSettings(segment_bytes=1_000_000, index_interval_bytes=4096, full_
 OF_JOURNAL = msgspec.structs.replace(SETTINGS, may_use_reserve=True)
 RESERVE = 4 * 1024 * 1024
 FILE = "journal-reserve"
+ASKED_EVERY_NS = 100_000_000
 
 
 class Node:
@@ -31,15 +32,18 @@ class Node:
 
     def __init__(self, files: MemoryFiles) -> None:
         self.files = files
-        self.storage = Storage(files, reserve_bytes=RESERVE)
+        self._now = 0
+        self.storage = Storage(files, reserve_bytes=RESERVE, ticks=lambda: self._now)
         self.storage.restore_reserve()
         self.data = Log(DATA, SETTINGS, self.storage.open(DATA, SETTINGS).state)
         self.journal = Log(JOURNAL, OF_JOURNAL, self.storage.open(JOURNAL, OF_JOURNAL).state)
-        self._now = 0
+
+    def pass_time(self, nanoseconds: int) -> None:
+        self._now += nanoseconds
 
     def put(self, log: Log, size: int = 10_000) -> bool:
         """Append; whether it was committed."""
-        self._now += 1_000
+        self.pass_time(1_000)
         now = Now(Instant(self._now), Timestamp(self._now))
         try:
             appended = log.append(build([Message(value=bytes(size))]), now)
@@ -95,8 +99,34 @@ def test_data_is_refused_until_there_is_room_for_the_whole_reserve_again() -> No
     # This would fit, and would take what was given to the journal.
     assert not node.put(node.data, 1_000)
     node.files.faults.room = RESERVE
+    node.pass_time(ASKED_EVERY_NS)
     assert node.put(node.data, 1_000)
     assert node.kept() == RESERVE
+
+
+def test_free_space_is_asked_at_most_every_100_ms_and_data_is_refused_in_between() -> None:
+    node = Node(MemoryFiles())
+    node.files.faults.room = 0
+    assert node.put(node.journal)
+    node.files.faults.calls.clear()
+    for _ in range(20):
+        assert not node.put(node.data)
+    assert node.files.faults.count("free_bytes") == 1
+    node.files.faults.room = 2 * RESERVE
+    # Only the old answer is known, and it refuses.
+    assert not node.put(node.data)
+    node.pass_time(ASKED_EVERY_NS)
+    assert node.put(node.data)
+    assert node.files.faults.count("free_bytes") == 2
+
+
+def test_free_space_is_not_asked_while_the_reserve_is_whole() -> None:
+    node = Node(MemoryFiles())
+    node.files.faults.calls.clear()
+    for _ in range(5):
+        assert node.put(node.data)
+        assert node.put(node.journal)
+    assert node.files.faults.count("free_bytes") == 0
 
 
 def test_a_journal_may_begin_a_segment_and_save_its_snapshot_on_a_full_disk() -> None:

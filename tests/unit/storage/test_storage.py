@@ -38,6 +38,62 @@ def test_many_batches_handed_over_at_once_share_one_sync() -> None:
     assert driven.log.high_watermark == 30
 
 
+def test_batches_handed_over_at_once_are_one_write_and_a_commit_touches_nothing_else() -> None:
+    files = MemoryFiles()
+    driven = DrivenLog(files)
+    driven.put(b"first")
+    effects = gather(driven, *(b"%d" % number for number in range(30)))
+    files.faults.calls.clear()
+
+    driven.storage.carry_out(effects)
+
+    assert files.faults.calls == [("write", path_of(FIRST_LOG)), ("sync", path_of(FIRST_LOG))]
+
+
+def test_a_new_segment_between_batches_parts_their_writes() -> None:
+    files = MemoryFiles()
+    driven = DrivenLog(files)
+    effects = gather(driven, *(b"%40d" % number for number in range(60)))
+
+    driven.carry_out(effects)
+
+    segments = len(driven.log.segments)
+    assert segments >= 3
+    assert files.faults.count("write", ".log") == segments
+    assert list(driven.read_all()) == list(range(60))
+    assert DrivenLog(MemoryFiles(files.copy())).read_all() == driven.read_all()
+
+
+def test_a_disk_that_fails_in_a_write_of_many_batches_is_not_tried_again() -> None:
+    files = MemoryFiles()
+    driven = DrivenLog(files)
+    driven.put(b"kept")
+    effects = gather(driven, b"one", b"two", b"three")
+    files.faults.broken["write", ".log"] = errno.EIO
+    files.faults.calls.clear()
+
+    events = driven.carry_out(effects)
+
+    assert [type(event) for event in events] == [Failed]
+    assert files.faults.count("write", ".log") == 1
+
+
+def test_of_batches_that_find_no_space_together_as_many_are_kept_as_fit() -> None:
+    size = len(build([Message(value=b"%40d" % 0)]))
+    for room in range(0, 4 * size, 7):
+        files = MemoryFiles()
+        driven = DrivenLog(files)
+        driven.put(b"kept")
+        effects = gather(driven, *(b"%40d" % number for number in range(4)))
+        files.faults.room = room
+
+        driven.carry_out(effects)
+
+        assert driven.log.end == driven.log.high_watermark == 1 + room // size
+        assert len(driven.read_all()) == 1 + room // size
+        assert DrivenLog(MemoryFiles(files.copy())).read_all() == driven.read_all()
+
+
 def test_a_log_that_was_not_written_to_is_not_synced() -> None:
     files = MemoryFiles()
     driven = DrivenLog(files)

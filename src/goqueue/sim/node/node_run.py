@@ -84,7 +84,10 @@ class NodeRun:
         self._swarm = swarm
         pages = Random(seed + 6) if swarm.page_tears else None  # noqa: S311 - not for secrets
         sizes = Random(seed + 7)  # noqa: S311 - not for secrets
-        self._world = World(self._random, trace, swarm, turn_units_max, pages=pages, sizes=sizes)
+        ticks = Random(seed + 8)  # noqa: S311 - not for secrets
+        self._world = World(
+            self._random, trace, swarm, turn_units_max, ticks=ticks, pages=pages, sizes=sizes
+        )
         self._crowd = Crowd(self._world)
         self._stock = Stock(self._world, self._crowd)
         self._is_serving = False

@@ -38,7 +38,7 @@ from goqueue.model import (
     Woke,
 )
 from goqueue.model.requests import Reply
-from goqueue.sim.disk import SimulatedFileSystem
+from goqueue.sim.disk import DiskClock, SimulatedFileSystem
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.turns import check_turn
 from goqueue.sim.trace import Trace
@@ -66,6 +66,7 @@ class Process:
         tell: Tell,
         swarm: NodeSwarm,
         *,
+        clock: DiskClock,
         turn_units_max: int = TURN_UNITS,
     ) -> None:
         self._files = files
@@ -73,6 +74,7 @@ class Process:
         self._trace = trace
         self._tell = tell
         self._swarm = swarm
+        self._clock = clock
         self._turn_units_max = turn_units_max
         self._events: deque[NodeEvent] = deque()
         self._late: deque[NodeEvent] = deque()
@@ -95,7 +97,7 @@ class Process:
         self.halted = None
         self.life += 1
         reserve_bytes = _RESERVE_BYTES if self._swarm.reserve else 0
-        self.storage = Storage(self._files, reserve_bytes=reserve_bytes)
+        self.storage = Storage(self._files, reserve_bytes=reserve_bytes, ticks=self._clock.read)
         # A dead process does nothing more. If its objects went now, generators would tidy up.
         self._dead.append(self.storage)
         limits = _SHORT if self._swarm.short_journals else None
@@ -150,6 +152,8 @@ class Process:
         effects = [work for work in group if not isinstance(work, Save | Sweep)]
         if effects:
             self._report(self.storage.carry_out(effects))
+        self._clock.work()
+        self.storage.save_points()
         for work in group:
             if isinstance(work, Sweep):
                 topics = work.topics

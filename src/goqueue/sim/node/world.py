@@ -11,7 +11,7 @@ from random import Random
 from goqueue.broker import TURN_UNITS
 from goqueue.model import SECOND, Asked, Instant, Now, Refused, RequestId, Timestamp
 from goqueue.model.requests import Acked, Command, Joined, Leased, Offsets, Published, Reply
-from goqueue.sim.disk import SimulatedFileSystem
+from goqueue.sim.disk import DiskClock, SimulatedFileSystem
 from goqueue.sim.faults import Faults
 from goqueue.sim.history import Gone, History, Lost
 from goqueue.sim.node.callers import Callers
@@ -37,10 +37,13 @@ class World:
         swarm: NodeSwarm,
         turn_units_max: int = TURN_UNITS,
         *,
+        ticks: Random,
         pages: Random | None = None,
         sizes: Random | None = None,
     ) -> None:
-        """`pages` is the chance of a disk that tears at pages, `sizes` that of large fields."""
+        """Chances of their own: `ticks` for the clock of storage, `pages` for a disk that tears at
+        pages, `sizes` for large fields.
+        """
         self.random = random
         self.sizes = random if sizes is None else sizes
         self.trace = trace
@@ -60,7 +63,13 @@ class World:
         self.groups: dict[str, GroupTruth] = {}
         self.callers = Callers()
         self.process = Process(
-            self.files, random, trace, self._told, swarm, turn_units_max=turn_units_max
+            self.files,
+            random,
+            trace,
+            self._told,
+            swarm,
+            clock=DiskClock(ticks, lambda: self._now.instant),
+            turn_units_max=turn_units_max,
         )
         # Topics and groups of which it is not known whether they are there, and why.
         self.topics_in_doubt: dict[str, int | None] = {}

@@ -12,7 +12,7 @@ index mark follows each hole.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -135,14 +135,14 @@ class SegmentFile:
 
     def append(self, data: Buffer) -> None:
         """Append stamped records; a failed write leaves the segment unchanged."""
-        self.put(data)
+        self.put((data,))
         self.learn(data)
 
-    def put(self, data: Buffer) -> None:
+    def put(self, parts: Sequence[Buffer]) -> None:
         """The part of an append that may wait for the disk; invisible to readers."""
         file = self._file
         self._is_torn = True
-        file.write_at(self._size, data)
+        file.write_all_at(self._size, parts)
         self._is_torn = False
 
     def learn(self, data: Buffer) -> None:

@@ -66,7 +66,7 @@ def test_answers_to_commands_that_were_committed_together_are_allowed_on_top() -
 def _world_with_polls(count: int) -> World:
     """A calm node with so many polls whose wait ends together."""
     calm = NodeSwarm(**dict.fromkeys(NodeSwarm.__struct_fields__, False))
-    world = World(Random(1), Trace(), calm, turn_units_max=_BUDGET)
+    world = World(Random(1), Trace(), calm, turn_units_max=_BUDGET, ticks=Random(2))
     world.process.begin(bytes(32))
     world.process.settle(world.now)
     made = world.ask_now(CreateTopic(name="t", partitions=1, config=TopicConfig()))
