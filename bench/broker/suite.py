@@ -2,6 +2,7 @@
 
 from bench.broker.consume import measure_consume
 from bench.broker.in_process import measure_in_process
+from bench.broker.one_by_one import measure_latency, measure_single
 from bench.broker.publish import measure_publish
 from bench.broker.scale import measure_scale
 from bench.broker.sdk import measure_sdk
@@ -14,6 +15,8 @@ SUITE = Suite(
     measures={
         "in_process": measure_in_process,
         "publish": measure_publish,
+        "single": measure_single,
+        "latency": measure_latency,
         "consume": measure_consume,
         "sdk": measure_sdk,
         "scale": measure_scale,
