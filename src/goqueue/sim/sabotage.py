@@ -98,10 +98,13 @@ class Sabotage:
             return None
         content = self._files.content(path)
         self._files.replace_content(path, content[: self._random.randrange(point.position)])
-        # What was written above the point is lost with the rest, or its offsets are.
+        # What was written above the point is lost with the rest, or its offsets are: up to the next
+        # segment, if a truncation left one, whatever an earlier damage hides from the scan.
         written = [*scan(content[point.position :]).columns.offsets]
         seen = read_point(self._files.content(f"{self._directory}/{POINT_FILE}")) or point
         end = max([point.offset, seen.offset, *(offset + 1 for offset in written)])
+        following = self._end_of(point.segment)
+        end = end if following == _OFFSET_MAX else max(end, following)
         return Harm(base=point.segment, end=Offset(end))
 
     def spoil_point_slot(self) -> None:
