@@ -21,6 +21,7 @@ BUILD_NOTE = ROOT / "src/goqueue/build.json"
 PROCESSES = os.cpu_count() or 1
 
 RECORDS = "src/goqueue/records"
+RUNTIME = "src/goqueue/runtime"
 COMPILED = (
     *(
         f"goqueue.records.{name}"
@@ -40,6 +41,7 @@ COMPILED = (
     "goqueue.delivery.wheel.sieve",
     "goqueue.gateways.http.receipts",
     "goqueue.model.digits",
+    "goqueue.runtime.file_commits",
 )
 # Cython's own code for typed memory views, once for all: compiling it into each took half the time.
 SHARED = "goqueue._cyutility"
@@ -83,9 +85,10 @@ def extensions() -> list[Extension]:
                 Extension(
                     name,
                     [f"src/{name.replace('.', '/')}.py"],
-                    include_dirs=[RECORDS],
+                    include_dirs=[RECORDS, RUNTIME],
                     depends=[
-                        f"{RECORDS}/{name}.h" for name in ("castagnoli", "json_text", "octets")
+                        *(f"{RECORDS}/{name}.h" for name in ("castagnoli", "json_text", "octets")),
+                        f"{RUNTIME}/commit_calls.h",
                     ],
                     extra_compile_args=FLAGS,
                 )

@@ -11,7 +11,8 @@ from time import perf_counter
 from unittest.mock import patch
 
 from goqueue.records import Buffer
-from goqueue.runtime import OsFile
+from goqueue.runtime import OsFile, OsFileSystem
+from goqueue.storage import FileCommit
 
 __all__ = ["Tape", "recording", "replay"]
 
@@ -40,17 +41,24 @@ class Tape:
 def recording(batch_bytes: int) -> Iterator[Tape]:
     """Note every write and sync of the real file system; one log at a time, so no lock."""
     tape = Tape(batch_bytes)
-    write_at, sync = OsFile.write_at, OsFile.sync
+    commit, sync = OsFileSystem.commit, OsFile.sync
 
-    def noted_write_at(file: OsFile, position: int, data: Buffer) -> None:
-        write_at(file, position, data)
-        tape.wrote(len(data))
+    def noted_commit(files: OsFileSystem, commits: Sequence[FileCommit]) -> None:
+        commit(files, commits)
+        for each in commits:
+            for part in each.parts:
+                tape.wrote(len(part))
+            if each.is_synced:
+                tape.synced()
 
     def noted_sync(file: OsFile) -> None:
         sync(file)
         tape.synced()
 
-    with patch.object(OsFile, "write_at", noted_write_at), patch.object(OsFile, "sync", noted_sync):
+    with (
+        patch.object(OsFileSystem, "commit", noted_commit),
+        patch.object(OsFile, "sync", noted_sync),
+    ):
         yield tape
 
 

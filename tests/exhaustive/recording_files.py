@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from goqueue.records import Buffer
-from goqueue.storage import Entry, EntryKind, File, FileSystem
+from goqueue.storage import Entry, EntryKind, File, FileCommit, FileSystem, commit_in_turn
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -176,3 +176,6 @@ class RecordingFiles:
 
     def free_bytes(self) -> int:
         return self._files.free_bytes()
+
+    def commit(self, commits: Sequence[FileCommit]) -> None:
+        commit_in_turn(commits)

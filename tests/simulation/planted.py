@@ -7,11 +7,12 @@ purpose: that is where such a mistake would be made.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from goqueue.log import Log, SparseIndex, Tail, assemble
 from goqueue.model import DiskEvent, Effect, Now, Synced
-from goqueue.storage import FileSystem, SegmentFile
+from goqueue.storage import FileCommit, FileSystem, SegmentFile
 
 __all__ = ["PLANTED", "Plant"]
 
@@ -27,7 +28,7 @@ def _does_nothing(*_: object) -> None:
 
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_LOG_FILES}.sync_active", _does_nothing)
+    patch.setattr(FileCommit, "sync", _does_nothing)
 
 
 def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
@@ -43,20 +44,19 @@ def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def moves_the_recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    learn = SegmentFile.learn
-    files: dict[str, Any] = {}
+    commit = _attribute(f"{_LOG_FILES}.commit")
 
-    def remember(log_files: Any, write: Any) -> None:
-        files["now"] = log_files
-        original(log_files, write)
+    def hasty(files: Any, writes: Any, **how: Any) -> object:
+        if writes:
+            point = files._reached()
+            size = sum(len(write.data) for write in writes)
+            position, offset = point.position + size, writes[-1].next_offset
+            files._point.save_durably(
+                msgspec.structs.replace(point, position=position, offset=offset)
+            )
+        return commit(files, writes, **how)
 
-    def hasty(segment: SegmentFile, data: bytes) -> None:
-        learn(segment, data)
-        files["now"]._point.save_durably(files["now"]._reached())
-
-    original = _attribute(f"{_LOG_FILES}.write")
-    patch.setattr(f"{_LOG_FILES}.write", remember)
-    patch.setattr(SegmentFile, "learn", hasty)
+    patch.setattr(f"{_LOG_FILES}.commit", hasty)
 
 
 def saves_the_point_of_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
@@ -111,15 +111,15 @@ def does_not_sync_the_directory(patch: pytest.MonkeyPatch) -> None:
 
 
 def tries_a_failed_sync_again(patch: pytest.MonkeyPatch) -> None:
-    sync = SegmentFile.sync
+    sync = FileCommit.sync
 
-    def stubborn(segment: SegmentFile) -> None:
-        try:
-            sync(segment)
-        except OSError:
-            sync(segment)
+    def stubborn(commit: FileCommit) -> None:
+        sync(commit)
+        if commit.sync_error is not None:
+            commit.sync_error = None
+            sync(commit)
 
-    patch.setattr(SegmentFile, "sync", stubborn)
+    patch.setattr(FileCommit, "sync", stubborn)
 
 
 def forgets_half_a_write_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:

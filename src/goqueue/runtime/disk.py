@@ -16,7 +16,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from goqueue.metrics import Family
 from goqueue.model import (
@@ -31,13 +30,12 @@ from goqueue.model import (
     Slice,
     Sweep,
 )
-from goqueue.storage import FileSystem, Opened, Storage, sync_in_turn
+from goqueue.storage import FileSystem, Opened, Storage
 
 __all__ = ["Disk", "Work", "reserve_for"]
 
 _RESERVE_SHARE = 20
 _EFFECTS_PER_GROUP_MAX = 4096
-_SYNCS_AT_ONCE = 8
 
 Work = Effect | Save | Sweep
 
@@ -45,32 +43,6 @@ Work = Effect | Save | Sweep
 def reserve_for(wanted: int, disk_bytes: int) -> int:
     """The journal reserve for a disk of this size; a small disk reserves less than configured."""
     return min(wanted, disk_bytes // _RESERVE_SHARE)
-
-
-class _SyncsTogether:
-    """Runs syncs of several files in parallel, because they share the commit of the file system.
-
-    The caller runs its share itself, so a single sync needs no other thread.
-    """
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_SYNCS_AT_ONCE - 1, thread_name_prefix="goqueue-sync")
-
-    def __call__(self, syncs: Sequence[Callable[[], None]]) -> Sequence[OSError | None]:
-        count = min(len(syncs), _SYNCS_AT_ONCE)
-        if count <= 1:
-            return sync_in_turn(syncs)
-        others = [
-            self._threads.submit(sync_in_turn, syncs[first::count]) for first in range(1, count)
-        ]
-        outcomes: list[OSError | None] = [None] * len(syncs)
-        outcomes[0::count] = sync_in_turn(syncs[0::count])
-        for first, share in enumerate(others, start=1):
-            outcomes[first::count] = share.result()
-        return outcomes
-
-    def close(self) -> None:
-        self._threads.shutdown()
 
 
 def _tell_nobody(_: object) -> None:
@@ -97,13 +69,11 @@ class Disk:
             raise RuntimeError(
                 "GoQueue does not run under python -O: its assertions are part of it"
             )
-        self._syncs = _SyncsTogether()
         self._storage = Storage(
             files,
             reserve_bytes=reserve_bytes,
             open_actives_max=open_actives_max,
             guard=threading.RLock(),
-            syncing=self._syncs,
             ticks=time.monotonic_ns,
         )
         self._post = post
@@ -176,7 +146,6 @@ class Disk:
         self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
-        self._syncs.close()
         if self._crash is not None:
             raise RuntimeError("the disk thread has ended by a bug") from self._crash
         self._storage.close()

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from goqueue.records import Buffer
-from goqueue.storage import Entry, EntryKind
+from goqueue.runtime.file_commits import Job, commit_files
+from goqueue.storage import Entry, EntryKind, FileCommit
 
 __all__ = ["OsFile", "OsFileSystem", "raise_descriptor_limit"]
 
@@ -27,7 +28,6 @@ _KINDS = {
 _MODE = 0o640
 _CANNOT_ALLOCATE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENODEV})
 _ZEROS = 1024 * 1024
-_PARTS_MAX = os.sysconf("SC_IOV_MAX")
 _DIRECTORY_MODE = 0o750
 
 
@@ -49,6 +49,10 @@ class OsFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
 
     def read_at(self, position: int, size: int) -> bytes:
         data = os.pread(self._descriptor, size, position)
@@ -76,15 +80,9 @@ class OsFile:
             written += count
 
     def write_all_at(self, position: int, parts: Sequence[Buffer]) -> None:
-        for first in range(0, len(parts), _PARTS_MAX):
-            group = parts[first : first + _PARTS_MAX]
-            written = os.pwritev(self._descriptor, group, position)
-            for part in group:
-                # The rest of a short write continues part by part.
-                if written < len(part):
-                    self.write_at(position + written, memoryview(part)[written:])
-                position += len(part)
-                written = max(0, written - len(part))
+        [(number, _, _)] = commit_files([(self._descriptor, position, [*parts], False)])
+        if number:
+            raise _error(number)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
@@ -180,10 +178,26 @@ class OsFileSystem:
         usage = os.statvfs(self._root)
         return usage.f_bavail * usage.f_frsize
 
+    def commit(self, commits: Sequence[FileCommit]) -> None:
+        outcomes = commit_files([_job(commit) for commit in commits])
+        for commit, (write_number, sync_number, took_ns) in zip(commits, outcomes, strict=True):
+            commit.write_error = _error(write_number) if write_number else None
+            commit.sync_error = _error(sync_number) if sync_number else None
+            commit.took_ns = took_ns
+
     def size_bytes(self) -> int:
         """The size of the file system of the data directory."""
         usage = os.statvfs(self._root)
         return usage.f_blocks * usage.f_frsize
+
+
+def _job(commit: FileCommit) -> Job:
+    assert isinstance(commit.file, OsFile), "a file of this file system"
+    return commit.file.descriptor, commit.position, commit.parts, commit.is_synced
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
 
 
 def _entry(item: "os.DirEntry[str]") -> Entry:

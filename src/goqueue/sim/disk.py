@@ -20,7 +20,7 @@ import msgspec
 from goqueue.model import MILLISECOND
 from goqueue.records import Buffer
 from goqueue.sim.faults import Faults
-from goqueue.storage import Entry, EntryKind
+from goqueue.storage import Entry, EntryKind, FileCommit, commit_in_turn
 
 __all__ = ["Crashed", "DiskClock", "SimulatedFileSystem"]
 
@@ -329,6 +329,9 @@ class SimulatedFileSystem:
 
     def free_bytes(self) -> int:
         return self.faults.free_bytes()
+
+    def commit(self, commits: Sequence[FileCommit]) -> None:
+        commit_in_turn(commits)
 
     # What the simulation uses
 

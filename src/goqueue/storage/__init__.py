@@ -8,8 +8,10 @@ from goqueue.storage.filesystem import (
     Entry,
     EntryKind,
     File,
+    FileCommit,
     FileSystem,
     atomic_write,
+    commit_in_turn,
     remove_if_there,
     rename_for_good,
 )
@@ -30,7 +32,6 @@ from goqueue.storage.layout import (
 )
 from goqueue.storage.log_directories import Moved
 from goqueue.storage.log_opener import Opened
-from goqueue.storage.open_log import Syncing, sync_in_turn
 from goqueue.storage.recovery import Cut, RecoveryReport
 from goqueue.storage.recovery_point import read_point
 from goqueue.storage.segment import Chunk, DamageFound, RecordSearch, SegmentFile, chunks
@@ -49,6 +50,7 @@ __all__ = [
     "Entry",
     "EntryKind",
     "File",
+    "FileCommit",
     "FileSystem",
     "Moved",
     "NameKind",
@@ -57,10 +59,10 @@ __all__ = [
     "RecoveryReport",
     "SegmentFile",
     "Storage",
-    "Syncing",
     "atomic_write",
     "chunks",
     "classify",
+    "commit_in_turn",
     "find_logs",
     "log_directory",
     "quarantine_name",
@@ -69,5 +71,4 @@ __all__ = [
     "rename_for_good",
     "segment_base",
     "segment_name",
-    "sync_in_turn",
 ]

@@ -6,6 +6,10 @@ moves a file or a directory with its contents; it may replace a file only. A wri
 raises; a read is short only at the end of the file. `write_all_at` writes buffers one behind the
 other; if it raises, any part of them may be written. `allocate` extends a file to at least this
 size and reserves the space, or raises.
+
+`commit` writes and syncs several files with one call: first all of them are written, then those
+that need it are synced, in any order or in parallel. It raises nothing: each `FileCommit` holds
+its outcome.
 """
 
 import enum
@@ -22,8 +26,10 @@ __all__ = [
     "Entry",
     "EntryKind",
     "File",
+    "FileCommit",
     "FileSystem",
     "atomic_write",
+    "commit_in_turn",
     "ensure_directory",
     "remove_if_there",
     "rename_for_good",
@@ -61,6 +67,60 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class FileCommit:
+    """What one file gets in a group commit, and the outcome: `commit` of the file system fills it.
+
+    A file whose write failed is not synced.
+    """
+
+    __slots__ = (
+        "_ticks",
+        "file",
+        "is_synced",
+        "parts",
+        "position",
+        "sync_error",
+        "took_ns",
+        "write_error",
+    )
+
+    def __init__(
+        self,
+        file: File,
+        position: int,
+        parts: list[Buffer],
+        *,
+        is_synced: bool,
+        ticks: Callable[[], int],
+    ) -> None:
+        self.file = file
+        self.position = position
+        self.parts = parts
+        self.is_synced = is_synced
+        self._ticks = ticks
+        self.write_error: OSError | None = None
+        self.sync_error: OSError | None = None
+        # How long the sync took.
+        self.took_ns = 0
+
+    def write(self) -> None:
+        try:
+            if self.parts:
+                self.file.write_all_at(self.position, self.parts)
+        except OSError as error:
+            self.write_error = error
+
+    def sync(self) -> None:
+        if not self.is_synced or self.write_error is not None:
+            return
+        began = self._ticks()
+        try:
+            self.file.sync()
+        except OSError as error:
+            self.sync_error = error
+        self.took_ns = self._ticks() - began
+
+
 class FileSystem(Protocol):
     """A directory tree."""
 
@@ -74,6 +134,15 @@ class FileSystem(Protocol):
     def remove(self, path: str) -> None: ...
     def remove_directory(self, path: str) -> None: ...
     def free_bytes(self) -> int: ...
+    def commit(self, commits: Sequence[FileCommit]) -> None: ...
+
+
+def commit_in_turn(commits: Sequence[FileCommit]) -> None:
+    """Write, then sync, one file after the other."""
+    for commit in commits:
+        commit.write()
+    for commit in commits:
+        commit.sync()
 
 
 def remove_if_there(files: FileSystem, path: str) -> bool:

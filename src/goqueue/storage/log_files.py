@@ -12,7 +12,7 @@ Invariant: every segment but the last is durable, so only the last can have a to
 """
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 from goqueue.log import IndexEntry, RecoveryPoint, placeholder
@@ -32,7 +32,7 @@ from goqueue.model import (
 from goqueue.records import Corrupt
 from goqueue.storage.cleaned_file import forget_cleaned, save_cleaned
 from goqueue.storage.epochs_file import History, save_epochs
-from goqueue.storage.filesystem import FileSystem
+from goqueue.storage.filesystem import FileCommit, FileSystem
 from goqueue.storage.first_write_barrier import FirstWriteBarrier
 from goqueue.storage.layout import NameKind, log_directory, segment_name
 from goqueue.storage.metrics import UNCOUNTED
@@ -150,7 +150,14 @@ class LogFiles:
         self._files.sync_directory(self._directory)
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Append batches together; the active segment must end where the log expects it."""
+        """Append batches together; raises OSError, and then any part of them may be written."""
+        self.begin_write(writes)
+        # A slow disk may block a write; readers do not look beyond the old size.
+        self._active.put([write.data for write in writes])
+        self.end_write(writes)
+
+    def begin_write(self, writes: Sequence[Write]) -> None:
+        """Before batches are written; the active segment must end where the log expects it."""
         assert self._footing.is_sure, "settled before the first change"
         position = self._active.size
         for write in writes:
@@ -162,8 +169,18 @@ class LogFiles:
                 self._active.open()
                 self._actives.keep(self._active)
                 self._is_dirty = True
-        # A slow disk may block a write; readers do not look beyond the old size.
-        self._active.put([write.data for write in writes])
+        self._active.begin_put()
+
+    def commit(
+        self, writes: Sequence[Write], *, is_synced: bool, ticks: Callable[[], int]
+    ) -> FileCommit:
+        """What a group commit does to the active segment, between `begin_write` and `end_write`."""
+        parts = [write.data for write in writes]
+        file, size = self._active.open(), self._active.size
+        return FileCommit(file, size, parts, is_synced=is_synced, ticks=ticks)
+
+    def end_write(self, writes: Sequence[Write]) -> None:
+        """Batches were written: readers may see them."""
         with self.guard:
             for write in writes:
                 self._active.learn(write.data)
@@ -182,13 +199,9 @@ class LogFiles:
 
     def sync(self) -> None:
         """Make all writes durable."""
-        self.sync_active()
-        self.note_synced()
-
-    def sync_active(self) -> None:
-        """The part of a sync that waits for the disk and changes nothing that readers see."""
         if self._is_dirty:
             self._active.sync()
+        self.note_synced()
 
     def note_synced(self) -> None:
         """Everything written so far is durable; `save_point` writes that down later."""

@@ -1,6 +1,6 @@
 """An open log: its files, gathered writes, and syncs that are requested and not answered yet."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator
 
 from goqueue.model import (
     Change,
@@ -21,10 +21,7 @@ from goqueue.storage.filesystem import FileSystem
 from goqueue.storage.log_files import LogFiles
 from goqueue.storage.metrics import TopicMeter
 
-__all__ = ["OpenLog", "Syncing", "TimedSync", "sync_in_turn"]
-
-# Executes syncs of different files, in any order or in parallel; the error of each.
-Syncing = Callable[[Sequence[Callable[[], None]]], Sequence[OSError | None]]
+__all__ = ["OpenLog"]
 
 
 class OpenLog:
@@ -98,32 +95,3 @@ class OpenLog:
     def forget(self) -> None:
         """Drop all unanswered syncs."""
         self.sync_upto = self.written_upto = None
-
-
-class TimedSync:
-    """A sync of one log, and how long it took."""
-
-    __slots__ = ("_sync", "_ticks", "took_ns")
-
-    def __init__(self, sync: Callable[[], None], ticks: Callable[[], int]) -> None:
-        self._sync = sync
-        self._ticks = ticks
-        self.took_ns = 0
-
-    def __call__(self) -> None:
-        began = self._ticks()
-        self._sync()
-        self.took_ns = self._ticks() - began
-
-
-def sync_in_turn(syncs: Sequence[Callable[[], None]]) -> list[OSError | None]:
-    """Execute syncs one after the other."""
-    return [_outcome(sync) for sync in syncs]
-
-
-def _outcome(sync: Callable[[], None]) -> OSError | None:
-    try:
-        sync()
-    except OSError as error:
-        return error
-    return None

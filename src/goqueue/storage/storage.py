@@ -7,7 +7,7 @@ something waits for the disk.
 
 Group commit: all effects of one call share one write and one sync per log, as long as no change of
 its segments comes between. So both are paid once, however many batches arrived during the previous
-ones. Syncs of different logs are passed together to `syncing`, which may run them in parallel.
+ones. All logs are passed together to the file system, which may sync them in parallel.
 
 Recovery points and indexes are written after that, by `save_points`: at most every 200 ms per log
 and a few per call. Until then the points on disk are older ones, which still hold.
@@ -24,9 +24,10 @@ What a refusal of the disk means is decided here, once:
 """
 
 import errno
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
+from typing import NamedTuple
 
 from goqueue.log import LogState
 from goqueue.metrics import Family
@@ -58,12 +59,12 @@ from goqueue.model import (
     is_internal,
 )
 from goqueue.records import Corrupt
-from goqueue.storage.filesystem import FileSystem
+from goqueue.storage.filesystem import FileCommit, FileSystem
 from goqueue.storage.log_directories import Moved, Trash, TreeChanges, move_unclaimed
 from goqueue.storage.log_files import LogFiles
 from goqueue.storage.log_opener import Opened, new_log, open_log
 from goqueue.storage.metrics import IndexType, Meters, families_of
-from goqueue.storage.open_log import OpenLog, Syncing, TimedSync, sync_in_turn
+from goqueue.storage.open_log import OpenLog
 from goqueue.storage.reserve import JournalReserve
 from goqueue.storage.segment import DamageFound, OpenActives, OpenSegments, Pools
 from goqueue.storage.snapshots import load_snapshot, save_snapshot
@@ -88,6 +89,14 @@ def _stand_still() -> int:
     return 0
 
 
+class _LogCommit(NamedTuple):
+    """The part of one log in a group commit."""
+
+    entry: OpenLog
+    writes: list[Write]
+    file: FileCommit
+
+
 class Storage:
     """The logs of one data directory."""
 
@@ -99,14 +108,12 @@ class Storage:
         open_segments_max: int = 64,
         open_actives_max: int = 512,
         guard: AbstractContextManager[object] | None = None,
-        syncing: Syncing = sync_in_turn,
         ticks: Callable[[], int] = _stand_still,
     ) -> None:
         """`ticks` is a monotonic clock in nanoseconds: it paces what may be done later."""
         self._files = files
         self._guard = guard or nullcontext()
         self._reserve = JournalReserve(files, reserve_bytes)
-        self._syncing = syncing
         self._pools = Pools(
             sealed=OpenSegments(open_segments_max), actives=OpenActives(open_actives_max)
         )
@@ -188,55 +195,93 @@ class Storage:
                 case Sync():
                     entry.note(effect)
                 case Reshape():
-                    self._write(entry, events)
+                    self._commit([entry], events, is_answered=False)
                     self._reshape(entry, effect, events)
         self._finish_changes(events)
-        for entry in touched.values():
-            self._write(entry, events)
-        self._settle_all(touched.values(), events)
+        self._commit(touched.values(), events)
         return events
 
-    def _write(self, entry: OpenLog, events: list[DiskEvent]) -> None:
-        """Write the gathered batches of a log."""
+    def _commit(
+        self, entries: Collection[OpenLog], events: list[DiskEvent], *, is_answered: bool = True
+    ) -> None:
+        """Write what was gathered and sync what is requested, with one call for all these logs.
+
+        With `is_answered=False` nothing is synced and no request is answered.
+        """
+        commits: list[_LogCommit] = []
+        for entry in entries:
+            writes = self._admit(entry, events)
+            is_synced = is_answered and entry.sync_upto is not None and entry.files.is_dirty
+            if writes or is_synced:
+                file = entry.files.commit(writes, is_synced=is_synced, ticks=self._ticks)
+                commits.append(_LogCommit(entry, writes, file))
+        self._files.commit([commit.file for commit in commits])
+        errors: dict[LogId, OSError] = {}
+        for commit in commits:
+            self._conclude(commit, events, errors)
+        if is_answered:
+            for entry in entries:
+                self._answer(entry, errors.get(entry.files.log), events)
+
+    def _admit(self, entry: OpenLog, events: list[DiskEvent]) -> list[Write]:
+        """The gathered batches of a log that is ready for them."""
         writes, entry.writes = entry.writes, []
         if not writes or entry.is_failed or entry.is_full:
-            return
+            return []
         if not entry.files.settings.may_use_reserve and not self._reserve.restore(self._ticks()):
             # Released space is for journals only.
             self._fill(entry, events)
-            return
+            return []
         try:
-            self._write_all(entry, writes)
+            entry.files.settle()
+            entry.files.begin_write(writes)
         except OSError as error:
-            self._refused(entry, error, events)
+            self._not_written(entry, writes, error, events)
+            return []
+        return writes
 
-    def _write_all(self, entry: OpenLog, writes: list[Write]) -> None:
-        """Write batches with one operation, or one by one if there is no space for all of them."""
-        try:
-            self._put(entry, writes)
-        except OSError as error:
-            if error.errno not in _PASSING:
-                raise
-        else:
+    def _conclude(
+        self, commit: "_LogCommit", events: list[DiskEvent], errors: dict[LogId, OSError]
+    ) -> None:
+        entry, writes, file = commit
+        if file.write_error is not None:
+            self._not_written(entry, writes, file.write_error, events)
+            if file.is_synced and not entry.is_failed:
+                self._settle(entry, events)
             return
-        for write in writes:
-            while not self._try_write(entry, write):
-                pass
+        if writes:
+            entry.files.end_write(writes)
+            entry.meter.bytes_written += sum(len(write.data) for write in writes)
+        if file.sync_error is not None:
+            entry.meter.fsync_errors += 1
+            errors[entry.files.log] = file.sync_error
+        elif file.is_synced:
+            entry.meter.fsync_latency.observe(file.took_ns)
+
+    def _not_written(
+        self, entry: OpenLog, writes: list[Write], error: OSError, events: list[DiskEvent]
+    ) -> None:
+        """Batches were not written together; if space was short, keep as many as fit."""
+        try:
+            if error.errno not in _PASSING:
+                raise error
+            for write in writes:
+                while not self._try_write(entry, write):
+                    pass
+        except OSError as refusal:
+            self._refused(entry, refusal, events)
 
     def _try_write(self, entry: OpenLog, write: Write) -> bool:
         """Write a batch; False if a journal found no space and some was released."""
         try:
-            self._put(entry, [write])
+            entry.files.settle()
+            entry.files.write([write])
         except OSError as error:
             if self._relieve(entry, error, len(write.data)):
                 return False
             raise
+        entry.meter.bytes_written += len(write.data)
         return True
-
-    def _put(self, entry: OpenLog, writes: list[Write]) -> None:
-        entry.files.settle()
-        entry.files.write(writes)
-        entry.meter.bytes_written += sum(len(write.data) for write in writes)
 
     def _relieve(self, entry: OpenLog, error: OSError, size: int) -> bool:
         """Release reserved space to a journal that lacks it; whether there was any."""
@@ -275,24 +320,8 @@ class Storage:
 
     def _settle(self, entry: OpenLog, events: list[DiskEvent]) -> bool:
         """Answer the requested syncs; False if the log has failed."""
-        self._settle_all([entry], events)
+        self._commit([entry], events)
         return not entry.is_failed
-
-    def _settle_all(self, entries: Iterable[OpenLog], events: list[DiskEvent]) -> None:
-        """Answer the requests of these logs, log by log, after one round of syncs."""
-        waiting = [
-            entry for entry in entries if entry.sync_upto is not None and entry.files.is_dirty
-        ]
-        syncs = [TimedSync(entry.files.sync_active, self._ticks) for entry in waiting]
-        outcomes = self._syncing(syncs)
-        errors = {entry.files.log: error for entry, error in zip(waiting, outcomes, strict=True)}
-        for entry, sync, error in zip(waiting, syncs, outcomes, strict=True):
-            if error is None:
-                entry.meter.fsync_latency.observe(sync.took_ns)
-            else:
-                entry.meter.fsync_errors += 1
-        for entry in entries:
-            self._answer(entry, errors.get(entry.files.log), events)
 
     def _answer(self, entry: OpenLog, error: OSError | None, events: list[DiskEvent]) -> None:
         log, end = entry.files.log, entry.files.end

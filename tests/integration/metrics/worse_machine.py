@@ -58,9 +58,13 @@ def main() -> None:
     os.fsync = _obeying(os.fsync)
     os.fdatasync = _obeying(os.fdatasync)
     os.pwrite = _filling(os.pwrite)
+    os.pwritev = _filling(os.pwritev)
     os.statvfs = _growing(os.statvfs)
     from goqueue.cli import main as goqueue
+    from goqueue.runtime import commit_calls, os_files
 
+    # The compiled calls do not ask the module os; their twin does.
+    os_files.commit_files = commit_calls.commit_all
     sys.argv[0] = "goqueue"
     goqueue()
 

@@ -94,10 +94,14 @@ class DrivenNode:
         self._slow: dict[LogId, None] = {}
         self._answers: dict[RequestId, Reply | Refused] = {}
         self._next_request = 1
+        # How long the disk was idle while no time passed for the node.
+        self._idle_ns = 0
         self._start()
 
     def _start(self) -> None:
-        self.storage = Storage(self.files, reserve_bytes=self.reserve_bytes)
+        self.storage = Storage(
+            self.files, reserve_bytes=self.reserve_bytes, ticks=lambda: self.now_ns + self._idle_ns
+        )
         self.node = Node(
             "node-1",
             bytes(range(32)),
@@ -267,6 +271,13 @@ class DrivenNode:
                 self._do(work)
             elif self.storage.has_background_work:
                 self._events.extend(self.storage.work())
+        self._rest()
+
+    def _rest(self) -> None:
+        """The disk is idle for so long that it writes its recovery points."""
+        while (point_at := self.storage.next_point_at) is not None:
+            self._idle_ns = max(self._idle_ns, point_at - self.now_ns)
+            self.storage.save_points()
 
     def _continues_at_once(self) -> bool:
         """Work that was left to a later turn goes on without any time passing."""

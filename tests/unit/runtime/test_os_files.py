@@ -41,27 +41,6 @@ def test_short_reads_and_writes_of_the_system_are_made_whole(
     assert file.read_at(4, 100) == b"456789"
 
 
-@pytest.mark.parametrize("count", [1, 2, 1_024, 1_025, 2_500])
-def test_many_buffers_are_written_one_behind_the_other(files: OsFileSystem, count: int) -> None:
-    parts = [b"%d;" % number for number in range(count)]
-    file = files.create("a")
-    file.write_all_at(3, [memoryview(part) for part in parts])
-    assert file.read_at(0, 100_000) == bytes(3) + b"".join(parts)
-
-
-@pytest.mark.parametrize("taken", range(9))
-def test_many_buffers_of_which_the_system_takes_some_are_made_whole(
-    files: OsFileSystem, monkeypatch: pytest.MonkeyPatch, taken: int
-) -> None:
-    pwritev = os.pwritev
-    monkeypatch.setattr(
-        os, "pwritev", lambda fd, parts, at: pwritev(fd, [b"".join(parts)[:taken]], at)
-    )
-    file = files.create("a")
-    file.write_all_at(0, [b"01", b"", bytearray(b"2345"), memoryview(b"67")])
-    assert file.read_at(0, 100) == b"01234567"
-
-
 def test_a_disk_that_takes_no_byte_is_an_error_and_not_a_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

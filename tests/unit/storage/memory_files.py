@@ -8,7 +8,7 @@ import errno
 from collections.abc import Sequence
 
 from goqueue.records import Buffer
-from goqueue.storage import Entry, EntryKind
+from goqueue.storage import Entry, EntryKind, FileCommit, commit_in_turn
 
 Content = dict[str, bytes]
 
@@ -242,3 +242,6 @@ class MemoryFiles:
     def free_bytes(self) -> int:
         self.faults.calls.append(("free_bytes", ""))
         return 1 << 40 if self.faults.room is None else self.faults.room
+
+    def commit(self, commits: Sequence[FileCommit]) -> None:
+        commit_in_turn(commits)

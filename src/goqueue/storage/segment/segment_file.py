@@ -140,13 +140,17 @@ class SegmentFile:
 
     def put(self, parts: Sequence[Buffer]) -> None:
         """The part of an append that may wait for the disk; invisible to readers."""
+        self.begin_put().write_all_at(self._size, parts)
+
+    def begin_put(self) -> File:
+        """The file, to which somebody is about to write at the end."""
         file = self._file
         self._is_torn = True
-        file.write_all_at(self._size, parts)
-        self._is_torn = False
+        return file
 
     def learn(self, data: Buffer) -> None:
-        """The part of an append that makes the records visible to readers."""
+        """The part of an append that makes the records, which were written, visible to readers."""
+        self._is_torn = False
         self._learn(data, self._size)
         self._trust(self._size, self._size + len(data))
         self._size += len(data)

@@ -1,7 +1,7 @@
 """Every file that is opened is closed once; many logs keep few open, and sync together."""
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ from goqueue.model import (
     Write,
 )
 from goqueue.records import build
-from goqueue.storage import SegmentFile, Storage, log_directory, segment_name, sync_in_turn
+from goqueue.storage import FileCommit, SegmentFile, Storage, log_directory, segment_name
 from tests.unit.storage.driven_log import DIRECTORY, EPOCH_NS, LOG, SMALL, DrivenLog, path_of
 from tests.unit.storage.memory_files import Content, MemoryFiles
 
@@ -284,15 +284,16 @@ def test_a_write_for_which_no_file_can_be_opened_is_refused_and_taken_later() ->
 # Syncs of several logs
 
 
-class Backwards:
-    """Carries out syncs from the last to the first, and remembers how many came together."""
+class Backwards(MemoryFiles):
+    """Commits files from the last to the first, and remembers how many came together."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.rounds: list[int] = []
 
-    def __call__(self, syncs: Sequence[Callable[[], None]]) -> Sequence[OSError | None]:
-        self.rounds.append(len(syncs))
-        return sync_in_turn(syncs[::-1])[::-1]
+    def commit(self, commits: Sequence[FileCommit]) -> None:
+        self.rounds.append(len(commits))
+        super().commit(commits[::-1])
 
 
 @pytest.mark.parametrize("failing", [None, 1])
@@ -301,9 +302,8 @@ def test_events_come_in_the_same_order_however_the_syncs_are_carried_out(
 ) -> None:
     outcomes: list[list[DiskEvent]] = []
     backwards = Backwards()
-    for syncing in (sync_in_turn, backwards):
-        files = MemoryFiles()
-        storage = Storage(files, syncing=syncing)
+    for files in (MemoryFiles(), backwards):
+        storage = Storage(files)
         effects: list[Effect] = []
         for log in LOGS[:3]:
             storage.open(log, SMALL)

@@ -1,0 +1,1 @@
+from goqueue.runtime.commit_calls cimport commit_all
