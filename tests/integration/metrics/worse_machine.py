@@ -58,13 +58,16 @@ def main() -> None:
     os.fsync = _obeying(os.fsync)
     os.fdatasync = _obeying(os.fdatasync)
     os.pwrite = _filling(os.pwrite)
-    os.pwritev = _filling(os.pwritev)
     os.statvfs = _growing(os.statvfs)
     from goqueue.cli import main as goqueue
-    from goqueue.runtime import commit_calls, os_files
+    from goqueue.runtime import OsFile, OsFileSystem
+    from goqueue.storage import commit_in_turn
 
-    # The compiled calls do not ask the module os; their twin does.
-    os_files.commit_files = commit_calls.commit_all
+    # A group commit is one compiled call, which does not ask the module os; single calls do.
+    patched: Any = OsFileSystem
+    patched.commit = lambda _, commits: commit_in_turn(commits)
+    patched = OsFile
+    patched.write_all_at = lambda file, position, parts: file.write_at(position, b"".join(parts))
     sys.argv[0] = "goqueue"
     goqueue()
 
