@@ -228,8 +228,7 @@ class Storage:
         writes, entry.writes = entry.writes, []
         if not writes or entry.is_failed or entry.is_full:
             return []
-        if not entry.files.settings.may_use_reserve and not self._reserve.restore(self._ticks()):
-            # Released space is for journals only.
+        if not self._may_take_space(entry):
             self._fill(entry, events)
             return []
         try:
@@ -263,13 +262,18 @@ class Storage:
     ) -> None:
         """Batches were not written together; if space was short, keep as many as fit."""
         try:
-            if error.errno not in _PASSING:
+            # A journal of this group may have got space from the reserve since they were admitted.
+            if error.errno not in _PASSING or not self._may_take_space(entry):
                 raise error
             for write in writes:
                 while not self._try_write(entry, write):
                     pass
         except OSError as refusal:
             self._refused(entry, refusal, events)
+
+    def _may_take_space(self, entry: OpenLog) -> bool:
+        """Whether a log may write; released space is for journals only."""
+        return entry.files.settings.may_use_reserve or self._reserve.restore(self._ticks())
 
     def _try_write(self, entry: OpenLog, write: Write) -> bool:
         """Write a batch; False if a journal found no space and some was released."""

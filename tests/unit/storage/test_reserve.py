@@ -6,12 +6,15 @@ import pytest
 from goqueue.log import Log
 from goqueue.model import (
     Code,
+    Filled,
     Instant,
     LogId,
     LogSettings,
     Message,
     Now,
+    Offset,
     Refused,
+    Synced,
     Timestamp,
 )
 from goqueue.records import build
@@ -102,6 +105,29 @@ def test_data_is_refused_until_there_is_room_for_the_whole_reserve_again() -> No
     node.pass_time(ASKED_EVERY_NS)
     assert node.put(node.data, 1_000)
     assert node.kept() == RESERVE
+
+
+@pytest.mark.parametrize("is_journal_first", [True, False])
+def test_data_takes_no_space_that_a_journal_of_its_group_was_given(is_journal_first: bool) -> None:
+    node = Node(MemoryFiles())
+    assert node.put(node.data)
+    assert node.put(node.journal)
+    node.files.faults.room = 0
+    now = Now(Instant(10_000), Timestamp(10_000))
+    logs = [node.journal, node.data] if is_journal_first else [node.data, node.journal]
+    effects = [
+        effect
+        for log in logs
+        for _ in range(3)
+        for effect in log.append(build([Message(value=bytes(1_000))]), now).effects
+    ]
+
+    events = node.storage.carry_out(effects)
+
+    assert {type(event) for event in events if event.log == DATA} <= {Filled, Synced}
+    assert any(isinstance(event, Filled) and event.offset == 1 for event in events)
+    assert Synced(log=JOURNAL, upto=Offset(4)) in events
+    assert node.kept() < RESERVE
 
 
 def test_free_space_is_asked_at_most_every_100_ms_and_data_is_refused_in_between() -> None:
