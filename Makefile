@@ -114,6 +114,9 @@ bench-observability: setup ## benchmark the cost of metrics and traces
 bench-stalls: setup ## measure how long other clients wait during large operations
 	@$(venv) bench/stalls/run.py
 
+bench-peers: setup ## benchmark a node beside Redis Streams and other brokers that are installed
+	@$(venv) bench/peers/run.py
+
 # ---- proof ---------------------------------------------------------------------------------
 
 # The packages with compiled code, and those that use them directly.

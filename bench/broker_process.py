@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 
 from bench.wire import Wire
 
@@ -74,7 +75,7 @@ class BrokerProcess:
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
-    def __enter__(self) -> "BrokerProcess":
+    def __enter__(self) -> Self:
         self._process = _serve(self._data, self._path)
         self.port = _port(self._process)
         return self

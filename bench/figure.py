@@ -26,11 +26,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             and (self.ratio_at_least is None or (ratio or 0.0) >= self.ratio_at_least)
         )
 
-    def __str__(self) -> str:
+    def describe(self, baseline: str) -> str:
         words = [
-            f"≥ {self.at_least:,g}" if self.at_least is not None else "",
+            f"≥ {self.at_least:,.10g}" if self.at_least is not None else "",
             f"< {self.below:,g}" if self.below is not None else "",
-            f"≥ {self.ratio_at_least:.0%} of raw" if self.ratio_at_least is not None else "",
+            f"≥ {self.ratio_at_least:.0%} of {baseline}" if self.ratio_at_least is not None else "",
         ]
         return ", ".join(word for word in words if word)
 

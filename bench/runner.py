@@ -39,6 +39,8 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
     measures: Mapping[str, Measure]
     # Whether it starts brokers, which `--source` takes from another tree.
     has_broker: bool = True
+    # What stands beside the figures.
+    baseline: str = "raw"
 
 
 def suites() -> dict[str, Suite]:
@@ -97,7 +99,7 @@ def _command(name: str, suite: Suite) -> click.Command:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         width = None if sys.stderr.isatty() else _TABLE_WIDTH
-        Console(stderr=True, width=width).print(_table(f"GoQueue {name}", figures))
+        Console(stderr=True, width=width).print(_table(f"GoQueue {name}", figures, suite.baseline))
 
     return bench
 
@@ -108,10 +110,10 @@ def _default_parent() -> Path:
     return parent
 
 
-def _table(title: str, figures: list[Figure]) -> Table:
+def _table(title: str, figures: list[Figure], baseline: str) -> Table:
     table = Table(title=title, title_justify="left")
-    for column in ("figure", "value", "raw", "of raw", "target", "", "details"):
-        is_number = column in {"value", "raw", "of raw"}
+    for column in ("figure", "value", baseline, f"of {baseline}", "target", "", "details"):
+        is_number = column in {"value", baseline, f"of {baseline}"}
         table.add_column(column, justify="right" if is_number else "left")
     modes = {figure.mode for figure in figures}
     for figure in figures:
@@ -121,7 +123,7 @@ def _table(title: str, figures: list[Figure]) -> Table:
             f"{figure.value:,} {figure.unit}",
             f"{figure.raw:,}" if figure.raw is not None else "",
             f"{figure.ratio:.0%}" if figure.ratio is not None else "",
-            str(figure.target or ""),
+            figure.target.describe(baseline) if figure.target else "",
             {True: "reached", False: "MISSED", None: ""}[figure.is_reached],
             details,
         )

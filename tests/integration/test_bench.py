@@ -1,5 +1,7 @@
 """The bench runs and prints what others may parse. What it measures is not judged here."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,24 @@ FIGURES = {
     "memory": {"memory_growth"},
 }
 TWINS = FIGURES["append"] | FIGURES["read"] | FIGURES["scan"]
+
+
+PEERS = {
+    "publish_raw",
+    "read_columns",
+    "read_sdk",
+    "queue_json",
+    "queue_sdk",
+    "publish_queue_json",
+    "publish_queue_sdk",
+    "one_a_request_json",
+    "latency_at_1000_per_s_json",
+    "latency_at_5000_per_s_json",
+    "sdk_send",
+    "sdk_awaited_ack_cpu",
+    "priorities_json_five",
+    "priorities_json_one",
+}
 
 
 def run_bench(only: str, folder: Path, bench: str = "log") -> list[Figure]:
@@ -228,4 +248,36 @@ def test_the_bench_of_stalls_prints_its_figures_and_leaves_no_file(tmp_path: Pat
 
     assert {figure.figure for figure in printed} == {f"livez_during_{row}" for row in rows}
     assert all(figure.details["p99_ms"] for figure in printed)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("measure", ["queue", "latency"])
+def test_the_bench_of_peers_stands_beside_every_peer_that_is_installed(
+    measure: str, tmp_path: Path
+) -> None:
+    printed = {figure.figure: figure for figure in run_bench(measure, tmp_path, "peers")}
+
+    redis = [name for name in printed if name.endswith("_redis")]
+    assert bool(redis) == (shutil.which("redis-server") is not None)
+    for name, figure in printed.items():
+        assert (figure.raw is not None) == (bool(redis) and name not in redis)
+        assert figure.details["cpu_s_per_million"] is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_bench_of_peers_prints_our_figures_where_there_is_no_peer(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "bench/peers/run.py"), "--tiny", "--dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PATH": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    figures = [msgspec.json.decode(line, type=Figure) for line in done.stdout.splitlines()]
+
+    assert {each.figure for each in figures if "_raw" not in each.figure} == PEERS - {"publish_raw"}
+    assert done.stderr.count("peers: redis is skipped: there is no redis-server on the PATH") == 1
+    assert all(figure.raw is None or "priorities" in figure.figure for figure in figures)
     assert list(tmp_path.iterdir()) == []

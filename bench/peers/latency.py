@@ -1,0 +1,251 @@
+"""One message a request: how many a second over 64 connections, and how long one takes.
+
+The latency is taken at a fixed rate: a message is sent when it is due, whatever the answers take. A
+consumer waits in a long poll, and acknowledges on other connections while it polls again. A message
+carries the time at which it was handed to a connection, or began to wait for one: the same pattern
+finds it in every format. How late the generator itself was is reported as `sent_late`.
+"""
+
+import re
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from bench.broker_process import Usage
+from bench.figure import Figure, Target
+from bench.peers.contest import Latencies, Sample, Samples, Watch, compare, details, rates
+from bench.peers.dialogue import AnswerEnd, Dialogue, Script, converse
+from bench.peers.goqueue_node import GoQueueNode, Road, http_end
+from bench.peers.peer import Peer, arena
+from bench.peers.redis_streams import ACK_END, RedisServer, entries_end, poll_request, settle
+
+__all__ = ["measure_latency", "measure_singles"]
+
+_CONNECTIONS = 64
+_VALUE = b"x" * 100
+_STAMPED = re.compile(rb"(\d{19})x{81}")
+_QUEUE = "queue"
+_DRAIN_S = 10.0
+_ACK_CONNECTIONS = 16
+
+
+def measure_singles(folder: str, scale: float) -> Iterator[Figure]:
+    """64 connections, each with one request of one message on it."""
+    seconds = max(0.1, 3 * scale)
+    with arena(folder) as servers:
+        servers.node.create(_QUEUE)
+        contenders = {"json": partial(_singles, servers.node, seconds)}
+        for peer in servers.peers:
+            peer.renew(_QUEUE)
+            contenders[peer.name] = partial(_singles, peer, seconds)
+        samples = compare(contenders, scale)
+    targets = {"json": Target(at_least=15_000)}
+    for figure in rates("one_a_request", samples, unit="req/s", targets=targets):
+        if figure.figure.endswith("_json"):
+            figure.details["p99_ms_asked"] = 8
+            figure.details["cpu_s_per_million_asked"] = 60
+        yield figure
+
+
+def _singles(server: GoQueueNode | Peer, seconds: float) -> Sample:
+    taken: list[float] = []
+    watch = Watch(server.usage)
+    until = time.perf_counter() + seconds
+    request, end = server.publish_one(_QUEUE, _VALUE)
+
+    def script() -> Script:
+        began = time.perf_counter()
+        while began < until:
+            answer = yield request, end
+            now = time.perf_counter()
+            taken.append(now - began)
+            began = now
+            assert answer.startswith((b"HTTP/1.1 2", b"$")), answer[:400]
+
+    spent = converse((server.port, script()) for _ in range(_CONNECTIONS))
+    return watch.sample(len(taken), spent, {"answer": Latencies.of(taken)})
+
+
+class _Line(NamedTuple):
+    """How one server is spoken to: what is sent for a message, a poll, and what a poll returned."""
+
+    port: int
+    usage: Usage
+    publish: Callable[[bytes], bytes]
+    publish_end: AnswerEnd
+    poll: bytes
+    poll_end: AnswerEnd
+    settle: Callable[[bytes], tuple[int, bytes]]
+    settle_end: AnswerEnd
+
+
+def measure_latency(folder: str, scale: float) -> Iterator[Figure]:
+    """From when a message is sent until it is answered, and until a waiting consumer has it."""
+    with arena(folder) as servers:
+        node = servers.node
+        lines: dict[str, Callable[[], _Line]] = {}
+        for name, road in node.roads().items():
+            node.create(name)
+            lines[name] = partial(_ours, node, name, road(name, node.join(name), "200ms"))
+        for peer in servers.peers:
+            if isinstance(peer, RedisServer):
+                lines[peer.name] = partial(_redis, peer)
+        for rate, target in ((1000, Target(below=0.55)), (5000, Target(below=1.0))):
+            count = max(100, int(5 * rate * scale))
+            contenders = {name: partial(_paced, line, rate, count) for name, line in lines.items()}
+            yield from _latency_figures(f"at_{rate}_per_s", compare(contenders, scale), target)
+
+
+def _ours(node: GoQueueNode, topic: str, road: Road) -> _Line:
+    return _Line(
+        port=node.port,
+        usage=node.usage,
+        publish=lambda value: node.publish_one(topic, value)[0],
+        publish_end=http_end,
+        poll=road.poll,
+        poll_end=http_end,
+        settle=road.settle,
+        settle_end=http_end,
+    )
+
+
+def _redis(server: RedisServer) -> _Line:
+    server.renew(_QUEUE)
+    return _Line(
+        port=server.port,
+        usage=server.usage,
+        publish=lambda value: server.publish_one(_QUEUE, value)[0],
+        publish_end=server.publish_one(_QUEUE, _VALUE)[1],
+        poll=poll_request(_QUEUE),
+        poll_end=entries_end,
+        settle=partial(settle, _QUEUE),
+        settle_end=ACK_END,
+    )
+
+
+class _Pool:
+    """Connections of which an idle one sends what comes next."""
+
+    def __init__(self, dialogue: Dialogue, port: int, size: int) -> None:
+        self._idle = [dialogue.connect(port) for _ in range(size)]
+        self._waiting: deque[tuple[bytes, AnswerEnd, Callable[[], None]]] = deque()
+
+    def ask(self, data: bytes, end: AnswerEnd, on_answer: Callable[[], None]) -> None:
+        self._waiting.append((data, end, on_answer))
+        self._send()
+
+    def _send(self) -> None:
+        if not self._idle or not self._waiting:
+            return
+        connection = self._idle.pop()
+        data, end, on_answer = self._waiting.popleft()
+
+        def finish(_answer: bytes) -> None:
+            on_answer()
+            self._idle.append(connection)
+            self._send()
+
+        connection.ask(data, end, finish)
+
+
+class _Traffic:
+    """A publisher at a fixed rate, and a consumer that waits for what it sends."""
+
+    def __init__(self, dialogue: Dialogue, line: _Line) -> None:
+        self._dialogue = dialogue
+        self._line = line
+        self._publishers = _Pool(dialogue, line.port, _CONNECTIONS)
+        self._acks = _Pool(dialogue, line.port, _ACK_CONNECTIONS)
+        self._polls = dialogue.connect(line.port)
+        self._is_polling = False
+        self._acked = 0
+        self.late: list[float] = []
+        self.answered: list[float] = []
+        self.consumed: list[float] = []
+
+    def run(self, rate: int, count: int) -> None:
+        self._poll()
+        began = time.perf_counter()
+        sent = 0
+        while sent < count:
+            due = began + sent / rate
+            now = time.perf_counter()
+            if now < due:
+                self._dialogue.step(due - now)
+            else:
+                self.late.append(now - due)
+                self._publish(time.perf_counter_ns())
+                sent += 1
+        deadline = time.perf_counter() + _DRAIN_S
+        while min(self._acked, len(self.answered)) < count or self._is_polling:
+            assert time.perf_counter() < deadline, f"{self._acked} of {count} messages came"
+            if self._acked >= count:
+                self._line = self._line._replace(poll=b"")
+            self._dialogue.step(0.1)
+
+    def _publish(self, now: int) -> None:
+        def finish() -> None:
+            self.answered.append((time.perf_counter_ns() - now) / 1e9)
+
+        value = b"%019d" % now + b"x" * 81
+        self._publishers.ask(self._line.publish(value), self._line.publish_end, finish)
+
+    def _poll(self) -> None:
+        self._is_polling = bool(self._line.poll)
+        if self._is_polling:
+            self._polls.ask(self._line.poll, self._line.poll_end, self._receive)
+
+    def _receive(self, answer: bytes) -> None:
+        now = time.perf_counter_ns()
+        self.consumed.extend((now - int(stamp)) / 1e9 for stamp in _STAMPED.findall(answer))
+        self._poll()
+        count, ack = self._line.settle(answer)
+        if count:
+            self._acks.ask(ack, self._line.settle_end, partial(self._count, count))
+
+    def _count(self, count: int) -> None:
+        self._acked += count
+
+
+def _paced(open_line: Callable[[], _Line], rate: int, count: int) -> Sample:
+    line = open_line()
+    with Dialogue() as dialogue:
+        traffic = _Traffic(dialogue, line)
+        watch = Watch(line.usage)
+        traffic.run(rate, count)
+        latencies = {
+            "consumed": Latencies.of(traffic.consumed),
+            "answer": Latencies.of(traffic.answered),
+            "sent_late": Latencies.of(traffic.late),
+        }
+        return watch.sample(count, latencies=latencies)
+
+
+def _latency_figures(what: str, samples: Samples, target: Target) -> Iterator[Figure]:
+    """The median over the rounds; a ratio is the peer's to ours, so that higher is better."""
+    beside = samples.get("redis")
+    for name, taken in samples.items():
+        is_ours = name != "redis"
+        consumed = [each.latencies["consumed"] for each in taken]
+        found = details(taken)
+        theirs = [each.latencies["consumed"] for each in beside] if beside and is_ours else None
+        if theirs:
+            found["p99_of_baseline"] = round(
+                statistics.median(b.p99 / a.p99 for a, b in zip(consumed, theirs, strict=True)), 3
+            )
+        yield Figure(
+            figure=f"latency_{what}_{name}",
+            value=round(statistics.median(each.p50 for each in consumed), 3),
+            unit="ms p50",
+            raw=round(statistics.median(each.p50 for each in theirs), 3) if theirs else None,
+            ratio=round(
+                statistics.median(b.p50 / a.p50 for a, b in zip(consumed, theirs, strict=True)), 3
+            )
+            if theirs
+            else None,
+            target=target if is_ours else None,
+            details=found,
+        )
