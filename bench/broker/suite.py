@@ -1,5 +1,6 @@
 """The figures of a broker process over HTTP."""
 
+from bench.broker.age import measure_age
 from bench.broker.consume import measure_consume
 from bench.broker.in_process import measure_in_process
 from bench.broker.one_by_one import measure_latency, measure_single
@@ -20,5 +21,6 @@ SUITE = Suite(
         "consume": measure_consume,
         "sdk": measure_sdk,
         "scale": measure_scale,
+        "age": measure_age,
     },
 )

@@ -15,10 +15,10 @@ from functools import partial
 from typing import NamedTuple
 
 from bench.broker_process import Usage
+from bench.dialogue import AnswerEnd, Dialogue, Script, converse
 from bench.figure import Figure, Target
+from bench.goqueue_node import GoQueueNode, Road, http_end
 from bench.peers.contest import Latencies, Sample, Samples, Watch, compare, details, rates
-from bench.peers.dialogue import AnswerEnd, Dialogue, Script, converse
-from bench.peers.goqueue_node import GoQueueNode, Road, http_end
 from bench.peers.peer import Peer, arena
 from bench.peers.redis_streams import ACK_END, RedisServer, entries_end, poll_request, settle
 

@@ -9,8 +9,8 @@ from typing import Protocol
 import click
 
 from bench.broker_process import Usage
-from bench.peers.dialogue import AnswerEnd, Countdown, Script
-from bench.peers.goqueue_node import GoQueueNode
+from bench.dialogue import AnswerEnd, Countdown, Script
+from bench.goqueue_node import GoQueueNode
 from bench.peers.redis_streams import RedisServer
 
 __all__ = ["Arena", "Peer", "arena", "skip"]

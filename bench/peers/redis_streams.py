@@ -16,7 +16,7 @@ import time
 from types import TracebackType
 
 from bench.broker_process import Usage
-from bench.peers.dialogue import AnswerEnd, Countdown, Script
+from bench.dialogue import AnswerEnd, Countdown, Script
 
 __all__ = [
     "ACK_END",

@@ -11,8 +11,8 @@ import uvloop
 
 import goqueue
 from bench.figure import Figure, Target
+from bench.goqueue_node import GoQueueNode
 from bench.peers.contest import Sample, Watch, compare, details, rates
-from bench.peers.goqueue_node import GoQueueNode
 from goqueue.client.connection import Connection
 
 __all__ = ["consume", "lease", "measure_sdk", "send_and_lease"]

@@ -6,11 +6,11 @@ from functools import partial
 import uvloop
 
 from bench.delivery.traffic import SHARES, lane_batch
+from bench.dialogue import Countdown, Script, converse
 from bench.figure import Figure, Target
+from bench.goqueue_node import PARTITIONS, GoQueueNode, Road
 from bench.peers import sdk
 from bench.peers.contest import Sample, Watch, compare, rates
-from bench.peers.dialogue import Countdown, Script, converse
-from bench.peers.goqueue_node import PARTITIONS, GoQueueNode, Road
 from bench.peers.peer import Peer, arena, skip
 
 __all__ = [

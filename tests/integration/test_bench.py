@@ -89,7 +89,7 @@ def test_the_runner_lists_every_bench_with_its_measures() -> None:
     ).stdout
     for suite in ROOT.glob("bench/*/suite.py"):
         assert f"{suite.parent.name}: Measure " in listed
-    assert "in_process, publish, consume, sdk, scale" in listed
+    assert "in_process, publish, consume, sdk, scale, age" in listed
 
 
 def test_a_bench_without_a_broker_refuses_the_brokers_of_another_tree() -> None:
@@ -137,6 +137,7 @@ def test_the_ratio_is_the_median_over_rounds_of_our_rate_to_the_raw_one() -> Non
         ("consume", {"stream_json", "read_raw_into_columns", "queue_lease_and_ack"}),
         ("sdk", {"sdk_send", "sdk_consume", "sdk_lease"}),
         ("scale", {"crowded_idle_cpu", "crowded_rss", "crowded_publish"}),
+        ("age", {"age_publish", "age_one_a_request", "age_lease_and_ack"}),
     ],
 )
 def test_the_broker_bench_prints_its_figures_and_leaves_no_file(

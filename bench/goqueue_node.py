@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from bench.broker_process import BrokerProcess
-from bench.peers.dialogue import AnswerEnd, Countdown, Script
+from bench.dialogue import AnswerEnd, Countdown, Script
 from bench.wire import request
 from goqueue.records import last_offset, walk
 
