@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 
-__all__ = ["AnswerEnd", "Connection", "Countdown", "Dialogue", "Script", "converse"]
+__all__ = ["AnswerEnd", "Connection", "Countdown", "Dialogue", "Script", "converse", "free_port"]
 
 # The number of bytes of the answer at the front of what was received; 0 while it is not complete.
 AnswerEnd = Callable[[bytearray], int]
@@ -175,3 +175,10 @@ def converse(scripts: Iterable[tuple[int, Script]]) -> float:
             dialogue.start(port, script)
         dialogue.run()
         return time.perf_counter() - began
+
+
+def free_port() -> int:
+    """A port that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -140,6 +140,15 @@ class GoQueueNode(BrokerProcess):
         return request("POST", f"/topics/{topic}/messages", fields), http_end
 
     @staticmethod
+    def is_accepted(answer: bytes) -> bool:
+        return answer.startswith(b"HTTP/1.1 2")
+
+    @staticmethod
+    def greet() -> Script:
+        """A new connection needs no greeting."""
+        yield from ()
+
+    @staticmethod
     def consume(road: Road, left: Countdown) -> Script:
         """Lease up to 1,000 messages, acknowledge all of them, and so on."""
         while left.left > 0:

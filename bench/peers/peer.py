@@ -11,6 +11,7 @@ import click
 from bench.broker_process import Usage
 from bench.dialogue import AnswerEnd, Countdown, Script
 from bench.goqueue_node import GoQueueNode
+from bench.peers.rabbitmq import RabbitServer
 from bench.peers.redis_streams import RedisServer
 
 __all__ = ["Arena", "Peer", "arena", "skip"]
@@ -25,6 +26,9 @@ class Peer(Protocol):
     @property
     def usage(self) -> Usage: ...
 
+    def greet(self) -> Script:
+        """What a new connection says first."""
+
     def renew(self, queue: str) -> None:
         """Make the queue, or empty it."""
 
@@ -34,11 +38,11 @@ class Peer(Protocol):
     def publish_one(self, queue: str, value: bytes) -> tuple[bytes, AnswerEnd]:
         """A request with one message."""
 
+    def is_accepted(self, answer: bytes) -> bool:
+        """Whether an answer says that the message is stored."""
+
     def consume(self, queue: str, left: Countdown) -> Script:
         """Lease up to 1,000 messages, acknowledge all of them, and so on."""
-
-    def read(self, queue: str, counted: list[int]) -> Script:
-        """Read the queue as a stream, 1,000 messages at a time."""
 
 
 class Arena:
@@ -60,11 +64,14 @@ def arena(folder: str) -> Iterator[Arena]:
         node = stack.enter_context(GoQueueNode(folder))
         node.ask("GET", "/readyz")
         peers: list[Peer] = []
-        for kind in (RedisServer,):
-            if kind.is_there():
-                peers.append(stack.enter_context(kind(folder)))
-            else:
-                skip(kind.name, kind.missing)
+        if RedisServer.is_there():
+            peers.append(stack.enter_context(RedisServer(folder)))
+        else:
+            skip(RedisServer.name, RedisServer.missing)
+        if RabbitServer.is_there():
+            peers.append(stack.enter_context(RabbitServer(folder)))
+        else:
+            skip(RabbitServer.name, RabbitServer.missing)
         yield Arena(node, peers)
 
 

@@ -16,7 +16,7 @@ import time
 from types import TracebackType
 
 from bench.broker_process import Usage
-from bench.dialogue import AnswerEnd, Countdown, Script
+from bench.dialogue import AnswerEnd, Countdown, Script, free_port
 
 __all__ = [
     "ACK_END",
@@ -48,16 +48,13 @@ class RedisServer:
     def __init__(self, folder: str) -> None:
         self._data = tempfile.mkdtemp(prefix="redis-", dir=folder)
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
+        self.port = free_port()
 
     @staticmethod
     def is_there() -> bool:
         return shutil.which("redis-server") is not None
 
     def __enter__(self) -> "RedisServer":
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
         program = shutil.which("redis-server")
         assert program is not None
         self._process = subprocess.Popen(
@@ -101,6 +98,11 @@ class RedisServer:
         assert not answer.startswith(b"-"), answer
         return answer
 
+    @staticmethod
+    def greet() -> Script:
+        """A new connection needs no greeting."""
+        yield from ()
+
     def renew(self, queue: str) -> None:
         """An empty stream with a group."""
         self.ask(b"DEL", queue.encode())
@@ -117,6 +119,10 @@ class RedisServer:
     @staticmethod
     def publish_one(queue: str, value: bytes) -> tuple[bytes, AnswerEnd]:
         return command(b"XADD", queue.encode(), b"*", b"v", value), _lines_end(2)
+
+    @staticmethod
+    def is_accepted(answer: bytes) -> bool:
+        return answer.startswith(b"$")
 
     @staticmethod
     def consume(queue: str, left: Countdown) -> Script:

@@ -12,6 +12,7 @@ from bench.goqueue_node import PARTITIONS, GoQueueNode, Road
 from bench.peers import sdk
 from bench.peers.contest import Sample, Watch, compare, rates
 from bench.peers.peer import Peer, arena, skip
+from bench.peers.redis_streams import RedisServer
 
 __all__ = [
     "measure_priorities",
@@ -75,6 +76,8 @@ def measure_read(folder: str, scale: float) -> Iterator[Figure]:
             "sdk": lambda: uvloop.run(sdk.consume(node, "orders", count)),
         }
         for peer in servers.peers:
+            if not isinstance(peer, RedisServer):
+                continue
             for number in range(PARTITIONS):
                 share = count * (number + 1) // PARTITIONS - count * number // PARTITIONS
                 _publish_theirs(peer, share, f"stream-{number}")
@@ -83,12 +86,12 @@ def measure_read(folder: str, scale: float) -> Iterator[Figure]:
     yield from rates("read", samples)
 
 
-def _read_theirs(peer: Peer) -> Sample:
+def _read_theirs(peer: RedisServer) -> Sample:
     return _read(peer, lambda number, counted: peer.read(f"stream-{number}", counted))
 
 
 def _read(
-    server: Peer | GoQueueNode, script: Callable[[int, list[int]], Script], expected: int = 0
+    server: RedisServer | GoQueueNode, script: Callable[[int, list[int]], Script], expected: int = 0
 ) -> Sample:
     counted: list[int] = []
     watch = Watch(server.usage)
