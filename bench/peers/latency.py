@@ -19,7 +19,7 @@ from bench.dialogue import AnswerEnd, Dialogue, Script, converse
 from bench.figure import Figure, Target
 from bench.goqueue_node import GoQueueNode, Road, http_end
 from bench.peers.contest import Latencies, Sample, Samples, Watch, compare, details, rates
-from bench.peers.peer import Peer, arena
+from bench.peers.peer import QUEUES, Peer, arena
 from bench.peers.redis_streams import ACK_END, RedisServer, entries_end, poll_request, settle
 
 __all__ = ["measure_latency", "measure_singles"]
@@ -35,7 +35,7 @@ _ACK_CONNECTIONS = 16
 def measure_singles(folder: str, scale: float) -> Iterator[Figure]:
     """64 connections, each with one request of one message on it."""
     seconds = max(0.1, 3 * scale)
-    with arena(folder) as servers:
+    with arena(folder, *QUEUES) as servers:
         servers.node.create(_QUEUE)
         contenders = {"json": partial(_singles, servers.node, seconds)}
         for peer in servers.peers:
@@ -85,7 +85,7 @@ class _Line(NamedTuple):
 
 def measure_latency(folder: str, scale: float) -> Iterator[Figure]:
     """From when a message is sent until it is answered, and until a waiting consumer has it."""
-    with arena(folder) as servers:
+    with arena(folder, RedisServer) as servers:
         node = servers.node
         lines: dict[str, Callable[[], _Line]] = {}
         for name, road in node.roads().items():

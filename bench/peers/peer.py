@@ -4,7 +4,8 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 import click
 
@@ -14,7 +15,7 @@ from bench.goqueue_node import GoQueueNode
 from bench.peers.rabbitmq import RabbitServer
 from bench.peers.redis_streams import RedisServer
 
-__all__ = ["Arena", "Peer", "arena", "skip"]
+__all__ = ["QUEUES", "Arena", "Peer", "arena", "skip"]
 
 
 class Peer(Protocol):
@@ -45,6 +46,30 @@ class Peer(Protocol):
         """Lease up to 1,000 messages, acknowledge all of them, and so on."""
 
 
+class PeerServer(Peer, Protocol):
+    """How a peer is started: as a block, with its files in a folder."""
+
+    missing: str
+
+    def __init__(self, folder: str) -> None: ...
+
+    @staticmethod
+    def is_there() -> bool: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+
+QUEUES: tuple[type[PeerServer], ...] = (RedisServer, RabbitServer)
+
+
 class Arena:
     """Our node and the peers that this machine has."""
 
@@ -54,8 +79,8 @@ class Arena:
 
 
 @contextlib.contextmanager
-def arena(folder: str) -> Iterator[Arena]:
-    """Fresh servers, gone when the block ends."""
+def arena(folder: str, *kinds: type[PeerServer]) -> Iterator[Arena]:
+    """Fresh servers, gone when the block ends; what cannot be started is left out."""
     _say(
         f"brokers and load generator share {os.cpu_count()} cores; "
         "every answer comes after the sync of what it says"
@@ -64,14 +89,11 @@ def arena(folder: str) -> Iterator[Arena]:
         node = stack.enter_context(GoQueueNode(folder))
         node.ask("GET", "/readyz")
         peers: list[Peer] = []
-        if RedisServer.is_there():
-            peers.append(stack.enter_context(RedisServer(folder)))
-        else:
-            skip(RedisServer.name, RedisServer.missing)
-        if RabbitServer.is_there():
-            peers.append(stack.enter_context(RabbitServer(folder)))
-        else:
-            skip(RabbitServer.name, RabbitServer.missing)
+        for kind in kinds:
+            if kind.is_there():
+                peers.append(stack.enter_context(kind(folder)))
+            else:
+                skip(kind.name, kind.missing)
         yield Arena(node, peers)
 
 

@@ -7,7 +7,6 @@ The client knows as much of the protocol as it needs: frames of one channel, one
 frame, and deliveries that are all of the same length.
 """
 
-import contextlib
 import os
 import shutil
 import signal
@@ -18,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from bench.broker_process import Usage
 from bench.dialogue import AnswerEnd, Countdown, Script, converse, free_port
@@ -85,7 +85,6 @@ class RabbitServer:
     def __init__(self, folder: str) -> None:
         self._data = Path(tempfile.mkdtemp(prefix="rabbitmq-", dir=folder))
         self._process: subprocess.Popen[bytes] | None = None
-        self._pid = 0
         self._epmd = {**os.environ, "ERL_EPMD_PORT": str(free_port())}
         self.port = free_port()
 
@@ -93,7 +92,7 @@ class RabbitServer:
     def is_there() -> bool:
         return os.path.exists(_PROGRAM)
 
-    def __enter__(self) -> "RabbitServer":
+    def __enter__(self) -> Self:
         plugins = self._data / "plugins"
         plugins.write_text("[].")
         # Erlang keeps a cookie in HOME, and a log of crashes where it is started.
@@ -120,12 +119,12 @@ class RabbitServer:
         while True:
             try:
                 converse([(self.port, self.greet())])
-                break
+                return self
             except OSError:
-                assert time.monotonic() < deadline, "rabbitmq-server did not start in time"
+                if time.monotonic() > deadline:
+                    self.__exit__(None, None, None)
+                    raise
                 time.sleep(0.2)
-        self._pid = int((self._data / "pid").read_text())
-        return self
 
     def __exit__(
         self,
@@ -134,8 +133,8 @@ class RabbitServer:
         trace: TracebackType | None,
     ) -> None:
         assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid or self._process.pid, signal.SIGKILL)
+        # The shell that started the broker ends with it.
+        os.kill(self._pid, signal.SIGKILL)
         self._process.wait(30)
         # The port mapper of Erlang outlives those who start it.
         mapper = shutil.which("epmd")
@@ -147,6 +146,10 @@ class RabbitServer:
     def usage(self) -> Usage:
         return Usage(self._pid)
 
+    @property
+    def _pid(self) -> int:
+        return int((self._data / "pid").read_text())
+
     @staticmethod
     def greet() -> Script:
         """Open a connection with one channel that confirms."""
@@ -154,7 +157,7 @@ class RabbitServer:
         mechanism = _long(b"") + _short(b"PLAIN") + _long(b"\0guest\0guest") + _short(b"en_US")
         yield _method(10, 11, mechanism, channel=0), _answer_end
         # Frames of up to 128 KiB, and a heartbeat each second: it wakes a consumer that waits.
-        tune = _method(10, 31, struct.pack(">HIH", 0, 1 << 17, 1), channel=0)
+        tune = _method(10, 31, struct.pack(">HIH", 2047, 1 << 17, 1), channel=0)
         yield tune + _method(10, 40, _short(b"/") + b"\0\0", channel=0), _answer_end
         yield _method(20, 10, b"\0"), _answer_end
         yield _method(85, 10, b"\0"), _answer_end

@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from types import TracebackType
+from typing import Self
 
 from bench.broker_process import Usage
 from bench.dialogue import AnswerEnd, Countdown, Script, free_port
@@ -54,7 +55,7 @@ class RedisServer:
     def is_there() -> bool:
         return shutil.which("redis-server") is not None
 
-    def __enter__(self) -> "RedisServer":
+    def __enter__(self) -> Self:
         program = shutil.which("redis-server")
         assert program is not None
         self._process = subprocess.Popen(

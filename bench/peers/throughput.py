@@ -11,7 +11,7 @@ from bench.figure import Figure, Target
 from bench.goqueue_node import PARTITIONS, GoQueueNode, Road
 from bench.peers import sdk
 from bench.peers.contest import Sample, Watch, compare, rates
-from bench.peers.peer import Peer, arena, skip
+from bench.peers.peer import QUEUES, Peer, arena, skip
 from bench.peers.redis_streams import RedisServer
 
 __all__ = [
@@ -37,7 +37,7 @@ _NO_RAW_LEASES = "the node has no route /groups/{group}/poll/records"
 def measure_publish(folder: str, scale: float) -> Iterator[Figure]:
     """Batches of 1,000 over four connections: raw records, XADD pipelined."""
     count = _count(600_000, scale)
-    with arena(folder) as servers:
+    with arena(folder, *QUEUES) as servers:
         node = servers.node
         node.create("orders")
         contenders: dict[str, Callable[[], Sample]] = {
@@ -65,7 +65,7 @@ def _publish_theirs(peer: Peer, count: int, queue: str = _QUEUE) -> Sample:
 def measure_read(folder: str, scale: float) -> Iterator[Figure]:
     """Everything from the start, three partitions or streams side by side."""
     count = _count(1_000_000, scale)
-    with arena(folder) as servers:
+    with arena(folder, RedisServer) as servers:
         node = servers.node
         node.create("orders")
         _publish_ours(node, "orders", count)
@@ -108,7 +108,7 @@ def measure_queue(folder: str, scale: float) -> Iterator[Figure]:
         "json": Target(ratio_at_least=1.0),
         "sdk": Target(at_least=200_000),
     }
-    with arena(folder) as servers:
+    with arena(folder, *QUEUES) as servers:
         node = servers.node
         contenders: dict[str, Callable[[], Sample]] = {
             name: partial(_queue_ours, node, road, name, count)
@@ -158,7 +158,7 @@ def _queue_theirs(peer: Peer, count: int) -> Sample:
 def measure_publish_queue(folder: str, scale: float) -> Iterator[Figure]:
     """One publisher of batches and two consumers at the same time."""
     count = _count(200_000, scale)
-    with arena(folder) as servers:
+    with arena(folder, *QUEUES) as servers:
         node = servers.node
         contenders: dict[str, Callable[[], Sample]] = {
             name: partial(_both_ours, node, road, name, count)
