@@ -10,7 +10,11 @@ import msgspec
 import pytest
 
 from bench.figure import Figure, Rounds, Target
+from bench.goqueue_node import RawRoad
+from bench.peers.redis_streams import command, entries_end, settle
 from goqueue import records
+from goqueue.model import Message
+from goqueue.records import build
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = {
@@ -264,6 +268,49 @@ def test_the_bench_of_peers_stands_beside_every_peer_that_is_installed(
         assert (figure.raw is not None) == (bool(redis) and name not in redis)
         assert figure.details["cpu_s_per_million"] is not None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_raw_road_acknowledges_every_range_of_every_share() -> None:
+    records = bytes(build([Message(value=b"x")] * 3))
+    heads = [
+        {"leases": [{"handle": "a:0:1:k", "offsets": [[0, 2], [5, 6]], "delivery_count": 1}]},
+        {
+            "leases": [
+                {"handle": "a:1:1:l", "offsets": [[7, 9]]},
+                {"handle": "a:1:2:m", "offsets": [[3, 4]]},
+            ]
+        },
+    ]
+    shares = b"".join(
+        len(head).to_bytes(4) + len(records).to_bytes(4) + head + records
+        for head in (msgspec.json.encode(each) for each in heads)
+    )
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(shares), shares)
+
+    count, ack = RawRoad("workers", "m", "1s").settle(answer)
+
+    assert count == 6
+    assert ack.startswith(b"POST /groups/workers/leases/ack HTTP/1.1\r\n")
+    assert msgspec.json.decode(ack.partition(b"\r\n\r\n")[2]) == {
+        "leases": [
+            {"handle": "a:0:1:k", "offsets": [[0, 2], [5, 6]]},
+            {"handle": "a:1:1:l", "offsets": [[7, 9]]},
+            {"handle": "a:1:2:m", "offsets": [[3, 4]]},
+        ]
+    }
+
+
+def test_the_client_of_redis_acknowledges_every_entry_of_a_whole_reply() -> None:
+    entries = b"".join(
+        b"*2\r\n$%d\r\n%b\r\n*2\r\n$1\r\nv\r\n$3\r\nabc\r\n" % (len(each), each)
+        for each in (b"17-0", b"17-10")
+    )
+    reply = b"*1\r\n*2\r\n$1\r\ns\r\n*2\r\n" + entries
+
+    assert entries_end(bytearray(reply[:-1])) == 0
+    assert entries_end(bytearray(reply)) == len(reply)
+    assert settle("s", reply) == (2, command(b"XACK", b"s", b"g", b"17-0", b"17-10"))
+    assert settle("s", b"*-1\r\n")[0] == 0
 
 
 def test_the_bench_of_peers_prints_our_figures_where_there_is_no_peer(tmp_path: Path) -> None:
