@@ -12,7 +12,17 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 
-__all__ = ["AnswerEnd", "Connection", "Countdown", "Dialogue", "Script", "converse", "free_port"]
+__all__ = [
+    "AnswerEnd",
+    "Connection",
+    "Countdown",
+    "Dialogue",
+    "Laps",
+    "Script",
+    "converse",
+    "free_port",
+    "lines_end",
+]
 
 # The number of bytes of the answer at the front of what was received; 0 while it is not complete.
 AnswerEnd = Callable[[bytearray], int]
@@ -40,6 +50,24 @@ class Countdown:
         self.left -= count
         if self.left <= 0:
             self.seconds = time.perf_counter() - self._began
+
+
+class Laps:
+    """How long each request took, of scripts that send one after another until a moment."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.perf_counter() + seconds
+        self.taken: list[float] = []
+
+    def repeat(self, request: bytes, end: AnswerEnd, accepted: bytes) -> Script:
+        """Send the same request over and over; every answer has `accepted` in it."""
+        began = time.perf_counter()
+        while began < self._until:
+            answer = yield request, end
+            now = time.perf_counter()
+            self.taken.append(now - began)
+            began = now
+            assert accepted in answer, answer[:400]
 
 
 class Connection:
@@ -154,9 +182,9 @@ class Dialogue:
 
         ask(*first, resume)
 
-    def run(self) -> None:
-        """Until all scripts have ended."""
-        while self._running:
+    def run(self, until: Countdown | None = None) -> None:
+        """Until all scripts have ended, or there is no work left for those that wait for it."""
+        while self._running and (until is None or until.left > 0):
             for number, events in self._epoll.poll():
                 self._connections[number].handle(events)
 
@@ -167,14 +195,26 @@ class Dialogue:
             self._connections[number].handle(events)
 
 
-def converse(scripts: Iterable[tuple[int, Script]]) -> float:
-    """Run scripts side by side, each on a connection to its port; the seconds that it took."""
+def converse(scripts: Iterable[tuple[int, Script]], until: Countdown | None = None) -> float:
+    """Run scripts side by side, each on a connection to its port; the seconds that it took.
+
+    With `until` they are broken off when that is done.
+    """
     with Dialogue() as dialogue:
         began = time.perf_counter()
         for port, script in scripts:
             dialogue.start(port, script)
-        dialogue.run()
+        dialogue.run(until)
         return time.perf_counter() - began
+
+
+def lines_end(lines: int) -> AnswerEnd:
+    """The answer is so many lines, or as many as came with the last of them."""
+
+    def end(received: bytearray) -> int:
+        return len(received) if received.count(b"\r\n") >= lines else 0
+
+    return end
 
 
 def free_port() -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from bench.broker_process import BrokerProcess
-from bench.dialogue import AnswerEnd, Countdown, Script
+from bench.dialogue import AnswerEnd, Countdown, Laps, Script
 from bench.wire import request
 from goqueue.records import last_offset, walk
 
@@ -139,14 +139,9 @@ class GoQueueNode(BrokerProcess):
         fields = b'{"messages":[{"value":"%b"}]}' % value
         return request("POST", f"/topics/{topic}/messages", fields), http_end
 
-    @staticmethod
-    def is_accepted(answer: bytes) -> bool:
-        return answer.startswith(b"HTTP/1.1 2")
-
-    @staticmethod
-    def greet() -> Script:
-        """A new connection needs no greeting."""
-        yield from ()
+    def publish_singly(self, topic: str, value: bytes, laps: Laps) -> Script:
+        """One message a request, each answered before the next is sent."""
+        return laps.repeat(*self.publish_one(topic, value), b"HTTP/1.1 200")
 
     @staticmethod
     def consume(road: Road, left: Countdown) -> Script:

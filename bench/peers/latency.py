@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from bench.broker_process import Usage
-from bench.dialogue import AnswerEnd, Dialogue, Script, converse
+from bench.dialogue import AnswerEnd, Dialogue, Laps, converse
 from bench.figure import Figure, Target
 from bench.goqueue_node import GoQueueNode, Road, http_end
 from bench.peers.contest import Latencies, Sample, Samples, Watch, compare, details, rates
@@ -51,23 +51,12 @@ def measure_singles(folder: str, scale: float) -> Iterator[Figure]:
 
 
 def _singles(server: GoQueueNode | Peer, seconds: float) -> Sample:
-    taken: list[float] = []
-    watch = Watch(server.usage)
-    until = time.perf_counter() + seconds
-    request, end = server.publish_one(_QUEUE, _VALUE)
-
-    def script() -> Script:
-        yield from server.greet()
-        began = time.perf_counter()
-        while began < until:
-            answer = yield request, end
-            now = time.perf_counter()
-            taken.append(now - began)
-            began = now
-            assert server.is_accepted(answer), answer[:400]
-
-    spent = converse((server.port, script()) for _ in range(_CONNECTIONS))
-    return watch.sample(len(taken), spent, {"answer": Latencies.of(taken)})
+    watch, laps = Watch(server.usage), Laps(seconds)
+    scripts = [
+        (server.port, server.publish_singly(_QUEUE, _VALUE, laps)) for _ in range(_CONNECTIONS)
+    ]
+    spent = converse(scripts)
+    return watch.sample(len(laps.taken), spent, {"answer": Latencies.of(laps.taken)})
 
 
 class _Line(NamedTuple):

@@ -10,8 +10,9 @@ from typing import Protocol, Self
 import click
 
 from bench.broker_process import Usage
-from bench.dialogue import AnswerEnd, Countdown, Script
+from bench.dialogue import Countdown, Laps, Script
 from bench.goqueue_node import GoQueueNode
+from bench.peers.nats_jetstream import NatsServer
 from bench.peers.rabbitmq import RabbitServer
 from bench.peers.redis_streams import RedisServer
 
@@ -27,20 +28,14 @@ class Peer(Protocol):
     @property
     def usage(self) -> Usage: ...
 
-    def greet(self) -> Script:
-        """What a new connection says first."""
-
     def renew(self, queue: str) -> None:
         """Make the queue, or empty it."""
 
     def publish(self, queue: str, value: bytes, count: int, left: Countdown) -> Script:
         """Batches of `count`, each answered before the next is sent."""
 
-    def publish_one(self, queue: str, value: bytes) -> tuple[bytes, AnswerEnd]:
-        """A request with one message."""
-
-    def is_accepted(self, answer: bytes) -> bool:
-        """Whether an answer says that the message is stored."""
+    def publish_singly(self, queue: str, value: bytes, laps: Laps) -> Script:
+        """One message a request, each answered before the next is sent."""
 
     def consume(self, queue: str, left: Countdown) -> Script:
         """Lease up to 1,000 messages, acknowledge all of them, and so on."""
@@ -67,11 +62,7 @@ class PeerServer(Peer, Protocol):
     ) -> None: ...
 
 
-QUEUES: tuple[type[PeerServer], ...] = (RedisServer, RabbitServer)
-
-
-# Brokers that a reader may look for in vain.
-_SILENT = ("kafka", "nats")
+QUEUES: tuple[type[PeerServer], ...] = (RedisServer, RabbitServer, NatsServer)
 
 
 class Arena:
@@ -98,8 +89,8 @@ def arena(folder: str, *kinds: type[PeerServer]) -> Iterator[Arena]:
                 peers.append(stack.enter_context(kind(folder)))
             else:
                 skip(kind.name, kind.missing)
-        for name in _SILENT:
-            skip(name, "this bench does not speak its protocol")
+        if kinds:
+            skip("kafka", "this bench does not speak its protocol")
         yield Arena(node, peers)
 
 

@@ -20,15 +20,15 @@ from types import TracebackType
 from typing import Self
 
 from bench.broker_process import Usage
-from bench.dialogue import AnswerEnd, Countdown, Script, converse, free_port
+from bench.dialogue import Countdown, Laps, Script, converse, free_port
 
 __all__ = ["RabbitServer"]
 
-# The program on the PATH of Debian runs only as the user of its package.
+# The program on the PATH, as Debian has it, runs only as the user of its package.
 _PROGRAM = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 _START_S = 90.0
 _PREFETCH = 2000
-_METHOD, _HEADER, _BODY, _HEARTBEAT = 1, 2, 3, 8
+_METHOD, _HEADER, _BODY = 1, 2, 3
 _FRAME = struct.Struct(">BHI")
 _CONFIRM = struct.Struct(">HHQB")
 _BASIC_ACK = (60, 80)
@@ -58,16 +58,6 @@ def _frame_end(received: bytearray, start: int = 0) -> int:
     return end if len(received) >= end else 0
 
 
-def _answer_end(received: bytearray) -> int:
-    """The end of the first frame that is not a heartbeat."""
-    end = 0
-    while following := _frame_end(received, end):
-        if received[end] != _HEARTBEAT:
-            return following
-        end = following
-    return 0
-
-
 def _frames_end(received: bytearray) -> int:
     """The end of the last complete frame."""
     end = 0
@@ -80,7 +70,7 @@ class RabbitServer:
     """`rabbitmq-server` on free ports and an empty directory; gone when the block ends."""
 
     name = "rabbitmq"
-    missing = "there is no rabbitmq-server in /usr/lib/rabbitmq/bin"
+    missing = "there is no rabbitmq-server on the PATH and in /usr/lib/rabbitmq/bin"
 
     def __init__(self, folder: str) -> None:
         self._data = Path(tempfile.mkdtemp(prefix="rabbitmq-", dir=folder))
@@ -90,7 +80,7 @@ class RabbitServer:
 
     @staticmethod
     def is_there() -> bool:
-        return os.path.exists(_PROGRAM)
+        return shutil.which("rabbitmq-server") is not None and os.path.exists(_PROGRAM)
 
     def __enter__(self) -> Self:
         plugins = self._data / "plugins"
@@ -153,42 +143,34 @@ class RabbitServer:
     @staticmethod
     def greet() -> Script:
         """Open a connection with one channel that confirms."""
-        yield b"AMQP\x00\x00\x09\x01", _answer_end
+        yield b"AMQP\x00\x00\x09\x01", _frame_end
         mechanism = _long(b"") + _short(b"PLAIN") + _long(b"\0guest\0guest") + _short(b"en_US")
-        yield _method(10, 11, mechanism, channel=0), _answer_end
-        # Frames of up to 128 KiB, and a heartbeat each second: it wakes a consumer that waits.
-        tune = _method(10, 31, struct.pack(">HIH", 2047, 1 << 17, 1), channel=0)
-        yield tune + _method(10, 40, _short(b"/") + b"\0\0", channel=0), _answer_end
-        yield _method(20, 10, b"\0"), _answer_end
-        yield _method(85, 10, b"\0"), _answer_end
+        yield _method(10, 11, mechanism, channel=0), _frame_end
+        # Frames of up to 128 KiB, and no heartbeats.
+        tune = _method(10, 31, struct.pack(">HIH", 2047, 1 << 17, 0), channel=0)
+        yield tune + _method(10, 40, _short(b"/") + b"\0\0", channel=0), _frame_end
+        yield _method(20, 10, b"\0"), _frame_end
+        yield _method(85, 10, b"\0"), _frame_end
 
     def renew(self, queue: str) -> None:
         def script() -> Script:
             yield from self.greet()
             name = struct.pack(">H", 0) + _short(queue.encode())
-            yield _method(50, 40, name + b"\0"), _answer_end
+            yield _method(50, 40, name + b"\0"), _frame_end
             # Durable; neither exclusive nor deleted with its last consumer.
-            answer = yield _method(50, 10, name + b"\x02" + _long(b"")), _answer_end
+            answer = yield _method(50, 10, name + b"\x02" + _long(b"")), _frame_end
             assert answer[7:11] == struct.pack(">HH", 50, 11), answer
 
         converse([(self.port, script())])
 
-    @staticmethod
-    def publish_one(queue: str, value: bytes) -> tuple[bytes, AnswerEnd]:
-        target = struct.pack(">H", 0) + _short(b"") + _short(queue.encode()) + b"\0"
-        # Content of class 60; the only property is that it is persistent.
-        header = struct.pack(">HHQHB", 60, 0, len(value), 0x1000, 2)
-        frames = _method(60, 40, target) + _frame(_HEADER, header) + _frame(_BODY, value)
-        return frames, _answer_end
-
-    @staticmethod
-    def is_accepted(answer: bytes) -> bool:
-        return answer[-14:-10] == struct.pack(">HH", *_BASIC_ACK)
+    def publish_singly(self, queue: str, value: bytes, laps: Laps) -> Script:
+        yield from self.greet()
+        yield from laps.repeat(_content(queue, value), _frame_end, struct.pack(">HH", *_BASIC_ACK))
 
     def publish(self, queue: str, value: bytes, count: int, left: Countdown) -> Script:
         """Batch after batch, each confirmed before the next is sent."""
         yield from self.greet()
-        batch = self.publish_one(queue, value)[0] * count
+        batch = _content(queue, value) * count
         below = last = 0
         while left.take(count):
             last += count
@@ -208,34 +190,36 @@ class RabbitServer:
     def consume(self, queue: str, left: Countdown) -> Script:
         """Deliveries come as they may; all that came together are acknowledged together."""
         yield from self.greet()
-        yield _method(60, 10, struct.pack(">IHB", 0, _PREFETCH, 0)), _answer_end
+        yield _method(60, 10, struct.pack(">IHB", 0, _PREFETCH, 0)), _frame_end
         target = struct.pack(">H", 0) + _short(queue.encode()) + _short(b"c") + b"\0" + _long(b"")
-        yield _method(60, 20, target), _answer_end
+        yield _method(60, 20, target), _frame_end
         size = 7 + 4 + 2 + 8 + 1 + 1 + 1 + len(queue) + 1 + 7 + 15 + 1 + 7 + 100 + 1
 
         def deliveries_end(received: bytearray) -> int:
-            if received[:1] == bytes([_HEARTBEAT]):
-                return _frame_end(received)
             return len(received) // size * size
 
         ack = b""
         while left.left > 0:
             answer = yield ack, deliveries_end
-            ack = b""
             count = len(answer) // size
-            if count:
-                tag = answer[(count - 1) * size + 13 : (count - 1) * size + 21]
-                ack = _method(*_BASIC_ACK, tag + b"\x01")
-                left.finish(count)
+            tag = answer[(count - 1) * size + 13 : (count - 1) * size + 21]
+            ack = _method(*_BASIC_ACK, tag + b"\x01")
+            left.finish(count)
+
+
+def _content(queue: str, value: bytes) -> bytes:
+    """The frames of one message."""
+    target = struct.pack(">H", 0) + _short(b"") + _short(queue.encode()) + b"\0"
+    # Content of class 60; its only property is that it is persistent.
+    header = struct.pack(">HHQHB", 60, 0, len(value), 0x1000, 2)
+    return _method(60, 40, target) + _frame(_HEADER, header) + _frame(_BODY, value)
 
 
 def _confirms(frames: bytes) -> Iterator[tuple[int, bool]]:
     """The tags of all confirms among frames, each with whether those before it are meant, too."""
     at = 0
     while at < len(frames):
-        kind, _, size = _FRAME.unpack_from(frames, at)
-        if kind == _METHOD:
-            class_id, method, tag, is_multiple = _CONFIRM.unpack_from(frames, at + _FRAME.size)
-            assert (class_id, method) == _BASIC_ACK, frames[at : at + 200]
-            yield tag, bool(is_multiple)
-        at += _FRAME.size + size + 1
+        class_id, method, tag, is_multiple = _CONFIRM.unpack_from(frames, at + _FRAME.size)
+        assert (class_id, method) == _BASIC_ACK, frames[at : at + 200]
+        yield tag, bool(is_multiple)
+        at += _FRAME.size + _CONFIRM.size + 1

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from bench.broker_process import Usage
-from bench.dialogue import AnswerEnd, Countdown, Script, free_port
+from bench.dialogue import AnswerEnd, Countdown, Laps, Script, free_port, lines_end
 
 __all__ = [
     "ACK_END",
@@ -99,11 +99,6 @@ class RedisServer:
         assert not answer.startswith(b"-"), answer
         return answer
 
-    @staticmethod
-    def greet() -> Script:
-        """A new connection needs no greeting."""
-        yield from ()
-
     def renew(self, queue: str) -> None:
         """An empty stream with a group."""
         self.ask(b"DEL", queue.encode())
@@ -112,18 +107,17 @@ class RedisServer:
     def publish(self, queue: str, value: bytes, count: int, left: Countdown) -> Script:
         """Batch after batch, each pipelined and answered before the next is sent."""
         batch = self.publish_one(queue, value)[0] * count
-        end = _lines_end(2 * count)
+        end = lines_end(2 * count)
         while left.take(count):
             answer = yield batch, end
             assert not answer.startswith(b"-"), answer[:200]
 
     @staticmethod
     def publish_one(queue: str, value: bytes) -> tuple[bytes, AnswerEnd]:
-        return command(b"XADD", queue.encode(), b"*", b"v", value), _lines_end(2)
+        return command(b"XADD", queue.encode(), b"*", b"v", value), lines_end(2)
 
-    @staticmethod
-    def is_accepted(answer: bytes) -> bool:
-        return answer.startswith(b"$")
+    def publish_singly(self, queue: str, value: bytes, laps: Laps) -> Script:
+        return laps.repeat(*self.publish_one(queue, value), b"$")
 
     @staticmethod
     def consume(queue: str, left: Countdown) -> Script:
@@ -186,11 +180,4 @@ def settle(queue: str, answer: bytes) -> tuple[int, bytes]:
     return count, b"*%d" % (3 + count) + head[2:] + b"\r\n".join(arguments) + b"\r\n"
 
 
-def _lines_end(lines: int) -> AnswerEnd:
-    def end(received: bytearray) -> int:
-        return len(received) if received.count(b"\r\n") >= lines else 0
-
-    return end
-
-
-ACK_END = _lines_end(1)
+ACK_END = lines_end(1)

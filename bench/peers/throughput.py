@@ -151,7 +151,7 @@ def _queue_sdk(node: GoQueueNode, count: int) -> Sample:
 def _queue_theirs(peer: Peer, count: int) -> Sample:
     _publish_theirs(peer, count)
     left, watch = Countdown(count), Watch(peer.usage)
-    converse((peer.port, peer.consume(_QUEUE, left)) for _ in range(_CONSUMERS))
+    converse([(peer.port, peer.consume(_QUEUE, left)) for _ in range(_CONSUMERS)], left)
     return watch.sample(count, left.seconds)
 
 
@@ -185,7 +185,7 @@ def _both_theirs(peer: Peer, count: int) -> Sample:
     unsent, left, watch = Countdown(count), Countdown(count), Watch(peer.usage)
     scripts = [peer.publish(_QUEUE, VALUE, BATCH, unsent)]
     scripts += [peer.consume(_QUEUE, left) for _ in range(_CONSUMERS)]
-    converse((peer.port, script) for script in scripts)
+    converse([(peer.port, script) for script in scripts], left)
     return watch.sample(count, left.seconds)
 
 
