@@ -1,8 +1,7 @@
 """`goqueue bench`: measure publishing, reading and end-to-end latency of a server.
 
-The topic that is measured on: made if it is not there, and kept for the next measurement.
-
-The three measurements: publish, read, and both with the way between them.
+Owns the commands and the order of the three measurements. The topic is created if it does not exist
+and kept for the next measurement; the load itself is in `bench_load`.
 """
 
 import asyncio

@@ -1,18 +1,11 @@
 """The load of `goqueue bench`: plan, workers, latencies and the report.
 
-What is measured: how large, how many at a time, how fast, for how long.
+Publishing workers have a partition each and one request in flight; reading workers read to the end
+that the topic had at the start, or until time is up. In an end-to-end run every message carries its
+due time and its sender, so latency includes time spent waiting for a slow server.
 
-Durations counted in buckets: any number of them in little memory, percentiles within 1.6 %.
-
-What was measured, as numbers and as words.
-
-Workers that publish batches, each to a partition of its own, one request at a time.
-
-A worker that reads a topic from its beginning to where it ended, or until the time is up.
-
-Messages that come back: each knows when it was due and who sent it.
-
-Invariant: a message counts once, when it is first heard; one that is never heard is a failure.
+Invariant: a message is counted once, when it is first received; one that never arrives is a
+failure. Latencies are counted in buckets: constant memory, percentiles within 1.6 %.
 """
 
 import asyncio

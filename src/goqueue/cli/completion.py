@@ -1,4 +1,7 @@
-"""Names that the server knows, for the shell to offer. Never in the way: no answer is no offer."""
+"""Names that the server knows, offered to the shell's completion.
+
+Completion never fails: after an error, or a second without an answer, nothing is offered.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar

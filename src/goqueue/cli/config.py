@@ -1,11 +1,8 @@
 """`goqueue config`: show and check the settings that a node started here would use.
 
-Settings as flags of a command: made from the table, collected as text, judged by nobody here.
-
-A value is left as it was typed, so that a wrong flag is reported together with a wrong variable
-and a wrong key of the file.
-
-Starts nothing and changes nothing. Secrets are shown only as being there.
+Owns the flags of settings, which are generated from the table of settings. Values are passed on as
+typed, so that a wrong flag is reported together with wrong variables and wrong keys of the file.
+Starts nothing and changes nothing. For a secret, only whether it is set is shown.
 """
 
 import os

@@ -1,21 +1,13 @@
-"""`goqueue context`: servers and keys kept by name, and which one a command uses.
+"""`goqueue context`: servers and keys kept by name, and the choice of the server for a command.
 
-What may be said about a server: its address, a key, a time to wait. Each is checked alone.
+Owns `~/.goqueue/config.toml`. The file holds keys, so only its user may read it, and it is replaced
+as a whole, so a crash never leaves half of it. Keys are written and never shown again; an error
+says where a value stood and never repeats a key. Nothing here talks to a server.
 
-The text of a refusal says where the value stood and never repeats a key.
-
-Contexts: servers with their keys, kept by name in the home directory of a user.
-
-Owns `~/.goqueue/config.toml`. It holds keys, so nobody else may read it, and it is replaced as a
-whole, so that no crash leaves half of it. Never talks to a server.
+A command uses the server of its flags, else of the environment, else of the current context, else
+the default. That choice is a pure function; `load_client_settings` is the shell around it.
 
 Invariant: every context in the file has been checked; a file with anything else is refused whole.
-
-Whom a command speaks to: by flag, else by environment, else by context, else by default.
-
-Pure: flags, environment and contexts are handed in. `load_client_settings` is the shell around it.
-
-Keys go in and are never shown again.
 """
 
 import fcntl

@@ -1,7 +1,4 @@
-"""`goqueue delayed`: list, show and cancel delayed messages.
-
-Delayed messages drawn for a person.
-"""
+"""`goqueue delayed`: list, show and cancel delayed messages."""
 
 import click
 

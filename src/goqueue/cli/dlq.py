@@ -1,6 +1,6 @@
 """`goqueue dlq`: list, show and redrive dead letters.
 
-Dead letters read from the topic that keeps them.
+Dead letters are read from their dead-letter topic as messages; the server moves them.
 """
 
 import re

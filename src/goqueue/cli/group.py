@@ -1,12 +1,7 @@
 """`goqueue group`: list, describe, reset and delete consumer groups.
 
-Groups drawn for a person.
-
-Groups with how far they are behind, which is another question to the server for each of them.
-
-As JSON and YAML the answer is that of the API, unchanged; only a person is shown the lag as well.
-
-Where a group is to be moved, as the flags say it.
+JSON and YAML are the API's response, unchanged. Tables also show the lag, which costs one more
+request per group.
 """
 
 import time

@@ -1,19 +1,10 @@
-"""Options shared by commands: output format, names with completion, server, confirmation.
+"""Options shared by commands: output format, server, names with completion, confirmation.
 
-How an answer is asked for: `-o table|json|yaml`, before or after the sub-command.
+Options of the output and the server may stand before or after the sub-command. Values are kept as
+typed; the environment and the contexts are read only when a command connects. A destructive command
+asks first; without a terminal nobody can answer, so it is refused unless forced.
 
-Imports nothing but click, because every `--help` imports it.
-
-Arguments that name a topic or a group; the shell completes them with what the server knows.
-
-Imports nothing but click, because every `--help` of a command imports it.
-
-Whom to speak to: `-s`, `-c`, `--api-key`, `--timeout`, before or after the sub-command.
-
-Values are left as they were typed; the environment and the contexts are looked at when a command
-speaks to a server, and not before. Imports nothing but click, because every `--help` imports it.
-
-Asking before something is destroyed. Without a terminal nobody can answer, so it is refused.
+Imports nothing but click, because every `--help` imports this module.
 """
 
 import enum

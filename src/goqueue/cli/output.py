@@ -1,11 +1,8 @@
-"""Prints answers: JSON, YAML, tables and progress, with control characters escaped.
+"""Prints answers: JSON, YAML, tables and progress.
 
-Answers as bytes and as tables: JSON, YAML, cells that cannot take over a terminal, progress.
-
-Everything that came out of a file is untrusted here: control characters are shown as escapes,
-and nothing is read as markup.
-
-An answer on the screen: the body unchanged as JSON or YAML, or what a command draws of it.
+JSON and YAML are the response body, unchanged; a table is what the command draws of it. All text
+that comes from a file or a server is untrusted: control characters are shown as escapes, and
+nothing is interpreted as markup.
 """
 
 import contextlib

@@ -1,12 +1,7 @@
 """`goqueue produce`: publish one message, or the lines of a file or a pipe.
 
-The flags of `goqueue produce`, checked as a whole.
-
-A bar on standard error while messages are sent; nothing at all when that is no terminal.
-
-Many messages from one descriptor: read, sent, counted, shown.
-
-Ctrl-C stops the reading; what was read is still sent, and the count is told.
+Owns the flags, which are checked together, and the progress bar, which appears on a terminal only.
+Ctrl-C stops reading; what was read is still sent, and the count is reported.
 """
 
 import asyncio

@@ -1,14 +1,11 @@
 """Messages read from lines and flags, before they are sent.
 
-A message before it is sent: read from a line or from flags.
+A line is a value, or with `--format json` a message as the API accepts it. A line that is invalid
+raises `DraftInvalid` and does not affect the next. Lines are read from a file, a pipe or a terminal
+without blocking the event loop.
 
-A line is a value, or with `--format json` a message as the API takes it. Pure: whatever is wrong
-with a line is raised as a `DraftInvalid`, and the next line has nothing to do with it.
-
-Lines of a file, a pipe or a terminal, as they come and without holding up the event loop.
-
-Invariant: no more than one line and one piece is held; a line that is too long is noted as such
-and never held whole.
+Invariant: at most one line and one piece of input are held; a line that is too long is reported and
+never held whole.
 """
 
 import asyncio

@@ -1,11 +1,7 @@
 """`goqueue serve` and `goqueue dev`: run a node until it is told to stop.
 
-One node as the work of this process: started, watched, stopped.
-
-The commands that run a node until they are told to stop.
-
-Whatever is wrong with the settings is told before anything is bound. INT and TERM stop the node:
-readiness fails, waiting requests end, running ones finish, logs are flushed, exit code 0.
+All problems of the settings are reported before an address is bound. SIGINT and SIGTERM stop the
+node: readiness fails, waiting requests end, running ones finish, logs are flushed, exit code 0.
 """
 
 import asyncio

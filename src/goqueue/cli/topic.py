@@ -1,11 +1,7 @@
 """`goqueue topic`: create, list, describe, change and delete topics.
 
-Settings of a topic as they are typed: `--set retention_hours=24`.
-
-The names and the form of a value follow from the table of settings; what a value may be is left to
-the server.
-
-Topics drawn for a person.
+Settings are typed as `--set retention_hours=24`. Their names and the form of their values follow
+from the table of settings; the server checks the values.
 """
 
 from collections.abc import Sequence

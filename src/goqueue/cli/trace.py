@@ -1,16 +1,8 @@
 """`goqueue trace`: follow one message, list and search traces.
 
-One journey as lines of text: what happened after how long, as a tree.
-
-A span hangs below the one that it followed from; one whose parent is not kept hangs at the root.
-What a line has in common with the line above it in the tree is not said again. Everything that
-came from a server is shown without control characters.
-
-Journeys drawn for a person: many as a table, one as a timeline.
-
-The journey of the message at one place.
-
-What `goqueue trace search` was asked for, as a request.
+A trace is drawn as a tree of spans with the time since its start. A span is drawn below the one
+that it follows from; one whose parent is not kept is drawn at the root. What a line has in common
+with its parent is not repeated. Text from the server is shown without control characters.
 """
 
 import datetime as dt

@@ -1,9 +1,4 @@
-"""`goqueue txn`: list, describe and abort transactions.
-
-Transactions drawn for a person.
-
-Ending a transaction in the name of its producer, whom the transaction itself names.
-"""
+"""`goqueue txn`: list, describe and abort transactions."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,8 +1,6 @@
-"""`goqueue version` and `goqueue completion`.
+"""`goqueue version` and `goqueue completion`: the program itself.
 
-Which build runs here, and which one answers; a server that does not is no failure.
-
-The commands that tell about the program itself.
+The version of a server is shown if it answers; a server that does not is no failure.
 """
 
 import click

@@ -1,13 +1,11 @@
-"""Errors of pipelines as one sentence each.
+"""Errors of pipelines and of Spark as one sentence each.
 
-Errors of Spark as one sentence: what its message says, without plans and stack traces.
-
-Spark wraps what goes wrong in Python and in tasks several times, as text. What is looked for, in
-this order: a violated expectation, an exception of this package, the condition that Spark names.
+Spark wraps errors of Python and of tasks several times, as text with plans and stack traces. The
+sentence comes from the first of these that is found: a violated expectation, an exception of this
+package, the condition that Spark names. `StepInvalid` names the part of a pipeline that cannot be
+planned, with Spark's words about it.
 
 Invariant: a sentence has one line and at most 500 characters.
-
-What cannot be planned: a part of a pipeline and Spark's words about it.
 """
 
 import contextlib

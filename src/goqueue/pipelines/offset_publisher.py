@@ -1,7 +1,7 @@
-"""The positions of a pipeline shown as a group of the broker, so that its lag is seen there.
+"""Publishes the positions of a pipeline as those of a consumer group, to make its lag visible.
 
-Never an authority: the checkpoint decides what is read next. A broker that cannot be told is told
-after the next batch.
+Never an authority: the checkpoint decides what is read next. A failed commit is made up for after
+the next batch.
 """
 
 import logging

@@ -1,14 +1,6 @@
-"""Options of the packaged pipelines, checked before anything starts.
+"""Options of the packaged pipelines (archive, audit, redrive, replay, traces).
 
-What an archive is asked to do, checked before anything is begun.
-
-What an audit looks at, checked before anything is begun.
-
-Which dead letters are looked at, and which are put back; checked before anything is begun.
-
-What a replay is asked to do, checked before anything is begun.
-
-Which span files are looked at, checked before anything is begun.
+One Struct each. All are checked as a whole before anything starts, and none asks a broker.
 """
 
 import datetime as dt

@@ -1,21 +1,13 @@
-"""Builds the Spark plan of a pipeline: functions, expectations, steps.
+"""Builds the Spark plan of a pipeline: views in order, expectations, the result, the sink.
 
-Steps in Python: a function by its name, found beside the pipeline file or where it is installed.
+Builds and analyses; reads no topic and starts nothing. Each plan has a session of its own over the
+same Spark, so views of two pipelines never meet. A step in Python is a function from the folder of
+the pipeline file or from an installed module; those of the folder are pickled by value, so
+executors need not find it. Expectations are counted where the rows pass; a row for which a
+condition is null violates it.
 
-Functions from the folder of the file are pickled by value, so that executors need not find it.
-
-Expectations as part of a plan: counted where the rows pass, and acted upon there.
-
-A row for which a condition is null violates it, because nobody can say that it holds.
-
-Invariant: violations of all expectations about a step are counted before any row is dropped.
-
-A pipeline as a plan of Spark: every view in its order, the result, and what is written.
-
-Builds and analyses, but reads no topic and starts nothing. Each plan has a session of its own over
-the same Spark, so the views of two pipelines never meet.
-
-Invariant: a plan that was built has every expectation in it.
+Invariant: a plan contains every expectation, and the violations of all expectations about a step
+are counted before any row is dropped.
 """
 
 import importlib

@@ -1,27 +1,18 @@
-"""Progress of a pipeline: batches, the journal beside the checkpoint, status.
+"""Progress of a pipeline: what a batch did, the journal beside the checkpoint, and the status.
 
-What one micro-batch did, made of what Spark reports about it.
+`batch_progress` reads what Spark reports about one micro-batch. Owns the names under which a plan
+counts: `goqueue.out` for the rows of the result and the aggregates of `observe`,
+`goqueue.in:<view>` and `goqueue.letters:<view>` for a source with dead letters, `goqueue:<step>`
+for the expectations about a step.
 
-Pure. Owns the names under which a plan counts, because what is counted under them is read here:
-`goqueue.out` for the rows of the result and the aggregates of `observe`, `goqueue.in:<view>` and
-`goqueue.letters:<view>` for a source with dead letters, `goqueue:<step>` for the expectations about
-a step.
+`Journal` owns `goqueue/progress.json` in the checkpoint, replaced by a rename, so a reader never
+sees half of it. It is for people: nothing is decided by it. `read_status` needs no Spark: Spark's
+own files decide (`offsets/N` says what batch N reads, `commits/N` that it is done), and the journal
+adds rows, speed, violations, and whether a process runs.
 
-Invariant: positions are those after the batch; lag is how far the topic went on beyond them.
-
-The progress of a pipeline as it is kept beside its checkpoint, for whoever asks later.
-
-Owns the file `goqueue/progress.json` in the checkpoint: written whole under another name and then
-renamed, so a reader never sees half of it. It is for people: nothing is decided by it.
-
-Invariant: batches are counted once, whoever reports them and how often; a checkpoint has one
-journal at a time, which holds a lock on `goqueue/lock` as long as its process lives.
-
-How far a pipeline is, read from its checkpoint without Spark.
-
-Spark's own files decide: `offsets/N` says what batch N reads, `commits/N` that it is done. The file
-that the pipeline keeps beside them adds what they do not tell: rows, speed, violations, and whether
-a process runs.
+Invariant: a batch is counted once, however often it is reported; positions are those after the
+batch, and lag is counted from there; a checkpoint has one journal at a time, which holds a lock on
+`goqueue/lock` while its process lives.
 """
 
 import fcntl

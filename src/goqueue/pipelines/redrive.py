@@ -1,22 +1,15 @@
 """Reports dead letters and redrives those that are selected.
 
-Which letters were put back: told from their copies, for the report.
+Headers of dead letters become columns, by which they are grouped and selected. A message of the
+topic that is no dead letter (anyone may publish there) is counted and never redriven.
 
-The broker remembers what it redrives and moves no letter twice, but tells nobody. Every copy says
-in a header which letter it is of; so the topics that letters went to, read from the time of the
-oldest letter on, tell of all copies that retention has kept. Nothing depends on it but what is
-shown, and which letters `--max` counts.
+Spark selects and the broker moves: dead letters are named by their positions, and the broker moves
+each at most once, atomically. So a redrive that was interrupted is simply repeated, and `goqueue
+dlq redrive` may be used at the same time.
 
-Dead letters as a table, and the report about them.
-
-What a letter says of itself is in its headers; here they become columns. A message of the topic
-that is no letter (nobody keeps others from publishing there) is counted and never put back.
-
-A look at dead letters, and the way back for those that are selected.
-
-Spark selects and the broker moves: letters are named to it by their places, and each is moved at
-most once, atomically, whoever asks and how often. So a redrive that was cut off is simply repeated,
-and `goqueue dlq redrive` may be used beside it.
+The broker does not report what it has redriven, but every copy names its dead letter in a header.
+The report finds the copies that retention has kept by reading the target topics from the time of
+the oldest dead letter. Only the report and the count of `--max` depend on it.
 """
 
 import itertools

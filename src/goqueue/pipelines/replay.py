@@ -1,18 +1,13 @@
 """Replays a topic or its archive into another topic, exactly once.
 
-What a replay sends, in which portions, and how far it has come.
-
-Pure but for the two files of a checkpoint. The plan is made once and kept, so that a replay that
-goes on sends what the one that stopped would have sent, in the same chunks by the same keys.
+The plan is made once and kept in the checkpoint, so a replay that is resumed sends the same chunks
+under the same keys. Each chunk is published by one decision of the broker, whose key is that of the
+replay and the number of the chunk. A process killed before it has recorded the decision sends the
+chunk again, and the broker recognises the key: every row is stored once. Within a chunk one task
+has all rows of a partition, so rows of a key stay in order.
 
 Invariant: chunks cut the offsets of every partition into ranges that touch and never overlap; a
 chunk follows from the plan and its number.
-
-A replay at work: chunk after chunk is read and published, each by one decision of the broker.
-
-The key of a decision is that of the replay and the number of the chunk. Whoever is killed between
-the decision and the note of it sends the chunk again, and the broker knows the key: every row is
-there once. In a chunk one task has all rows of a partition, so rows of a key stay in order.
 """
 
 import datetime as dt

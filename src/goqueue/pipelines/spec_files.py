@@ -1,13 +1,9 @@
-"""Reads pipeline files; a problem names its file, line and field.
+"""Reads pipeline files: YAML in, a checked `Pipeline` out, or one problem with its place.
 
-Where things stand in a YAML file, so that a problem can name its line.
+The text is also parsed as YAML nodes, to know the line of every field and to refuse a key that
+occurs twice, which YAML itself allows.
 
-Reads the same text that becomes the pipeline, as nodes. Refuses what YAML lets pass and nobody
-means: the same key twice.
-
-Reading a pipeline file: YAML in, a checked `Pipeline` out, or one problem with its place.
-
-Invariant: a problem names the file, the line and the field; a field that nobody knows is a problem.
+Invariant: a problem names the file, the line and the field; an unknown field is a problem.
 """
 
 import re

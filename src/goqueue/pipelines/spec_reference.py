@@ -1,4 +1,4 @@
-"""The reference of the file format, as Markdown, made of the Structs themselves."""
+"""The reference page of the pipeline file format, generated from its Structs."""
 
 import inspect
 import types

@@ -1,21 +1,17 @@
-"""Latencies and slow or unfinished traces from span files.
+"""Latencies of each hop, the slowest traces and the unfinished ones, from span files.
 
-Span files as events: the only place that knows how a line looks.
+Lines are those of docs/reference/span-files.md: one span each, with its events. Compressed files
+are read too; unfinished files (their names begin with a dot) are skipped. Unreadable lines are
+counted: the last one may be torn.
 
-Lines are those of docs/reference/span-files.md: one span each, with the events that happened in it.
-Compressed files are read like others, and files that are not finished (their names begin with a
-dot) are passed over. Lines that cannot be read are counted: the last one may be torn.
+A journey is the path of one message, at one position, to one group. It has hops:
 
-What traces tell: how long each hop takes, which journeys were slowest, which never ended.
+    publish    received by the broker, until persisted
+    wait       fetchable (persisted, fired, dead or redriven), until the group fetches it
+    work       first fetched, until acknowledged, redeliveries included
+    total      all of these
 
-A journey is the way of one message, at one place, to one group. It has hops:
-
-    publish    the broker has it, until it is persisted
-    wait       it can be fetched (persisted, fired, dead or redriven), until the group fetches it
-    work       fetched first, until it is acknowledged; redeliveries are part of it
-    total      all of that
-
-A message that dies or is redriven goes on at another place: there a new journey begins.
+A message that dies or is redriven continues at another position, where a new journey begins.
 """
 
 from typing import TYPE_CHECKING

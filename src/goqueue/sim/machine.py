@@ -1,7 +1,7 @@
 """A process with one log: the real machine and the real storage, with queues between them.
 
-What the threads of the runtime do at times of their own, this does when told to, so a run chooses
-the order of everything.
+What threads of the runtime do at any time, this does when told to, so a run chooses the order of
+everything.
 """
 
 from collections import deque

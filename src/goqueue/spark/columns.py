@@ -1,15 +1,9 @@
-"""Record batches for Spark: columns, headers, filters.
+"""Columns of reads and writes, and the record batches that a read returns to Spark.
 
-The columns of reads and writes: their names and types, as Spark and as Arrow know them.
+Owns names and types of columns, for Spark and for Arrow, and the lookup of headers in many rows at
+once. Filters run first, so nothing is decoded in vain, and only rows behind a filter are copied.
 
-Headers of many rows at once: found by name, matched, and read as facts about dead letters.
-
-Output of the Arrow reader as record batches for Spark, with the columns and rows asked for.
-
-Copies nothing but rows of which a filter left some out. Filters come first, so that nothing is
-decoded in vain.
-
-Invariant: every batch has the schema that Spark was told, to the last type.
+Invariant: every batch has exactly the schema that Spark was told.
 """
 
 import datetime as dt

@@ -1,12 +1,9 @@
-"""Record batches of Spark as records, and rows that no topic takes.
+"""Record batches of Spark as input of the Arrow writer, and rows that no topic accepts.
 
-Rows that no topic takes, as dead letters: what can be kept of them, and why they were refused.
-
-A letter fits the dead-letter topic whatever the row was: a value is cut, a key or headers that no
+Only columns of another type are copied. A row that is refused becomes a dead letter with the
+reason. It fits its dead-letter topic whatever the row was: a value is cut, a key or headers that no
 record can have are left out, and headers say so. It names no partition and no offset, because the
-row never had any; so nobody redrives it by mistake.
-
-Record batches of Spark as input columns of the Arrow writer. Copies only columns of another type.
+row never had any; so it cannot be redriven by mistake.
 """
 
 import datetime as dt

@@ -1,11 +1,7 @@
-"""The options of `format("goqueue")`, one row each, and their reference page.
+"""The options of `format("goqueue")`, one row each: the only place that names them all.
 
-The options of `format("goqueue")`, one row each: the only place that names them all.
-
-What is known, what is out of place and the reference in docs/ follow from these rows; whoever reads
-an option asks for a name that is here.
-
-The reference of the options, made of their rows: `python -m goqueue.spark.option_table`.
+Which options are known, where each is allowed and the reference page in docs/ follow from these
+rows. `python -m goqueue.spark.option_table` prints the page.
 """
 
 import msgspec

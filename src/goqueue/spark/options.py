@@ -1,17 +1,10 @@
-"""Options as Spark hands them over: filters, servers, positions.
+"""The options as Spark passes them, and the values that reads and writes share.
 
-The options as Spark hands them over, asked for by name.
+Owns the reading of one option by name: connection, start and end positions, filters by key and
+header. A connection holds references to secrets, never the secrets. An unknown option is an error,
+because a misspelt one would have no effect; so is one that is for another use.
 
-Owns the words about what is wrong with a single option. An option that nobody knows is wrong, too,
-because a misspelt one would do nothing without a word; so is one that is for another use.
-
-Invariant: whatever is wrong is told by one `OptionInvalid` that names the option.
-
-Which records are wanted, by key and headers: equal to a text, or beginning with it.
-
-How to reach the broker: addresses and references to secrets, never the secrets.
-
-Where a read begins and ends, as it was asked for: words, counts, times, offsets.
+Invariant: every problem is one `OptionInvalid` that names the option.
 """
 
 import datetime as dt

@@ -1,11 +1,8 @@
-"""Options of a read.
+"""The options of a source: read once and checked as a whole, before any job starts.
 
-The columns of a read: which, in which order, and what `value` is made of.
-
-Owns the names of columns. What is contradictory is refused here: a column that is asked for and
-left out, or a way of decoding for a value that is not read.
-
-The options of a source: read once, checked all, before any job starts. Never asks a broker.
+Owns which columns a read has, in which order, and how `value` is decoded. Contradictions are
+refused here: a column that is both asked for and left out, or a decoder for a value that is not
+read. Never asks a broker.
 """
 
 import re

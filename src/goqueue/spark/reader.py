@@ -1,23 +1,12 @@
 """Topics read by Spark: a bounded table, or a stream.
 
-Records that were to be read and are gone: an error, or a warning where that is wanted.
-
-The range of one task, fetched in portions: the next one while Spark takes the rows of this one.
-
-Invariant: a range is fetched without a gap, up to its end, or what is missing is lost and told so.
-
-Topics as the driver sees them: which there are, where they begin and end, where a read does.
-
-Asks the broker, and leaves the arithmetic to `offsets`. What a user asked for and is not there is
-told by the name of the option.
-
-Topics read by Spark: a table with bounds, or a stream that goes on.
-
-Owns what Spark calls on the driver and in tasks. What is read follows from positions alone, so a
-restart reads the same again. Nothing here holds a connection: instances are pickled.
+Owns what Spark calls on the driver and in tasks. The driver asks the broker which topics there are
+and where they begin and end, and leaves the arithmetic to `offsets`. A task fetches its range in
+portions, the next one while Spark processes the rows of this one. What is read follows from
+positions alone, so a restart reads the same again. Instances are pickled and hold no connection.
 
 Invariant: a task yields every visible record of its range that is asked for, in order, or fails.
-Records that retention took are an error unless `failOnDataLoss` is false.
+Records that retention removed are an error unless `failOnDataLoss` is false. Memory: two portions.
 """
 
 import datetime as dt

@@ -1,4 +1,4 @@
-"""The data source `goqueue`: what Spark asks for by name, and gets readers and writers from."""
+"""The data source `goqueue`: what Spark looks up by name and gets readers and writers from."""
 
 import contextlib
 

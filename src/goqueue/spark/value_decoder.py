@@ -1,23 +1,19 @@
-"""Decodes values as JSON by a schema; what does not fit becomes a dead letter.
+"""Decodes values as JSON by a schema; a value that does not fit becomes a dead letter.
 
-Schemas of values as text: DDL, or Spark's own JSON.
+Each task decodes what it reads.
 
-Reads DDL by itself: the processes in which Spark asks a source for its schema have no JVM to ask.
-Never takes a type that JSON has no certain way to write.
+Schemas are DDL or Spark's own JSON. DDL is parsed here, because the processes in which Spark asks a
+source for its schema have no JVM. A type that JSON has no certain form for is refused.
 
-Values decoded in the task that reads them: JSON texts to a column of structs.
+Decoding is strict and row by row, so the meaning of a value never depends on its neighbours and
+nothing is guessed: a number is no text, 1.5 no integer, and a time has a zone. Fields that the
+schema does not know are ignored; missing ones are null.
 
-One decoder for every row, so that what a value means never depends on its neighbours; strict, so
-that nothing is guessed: a number is no text, 1.5 no integer, and a time says its zone. Fields that
-the schema does not know are passed over, those that are missing are null.
+A dead letter has the key, value, headers and priority of its record and the headers `goqueue.dlq.*`
+that the broker writes too, so readers and redrives treat both alike. The sink writes dead letters
+and results of a micro-batch in one transaction, by their column `topic`.
 
 Invariant: every row is decoded, null, or among the faults with a reason.
-
-Dead letters of records that Spark could not use: rows for a dead-letter topic.
-
-A letter has the key, value, headers and priority of the record and the headers `goqueue.dlq.*` that
-the broker gives its own, so that whoever reads or redrives letters need not know who wrote them.
-The sink writes letters and results of a micro-batch in one transaction, by their column `topic`.
 """
 
 import datetime as dt

@@ -1,4 +1,7 @@
-"""The options of a sink: read once, checked all, before any job starts. Never asks a broker."""
+"""The options of a sink: read once and checked as a whole, before any job starts.
+
+Never asks a broker.
+"""
 
 from collections.abc import Mapping
 

@@ -1,30 +1,21 @@
-"""Topics written by Spark, exactly once.
+"""Topics written by Spark, exactly once: a transaction per task, one commit by the driver.
 
-Rows on their way: written into batches by partition, gathered, and sent while more come.
+A task gathers rows into numbered batches by partition and sends them while more rows arrive;
+because of the numbers a request may be repeated. Its transactional id is made of the query, the
+task's number and the attempt. Nothing that it publishes is visible before the driver commits.
 
-Owns the numbering of batches, so that a request may be repeated.
+An open transaction is aborted when its producer was silent for half a minute, so the task sends
+heartbeats while Spark is slow. A prepared one waits an hour for its driver, and committed readers
+wait with it. So the task of a micro-batch leaves its transaction open, and the driver prepares it
+when it commits; if that takes longer, the worker prepares it.
 
-Invariant: after `finish` every row is taken exactly once, or the task has failed.
+The driver commits all transactions of a batch by one decision under a key. A second attempt at the
+same write has the same key and is committed once, whichever process is killed. Transactional ids do
+not name the batch: the next batch, and a restarted query, take them over, which aborts what an
+earlier holder left open.
 
-What one task publishes, staged as a whole: nothing of it is seen before the driver decides.
-
-A beat tells the broker that the task lives while Spark is slow. A prepared transaction waits for
-its driver for an hour, and readers wait with it; one that is open is aborted when nobody was heard
-for half a minute. So the task of a micro-batch leaves its transaction open, and the driver prepares
-it when it decides. If that takes longer, the worker prepares it.
-
-The driver's word on what tasks have staged: one decision for all of them, under a key.
-
-A second attempt at the same write has the same key, and so is committed once, whoever is killed and
-whenever. Task ids do not name the batch: the next one, and a restarted query, hold them anew, which
-aborts what an earlier one left open.
-
-Invariant: only transactions that a commit names are ever seen.
-
-Topics written by Spark, exactly once: each task has a transaction, the driver decides on all.
-
-Owns what Spark calls in tasks and on the driver, and the ids by which attempts are known: a task
-holds a transactional id made of the query, its number and that of the attempt.
+Invariant: only transactions that a commit names become visible; after `finish` every row of a task
+is stored exactly once, or the task has failed.
 """
 
 import datetime as dt

@@ -1,17 +1,12 @@
-"""The log files that a path holds, and a walk over the records of a segment.
+"""The log files below a path, and a scan over the records of a segment.
 
-What a path given on the command line holds: which logs, which files of each.
+A path may be a data directory, the directory of one partition, or a copy of either. Listing reads
+names only and judges nothing. The scan yields every valid record and every place without one; it
+tells a torn tail from damage and searches for the next valid record behind damage.
 
-Looks and judges nothing. A path may be a data directory, the directory of one partition in it,
-or a copy of such a directory that lies anywhere.
-
-Every good record of a segment, and every place where there is none.
-
-Tells a torn tail from damage, and looks for the next good record behind damage. Reads a file of
-any size in bounded memory, and hostile bytes in bounded time.
-
-Invariant: chunks and flaws come in the order of their positions and do not overlap; the offsets
-of the chunks rise and are never below the segment's base.
+Invariant: chunks and flaws come in the order of their positions and do not overlap; the offsets of
+the chunks rise and are never below the segment's base. Memory is bounded for files of any size, and
+time is bounded for hostile bytes.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""Records as the messages that the API shows, read straight from the files.
+"""Records as the messages that the API shows, read directly from the files.
 
-The shape is that of the API contract, section 3.4, plus `flags`: the flags byte of the record as
-stored, an integer, so that nothing is lost (1 compressed, 2 headers, 4 tombstone, 8 control,
-16 commit, 32 delayed).
+A message has the fields of the API's messages, and `flags`: the flags byte of the record as stored,
+an integer, so that nothing is lost (1 compressed, 2 headers, 4 tombstone, 8 control, 16 commit, 32
+delayed).
 """
 
 import base64

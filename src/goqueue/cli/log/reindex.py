@@ -1,6 +1,7 @@
-"""Making every index of a data directory anew from its records.
+"""Rebuilds every index of a data directory from its records.
 
-The only command that writes, and it writes caches alone: whoever calls it holds the lock.
+The only command of `goqueue log` that writes, and it writes indexes only. The caller holds the lock
+of the data directory.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,11 +1,8 @@
 """`goqueue log stats`: what a log holds, read from names, indexes and the ends of files.
 
-What a log holds, told from names, indexes and the ends of files: quick, whatever its size.
-
-Counts offsets, not records: compaction leaves fewer records than offsets. Checks no more than it
-reads; `verify` checks everything.
-
-The answers of `goqueue log` for people: tables, and a last line that sums them up.
+Takes the same time for logs of any size, because it reads no more than that. Counts offsets, not
+records: compaction leaves fewer records than offsets. Checks only what it reads; `verify` checks
+everything. Also owns the tables of `goqueue log` for people.
 """
 
 import sys

@@ -1,15 +1,12 @@
 """`goqueue log verify`: check the files of a log by the rules of recovery.
 
-Whether the index of a segment says what the records say.
+Takes no lock and writes nothing. What recovery would cut is torn; what it would set aside or miss
+is a problem. A broker may write meanwhile, so a finding about a file that has changed since it was
+listed is a note, not a problem.
 
-Takes the records as they are walked, and the entries of both index files. An index is a cache:
-to lack entries costs time, to lie about them makes a reader look in the wrong place.
-
-What is wrong with the files of a log, and what only looks like it.
-
-Judges by the rules of recovery, without the lock and without writing: what recovery would cut is
-torn, what it would set aside or miss is a problem. A broker may be at work meanwhile, so a
-finding about a file that has changed since it was listed is a note, not a problem.
+An index is a cache: missing entries only cost time, but a wrong entry leads readers to the wrong
+position, so every entry is compared with the records as they are scanned. Reads each segment once,
+in bounded memory.
 """
 
 import enum

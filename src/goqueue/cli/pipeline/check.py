@@ -1,4 +1,4 @@
-"""`pipeline check FILE`: the whole plan, made and shown, and nothing read or written."""
+"""`pipeline check FILE`: build and show the whole plan without reading or writing any data."""
 
 import contextlib
 import logging

@@ -1,8 +1,6 @@
 """`goqueue pipeline`: run, check, status and list.
 
-Nothing here imports Spark before it is needed: `--help` is as fast as that of any command.
-
-All packaged pipelines by their names.
+Spark is imported only when a command needs it, so `--help` is as fast as that of any command.
 """
 
 from pathlib import Path

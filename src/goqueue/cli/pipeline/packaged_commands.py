@@ -1,14 +1,7 @@
-"""`goqueue pipeline run archive | replay | redrive | traces | audit`: options and checks.
+"""`goqueue pipeline run archive | replay | redrive | traces | audit`: their options.
 
-`goqueue pipeline run archive`: topics into a folder of Parquet.
-
-`goqueue pipeline run replay`: rows of a topic, or of its archive, to another topic.
-
-`goqueue pipeline run redrive`: dead letters looked at, and put back by selection.
-
-`goqueue pipeline run traces`: span files as latencies.
-
-`goqueue pipeline run audit`: loss, duplicates and order of a whole topic.
+Each command converts its options into those of the pipeline, where they are checked before Spark
+starts; `packaged_runs` runs it.
 """
 
 from pathlib import Path

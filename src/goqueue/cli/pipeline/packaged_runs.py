@@ -1,19 +1,8 @@
 """Runs the packaged pipelines and prints their progress and results.
 
-What the packaged pipelines share on the command line: the server, a session, and their end.
-
-Whatever can be expected to go wrong leaves here as one sentence with its exit code: 1 the work
-failed, 2 it was asked for in a wrong way, 3 no server was reached.
-
-An archive as a command plays it: batches shown as they end, then what was done in all.
-
-A replay as a command plays it: chunks shown as they are sent.
-
-A redrive as a command plays it: the groups of letters, and what was put back.
-
-Latencies as a command shows them: three tables.
-
-Findings as a command shows them; what is not clean ends with exit code 1.
+Archive and replay print each batch or chunk as it ends; redrive, traces and audit print tables.
+Every expected failure ends the command with one sentence and an exit code: 1 the work failed or an
+audit has findings, 2 wrong usage, 3 no server was reached.
 """
 
 import contextlib

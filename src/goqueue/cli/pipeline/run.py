@@ -1,12 +1,8 @@
-"""Runs a pipeline and shows its progress.
+"""`pipeline run FILE`: run a pipeline and show its progress.
 
-A pipeline while it runs: a live table on a terminal, else a line per batch, or JSON.
-
-Batches come from threads of Spark; one lock keeps their words apart.
-
-`pipeline run FILE`: from a file to a running query, and its end as an exit code.
-
-What can be known to be wrong before Spark starts is told before, because that takes seconds.
+Checks everything that can be checked before Spark starts, because starting takes seconds. Progress
+is a live table on a terminal, otherwise one line or JSON object per batch. Batches are reported by
+threads of Spark; one lock keeps their output apart.
 """
 
 import contextlib

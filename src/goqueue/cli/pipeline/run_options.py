@@ -1,10 +1,6 @@
-"""Options of `goqueue pipeline`, and the check that its extra is installed.
+"""Options that all pipelines share, and the check that the extra `spark` is installed.
 
-Whether what pipelines need is installed: they are an extra.
-
-Options that every pipeline has, before or after its name.
-
-Imports nothing but click, because every `--help` of a command imports it.
+Imports nothing but click, because every `--help` of a command imports this module.
 """
 
 import importlib.util

@@ -1,11 +1,8 @@
 """The server and the Spark session of a pipeline command, and its exit codes.
 
-The ends of a pipeline's command: what went wrong as one line and an exit code.
-
-The broker of a pipeline: how Spark reaches it, and what it says about topics.
-
-A key of the command line is handed to Spark as a file that only this user can read, because options
-are shown in plans; it goes when the program ends.
+Asks the server about topics before Spark starts, and turns failures into one line and an exit code.
+Spark shows options in plans, so an API key is passed to it as a file that only this user can read;
+the file is removed when the program ends.
 """
 
 import atexit

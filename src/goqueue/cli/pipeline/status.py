@@ -1,4 +1,4 @@
-"""`pipeline status` and `pipeline list`: what is known of pipelines without Spark."""
+"""`pipeline status` and `pipeline list`: what can be told about pipelines without Spark."""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""`goqueue top`: options, and one run of it.
-
-One run of `goqueue top`: from the flags to a picture, live or once.
-"""
+"""`goqueue top`: its options, and one run of it, live or once."""
 
 import os
 import shutil

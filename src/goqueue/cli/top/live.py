@@ -1,8 +1,8 @@
-"""The picture that moves: asks every interval, draws what changed, obeys keys and signals.
+"""The live screen: asks every interval, draws what changed, handles keys and signals.
 
 Owns the tasks and the signals while the screen is taken. Never decides what is drawn or asked.
 
-Invariant: an answer that is late holds up neither the keys nor the end.
+Invariant: a late answer delays neither keys nor the end of the program.
 """
 
 import asyncio

@@ -1,26 +1,14 @@
-"""What `goqueue top` knows of a node: samples, rates, topics, groups.
+"""What `goqueue top` knows about a node: the last sample, rates, topics, groups and outages.
 
-What is asked in one round, and what came back: values between the asking and the board.
+Pure: samples and times are passed in. It never asks the node; it says what to ask next. A rate
+comes from the last two samples and is unknown on the first sample, after a counter has fallen, and
+when the clock has not moved.
 
-How fast something goes, from the last two times that it was looked at, and how that went on.
+A lag costs one request, so a round asks for those of the groups on the screen, and of some others
+in turn. What is known about a group is kept until the group is gone.
 
-Pure: told the time. Never guesses: a count that fell, a clock that stood still and a first look
-all say that the rate is not known.
-
-Invariant: a history holds at most its length, a meter two looks.
-
-Topics as they are watched: sizes, how fast messages come, and how that went on.
-
-Groups as they are watched: how far behind, whether that rises, and whom to ask next.
-
-A lag costs a request each, so only some are asked in a round: those on the screen, and the others
-in turn. What is known of a group stays until the group is gone.
-
-Invariant: a round asks for at most as many lags as it is allowed, and every group has its turn.
-
-All that is known of the node: the last sample, rates since the one before, and outages.
-
-Pure: samples and times are handed in. Never asks; says what would be worth asking.
+Invariant: a history holds at most its length, a meter two samples; a round asks for at most as many
+lags as allowed, and every group gets its turn.
 """
 
 import datetime as dt

@@ -1,6 +1,6 @@
-"""One picture without a terminal: as text, or as a document for programs.
+"""One picture without a terminal: as text, or as JSON or YAML for programs.
 
-Rates need two looks, so this takes one interval.
+Rates need two samples, so this takes one interval.
 """
 
 import asyncio

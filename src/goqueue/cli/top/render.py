@@ -1,20 +1,8 @@
-"""Numbers, histories, styled lines and tables for a terminal of any width.
+"""Numbers, sparklines, styled lines and tables for a terminal of any width.
 
-Numbers as people read them in a narrow column.
-
-A history as a line of little bars.
-
-Lines of text with styles, and how wide they are on a terminal.
-
-Everything that is drawn becomes a line here, so this is where text from elsewhere is made
-harmless: what is not visible is shown as an escape.
-
-Invariant: a fitted line is never wider than it was asked to be.
-
-Rows in columns for a width that may be too small: the least important columns are left out.
-
-Pure. Owns which columns are shown and how wide, in which order the rows stand, and which of them
-are on the screen.
+Pure. All that is drawn becomes a line here, so text from elsewhere is made harmless here: invisible
+characters are shown as escapes. A table that is too wide leaves out its least important columns; it
+owns the order of rows and which of them are on the screen.
 
 Invariant: no line is wider than the width, and there are never more lines than the height.
 """

@@ -1,7 +1,7 @@
-"""Asks the node for what a picture needs: a handful of totals, and what is wanted besides.
+"""Asks the node for one sample: a few totals, and the details that the model wants.
 
-Owns the requests of one round, at most a few and some for each name that is wanted. Never decides
-what is wanted, and never keeps an answer.
+Owns the requests of one round: a fixed number, and some for each name that is wanted. Decides
+nothing and keeps no answer.
 """
 
 import asyncio

@@ -1,18 +1,10 @@
 """A terminal as a screen and a keyboard.
 
-Styles as what a terminal understands, or as nothing at all.
+Owns the modes of the terminal, the codes of styles and the decoding of keys. Unknown key sequences
+are dropped whole: none of their bytes is read as a key. Lines that have not changed are not sent
+again, so an idle screen costs nothing on a slow line.
 
-What a terminal sends, as keys: characters, and names for the others.
-
-Pure, but for remembering bytes of a character that has not come whole. Sequences that nobody
-knows are dropped whole: none of their bytes is taken for a key.
-
-A terminal as a screen of lines: taken over, drawn on, and given back as it was.
-
-Owns the modes of the terminal. Lines that have not changed are not sent again, so a quiet picture
-costs nothing on a slow line.
-
-Invariant: whatever ends the block, the terminal has its modes, its cursor and its text again.
+Invariant: however the block ends, the terminal has its modes, its cursor and its text again.
 """
 
 import codecs

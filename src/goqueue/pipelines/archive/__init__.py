@@ -1,1 +1,1 @@
-"""The archive of topics as Parquet: written, compacted, and read again."""
+"""The archive of topics as Parquet: written, compacted and read again."""

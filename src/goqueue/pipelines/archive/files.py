@@ -1,14 +1,9 @@
-"""Writes the Parquet files of an archive.
+"""Writes the Parquet files of an archive, and decides which ranges share a file.
 
-Which ranges of topics share a task, and so a file.
-
-Pure. A topic of many partitions has few new rows in each of them, most of the time; a file for each
-with every batch would soon be a swamp of small ones.
-
-Files of Parquet on a stage: rows go in, and what the manifest says of them comes out.
-
-One pass: rows are written as they come, hashed as they are written, counted by partition. A file
-holds rows of one date. Rows that come in the order of (partition, offset) lie in that order.
+Partitions with few new rows share a task, and so a file; a file for each partition and batch would
+leave many small ones. A file is written in one pass: rows are hashed and counted by partition as
+they arrive, and the result is the file's entry in the manifest. A file holds rows of one date. Rows
+that arrive in the order of (partition, offset) are stored in that order.
 """
 
 import datetime as dt

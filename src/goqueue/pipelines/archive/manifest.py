@@ -1,24 +1,20 @@
-"""The folder layout and the manifest of an archive.
-
-Where things are in the folder of an archive.
+"""The folder layout and the manifest of an archive: which files belong to it, and what they hold.
 
     topic=orders/date=2026-11-15/part-<query>-<batch>-<number>.parquet  what readers see
     _manifest/<query>/<batch>.json, _manifest/snapshot.json             what the archive consists of
     _staging/<query>/<batch>/*.staged                                   what may become part of it
     _checkpoint/<topics>/                                               Spark's, unless elsewhere
-    _manifest/lock                                                      held by the one who writes
+    _manifest/lock                                                      held by the one writer
 
-Most readers of Parquet folders pass over names that begin with an underscore. One that does not
-(DuckDB) takes `topic=*/*/*.parquet`: while a compaction trades folders, files lie in the stage
-under their own names.
+Most readers of Parquet folders ignore names that begin with an underscore. For one that does not
+(DuckDB) use `topic=*/*/*.parquet`: while a compaction exchanges folders, staged files have their
+final names.
 
-The manifest of an archive: which files are part of it, and what is in them.
+A commit is one file, put in place by one rename, so it exists as a whole or not at all. The archive
+holds what commits add without what others remove; names are never reused, so the order of commits
+does not matter. A snapshot stands for the commits that were folded into it.
 
-A commit is one file, put in place by one rename, so it is there as a whole or not at all. What the
-archive holds is all that commits add without what others take away; names never come twice, so the
-order of commits does not matter. A snapshot stands for the commits that were folded into it.
-
-Invariant: for each query batches are committed in order, so the last one says which are there.
+Invariant: the batches of each query are committed in order, so the last one says which exist.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""An archive at work: a stream of files, each batch brought into the folder exactly once.
+"""Runs an archive: a stream of files, each batch brought into the folder exactly once.
 
-What was archived is known by the manifest, and a batch by its query and number; the checkpoint only
-says what comes next. If it is lost, a new one begins where the manifest ends.
+The manifest says what was archived, and a batch is known by its query and number; the checkpoint
+only says what comes next. If it is lost, a new one begins where the manifest ends.
 """
 
 import json

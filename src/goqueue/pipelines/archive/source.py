@@ -1,12 +1,10 @@
 """The stream of an archive: a topic is read and written to files in the same task.
 
-Rows never pass through Spark's own machine. It is told of files, one row each, and keeps what it is
-good at: offsets, tasks that are tried again, limits of a batch, the checkpoint. All that concerns
-the topic is done by the connector, which this source asks.
+Rows never pass through Spark's engine. Spark sees files, one row each, and does what it is good at:
+offsets, retries of tasks, limits of a batch, the checkpoint. The connector does everything that
+concerns the topic.
 
-A task stages its files under a name of its own attempt. Only those that reach the driver count.
-Partitions with few new rows share a task, and so a file: else a topic of many partitions would make
-as many small files with every batch.
+A task stages its files under the name of its own attempt; only those reported to the driver count.
 """
 
 import uuid

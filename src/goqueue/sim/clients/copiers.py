@@ -1,9 +1,9 @@
-"""Readers that follow logs from their start, and are shown only what is committed.
+"""Clients that read committed logs from their start, and workers that copy exactly once.
 
-Workers that copy messages to another topic, each in the transaction that settles it.
+Two groups are moved by the copying workers alone: one leases messages, one reads a stream from its
+committed offset. Each message is copied to another topic in the transaction that settles it.
 
-Two groups are moved by them alone: one leases messages, one reads a stream from where it stands.
-Whatever happens, each message has one committed copy in the end.
+Invariant to check: in the end each message has exactly one committed copy.
 """
 
 from goqueue.model import SECOND, LogId, Offset, Record, Refused

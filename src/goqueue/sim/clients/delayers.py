@@ -1,7 +1,7 @@
-"""Those who look after delayed messages: they cancel, also too late and twice, look for, and list.
+"""Clients of delayed messages: they cancel (also too late and twice), look up and list them.
 
-What an answer says is compared with what was certain when the question was asked: no answer
-outlives a crash, so nothing that was certain then is lost by the time it comes.
+An answer is compared with what was certain when the request was sent: no answer outlives a crash,
+so nothing that was certain then is lost by the time it arrives.
 """
 
 from goqueue.model import Code, Offset, Refused

@@ -1,8 +1,8 @@
-"""What one producer and epoch sends to one partition with sequences: in order, again, too late.
+"""Holders of transactional ids, and what each sends to a partition with sequence numbers.
 
-Knows which answers a sequence must get. A lane is given up when its topic is.
-
-Those who hold a transactional id, each believing to be the only one.
+Each holder believes to be the only one. Per producer, epoch and partition the module knows which
+answer each sequence number must get: in order, repeated, or too late. A lane is dropped with its
+topic.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Those who belong to groups: they join, stay, poll, commit, leave, and put positions elsewhere."""
+"""Members of groups: they join, heartbeat, poll, commit, leave, and reset positions."""
 
 from goqueue.model import SECOND, Code, Instant, Refused
 from goqueue.model.requests import (

@@ -1,8 +1,7 @@
-"""Those who do hundreds of things at once: what a turn must not do in one go.
+"""Clients that ask for hundreds of things at once, and operators that move the positions of groups.
 
-All that they ask is judged as if others had asked it one by one; the number is the point.
-
-Those who move positions of groups, and those who ask where they are.
+Large requests are judged as if they had been sent one by one; their number is the point, because
+one turn must not carry out all of them.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
-"""Those who let the progress of groups take effect with a transaction, and with nothing else.
+"""Clients that commit offsets and acks in transactions, or commit many prepared ones at once.
 
-Those who prepare transactions, and those who commit many of them by one decision under a key.
+Progress of a group must take effect with its transaction and not otherwise; a decision about many
+prepared transactions takes effect once under its key.
 """
 
 from collections.abc import Callable

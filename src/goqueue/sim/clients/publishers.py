@@ -1,8 +1,7 @@
-"""What a reader makes of the bytes of an answer.
+"""Clients that create topics, publish and read, and what they conclude from the answers.
 
-One publish on its way: what its sender concludes about each message from the answer.
-
-Those who make topics, publish and read: what they ask, and what they conclude from answers.
+A publish concludes for each message whether it is stored, refused or unknown; a reader decodes the
+bytes of an answer and hands every record, also hidden ones, to the ledger.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Producers without transactions that number what they send, and send it again."""
+"""Idempotent producers without transactions: they number what they send, and send it again."""
 
 from goqueue.model import Code, Refused
 from goqueue.model.requests import Author, HeartbeatProducer, InitProducer, ProducerGranted, Reply

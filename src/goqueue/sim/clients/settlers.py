@@ -1,4 +1,4 @@
-"""What members do with what they hold: ack, nack, reject, release, extend, also much too late."""
+"""What members do with their leases: ack, nack, reject, release, extend, also much too late."""
 
 from goqueue.model import SECOND, Code, Instant, Refused, runs
 from goqueue.model.requests import (

@@ -1,6 +1,7 @@
 """Holders of transactional ids: they begin, write, add progress, end, fall silent and die.
 
-An honest holder commits only what it knows to be whole; all of them may be fenced, and some go on.
+An honest holder commits only what it knows to be complete. All of them may be fenced, and some
+continue to send after that.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """A history sorted for the questions of the checkers. Judges nothing.
 
-Places that a log was allowed to lose are forgotten with it, so whoever finds a value at two places
-has found it at two that are there.
+Positions that a log was allowed to lose are forgotten with it, so a value that is found at two
+positions really exists twice.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""Checkers of what was sent: nothing is lost, made up, moved or there twice.
+"""Checkers of what was sent: nothing is lost, invented, moved or stored twice.
 
-Each takes the evidence and says what is wrong, one line for each finding.
+Each takes the evidence and returns one line per finding.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Who waits for an answer: every question is answered once, or its asker knows why not.
+"""Requests that wait for an answer: each is answered once, or its sender knows why not.
 
-Knows nothing of what an answer says. A crash ends every question without an answer.
+Does not look into answers. A crash ends every request without an answer.
 """
 
 from collections.abc import Callable

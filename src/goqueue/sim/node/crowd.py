@@ -1,4 +1,4 @@
-"""All who use the node in one run, and what those of them do who write in transactions."""
+"""All clients of one run, and the steps of those that write in transactions."""
 
 from collections.abc import Callable
 

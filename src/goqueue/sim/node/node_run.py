@@ -1,7 +1,7 @@
 """One simulated life of a node: clients, crashes and repairs, all drawn from one seed.
 
 The node and the storage are the real ones; only the disk, the clocks, the clients and the order of
-things are simulated. After the chaos comes calm, in which everything promised must come true.
+events are simulated. At the end faults stop, and everything that was promised must come true.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """A process with one node: the real node over the real storage, with queues in between.
 
-Carries out effects as the event pump and the disk thread do, but moves on only when told to, so a
-run chooses the order of everything: how many submissions share a sync, when a report arrives, how
-long a read takes. Knows nothing of what clients want.
+Carries out effects as the event pump and the disk thread do, but only when told to, so a run
+chooses the order of everything: how many submissions share a sync, when a report arrives, how long
+a read takes. Knows nothing about clients.
 """
 
 from collections import deque

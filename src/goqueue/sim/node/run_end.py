@@ -1,4 +1,4 @@
-"""The calm after the chaos: everything that was promised is looked for."""
+"""The end of a run, without faults: everything that was promised is looked for."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""The node is back after a crash: what clients were in doubt about is certain now."""
+"""After a crash the node is back: what clients were in doubt about becomes certain."""
 
 from goqueue.model import LogId
 from goqueue.model.requests import (

@@ -1,9 +1,9 @@
-"""How much one turn of the node may do, and the judge of it.
+"""How much one turn of the node may do, and the checker of it.
 
-A turn is one call of `Node.handle`; while it lasts nobody else is served. What a turn chooses to
-do is bounded by the budget of the node, which a run makes so small that its few messages exceed
-it. What an event names (the receipts of a command, the records of a read) comes on top: it is
-bounded by the limits on requests.
+A turn is one call of `Node.handle`; meanwhile no other client is served. What a turn chooses to do
+is bounded by the budget of the node, which a run makes so small that its few messages exceed it.
+What an event names (the receipts of a command, the records of a read) comes on top: it is bounded
+by the limits on requests.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Everything that exists in one run: the process, its disk, those who ask, and the truth.
+"""Everything that exists in one run: the process, its disk, the clients, and the truth.
 
-Passes questions to the node and answers back to whoever asked. Decides nothing by itself.
+Passes requests to the node and answers to the client that asked. Decides nothing by itself.
 """
 
 import hashlib

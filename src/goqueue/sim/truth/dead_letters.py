@@ -1,4 +1,4 @@
-"""Deaths and dead letters: each death leaves one letter, each letter is put back at most once."""
+"""Deaths and dead letters: each death leaves one dead letter, and each is redriven at most once."""
 
 from collections.abc import Callable
 

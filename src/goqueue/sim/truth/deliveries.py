@@ -1,7 +1,7 @@
-"""What one group was given of one partition, and what became of it: the judge of queues.
+"""What one group was delivered of one partition, and what became of it: the judge of queues.
 
-Knows only what clients know: what they asked for, when, and what they were told. Where an answer
-was lost both outcomes are possible, and neither is a violation.
+Knows only what clients know: what they asked for, when, and the answers. Where an answer was lost
+both outcomes are possible, and neither is a violation.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""What members of a group were told: generations, owners, places, and who is still a member."""
+"""What members of a group were told: generations, owners, positions, and who is still a member."""
 
 from goqueue.model import Instant, LogId
 from goqueue.model.requests import Mode, Start

@@ -1,22 +1,15 @@
-"""Where a message stands.
-
-What must be true of one delayed message: when it is due, and whether it may still come.
-
-Knows what its producer asked for and what others were told of it. A message whose cancellation was
-asked for but never answered may be delivered or not, but only one of both.
-
-How late the wall clock ever was since a moment: what was due by then may have happened.
-
-The clock may be put back, so what it says now tells nothing about what a node has seen. Costs
-O(log n) to ask; keeps only times that were not reached again.
-
-What was published, and where it stands: the judge of every message that can be read.
+"""What was published, and where it is stored: the judge of every message that can be read.
 
 Each message has a value of its own, so one that is read tells where it came from. A topic that was
-deleted and made again is another topic here; what it holds of the first is a violation.
+deleted and created again is another topic here; a message of the first in it is a violation.
 
-A delayed message has two records: a hidden one, which names it, and later one like any other,
-unless it was cancelled. Both are judged, and so are cancellations.
+A delayed message has two records: a hidden one, which names it, and later an ordinary one, unless
+it was cancelled. Both are judged, and so are cancellations. If a cancellation was never answered,
+the message may be delivered or not, but the outcome may not change.
+
+The wall clock may be set back, so its present value does not tell what a node has seen. The ledger
+keeps how late it ever was since a moment: O(log n) per question, and only times that were not
+reached again are kept.
 """
 
 import enum

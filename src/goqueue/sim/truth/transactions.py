@@ -1,6 +1,6 @@
-"""Transactions and their producers, as those who ask for them know them.
+"""Transactions and their producers, as the clients that use them know them.
 
-Where an answer was lost both outcomes are possible; what was told once stays true for ever.
+Where an answer was lost both outcomes are possible; an outcome that was reported once stays.
 """
 
 from collections.abc import Callable
