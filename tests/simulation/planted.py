@@ -1,10 +1,5 @@
-"""Faults planted into the storage engine, one at a time, to see that the simulator finds them.
+"""Faults planted into the storage engine, one at a time, to see that the simulator finds them."""
 
-Each is a mistake that a change could really make. The patches reach into the rooms by name on
-purpose: that is where such a mistake would be made.
-"""
-
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,22 +8,17 @@ import pytest
 from goqueue.log import Log, SparseIndex, Tail, assemble
 from goqueue.model import DiskEvent, Effect, Now, Synced
 from goqueue.storage import FileCommit, FileSystem, SegmentFile
+from tests.simulation.planted_patches import Plant, attribute, does_nothing
 
-__all__ = ["PLANTED", "Plant"]
-
-Plant = Callable[[pytest.MonkeyPatch], None]
+__all__ = ["PLANTED"]
 
 _LOG_FILES = "goqueue.storage.log_files.LogFiles"
 _SEGMENT_FILE = "goqueue.storage.segment.segment_file.SegmentFile"
 _POINT_FILE = "goqueue.storage.recovery_point.RecoveryPointFile"
 
 
-def _does_nothing(*_: object) -> None:
-    """Stands in for a step that a careless change would leave out."""
-
-
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FileCommit, "sync", _does_nothing)
+    patch.setattr(FileCommit, "sync", does_nothing)
 
 
 def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +34,7 @@ def commits_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def moves_the_recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    commit = _attribute(f"{_LOG_FILES}.commit")
+    commit = attribute(f"{_LOG_FILES}.commit")
 
     def hasty(files: Any, writes: Any, **how: Any) -> object:
         if writes:
@@ -60,7 +50,7 @@ def moves_the_recovery_point_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def saves_the_point_of_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
-    save = _attribute(f"{_LOG_FILES}.save_point")
+    save = attribute(f"{_LOG_FILES}.save_point")
 
     def hasty(files: Any) -> None:
         if files._point.is_behind:
@@ -71,7 +61,7 @@ def saves_the_point_of_what_is_only_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def saves_a_noted_point_over_a_truncation(patch: pytest.MonkeyPatch) -> None:
-    save = _attribute(f"{_POINT_FILE}.save_durably")
+    save = attribute(f"{_POINT_FILE}.save_durably")
 
     def forgetful(point_file: Any, point: object) -> None:
         noted = point_file._noted
@@ -82,8 +72,8 @@ def saves_a_noted_point_over_a_truncation(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_SEGMENT_FILE}.trim", _does_nothing)
-    patch.setattr(f"{_SEGMENT_FILE}.write_again", _does_nothing)
+    patch.setattr(f"{_SEGMENT_FILE}.trim", does_nothing)
+    patch.setattr(f"{_SEGMENT_FILE}.write_again", does_nothing)
 
 
 def cuts_damage_like_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
@@ -99,7 +89,7 @@ def believes_the_index(patch: pytest.MonkeyPatch) -> None:
 
 
 def serves_without_checking_sums(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_SEGMENT_FILE}._check_sums", _does_nothing)
+    patch.setattr(f"{_SEGMENT_FILE}._check_sums", does_nothing)
 
 
 def does_not_sync_the_directory(patch: pytest.MonkeyPatch) -> None:
@@ -123,12 +113,12 @@ def tries_a_failed_sync_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_half_a_write_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_LOG_FILES}.trim", _does_nothing)
+    patch.setattr(f"{_LOG_FILES}.trim", does_nothing)
 
 
 def drops_the_newest_value(patch: pytest.MonkeyPatch) -> None:
     name = "goqueue.log.compaction.NewestOffsets._survives"
-    survives = _attribute(name)
+    survives = attribute(name)
 
     def absent_minded(
         newest: object, view: object, columns: Any, index: int, *rest: object
@@ -141,21 +131,21 @@ def drops_the_newest_value(patch: pytest.MonkeyPatch) -> None:
 
 def swaps_before_the_new_segment_is_durable(patch: pytest.MonkeyPatch) -> None:
     name = "goqueue.storage.compaction._Rewrite.finish"
-    finish = _attribute(name)
+    finish = attribute(name)
 
     def unsynced(rewrite: Any) -> object:
-        rewrite._file.sync = _does_nothing
+        rewrite._file.sync = does_nothing
         return finish(rewrite)
 
     patch.setattr(name, unsynced)
 
 
 def truncates_before_lowering_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
-    truncate = _attribute(f"{_LOG_FILES}.truncate")
-    save = _attribute(f"{_POINT_FILE}.save_durably")
+    truncate = attribute(f"{_LOG_FILES}.truncate")
+    save = attribute(f"{_POINT_FILE}.save_durably")
 
     def careless(files: object, offset: int) -> object:
-        patch.setattr(f"{_POINT_FILE}.save_durably", _does_nothing)
+        patch.setattr(f"{_POINT_FILE}.save_durably", does_nothing)
         try:
             return truncate(files, offset)
         finally:
@@ -172,16 +162,8 @@ def forgets_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("goqueue.storage.log_opener.assemble", lambda checked, _: assemble(checked, None))
 
 
-def goes_on_after_a_failure(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.storage.storage.Storage._fail", _does_nothing)
-
-
-def _attribute(name: str) -> Callable[..., Any]:
-    """What stands under this dotted name of a method of a class in a module."""
-    module, class_name, method = name.rsplit(".", 2)
-    found = getattr(getattr(__import__(module, fromlist=[class_name]), class_name), method)
-    assert callable(found)
-    return found  # type: ignore[no-any-return]  # looked up by name
+def continues_after_a_failure(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("goqueue.storage.storage.Storage._fail", does_nothing)
 
 
 PLANTED: tuple[Plant, ...] = (
@@ -202,5 +184,5 @@ PLANTED: tuple[Plant, ...] = (
     truncates_before_lowering_the_recovery_point,
     looks_too_late_for_a_time,
     forgets_the_recovery_point,
-    goes_on_after_a_failure,
+    continues_after_a_failure,
 )

@@ -1,10 +1,5 @@
-"""Faults planted into delays and lanes, one at a time, to see that the simulator finds them.
+"""Faults planted into delays and lanes, one at a time, to see that the simulator finds them."""
 
-Each is a mistake that a change could really make. The patches reach into the rooms by name on
-purpose: that is where such a mistake would be made.
-"""
-
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,14 +8,9 @@ from goqueue.broker.delayed.delays import DelayedMessages
 from goqueue.broker.publish import Publisher
 from goqueue.delivery import Delays, DeliveryQueue, Lanes, PriorityIndex, Wheel
 from goqueue.model import SECOND
+from tests.simulation.planted_patches import Plant, does_nothing
 
-__all__ = ["PLANTED_IN_DELAYS", "PLANTED_IN_LANES", "Plant"]
-
-Plant = Callable[[pytest.MonkeyPatch], None]
-
-
-def _does_nothing(*_: object, **__: object) -> None:
-    """Stands in for a step that a careless change would leave out."""
+__all__ = ["PLANTED_IN_DELAYS", "PLANTED_IN_LANES"]
 
 
 # Delays
@@ -53,11 +43,11 @@ def takes_a_delivery_for_done_when_it_is_appended(patch: pytest.MonkeyPatch) -> 
 
 
 def forgets_delays_that_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Delays, "stay", _does_nothing)
+    patch.setattr(Delays, "stay", does_nothing)
 
 
 def loses_what_is_pending_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.delayed.delay_log.Replay.apply", _does_nothing)
+    patch.setattr("goqueue.broker.delayed.delay_log.Replay.apply", does_nothing)
 
 
 def replays_without_deliveries(patch: pytest.MonkeyPatch) -> None:
@@ -106,11 +96,11 @@ def fires_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignores_a_clock_that_was_put(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DelayedMessages, "wake_if_due", _does_nothing)
+    patch.setattr(DelayedMessages, "wake_if_due", does_nothing)
 
 
 def lets_retention_take_what_is_pending(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Delays, "needed_from", _does_nothing)
+    patch.setattr(Delays, "needed_from", does_nothing)
 
 
 def announces_no_delays(patch: pytest.MonkeyPatch) -> None:
@@ -129,7 +119,7 @@ def announces_no_delays(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_delays_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DelayedMessages, "forget_logs", _does_nothing)
+    patch.setattr(DelayedMessages, "forget_logs", does_nothing)
 
 
 # Lanes
@@ -178,7 +168,7 @@ def learns_messages_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_a_message_that_does_not_fit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.delivery.lanes.heappush", _does_nothing)
+    patch.setattr("goqueue.delivery.lanes.heappush", does_nothing)
 
 
 def loses_what_the_last_lane_hands_out(patch: pytest.MonkeyPatch) -> None:

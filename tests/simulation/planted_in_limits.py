@@ -4,8 +4,6 @@ Each comes with the habits of the worlds that meet it (`habits`): hundreds of me
 disks that tear at pages, clocks that are put weeks away.
 """
 
-import pkgutil
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,14 +12,13 @@ import pytest
 from goqueue.broker import TurnBudget
 from goqueue.delivery import DeliveryQueue
 from goqueue.sim.node import NodeSwarm
+from tests.simulation.planted_patches import JOURNAL, Plant, attribute, does_nothing
 
-__all__ = ["PLANTED_IN_LIMITS", "Plant", "with_habits"]
+__all__ = ["PLANTED_IN_LIMITS", "with_habits"]
 
-Plant = Callable[[pytest.MonkeyPatch], None]
 _UNBOUNDED = 1 << 30
 _AUTHORS = "goqueue.log.producer_state.ProducerState"
 _SETTLING = "goqueue.broker.groups.acks.Settlements"
-_JOURNAL = "goqueue.broker.journal.Journal"
 _ROUTE_QUEUE = "goqueue.broker.groups.dead_letter_mover._RouteQueue"
 
 
@@ -43,8 +40,8 @@ def with_habits(patch: pytest.MonkeyPatch, *names: str) -> None:
 
 def keeps_half_of_a_torn_batch(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "page_tears", "idempotence", "transactions", "crash_inside")
-    patch.setattr("goqueue.storage.log_opener.unfinished_batch", lambda *_: None)
-    patch.setattr(f"{_AUTHORS}.interrupt", lambda *_: None)
+    patch.setattr("goqueue.storage.log_opener.unfinished_batch", does_nothing)
+    patch.setattr(f"{_AUTHORS}.interrupt", does_nothing)
 
 
 def forgets_producers_when_the_clock_is_put(patch: pytest.MonkeyPatch) -> None:
@@ -53,7 +50,7 @@ def forgets_producers_when_the_clock_is_put(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_a_release_as_a_delivery(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_SETTLING}._uncount", lambda *_: None)
+    patch.setattr(f"{_SETTLING}._uncount", does_nothing)
 
 
 # Turns without a bound
@@ -73,15 +70,15 @@ def ends_all_leases_in_one_turn(patch: pytest.MonkeyPatch) -> None:
 
 def moves_all_letters_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "masses", "redrives")
-    take: Any = pkgutil.resolve_name(f"{_ROUTE_QUEUE}.pop_batch")
+    take: Any = attribute(f"{_ROUTE_QUEUE}.pop_batch")
     patch.setattr(f"{_ROUTE_QUEUE}.pop_batch", lambda lane, _: take(lane, _UNBOUNDED))
 
 
 def writes_a_journal_again_in_one_turn(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "masses", "full_disk")
-    expire: Any = pkgutil.resolve_name(f"{_JOURNAL}.expire")
+    expire: Any = attribute(f"{JOURNAL}.expire")
     patch.setattr(
-        f"{_JOURNAL}.expire", lambda journal, now, _: expire(journal, now, TurnBudget(_UNBOUNDED))
+        f"{JOURNAL}.expire", lambda journal, now, _: expire(journal, now, TurnBudget(_UNBOUNDED))
     )
 
 

@@ -1,10 +1,5 @@
-"""Faults planted into the node, one at a time, to see that the simulator finds them.
+"""Faults planted into the node, one at a time, to see that the simulator finds them."""
 
-Each is a mistake that a change could really make. The patches reach into the rooms by name on
-purpose: that is where such a mistake would be made.
-"""
-
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,12 +11,10 @@ from goqueue.groups import Group, Groups
 from goqueue.log import Log
 from goqueue.model import Code
 from goqueue.transactions import Transactions
+from tests.simulation.planted_patches import JOURNAL, Plant, attribute, does_nothing, forget
 
-__all__ = ["PLANTED_IN_NODE", "Plant"]
+__all__ = ["PLANTED_IN_NODE"]
 
-Plant = Callable[[pytest.MonkeyPatch], None]
-
-_JOURNAL = "goqueue.broker.journal.Journal"
 _PARTITION = "goqueue.broker.partitions.Partition"
 _DELIVERING = "goqueue.broker.groups.polls.Polls"
 _LEASES = "goqueue.broker.groups.leases.PollLeases"
@@ -29,33 +22,11 @@ _MOVING = "goqueue.broker.groups.dead_letter_mover.DeadLetterMover"
 _SETTLING = "goqueue.broker.groups.acks.Settlements"
 
 
-def _does_nothing(*_: object, **__: object) -> None:
-    """Stands in for a step that a careless change would leave out."""
-
-
-def _attribute(name: str) -> Callable[..., Any]:
-    """What stands under this dotted name of a method of a class in a module."""
-    module, class_name, method = name.rsplit(".", 2)
-    found = getattr(getattr(__import__(module, fromlist=[class_name]), class_name), method)
-    assert callable(found)
-    return found  # type: ignore[no-any-return]  # looked up by name
-
-
-def _without(name: str, *kinds: str) -> Callable[..., None]:
-    """A journal's `note` that forgets changes of these kinds."""
-    note = _attribute(name)
-
-    def forgetful(journal: object, changes: Any, then: Any = ()) -> None:
-        note(journal, [each for each in changes if type(each).__name__ not in kinds], then)
-
-    return forgetful
-
-
 # Journals
 
 
 def replies_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    note = _attribute(f"{_JOURNAL}.note")
+    note = attribute(f"{JOURNAL}.note")
 
     def hasty(journal: Any, changes: Any, then: Any = ()) -> None:
         note(journal, changes)
@@ -65,33 +36,33 @@ def replies_before_the_commit(patch: pytest.MonkeyPatch) -> None:
             else:
                 note(journal, (), [later])
 
-    patch.setattr(f"{_JOURNAL}.note", hasty)
+    patch.setattr(f"{JOURNAL}.note", hasty)
 
 
 def forgets_acks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "Settled"))
+    forget(patch, "Settled")
 
 
 def forgets_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "Delivered"))
+    forget(patch, "Delivered")
 
 
 def forgets_members(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_JOURNAL}.note", _without(f"{_JOURNAL}.note", "GroupStated"))
+    forget(patch, "GroupStated")
 
 
 def forgets_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
-    expire = _attribute(f"{_JOURNAL}.expire")
+    expire = attribute(f"{JOURNAL}.expire")
 
     def careless(journal: Any, now: Any, budget: Any) -> None:
         expire(journal, now, budget)
         journal._pending.clear()
 
-    patch.setattr(f"{_JOURNAL}.expire", careless)
+    patch.setattr(f"{JOURNAL}.expire", careless)
 
 
 def hands_redeliveries_out_before_their_count(patch: pytest.MonkeyPatch) -> None:
-    count = _attribute(f"{_LEASES}._count")
+    count = attribute(f"{_LEASES}._count")
 
     def impatient(*arguments: object) -> bool:
         count(*arguments)
@@ -104,7 +75,7 @@ def hands_redeliveries_out_before_their_count(patch: pytest.MonkeyPatch) -> None
 
 
 def leaves_publications_waiting_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
-    taken_back = _attribute(f"{_PARTITION}.taken_back")
+    taken_back = attribute(f"{_PARTITION}.taken_back")
 
     def silent(partition: object, offset: object, code: Code) -> Any:
         return iter(()) if code is Code.STORAGE_FULL else taken_back(partition, offset, code)
@@ -114,7 +85,7 @@ def leaves_publications_waiting_on_a_full_disk(patch: pytest.MonkeyPatch) -> Non
 
 def acknowledges_what_is_only_appended(patch: pytest.MonkeyPatch) -> None:
     name = "goqueue.broker.publish.Publisher.publish"
-    publish = _attribute(name)
+    publish = attribute(name)
 
     def hasty(publishing: Any, request: Any, command: Any, now: Any) -> None:
         publish(publishing, request, command, now)
@@ -222,7 +193,7 @@ def buries_twice_after_a_crash(patch: pytest.MonkeyPatch) -> None:
 
 
 def redrives_a_letter_again(patch: pytest.MonkeyPatch) -> None:
-    settle = _attribute(f"{_MOVING}._settle")
+    settle = attribute(f"{_MOVING}._settle")
 
     def forgetful(moving: Any, route: Any, moves: Any, now: Any) -> Any:
         if not route.group:
@@ -248,7 +219,7 @@ class _Unaware:
 
 def redrives_what_another_redrive_took(patch: pytest.MonkeyPatch) -> None:
     name = "goqueue.broker.groups.redrive.Redriver._move_all"
-    move_all = _attribute(name)
+    move_all = attribute(name)
 
     def unaware(redriving: Any, job: Any, now: Any) -> Any:
         position = type(redriving)._position
@@ -259,19 +230,19 @@ def redrives_what_another_redrive_took(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_places_beyond_a_lost_tail(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Position, "cut", _does_nothing)
+    patch.setattr(Position, "cut", does_nothing)
 
 
 # Topics and groups
 
 
 def keeps_places_in_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.broker.groups.offsets.Positions.forget_logs", _does_nothing)
+    patch.setattr("goqueue.broker.groups.offsets.Positions.forget_logs", does_nothing)
 
 
 def replays_places_into_a_namesake(patch: pytest.MonkeyPatch) -> None:
     catalog = "goqueue.broker.catalog.Catalog"
-    numbered, apply = _attribute(f"{catalog}.numbered"), _attribute(f"{catalog}.apply")
+    numbered, apply = attribute(f"{catalog}.numbered"), attribute(f"{catalog}.apply")
 
     def remembering(topics: Any, change: Any) -> Any:
         if not hasattr(topics, "names"):
@@ -289,7 +260,7 @@ def replays_places_into_a_namesake(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_generations_stand(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Group, "check_generation", _does_nothing)
+    patch.setattr(Group, "check_generation", does_nothing)
 
 
 def hears_members_that_are_gone(patch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,4 @@
-"""Faults planted into producers and transactions, one at a time, for the simulator to find.
-
-Each is a mistake that a change could really make. The patches reach into the rooms by name on
-purpose: that is where such a mistake would be made.
-"""
+"""Faults planted into producers and transactions, one at a time, for the simulator to find."""
 
 from contextlib import suppress
 from typing import Any
@@ -21,42 +17,21 @@ from goqueue.log.producer_state import (
 from goqueue.model import Code, Refused
 from goqueue.model.requests import CommitGroup
 from goqueue.transactions import Outcome, Transactions
-from tests.simulation.planted_in_node import Plant
+from tests.simulation.planted_patches import JOURNAL, Plant, attribute, does_nothing, forget
 
 __all__ = ["PLANTED_IN_TRANSACTIONS"]
 
-_JOURNAL = "goqueue.broker.journal.Journal"
 _COORDINATOR = "goqueue.broker.transactions.coordinator.TransactionCoordinator"
 _PROGRESS = "goqueue.broker.transactions.progress.TransactionProgress"
 _MARKERS = "goqueue.broker.transactions.markers.MarkerWriter"
 _MOVING = "goqueue.broker.groups.dead_letter_mover.DeadLetterMover"
 
 
-def _does_nothing(*_: object, **__: object) -> None:
-    """Stands in for a step that a careless change would leave out."""
-
-
-def _attribute(name: str) -> Any:
-    """What stands under this dotted name of a method of a class in a module."""
-    module, class_name, method = name.rsplit(".", 2)
-    return getattr(getattr(__import__(module, fromlist=[class_name]), class_name), method)
-
-
-def _forgets(patch: pytest.MonkeyPatch, *kinds: str) -> None:
-    """Let the journal leave out changes of these kinds."""
-    note = _attribute(f"{_JOURNAL}.note")
-
-    def forgetful(journal: Any, changes: Any, then: Any = ()) -> None:
-        note(journal, [each for each in changes if type(each).__name__ not in kinds], then)
-
-    patch.setattr(f"{_JOURNAL}.note", forgetful)
-
-
 # Decisions
 
 
 def writes_markers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> None:
-    note, flush = _attribute(f"{_JOURNAL}.note"), _attribute(f"{_JOURNAL}.flush")
+    note, flush = attribute(f"{JOURNAL}.note"), attribute(f"{JOURNAL}.flush")
 
     def hasty_note(journal: Any, changes: Any, then: Any = ()) -> None:
         then = list(then)
@@ -67,20 +42,20 @@ def writes_markers_before_the_decision_is_durable(patch: pytest.MonkeyPatch) -> 
     def hasty_flush(journal: Any, now: Any) -> Any:
         return flush(journal, now) + journal.__dict__.pop("early", [])
 
-    patch.setattr(f"{_JOURNAL}.note", hasty_note)
-    patch.setattr(f"{_JOURNAL}.flush", hasty_flush)
+    patch.setattr(f"{JOURNAL}.note", hasty_note)
+    patch.setattr(f"{JOURNAL}.flush", hasty_flush)
 
 
 def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
-    _forgets(patch, "Decided")
+    forget(patch, "Decided")
 
 
 def forgets_that_transactions_began(patch: pytest.MonkeyPatch) -> None:
-    _forgets(patch, "Begun")
+    forget(patch, "Begun")
 
 
 def commits_without_what_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
-    end = _attribute(f"{_COORDINATOR}.end")
+    end = attribute(f"{_COORDINATOR}.end")
 
     def hasty(coordinator: Any, request: Any, command: Any, now: Any) -> None:
         producer = coordinator._state.transactions.producers.get(command.owner.producer_id)
@@ -98,7 +73,7 @@ def commits_without_what_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_what_timed_out(patch: pytest.MonkeyPatch) -> None:
-    decide = _attribute(f"{_COORDINATOR}._decide")
+    decide = attribute(f"{_COORDINATOR}._decide")
 
     def lenient(coordinator: Any, transaction: Any, outcome: Outcome, now: Any) -> None:
         is_late = outcome is Outcome.TIMED_OUT
@@ -108,7 +83,7 @@ def commits_what_timed_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_transactions_run_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(f"{_COORDINATOR}.expire", _does_nothing)
+    patch.setattr(f"{_COORDINATOR}.expire", does_nothing)
 
 
 def forgets_decisions_whose_markers_may_be_lost(patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +94,7 @@ def forgets_decisions_whose_markers_may_be_lost(patch: pytest.MonkeyPatch) -> No
 
 
 def marks_only_the_first_partition(patch: pytest.MonkeyPatch) -> None:
-    mark = _attribute(f"{_MARKERS}._append")
+    mark = attribute(f"{_MARKERS}._append")
 
     def lazy(marking: Any, current: Any, log: Any, now: Any) -> None:
         if log == next(iter(current.missing)):
@@ -134,8 +109,8 @@ def marks_only_the_first_partition(patch: pytest.MonkeyPatch) -> None:
 
 
 def commits_a_group_one_by_one(patch: pytest.MonkeyPatch) -> None:
-    commit = _attribute(f"{_COORDINATOR}.commit_group")
-    finish = _attribute(f"{_COORDINATOR}.finish_turn")
+    commit = attribute(f"{_COORDINATOR}.commit_group")
+    finish = attribute(f"{_COORDINATOR}.finish_turn")
 
     def first(coordinator: Any, request: Any, command: CommitGroup, now: Any) -> None:
         ids = command.transaction_ids
@@ -159,7 +134,7 @@ def commits_a_group_one_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_keys(patch: pytest.MonkeyPatch) -> None:
-    _forgets(patch, "KeyKept")
+    forget(patch, "KeyKept")
 
 
 def leaves_newcomers_under_an_old_key_prepared(patch: pytest.MonkeyPatch) -> None:
@@ -169,7 +144,7 @@ def leaves_newcomers_under_an_old_key_prepared(patch: pytest.MonkeyPatch) -> Non
 # Zombies
 
 
-def publishes_for_whoever_was_fenced(patch: pytest.MonkeyPatch) -> None:
+def publishes_for_a_fenced_producer(patch: pytest.MonkeyPatch) -> None:
     admit = Transactions.admit
 
     def trusting(transactions: Transactions, author: Any, *rest: Any) -> Any:
@@ -182,11 +157,11 @@ def publishes_for_whoever_was_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def gives_an_epoch_twice(patch: pytest.MonkeyPatch) -> None:
-    _forgets(patch, "ProducerStated")
+    forget(patch, "ProducerStated")
 
 
 def leaves_the_transaction_of_the_fenced_open(patch: pytest.MonkeyPatch) -> None:
-    decide = _attribute(f"{_COORDINATOR}._decide")
+    decide = attribute(f"{_COORDINATOR}._decide")
 
     def lenient(coordinator: Any, transaction: Any, outcome: Outcome, now: Any) -> None:
         if outcome is not Outcome.FENCED:
@@ -219,7 +194,7 @@ def forgets_the_window_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_producers_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Log, "replay_producers", _does_nothing)
+    patch.setattr(Log, "replay_producers", does_nothing)
 
 
 def answers_a_repeat_with_another_offset(patch: pytest.MonkeyPatch) -> None:
@@ -240,7 +215,7 @@ def takes_whatever_sequence_comes(patch: pytest.MonkeyPatch) -> None:
 
 
 def keeps_sequences_of_what_a_full_disk_took_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PartitionProducer, "take_back", _does_nothing)
+    patch.setattr(PartitionProducer, "take_back", does_nothing)
 
 
 # What readers see
@@ -282,7 +257,7 @@ def delivers_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
 
 
 def settles_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    apply = _attribute(f"{_PROGRESS}.apply")
+    apply = attribute(f"{_PROGRESS}.apply")
 
     def hasty(progress: Any, change: Any, at: Any) -> None:
         apply(progress, change, at)
@@ -297,7 +272,7 @@ def settles_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_progress_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    _forgets(patch, "ProgressAdded")
+    forget(patch, "ProgressAdded")
 
 
 def settles_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
@@ -305,24 +280,24 @@ def settles_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
 
 
 def hands_out_what_a_transaction_holds(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("goqueue.delivery.queue.DeliveryQueue.hold", _does_nothing)
+    patch.setattr("goqueue.delivery.queue.DeliveryQueue.hold", does_nothing)
 
 
 # Dead letters
 
 
 def forgets_that_a_letter_counts(patch: pytest.MonkeyPatch) -> None:
-    note = _attribute(f"{_JOURNAL}.note")
+    note = attribute(f"{JOURNAL}.note")
 
     def forgetful(journal: Any, changes: Any, then: Any = ()) -> None:
         kept = [each for each in changes if getattr(each, "producer", 1) > 0]
         note(journal, kept, then)
 
-    patch.setattr(f"{_JOURNAL}.note", forgetful)
+    patch.setattr(f"{JOURNAL}.note", forgetful)
 
 
 def settles_before_the_letter_is_there(patch: pytest.MonkeyPatch) -> None:
-    fetch = _attribute(f"{_MOVING}._fetch")
+    fetch = attribute(f"{_MOVING}._fetch")
 
     def hasty(moving: Any, batch: Any, source: Any, now: Any) -> None:
         moving._state.groups_journal.note(moving._settle(batch.route, batch.moves, now))
@@ -343,7 +318,7 @@ PLANTED_IN_TRANSACTIONS: tuple[Plant, ...] = (
     commits_a_group_one_by_one,
     forgets_keys,
     leaves_newcomers_under_an_old_key_prepared,
-    publishes_for_whoever_was_fenced,
+    publishes_for_a_fenced_producer,
     gives_an_epoch_twice,
     leaves_the_transaction_of_the_fenced_open,
     takes_messages_into_what_is_prepared,

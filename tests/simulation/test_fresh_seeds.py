@@ -9,7 +9,7 @@ import os
 import pytest
 
 from goqueue.sim import NodeRun, Run, Trace
-from tests.simulation.naming import named_when_it_fails
+from tests.simulation.replays import named_when_it_fails
 from tests.simulation.tight import tighten
 
 _SEEDS_PER_TEST = 25

@@ -1,12 +1,9 @@
 """Runs of the whole node: new seeds, and those that once found a bug."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from goqueue.sim import NodeRun, Trace
+from tests.simulation.replays import replay
 from tests.simulation.tight import tighten
 
 _SEEDS_PER_TEST = 25
@@ -110,21 +107,13 @@ def test_a_jumping_wall_clock_changes_no_outcome(seed: int) -> None:
     assert jumping.outcomes == steady.outcomes
 
 
-def _replay(seed: int, hash_seed: str) -> str:
-    command = [sys.executable, "-W", "error", "-m", "goqueue.sim", "--world", "node"]
-    command += ["--seed", str(seed)]
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[0]
-
-
 @pytest.mark.parametrize("seed", [3, 12, 25])
 def test_a_seed_of_the_node_replays_exactly_whatever_the_hash_seed(seed: int) -> None:
-    first = _replay(seed, "1")
+    first = replay("node", seed, "1")
 
-    assert first == _replay(seed, "4242")
+    assert first == replay("node", seed, "4242")
     assert "hash " in first
-    assert first != _replay(seed + 1, "1")
+    assert first != replay("node", seed + 1, "1")
 
 
 @pytest.mark.parametrize("seed", _KEPT_TIGHT_WHOLE)

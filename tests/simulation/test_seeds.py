@@ -1,12 +1,9 @@
 """Runs of the simulator: new seeds, and those that once found a bug."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from goqueue.sim import Run, Trace
+from tests.simulation.replays import replay
 
 _SEEDS_PER_TEST = 50
 _TESTS = 20
@@ -47,18 +44,10 @@ def test_a_long_life_breaks_no_invariant(seed: int) -> None:
     assert len(trace) > _SEEDS_PER_TEST
 
 
-def _replay(seed: int, hash_seed: str) -> str:
-    command = [sys.executable, "-W", "error", "-m", "goqueue.sim", "--world", "log"]
-    command += ["--seed", str(seed)]
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[0]
-
-
 @pytest.mark.parametrize("seed", [7, 130, 1771])
 def test_a_seed_replays_exactly_whatever_the_hash_seed(seed: int) -> None:
-    first = _replay(seed, "1")
+    first = replay("log", seed, "1")
 
-    assert first == _replay(seed, "4242")
+    assert first == replay("log", seed, "4242")
     assert "hash " in first
-    assert first != _replay(seed + 1, "1")
+    assert first != replay("log", seed + 1, "1")
