@@ -1,7 +1,7 @@
 """Judges a node that starts on a disk whose power went: everything that was told before must hold.
 
 The node starts over what is left, with the code of recovery and of starting that a real one uses;
-then each user goes on where it was: it reads, retries what was not answered, and asks for work.
+then each user continues where it was: it reads, retries what was not answered, and asks for work.
 """
 
 from goqueue.model import Code, LogId, Message, Refused

@@ -103,7 +103,7 @@ class Case:
             assert sought == truth, f"sought {timestamp}: {sought}, not {truth}"
 
     def check_appending(self, driven: DrivenLog, missing: list[int]) -> None:
-        """The log goes on, gives no committed offset again, and reads the same the next time."""
+        """The log continues, gives no committed offset again, and reads the same the next time."""
         assert missing or driven.log.end >= self.stopped.end
         appended = driven.put(b"after")
         assert driven.log.high_watermark == appended.next, driven.events

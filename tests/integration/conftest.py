@@ -55,7 +55,7 @@ def api(node: ServerProcess, connect: Callable[[ServerProcess], Api]) -> Api:
 
 @pytest.fixture
 def other(node: ServerProcess, connect: Callable[[ServerProcess], Api]) -> Api:
-    """A second client, for what goes on while the first one waits."""
+    """A second client, for what happens while the first one waits."""
     return connect(node)
 
 

@@ -128,7 +128,7 @@ class Program:
             stderr=subprocess.PIPE,
             env=self.environment,
         ) as process:
-            # A pipe knows no time limit: whoever waits for a line in vain reads an end instead.
+            # A pipe knows no time limit: a wait for a line in vain ends with the process instead.
             patience = threading.Timer(SECONDS_MAX, process.kill)
             patience.start()
             try:

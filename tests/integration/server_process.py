@@ -95,7 +95,7 @@ class ServerProcess:
         return process.returncode
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal and go on at once."""
+        """Send a signal and return at once."""
         assert self._process is not None
         self._process.send_signal(number)
 

@@ -36,7 +36,7 @@ def test_every_reader_gets_all_but_the_damaged_record(
     api = connect(mortal)
     good = {f"{p}.{n}" * 9 for p in range(2) for n in range(5)} - {"0.2" * 9}
 
-    # By HTTP: the offset itself is refused, with where to go on.
+    # By HTTP: the offset itself is refused, with where to continue.
     path = "/topics/orders/partitions/0/messages"
     answer = api.ask("GET", path, offset=2)
     assert (answer.status, answer.code) == (500, "records_damaged")

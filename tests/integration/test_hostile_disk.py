@@ -177,7 +177,7 @@ def test_after_one_failed_sync_nothing_is_acknowledged_or_synced_again(
         pytest.skip("strace, which plants the error, is not installed")
     trace = tmp_path / "trace"
     inject = f"inject=fdatasync:error=EIO:when={when}"
-    # Only this one call fails: whoever tries again is told that all is well.
+    # Only this one call fails: a second attempt is told that all is well.
     command = [strace, "-f", "-o", str(trace), "-e", "trace=fdatasync", "-e", inject]
     command += [sys.executable, "-c", APPENDING, str(tmp_path / "data")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

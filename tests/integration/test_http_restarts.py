@@ -228,7 +228,7 @@ def test_a_node_that_is_stopped_in_its_tracks_goes_on_afterwards(
         threading.Event().wait(1.5)
         mortal.signal(signal.SIGCONT)
         assert publishing.result(20)[0]["offset"] == 0
-    # Whether the session outlived the pause is a matter of order; either way work goes on.
+    # Whether the session outlived the pause is a matter of order; either way work continues.
     answer = api.ask("GET", f"/groups/g/poll?member_id={member.id}&timeout=0s")
     assert answer.status in {200, 404}
     if answer.status == 404:

@@ -114,7 +114,7 @@ def test_a_transaction_that_ran_past_its_time(api: Api, name: Name) -> None:
     producer.publish(topic, "too late")
     api.publish(topic, "behind")
     path = f"/topics/{topic}/partitions/0/messages"
-    # Whoever waits behind an open transaction is woken by its end.
+    # A reader behind an open transaction is woken by its end.
     [message] = api.get(path, wait="30s")["messages"]
     assert message["value"] == "behind"
     assert producer.refusal("commit") == (409, "transaction_timeout")

@@ -1,4 +1,4 @@
-"""A process that was stopped and goes on hears what waits in its sockets before sessions end."""
+"""A process that was stopped and resumed reads its sockets before it ends sessions."""
 
 import contextlib
 import signal

@@ -59,5 +59,5 @@ def _offered(
     try:
         return ask_once(chosen_settings(context), call, timeout_s_max=_PATIENCE_S).value
     except (GoQueueError, click.UsageError):
-        # Whoever presses a key wants to type on.
+        # The user wants to continue typing.
         return ()

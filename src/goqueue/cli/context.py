@@ -347,7 +347,7 @@ def set_command(name: str, *, server: str | None, api_key: str | None, timeout: 
     """
 
     if api_key == "-":
-        # A key on the command line is seen by whoever lists the processes.
+        # A key on the command line is visible in the list of processes.
         api_key = sys.stdin.readline(8192).strip()
 
     def put(kept: "Contexts") -> "Contexts":

@@ -38,7 +38,7 @@ def draw_moved(count: int) -> None:
 
 
 def read_place(text: str) -> tuple[int, int]:
-    """`PARTITION:OFFSET` of a letter."""
+    """`PARTITION:OFFSET` of a dead letter."""
     found = _PLACE.fullmatch(text)
     if found is None:
         raise click.UsageError(f"{text!a} is not PARTITION:OFFSET such as 0:12")
@@ -50,18 +50,18 @@ async def list_letters(session: Session, topic: str, limit: int, output: Output)
     try:
         readers = await session.q.pages(name, from_=0, on_damage=report_damage)
     except TopicNotFound:
-        # Made by the first letter: none has died yet.
+        # The first dead letter creates the topic: no message has died yet.
         readers = []
     items = [item async for item in read_merged(readers, limit)]
     offsets = {str(reader.log.partition): reader.offset for reader in readers}
     if output is Output.TABLE:
-        draw_letters(items, topic)
+        draw_dead_letters(items, topic)
     else:
         messages = [msgspec.json.decode(item.json) for item in items]
         write_document({"messages": messages, "next_offsets": offsets}, output)
 
 
-def draw_letters(items: "list[PageMessage]", topic: str) -> None:
+def draw_dead_letters(items: "list[PageMessage]", topic: str) -> None:
     rows = [
         (
             f"{item.message.partition}:{item.message.offset}",
@@ -90,18 +90,18 @@ async def show_letter(
     if output is not Output.TABLE:
         write_document(msgspec.json.decode(items[0].json), output)
         return
-    letter = items[0].message
+    message = items[0].message
     facts = [
-        ("topic", letter.topic),
+        ("topic", message.topic),
         ("place", f"{partition}:{offset}"),
-        ("time", format_time(letter.timestamp)),
-        ("priority", letter.lane.name.lower()),
-        ("key", _shown(letter.key)),
+        ("time", format_time(message.timestamp)),
+        ("priority", message.lane.name.lower()),
+        ("key", _shown(message.key)),
     ]
-    headers = sorted(letter.headers.items())
+    headers = sorted(message.headers.items())
     facts += [(printable(header), _shown(value)) for header, value in headers]
     console().print(table(("FIELD", "VALUE"), facts))
-    print(_shown(letter.value))
+    print(_shown(message.value))
 
 
 async def _dead_letter_topic(session: Session, topic: str) -> str:

@@ -58,7 +58,7 @@ def describe(code: str, sentence: str) -> str:
 
 
 def tell(sentence: str) -> None:
-    """One line on standard error while a command goes on."""
+    """One line on standard error while a command continues."""
     print(f"goqueue: {printable(sentence)}", file=sys.stderr, flush=True)
 
 

@@ -142,7 +142,7 @@ async def follow(
 ) -> None:
     """Hand messages to `sink` as they come, until `limit` is reached or `stop` is asked for.
 
-    Goes on through restarts of the server. Reads no further ahead than one page per partition.
+    Continues through restarts of the server. Reads no further ahead than one page per partition.
     """
     pages: Pages = asyncio.Queue(maxsize=1)
     outage = Outage()
@@ -200,7 +200,7 @@ class Printer:
         self._is_values = is_values
 
     def print(self, items: "Sequence[PageMessage]") -> None:
-        """Print, and leave nothing in a buffer: whoever follows wants to see it now."""
+        """Print without buffering: a reader that follows sees each message at once."""
         sys.stdout.flush()
         for item in items:
             if self._is_values:

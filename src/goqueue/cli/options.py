@@ -136,7 +136,7 @@ def force_option(decorated: Decorated) -> Decorated:
 
 
 def confirm(question: str, *, is_forced: bool) -> None:
-    """Go on only after `yes`, or when forced."""
+    """Continue only after `yes`, or when forced."""
     if is_forced:
         return
     if not sys.stdin.isatty():

@@ -148,7 +148,7 @@ class _NoBar:
 def show_bar(topic: str, descriptor: int, tally: Tally) -> Iterator[Bar]:
     """A bar for a file whose size is known, a count for everything else."""
     if not sys.stderr.isatty() or os.isatty(descriptor):
-        # Whoever types the messages sees them already.
+        # On a terminal the messages that were typed are visible already.
         yield _NoBar()
         return
     from rich.console import Console
@@ -241,7 +241,7 @@ async def _send_lines(
     async for piece in read_pieces(bulk.descriptor, stop):
         for line in lines.feed(piece):
             await _send_line(line, bulk.pattern, posting, sending)
-        # Whoever writes to us line by line does not wait for a full request.
+        # A line from an interactive writer is sent at once, not with a full request.
         await posting.flush()
         bar.advance(len(piece))
     for line in [] if stop.is_asked else lines.end():

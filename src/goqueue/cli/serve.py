@@ -105,7 +105,7 @@ async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
     try:
         say(url, data_dir)
     except OSError:
-        # Whoever started the node does not listen any more, which is no reason to serve nobody.
+        # The reader of our output has gone; the node serves its clients all the same.
         # What was to be said is still buffered: it must go somewhere when the process ends.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -15,7 +15,7 @@ from goqueue.records import COMPILED
 
 __all__ = ["ServerVersion", "completion", "own_version", "server_version", "version"]
 
-# Whoever asks for a version does not want to wait for a server that is away.
+# The version must not wait long for a server that does not answer.
 _PATIENCE_S = 3.0
 
 

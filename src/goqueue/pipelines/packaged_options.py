@@ -30,7 +30,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Topics into a folder of Parquet.
 
     `file_bytes` is about how large a file gets before the next one is begun. A batch takes at most
-    `batch_bytes` of the topics, and a run that goes on makes one every `every_s` seconds: the
+    `batch_bytes` of the topics, and a continuous run makes one every `every_s` seconds: the
     longer, the fewer and larger are the files.
     """
 
@@ -147,11 +147,11 @@ class CopyOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RedriveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Dead letters of a topic. All that is given must hold of a letter that is selected.
+    """Dead letters of a topic; one is selected if all conditions that are given hold.
 
-    `reason` is that of the letter or its cause, `origin` the topic that it came from (by itself the
-    topic named), `group` the one that it died in. `where` is a condition of SQL over the columns of
-    `letters`. Nothing is sent unless `is_sent` says so.
+    `reason` is its reason or cause, `origin` the topic that it came from (by default the topic
+    named), `group` the one that it died in. `where` is an SQL condition over the columns of
+    `letters`. Nothing is sent unless `is_sent` is true.
     """
 
     connection: ConnectionOptions

@@ -282,7 +282,7 @@ class Journal:
         return True
 
     def begin(self) -> None:
-        """Say that the pipeline runs, and go on with what was counted before."""
+        """Record that the pipeline runs, and continue the counts of earlier runs."""
         if self._path is not None:
             self._hold(self._path.parent)
             before = read_totals(self._path.parent.parent)

@@ -46,11 +46,11 @@ def mark_redriven(
     targets: list[str],
     since_us: int,
 ) -> "DataFrame":
-    """The letters that are kept in a topic, with `is_redriven`."""
+    """The dead letters that are kept in a topic, with `is_redriven`."""
     place = f"concat('{kept_in}-', partition, ':', offset) AS place"
     copies = _copies(letters.sparkSession, connection, targets, since_us)
     rows = letters.selectExpr("*", place).join(copies, "place", "left")
-    # A copy of a letter is younger than the letter: offsets begin anew in a topic made anew.
+    # A copy is younger than its dead letter: a topic that is created again has the same offsets.
     return rows.selectExpr(
         "* EXCEPT (place, copied)", "coalesce(copied >= timestamp, false) AS is_redriven"
     )
@@ -91,7 +91,7 @@ COLUMNS = {
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One letter, by its place in the topic of the letters."""
+    """One dead letter, by its position in the dead-letter topic."""
 
     partition: int
     offset: int
@@ -102,7 +102,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LetterGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Letters that died of the same in the same group. `redriven` of them were put back before."""
+    """Dead letters of one group with one cause. `redriven` of them were redriven before."""
 
     origin: str
     consumer_group: str
@@ -117,7 +117,7 @@ class LetterGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All letters that are kept, the largest group first; and what was done."""
+    """All dead letters that are kept, the largest group first; and what was done."""
 
     topic: str
     dead_letter_topic: str
@@ -136,7 +136,7 @@ def fact(header: str) -> str:
 
 
 def letters(rows: "DataFrame") -> "DataFrame":
-    """The columns of letters; `origin` is null for a message that is none."""
+    """The columns of dead letters; `origin` is null for a message that is none."""
     expressions = [
         f"try_cast(cast({fact(DEAD_LETTER_PREFIX + header)} AS STRING) AS {kind}) AS {name}"
         for name, (header, kind) in COLUMNS.items()
@@ -145,7 +145,7 @@ def letters(rows: "DataFrame") -> "DataFrame":
 
 
 def report(marked: "DataFrame", samples: int) -> tuple[LetterGroup, ...]:
-    """Group letters that are marked as `is_redriven` and `is_selected`."""
+    """Group dead letters that are marked as `is_redriven` and `is_selected`."""
     from pyspark.sql import functions as f
 
     text = "left(cast({0} AS STRING), 200)"
@@ -182,7 +182,7 @@ _AT_ONCE = 10_000
 
 
 def redrive(spark: "SparkSession", options: RedriveOptions) -> Report:
-    """Report on the letters; put the selected ones back if that is asked for."""
+    """Report on the dead letters; redrive the selected ones if that is asked for."""
     name, is_there = _letters_of(options)
     empty = Report(topic=options.topic, dead_letter_topic=name, is_sent=options.is_sent)
     if not is_there:
@@ -224,7 +224,7 @@ def _look(options: RedriveOptions, rows: "DataFrame", empty: Report) -> Report:
 
 
 def _letters_of(options: RedriveOptions) -> tuple[str, bool]:
-    """The topic that keeps the letters, and whether one has died yet."""
+    """The dead-letter topic, and whether it exists yet."""
     with options.connection.connect() as client:
         try:
             name = client.topics.describe(options.topic).config.dead_letter_topic
@@ -248,7 +248,7 @@ def _read(spark: "SparkSession", options: RedriveOptions, name: str) -> "DataFra
 
 
 def _targets(options: RedriveOptions, origins: list[str]) -> list[str]:
-    """The topics that letters went or go to, as far as they are there."""
+    """The existing topics that dead letters were or are redriven to."""
     names = origins if options.to is None else sorted({*origins, options.to})
     found = []
     with options.connection.connect() as client:
@@ -258,7 +258,7 @@ def _targets(options: RedriveOptions, origins: list[str]) -> list[str]:
             except TopicNotFound:
                 if name == options.to:
                     raise OptionWrong("--to", f"there is no topic {name!r}") from None
-                # Letters of a topic that is gone stay where they are, unless `--to` takes them.
+                # Dead letters of a deleted topic stay where they are, unless `--to` names another.
             else:
                 found.append(name)
     return found
@@ -291,7 +291,7 @@ def _selected(marked: "DataFrame", options: RedriveOptions) -> "DataFrame":
 
 
 def _send(options: RedriveOptions, marked: "DataFrame") -> int:
-    """Name the selected letters to the broker, the oldest first; how many it moved."""
+    """Name the selected dead letters to the broker, the oldest first; how many it moved."""
     chosen = marked.where("is_selected").select("partition", "offset", "timestamp")
     chosen = chosen.orderBy("timestamp", "partition", "offset")
     moved = 0

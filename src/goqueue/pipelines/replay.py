@@ -92,7 +92,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def chunk(plan: Plan, number: int) -> list[Stretch]:
-    """The part of every stretch that is sent by one decision; all go on at the same pace."""
+    """The part of every stretch that is sent by one decision; all advance at the same pace."""
     count = plan.chunks
     found = []
     for each in plan.stretches:

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Rows:
-    """What a source gives: rows, and beside them the letters of those that cannot be decoded."""
+    """What a source returns: rows, and the dead letters of those that cannot be decoded."""
 
     def __init__(self, good: "DataFrame", letters: "DataFrame | None") -> None:
         self.good = good

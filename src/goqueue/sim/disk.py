@@ -158,7 +158,7 @@ class _Move:
 
 
 class _Handle:
-    """An open file: goes on working after its name is removed, and not after it was closed."""
+    """An open file: usable after its name is removed, and not after it was closed."""
 
     def __init__(self, files: "SimulatedFileSystem", inode: _Inode) -> None:
         self._files = files

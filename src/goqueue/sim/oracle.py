@@ -147,7 +147,7 @@ class Oracle:
     # What is read
 
     def check_read(self, offset: Offset, data: memoryview, committed: Offset) -> Offset:
-        """Judge records read from `offset` on; where to go on."""
+        """Judge records read from `offset` on; return where the next read starts."""
         try:
             positions = walk(data).positions
         except Corrupt as corrupt:

@@ -149,7 +149,7 @@ class Run:
             self._read_at(Offset(offset), self._random.choice(_READ_BYTES))
 
     def _read_at(self, offset: Offset, bytes_max: int) -> Offset | None:
-        """Read once; where to go on, or None when nothing was there."""
+        """Read once; where the next read starts, or None when nothing was there."""
         try:
             wanted = self._log.read(offset, bytes_max)
         except Refused as refused:

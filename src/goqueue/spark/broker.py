@@ -193,7 +193,7 @@ class Broker:
         except GoQueueError as error:
             following = error.details.get("next_offset")
             if error.code == "records_damaged" and isinstance(following, int):
-                # As lost as what retention took: the same option decides whether to go on.
+                # As lost as what retention removed: the same option decides whether to continue.
                 raise Truncated(following) from error
             if error.code != "offset_out_of_range":
                 raise

@@ -200,7 +200,7 @@ class Headings:
 
     def __init__(self, lists: pa.ListArray) -> None:
         self.lists = lists
-        # Not flattened: whoever made the lists sees to it that they begin at their first value.
+        # Not flattened: the lists are created to begin at their first value.
         pairs = lists.values
         self._names = pairs.field(0)
         self._values = pairs.field(1)

@@ -26,7 +26,7 @@ __all__ = ["refused_row", "to_input_columns"]
 _PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _OURS = (RESERVED_PREFIX, DEAD_LETTER_PREFIX)
 _REASON_MAX = 1000
-# Kept free for the headers of a letter.
+# Kept free for the headers of a dead letter.
 _FACTS_BYTES_MAX = 4096
 
 HeaderPairs = list[tuple[str, bytes]]
@@ -35,7 +35,7 @@ HeaderPairs = list[tuple[str, bytes]]
 def refused_row(
     row: pa.RecordBatch, topic: str, reason: str, now: dt.datetime, bytes_max: int
 ) -> pa.RecordBatch:
-    """The letter of a single row that `topic` did not take, in at most `bytes_max`."""
+    """The dead letter of a row that `topic` did not accept, in at most `bytes_max`."""
     given = row.to_pylist()[0]
     facts = {
         "topic": topic,

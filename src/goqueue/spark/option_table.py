@@ -152,7 +152,7 @@ _BOUNDS = (
         _READS,
         "true",
         "Whether records that are gone (retention, a topic deleted or made anew) fail the query."
-        " If `false`, a warning is logged, and reading goes on at the first record there is.",
+        " If `false`, a warning is logged, and reading continues at the first record that exists.",
     ),
 )
 
@@ -320,7 +320,7 @@ _WRITING = (
         "",
         "Writing: rows that no topic takes (too large, a wrong priority, time, header or partition)"
         " go there as dead letters in the same transaction, instead of failing the write. Reading:"
-        " the topic of the letters of mode `DLQ`.",
+        " the topic of the dead letters of mode `DLQ`.",
     ),
 )
 

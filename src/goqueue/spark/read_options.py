@@ -57,7 +57,7 @@ _ONLY_DECODED = ("valueSchema", "mode", "corruptColumn")
 class DecodingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What values are, and what becomes of one that is something else.
 
-    Letters name `reader` as the group that could not read them.
+    Dead letters name `reader` as the group that could not read them.
     """
 
     schema: StructType

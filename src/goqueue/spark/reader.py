@@ -58,14 +58,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class DataLost(RuntimeError):
-    """Records that were to be read are gone; `failOnDataLoss=false` goes on without them."""
+    """Records that were to be read are gone; `failOnDataLoss=false` continues without them."""
 
 
 def lose(options: ReadOptions, words: str) -> None:
-    """Fail because of what is lost, or say so and go on."""
+    """Raise an error because of lost records, or log a warning and continue."""
     if options.fails_on_loss:
-        raise DataLost(f"{words}; `failOnDataLoss=false` goes on without what is lost")
-    _LOG.warning("%s; going on without what is lost", words)
+        raise DataLost(f"{words}; `failOnDataLoss=false` continues without what is lost")
+    _LOG.warning("%s; continuing without what is lost", words)
 
 
 # Looks for committed records past the end of a portion that turned out to hold none.

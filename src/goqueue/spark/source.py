@@ -55,7 +55,7 @@ class GoQueueSource(DataSource):
         options = write_options(self.options, is_stream=True)
         self._refuse_overwrite(overwrite)
         # Asked for anew at every commit and abort: a broker that is away by then must not hide why
-        # the batch failed, and whoever writes is told in any case.
+        # the batch failed, and the writer is told in any case.
         with contextlib.suppress(ServerUnreachable):
             self._check(schema, options)
         return TopicStreamWriter(options)

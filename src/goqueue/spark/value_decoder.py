@@ -320,7 +320,7 @@ _NEEDED = ("topic", "partition", "offset", "key", "value")
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a letter's record was, and why it could not be used by `group`."""
+    """Where the record of a dead letter was, and why `group` could not use it."""
 
     topic: str
     partition: int
@@ -360,7 +360,7 @@ def split_bad(
 ) -> tuple[DataFrame, DataFrame]:
     """The good rows, and the bad ones as rows for a dead-letter topic.
 
-    Of rows read with mode `DLQ` the bad ones are those with a letter, and that is all to be said.
+    Of rows read with mode `DLQ` the bad ones are those with a dead letter; `when` must be absent.
     Of others `when` says which are bad, as SQL or as a column, `dlq_topic` where they go and
     `reason` why; these need the columns of a read, `value` as bytes. Null is not bad.
 
@@ -371,14 +371,14 @@ def split_bad(
         if LETTER not in rows.columns:
             raise ValueError(f"there is no column `{LETTER}`: read with mode `DLQ`, or say `when`")
         if dlq_topic is not None or reason is not None:
-            raise ValueError("letters of mode `DLQ` have their topic and reason already")
+            raise ValueError("dead letters of mode `DLQ` have their topic and reason already")
         bad = rows.where(sf.col(LETTER).isNotNull()).select(f"{LETTER}.*")
         return rows.where(sf.col(LETTER).isNull()).drop(LETTER), bad
     if dlq_topic is None or reason is None:
         raise ValueError("`when` needs `dlq_topic` and `reason`")
     missing = [name for name in _NEEDED if name not in rows.columns]
     if missing:
-        raise ValueError(f"there is no column `{missing[0]}`, which a letter is made of")
+        raise ValueError(f"there is no column `{missing[0]}`, which a dead letter is made of")
     is_bad = sf.coalesce(sf.expr(when) if isinstance(when, str) else when, sf.lit(False))
     words = sf.lit(reason) if isinstance(reason, str) else reason
     columns = [sf.lit(dlq_topic).alias("topic"), sf.col("key"), sf.col("value")]
@@ -389,7 +389,7 @@ def split_bad(
 
 
 def _headers(rows: DataFrame, reason: Column, group: str) -> Column:
-    """The headers of letters, in the form in which the rows have theirs."""
+    """The headers of dead letters, in the form in which the rows have theirs."""
     utc = sf.to_utc_timestamp(sf.current_timestamp(), sf.current_timezone())
     facts = {
         "topic": sf.col("topic"),

@@ -386,7 +386,7 @@ class Decision:
         """Somebody committed this batch before: a restart repeats the last one, and no other."""
         if self._batch is not None and self._link.has_key(self._key(self._batch + 1)):
             words = f"batches after {self._batch} of {self._family} are committed already"
-            hint = "the checkpoint is an old copy: start with a new one, from where it should go on"
+            hint = "the checkpoint is an old copy: start a new one where it should continue"
             raise GoQueueError("checkpoint_outdated", f"{words}; {hint}")
         _LOG.warning("%s was committed before: its rows are there", self._key(self._batch))
 

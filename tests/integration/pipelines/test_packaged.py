@@ -146,7 +146,7 @@ def test_an_archive_goes_on_where_it_was_and_is_compacted_without_loss(
     assert merged.files_after == 1 < merged.files_before
     assert archived(lake) == Counter(values)
 
-    # The manifest alone knows where to go on: without a checkpoint nothing comes twice.
+    # The manifest alone knows where to continue: without a checkpoint nothing comes twice.
     other = msgspec.structs.replace(options, checkpoint=tmp_path / "anew")
     values += publish(api, topic, 5, first=30)
     assert archive(spark, other).rows == 5
@@ -376,7 +376,7 @@ def test_dead_letters_are_reported_and_put_back_by_selection_once(
     none = redrive(spark, chosen)
     assert [each.sent for each in (some, rest, none)] == [1, 1, 0]
     assert none.redriven == 3
-    # And whoever asks the broker later gets what is left.
+    # A later redrive by the broker moves what is left.
     assert api.post(f"/topics/{topic}/dlq/redrive", {}) == {"moved": 2}
 
     back = everything(api, topic)

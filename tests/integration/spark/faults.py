@@ -68,7 +68,7 @@ class DyingTask(DataSourceArrowWriter):
 
 
 class DyingStream(DataSourceStreamArrowWriter):
-    """Whoever is meant dies in the second micro-batch."""
+    """The process or task that is chosen dies in the second micro-batch."""
 
     def __init__(self, writer: DataSourceStreamWriter, death: str) -> None:
         assert isinstance(writer, DataSourceStreamArrowWriter)

@@ -101,7 +101,7 @@ def test_records_that_retention_takes_during_a_read_are_an_error_unless_asked_ot
     with pytest.raises(DataLost, match="retention was faster"):
         texts(batch for task in planned for batch in strict.read(task))
     found = texts(batch for task in planned for batch in lenient.read(task))
-    # Retention goes on all the while.
+    # Retention continues all the while.
     assert len(found) <= max(0, 160 - earliest)
     before = json.dumps({topic: {"0": 0}})
     with pytest.raises(DataLost, match="begins at"):

@@ -1,4 +1,4 @@
-"""Exporters whose other side is gone, silent, overloaded or full: the node goes on, and counts."""
+"""Exporters whose other side is gone, silent, overloaded or full: the node works on, and counts."""
 
 import contextlib
 import gzip
@@ -52,7 +52,7 @@ def counted(api: Api, what: str, exporter: str = "otlp") -> int:
 
 
 def wait_until_counted(api: Api, what: str, count: int, exporter: str = "otlp") -> None:
-    """Every look is a request to the node, which goes on meanwhile."""
+    """Every look is a request to the node, which continues to work meanwhile."""
     deadline = time.monotonic() + PATIENCE_S
     while counted(api, what, exporter) < count:
         assert time.monotonic() < deadline, f"{counted(api, what, exporter)} of {count} {what}"

@@ -136,7 +136,7 @@ class DrivenNode:
         self.now_ns = until
 
     def run_later_turn(self) -> None:
-        """Let the node go on with what it left to a later turn, once, without any time passing."""
+        """Let the node do, once, what it left to a later turn, without any time passing."""
         self._events.append(Woke())
         self._run()
 
@@ -280,7 +280,7 @@ class DrivenNode:
             self.storage.save_points()
 
     def _continues_at_once(self) -> bool:
-        """Work that was left to a later turn goes on without any time passing."""
+        """Work that was left to a later turn continues without any time passing."""
         deadline = self.node.next_deadline() if self.runs_later_turns else None
         continues = deadline is not None and deadline <= self.now_ns
         if continues:

@@ -212,7 +212,7 @@ def test_statements_are_true_whatever_happens_while_they_are_told(
     shop = Shop(SLOW)
     for step in before:
         shop.take(*step)
-    # From here on a statement goes on by one change after each step, beside all that happens.
+    # From here on a statement advances by one change after each step, beside all that happens.
     shop.node.runs_later_turns = False
     shop.node.now_ns += SECOND
     for step in during:

@@ -59,7 +59,7 @@ COUNTS = {
 
 
 class Server:
-    """Has one transaction, and aborts it for whoever owns it."""
+    """Has one transaction, and aborts it for its owner."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []

@@ -240,7 +240,7 @@ def test_a_client_that_expects_it_is_told_to_continue(loop: str) -> None:
             await wire.send(request[:-3])
             assert (await wire.reply()).status == 100
             assert (await wire.ask(b"abc")).json["body"] == "abc"
-            # Whoever does not wait for it is not told.
+            # A client that does not wait for it is not told.
             assert (await wire.ask(request)).json["body"] == "abc"
 
     run(main(), loop)

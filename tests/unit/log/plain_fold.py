@@ -127,7 +127,7 @@ class PlainFold:
         if mark.sequence == known.expected:
             return None
         for batch, first in known.batches:
-            # A repeat is one within its own transaction: whoever counts anew means other messages.
+            # Only within its own transaction is it a repeat: a new count means other messages.
             if batch.sequence == mark.sequence and _size(batch) == _size(mark):
                 return Repeat(Offset(first), Offset(first + batch.count))
         return Code.SEQUENCE_OUT_OF_ORDER, known.expected

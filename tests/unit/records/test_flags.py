@@ -176,7 +176,7 @@ def test_a_record_is_encoded_exactly_if_its_readers_will_accept_it(
 
 @pytest.mark.parametrize("key", [b"", b"g", b"gq", b"gq-", b"GQ.", b" gq.", b"xgq.epoch"])
 def test_a_key_that_only_resembles_the_reserved_ones_is_an_ordinary_key(key: bytes) -> None:
-    # The value goes on where the key ends: what follows must not be taken for a part of it.
+    # The value begins where the key ends: what follows must not be taken for a part of it.
     assert verify(build([Message(key=key, value=b"q.gq..")])) == 1
     with pytest.raises(Corrupt) as corrupt:
         verify(Forged(flags=8, body=key + b"q.gq..", key_length=len(key)).encode())

@@ -150,7 +150,7 @@ SETTINGS = LogSettings()
 
 
 class Shell:
-    """A disk and whoever listens to it."""
+    """A disk and the listener to its events."""
 
     def __init__(self, root: Path) -> None:
         self.events: queue.SimpleQueue[list[DiskEvent]] = queue.SimpleQueue()

@@ -86,7 +86,7 @@ class DrivenLog:
         return [effect for event in events for effect in self.log.handle(event, self.now)]
 
     def append(self, messages: Sequence[Message]) -> Appended:
-        """Append at the present time, which then goes on by a millisecond."""
+        """Append at the present time, which then advances by a millisecond."""
         appended = self.log.append(build(messages), self.now)
         self.carry_out(appended.effects)
         self.pass_time()

@@ -1,4 +1,4 @@
-"""Logs that are created and deleted while others go on, and logs that no topic claims."""
+"""Logs that are created and deleted while others are used, and logs that no topic claims."""
 
 import errno
 

@@ -160,7 +160,7 @@ class Torn:
         return [self.before[path_of(POINT_FILE)], None]
 
     def check_gone(self, data: bytes, point: bytes | None) -> None:
-        """Opened over this, the log has nothing of the batch and goes on as before it."""
+        """Opened over this, the log has nothing of the batch and continues as before it."""
         files = MemoryFiles(self.left(data, point))
         driven = DrivenLog(files, self.settings)
         assert driven.read_all() == self.truth

@@ -79,7 +79,7 @@ def test_a_story_has_its_end(happened: Happened, expected: TraceStatus) -> None:
 def test_a_group_that_is_done_stays_done_when_another_has_its_letter_redriven() -> None:
     done: Happened = [(P, ""), (F, "g"), (A, "g"), (F, "h"), (R, "h"), (L, "h"), (D, "")]
     assert status(done) is PENDING
-    # Whoever is done with the first copy gets the second one as well.
+    # A group that is done with the first copy gets the second one as well.
     assert status([*done, (F, "h"), (A, "h")]) is COMPLETED
 
 
@@ -97,7 +97,7 @@ def test_completed_means_that_the_last_word_of_every_group_was_an_ack(happened: 
     assert (status([(P, ""), *happened]) is COMPLETED) is is_done
 
 
-# Many messages in one trace, as whoever sends them in one span has them
+# Many messages in one trace, as a producer that sends them in one span has them
 
 
 def together(*happened: tuple[Kind, int, str], delayed: int | None = None) -> TraceStatus:

@@ -376,7 +376,7 @@ class _Durable:
 
 
 def _rising(found: Iterator[Chunk], offset: int) -> Iterator[Chunk]:
-    """The chunks as long as they go on from `offset`: the name of a file is a promise too."""
+    """The chunks as long as they continue from `offset`: the name of a file is a promise too."""
     for chunk in found:
         if chunk.columns.offsets[0] < offset:
             raise Corrupt(chunk.position, "offset")

@@ -284,7 +284,7 @@ def _show_replay(result: Replayed, options: ReplayOptions, output: Output) -> No
         words = f"{result.rows:,} rows of {result.topic} are in {result.to}"
         print(f"{words}; remove {options.place} to send them again")
     else:
-        print(f"stopped after {result.rows:,} rows; the same command goes on; {again}")
+        print(f"stopped after {result.rows:,} rows; the same command resumes; {again}")
 
 
 _REDRIVE = "redrive"
@@ -328,8 +328,8 @@ def _row(group: LetterGroup) -> tuple[str | int, ...]:
 
 def _sentence(report: Report) -> str:
     if not report.is_sent:
-        return f"{report.selected:,} letters are selected; nothing was sent: add --send"
-    return f"{report.sent:,} letters were put back"
+        return f"{report.selected:,} dead letters are selected; nothing was sent: add --send"
+    return f"{report.sent:,} dead letters were redriven"
 
 
 _TRACES = "traces"

@@ -44,7 +44,7 @@ EXPECTED = (CheckpointBusy, JavaMissing, PipelineInvalid, RunFailed, StepInvalid
 
 
 class WorkFailed(click.ClickException):
-    """A pipeline that could not go on."""
+    """A pipeline that could not continue."""
 
     exit_code = ExitCode.FAILED
 

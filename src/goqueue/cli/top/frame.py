@@ -27,8 +27,8 @@ from goqueue.cli.top.render import (
 from goqueue.cli.top.state import Choice, View
 from goqueue.cli.top.views import (
     Body,
+    draw_dead_letters,
     draw_groups,
-    draw_letters,
     draw_node,
     draw_topics,
     draw_waiting,
@@ -41,7 +41,7 @@ _DRAWING = {
     View.TOPICS: draw_topics,
     View.GROUPS: draw_groups,
     View.WAITING: draw_waiting,
-    View.LETTERS: draw_letters,
+    View.DEAD_LETTERS: draw_dead_letters,
     View.NODE: draw_node,
 }
 _HELP = (

@@ -23,7 +23,7 @@ from goqueue.client import GoQueueError
 
 __all__ = ["Live"]
 
-# The clock on the screen goes on, whatever the node does.
+# The clock on the screen advances, whatever the node does.
 _REDRAW_S = 1.0
 # Rates over less than this say little; a new view waits so long for its first figures.
 _GAP_S_MIN = 0.4
@@ -144,7 +144,7 @@ class Live:
         self._has_changed.set()
 
     def _suspend(self) -> None:
-        """Ctrl-Z: the shell gets its terminal, and we get it back when we go on."""
+        """Ctrl-Z: the shell gets its terminal back until this process is resumed."""
         self._screen.leave()
         os.kill(os.getpid(), signal.SIGSTOP)
         self._screen.enter()

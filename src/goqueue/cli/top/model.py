@@ -39,11 +39,11 @@ __all__ = [
     "HISTORY_MAX",
     "TOPICS_MAX",
     "Board",
+    "DeadLetterTrack",
     "GroupTrack",
     "Groups",
     "History",
     "LaneSum",
-    "LetterTrack",
     "Meter",
     "Outage",
     "Sample",
@@ -308,7 +308,7 @@ _LAGS_MAX = 32
 # On screens that show no lag, its sum at the top still follows.
 _LAGS_ASIDE_MAX = 8
 _DUES_MAX = 24
-_LETTERS_MAX = 1_000
+_DEAD_LETTERS_MAX = 1_000
 PRIORITIES = ("critical", "high", "normal", "low", "background")
 
 
@@ -319,7 +319,7 @@ class Outage(msgspec.Struct, frozen=True):
     reason: str
 
 
-class LetterTrack:
+class DeadLetterTrack:
     """Dead letters of one dead-letter topic."""
 
     __slots__ = ("change", "history", "kept", "name")
@@ -356,7 +356,7 @@ class Board:
         self.outage: Outage | None = None
         self.topics = Topics()
         self.groups = Groups()
-        self.letters: dict[str, LetterTrack] = {}
+        self.dead_letters: dict[str, DeadLetterTrack] = {}
         self.lanes: tuple[LaneSum, ...] = ()
         self.published = History()
         self._meters: dict[str, Meter] = {}
@@ -368,7 +368,7 @@ class Board:
         self.topics.note(sample.stats.topic_stats, sample.at_s)
         self.groups.note(sample.groups, sample.lags, sample.at_s)
         self.published.add(self.topics.published)
-        self._note_letters(sample)
+        self._note_dead_letters(sample)
         self._note_counters(sample)
         if sample.priorities is not None:
             self.lanes = self._sum_lanes(sample)
@@ -395,15 +395,17 @@ class Board:
             has_transactions=view == "node",
         )
 
-    def _note_letters(self, sample: Sample) -> None:
+    def _note_dead_letters(self, sample: Sample) -> None:
         kept = sample.reliability.dlq_by_topic
-        # A topic whose letters were all redriven goes on at zero, as long as it is there.
-        names = [name for name in self.letters if name in sample.stats.topic_stats]
-        letters: dict[str, LetterTrack] = {}
-        for name in sorted({*names, *kept}, key=lambda name: -kept.get(name, 0))[:_LETTERS_MAX]:
-            letters[name] = self.letters.get(name) or LetterTrack(name)
-            letters[name].note(kept.get(name, 0), sample.at_s)
-        self.letters = letters
+        # A topic whose dead letters were all redriven stays at zero, as long as it exists.
+        names = [name for name in self.dead_letters if name in sample.stats.topic_stats]
+        tracks: dict[str, DeadLetterTrack] = {}
+        for name in sorted({*names, *kept}, key=lambda name: -kept.get(name, 0))[
+            :_DEAD_LETTERS_MAX
+        ]:
+            tracks[name] = self.dead_letters.get(name) or DeadLetterTrack(name)
+            tracks[name].note(kept.get(name, 0), sample.at_s)
+        self.dead_letters = tracks
 
     def _note_counters(self, sample: Sample) -> None:
         reliability, transactions = sample.reliability, sample.transactions

@@ -21,7 +21,7 @@ class View(enum.StrEnum):
     TOPICS = "topics"
     GROUPS = "groups"
     WAITING = "waiting"
-    LETTERS = "letters"
+    DEAD_LETTERS = "letters"
     NODE = "node"
 
 

@@ -32,7 +32,7 @@ _COLOURS = {
     Style.BAR: "\x1b[36m",
     Style.CHOSEN: "\x1b[7m",
 }
-# Without colours what matters is still told apart: by weight, and by turning the letters round.
+# Without colours what matters still differs: by weight, and by reverse video.
 _WEIGHTS = {style: _COLOURS[style] for style in (Style.DIM, Style.BOLD, Style.CHOSEN)} | {
     Style.BAD: "\x1b[1m"
 }

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from goqueue.cli.output import sized
-from goqueue.cli.top.model import Board, GroupTrack, LaneSum, LetterTrack, Sample, TopicTrack
+from goqueue.cli.top.model import Board, DeadLetterTrack, GroupTrack, LaneSum, Sample, TopicTrack
 from goqueue.cli.top.render import (
     UNKNOWN,
     Column,
@@ -37,8 +37,8 @@ from goqueue.model import MILLISECOND, SECOND, parse_duration
 
 __all__ = [
     "Body",
+    "draw_dead_letters",
     "draw_groups",
-    "draw_letters",
     "draw_node",
     "draw_rows",
     "draw_topics",
@@ -246,14 +246,14 @@ def draw_groups(board: Board, choice: Choice, window: Window) -> Body:
 _MINUTE_S = 60
 
 
-def _dead_letter_change(row: LetterTrack) -> Span:
+def _dead_letter_change(row: DeadLetterTrack) -> Span:
     change = row.change.rate
     if not change:
         return span("0" if change is not None else UNKNOWN, Style.DIM)
     return span(signed(change * _MINUTE_S), Style.BAD if change > 0 else Style.GOOD)
 
 
-_DEAD_LETTER_COLUMNS: tuple[Column[LetterTrack], ...] = (
+_DEAD_LETTER_COLUMNS: tuple[Column[DeadLetterTrack], ...] = (
     Column(title="DEAD LETTERS", cell=lambda row, _: span(row.name), width=20, is_right=False),
     Column(
         title="KEPT",
@@ -279,7 +279,7 @@ _DEAD_LETTER_COLUMNS: tuple[Column[LetterTrack], ...] = (
 )
 
 
-def draw_letters(board: Board, choice: Choice, window: Window) -> Body:
+def draw_dead_letters(board: Board, choice: Choice, window: Window) -> Body:
     sample = board.sample
     assert sample is not None, "there is something to draw"
     counts = sample.reliability
@@ -290,7 +290,7 @@ def draw_letters(board: Board, choice: Choice, window: Window) -> Body:
     lines = [kept, section("per second", rates, window.width)]
     lines = lines[: max(0, window.height - 2)]
     body = draw_rows(
-        board.letters.values(),
+        board.dead_letters.values(),
         _DEAD_LETTER_COLUMNS,
         choice,
         Window(window.width, window.height - len(lines), window.first),

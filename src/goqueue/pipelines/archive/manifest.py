@@ -192,8 +192,8 @@ class Manifest:
                 if run.first_offset < upto:
                     place = f"{entry.topic}/{run.partition}/{run.first_offset}"
                     raise PipelineFailed(
-                        f"{place} is in the archive already, which goes up to {upto}: go on with "
-                        "the checkpoint that brought it there, or archive into another folder"
+                        f"{place} is in the archive already, which goes up to {upto}: continue "
+                        "with the checkpoint that brought it there, or archive into another folder"
                     )
 
     def snapshot(self) -> Snapshot:

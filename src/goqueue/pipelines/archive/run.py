@@ -174,7 +174,7 @@ def _starting(options: ArchiveOptions, checkpoint: Path, directory: ArchiveDirec
     if not upto or (checkpoint / "metadata").exists():
         return options.starting
     if options.starting != "earliest":
-        words = f"the archive has rows of {', '.join(sorted(upto))}, and goes on after them"
+        words = f"the archive has rows of {', '.join(sorted(upto))}, and continues after them"
         raise OptionWrong("--from", words)
     return json.dumps(
         {

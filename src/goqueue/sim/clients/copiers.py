@@ -131,7 +131,7 @@ class Copiers:
         self._publishers.create_kept(COPIES)
 
     def stir(self) -> None:
-        """Members come, go and stay; whoever copies a queue is handed messages."""
+        """Members join, leave and stay; workers that copy a queue lease messages."""
         random = self._random
         group = self._world.groups[random.choice([_QUEUE, _STREAM])]
         members = list(group.members.values())
@@ -214,7 +214,7 @@ class Copiers:
         self._follow(holder, group, member, log)
 
     def _follow(self, holder: Holder, group: GroupTruth, member: MemberTruth, log: LogId) -> None:
-        """Ask where the group stands, and go on from there."""
+        """Ask for the group's position, and continue from there."""
         topic = self._world.ledger.topics.get(log.topic)
         if topic is None or topic.is_leaving:
             return
@@ -317,7 +317,7 @@ class Copiers:
         return current.is_strict
 
     def drained(self, group: GroupTruth) -> None:
-        """Nothing is left to do for a group; what died is among the letters, if those are there."""
+        """Nothing is left for a group; what died is among the dead letters, if they still exist."""
         if not self._world.letters.is_strict:
             return
         for topic in self._world.ledger.topics.values():

@@ -78,7 +78,7 @@ class Lane:
 
     @property
     def missing(self) -> Batch | None:
-        """The first batch that is neither taken nor on its way: nothing goes on without it."""
+        """The first batch that is neither accepted nor in flight: later ones wait for it."""
         untaken = (batch for batch in self.batches if not batch.is_taken and not batch.pending)
         return next(untaken, None)
 

@@ -207,7 +207,7 @@ class Members:
 
     def poll_any(self) -> None:
         found = self.choose()
-        # Whoever copies a stream reads it.
+        # Workers that copy a stream read it.
         if found is not None and not found[0].is_stream:
             wait_ns = self._random.choice([0, 0, SECOND, 3 * SECOND])
             self.poll(*found, wait_ns, self._random.choice([1, 2, 5, 100]))
@@ -328,7 +328,7 @@ class Members:
         world.ask(DeleteGroup(group=group.name), done)
 
     def group_gone(self, group: GroupTruth) -> None:
-        """A group was deleted; whoever joins it now forms another."""
+        """A group was deleted; members that join it now form another."""
         group.is_gone = True
         for queue in group.queues:
             origin = Origin(queue.topic.name, queue.partition, group.name)

@@ -224,7 +224,7 @@ class Committers:
         self._world.ask(PrepareTransaction(owner=holder.owner), done)
 
     def wait(self, holder: Holder, current: TransactionTruth) -> None:
-        """Whoever has prepared asks again, gives up, or tries to go on, which is refused."""
+        """After a prepare: ask again, abort, or try to write more, which is refused."""
         chance = self._random.random()
         if chance < 0.2:
             self.prepare(holder, current)

@@ -67,7 +67,7 @@ __all__ = [
 
 
 class LogReader(msgspec.Struct, frozen=True, kw_only=True):
-    """Who reads, and how; one name stands for one reader that goes on where it was."""
+    """Who reads, and how; one name stands for one reader that continues where it was."""
 
     reader: str
     isolation: Isolation = Isolation.READ_COMMITTED
@@ -459,7 +459,7 @@ class Publishers:
         return Isolation.READ_COMMITTED
 
     def check_records(self, topic: TopicTruth, reply: Records, reading: LogReader) -> list[Record]:
-        """Judge what a reader got, hidden records, too; what it goes on with."""
+        """Judge what a reader got, also hidden records; return what it continues with."""
         if self._world.ledger.topics.get(topic.name) is not topic:
             return []
         records = records_in(reply.data)

@@ -117,7 +117,7 @@ class Retriers:
             self._send(producer, lane)
 
     def _answered(self, producer: _Producer, lane: Lane, reply: Reply | Refused | None) -> None:
-        """Whoever was told that it is out of order, and did not mean to be, begins anew."""
+        """A producer that is out of order without intending it starts again."""
         if not isinstance(reply, Refused) or reply.code not in _GIVE_UP:
             return
         is_behind = any(not batch.is_taken for batch in lane.batches[:-1])

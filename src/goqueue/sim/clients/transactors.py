@@ -92,7 +92,7 @@ class Transactors:
     # Stepping
 
     def step(self) -> None:
-        """One of them goes on."""
+        """One of them takes a step."""
         random = self._random
         if not self.living:
             self.init_any()
@@ -169,7 +169,7 @@ class Transactors:
                 self._holders.end(begun, is_commit=False)
                 holder.current = None if holder.current is begun else holder.current
             else:
-                # Whether there is one nobody can tell: whoever comes next begins with an init.
+                # Whether there is one is unknown: the next holder begins with an init.
                 self.leave(holder)
 
         self._world.ask(BeginTransaction(owner=holder.owner), done)

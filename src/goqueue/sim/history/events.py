@@ -33,7 +33,7 @@ __all__ = [
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """A value is on its way to a log; the same value again is a retry of the same message.
 
-    `process` is whoever sends: a producer with its epoch. `log` is None where the broker chooses.
+    `process` is the sender: a producer with its epoch. `log` is None where the broker chooses.
     """
 
     value: int
@@ -63,7 +63,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 class Polled(msgspec.Struct, frozen=True, kw_only=True):
     """A reader was shown a piece of a log: all that it was shown, by offset.
 
-    The piece begins at `first` and ends before `upto`. A reader that follows a log goes on where
+    The piece begins at `first` and ends before `upto`. A reader that follows a log continues where
     its last piece ended; a reader of the final phase reads everything from the start.
     """
 

@@ -111,7 +111,7 @@ def nonmonotonic_sends(evidence: Evidence) -> Iterator[str]:
 
 
 def nonmonotonic_sends_within(evidence: Evidence) -> Iterator[str]:
-    """The same within one transaction, whoever sent it."""
+    """The same within one transaction, from any sender."""
     lines: dict[tuple[int, str], list[Send]] = {}
     for send in evidence.sends.values():
         if send.taken is not None and send.first.transaction is not None:

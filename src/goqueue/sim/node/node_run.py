@@ -178,7 +178,7 @@ class NodeRun:
     # What moves by itself
 
     def _move_on(self) -> None:
-        """Some of what is under way goes on."""
+        """Advance some of the work that is under way."""
         world, process = self._world, self._world.process
         turns = (
             lambda: process.disk_turn(self._random.randint(1, 4)),

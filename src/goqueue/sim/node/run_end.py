@@ -192,7 +192,7 @@ class RunEnd:
     # Transactions
 
     def _end_transactions(self) -> None:
-        """Whoever holds a transactional id is out; nothing is left open."""
+        """Every holder of a transactional id is fenced; nothing is left open."""
         transactors = self._crowd.transactors
         for name in self._crowd.holders.identities:
             transactors.init(name, _TRANSACTION_NS, lambda _: None)

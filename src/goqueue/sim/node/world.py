@@ -104,7 +104,7 @@ class World:
     def later(self, step: Callable[[], None]) -> None:
         """Do something once the node has said all that it has to say: asking it again, above all.
 
-        Whoever is told something is told in the middle of a turn.
+        Clients are told of it in the middle of a turn.
         """
         self._later.append(step)
 

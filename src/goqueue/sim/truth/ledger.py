@@ -436,5 +436,5 @@ def is_hidden(record: Record) -> bool:
 
 
 def redriven_from(record: Record) -> str | None:
-    """The letter that this record was, if it was put back."""
+    """The dead letter that this record was, if it was redriven."""
     return next((value.decode() for name, value in record.headers if name == _REDRIVEN), None)

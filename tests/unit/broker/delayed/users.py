@@ -128,7 +128,7 @@ def statistics(node: DrivenNode) -> DelayStatistics:
 
 
 def shown(node: DrivenNode, log: LogId = ORDERS, offset: int = 0) -> list[Record]:
-    """All that a reader is shown of a partition who goes on behind what is never shown."""
+    """All that a reader sees of a partition if it continues behind what is never shown."""
     found: list[Record] = []
     while True:
         command = Read(topic=log.topic, partition=log.partition, offset=Offset(offset))

@@ -43,7 +43,7 @@ def backlog(node: DrivenNode, count: int, lane: int = NORMAL) -> None:
 
 
 def let_scouting_end(node: DrivenNode) -> None:
-    """It goes on between everything else, as alarms that are due at once."""
+    """It continues between everything else, as alarms that are due at once."""
     node.advance(1)
 
 

@@ -53,7 +53,7 @@ def node_with(messages: int, limits: JournalLimits = EAGER) -> DrivenNode:
 
 
 def journaled(node: DrivenNode, *turns: Sequence[Change]) -> DrivenNode:
-    """The node after a crash behind which its journal goes on with these turns."""
+    """The node after a crash behind which its journal continues with these turns."""
     twin = node.twin()
     storage = Storage(twin.files)
     log = Log(GROUPS, SETTINGS, storage.open(GROUPS, SETTINGS).state)

@@ -146,7 +146,7 @@ def test_receipts_that_a_transaction_holds_may_be_added_again_in_the_next_life()
     add(node, owner, leased[0])
     node.restart()
 
-    # The answer may have been lost with the life before: whoever asks again asked for the same.
+    # The answer may have been lost with the life before: a repeated request asks for the same.
     add(node, owner, leased[0])
     assert refusal(
         node, AddOffsets(owner=owner, group="shop", receipts=(leased[1].receipt,))

@@ -143,7 +143,7 @@ def test_progress_that_was_aborted_leaves_no_place_behind() -> None:
 
     join(node, topics=("others",), start=Start.LATEST)
 
-    assert poll(node) == [], "whoever begins at the end begins at the end"
+    assert poll(node) == [], "a group that begins at the end begins at the end"
 
 
 def test_what_is_committed_is_told_at_once_to_who_does_not_ask_for_more() -> None:

@@ -43,7 +43,7 @@ def test_a_begin_that_a_crash_took_back_gives_its_number_to_no_other() -> None:
     owner = init(node)
     node.slow_down(GROUPS)
     node.begin(BeginTransaction(owner=owner))
-    # It is not known to be open, but whoever asks twice may guess it.
+    # It is not known to be open, but a client that asks twice may guess it.
     publishing = node.begin(writing(owner, "ghost"))
     was_written = node.is_answered(publishing)
     node.restart()

@@ -248,7 +248,7 @@ def test_lanes_and_delays_share_a_screen() -> None:
 
 
 def test_dead_letters_are_shown_by_the_topic_that_keeps_them() -> None:
-    text = "\n".join(lines_of(draw(busy(), Choice(view=View.LETTERS))))
+    text = "\n".join(lines_of(draw(busy(), Choice(view=View.DEAD_LETTERS))))
     for words in ("orders.dlq", "43", "+1,200", "1 rejected, 2 max_deliveries"):
         assert words in text
 

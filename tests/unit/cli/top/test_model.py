@@ -195,10 +195,10 @@ def test_letters_that_were_all_put_back_go_on_at_zero() -> None:
     topics = {"orders.dlq": topic(4)}
     board.apply(sample(0.0, topics=topics, letters={"orders.dlq": 4}))
     board.apply(sample(2.0, topics=topics))
-    letters = board.letters["orders.dlq"]
+    letters = board.dead_letters["orders.dlq"]
     assert (letters.kept, letters.change.rate) == (0, -2.0)
     board.apply(sample(3.0))
-    assert board.letters == {}
+    assert board.dead_letters == {}
 
 
 def test_lanes_are_summed_over_groups_and_partitions() -> None:

@@ -1,4 +1,4 @@
-"""Stored records as JSON: what is shown, what is passed over, and where a reader goes on."""
+"""Stored records as JSON: what is shown, what is skipped, and where a reader continues."""
 
 import base64
 
