@@ -121,11 +121,7 @@ def _start(flags: _Flags, now_ns: int) -> int | str:
         )
     if flags.from_time is None:
         return _LATEST if flags.from_latest else flags.offset or 0
-    try:
-        return read_time(flags.from_time, now_ns)
-    except ValueError as error:
-        words = "--from-time is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m)"
-        raise click.UsageError(f"{words}: {error}") from error
+    return read_time("from-time", flags.from_time, now_ns)
 
 
 def _refuse_foreign(options: ConsumeOptions) -> None:

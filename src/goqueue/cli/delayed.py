@@ -7,8 +7,10 @@ from goqueue.cli.options import (
     Output,
     confirm,
     force_option,
+    limit_option,
     output_option,
     server_options,
+    skip_option,
     topic_argument,
 )
 from goqueue.cli.output import (
@@ -89,18 +91,8 @@ def delayed(output: Output) -> None:
 
 @delayed.command("list", short_help="List pending messages by the time they are due.")
 @topic_argument
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of messages, up to 1000.",
-)
-@click.option(
-    "--skip", type=click.IntRange(0), default=0, metavar="N", help="Number of messages to skip."
-)
+@limit_option("messages, up to 1000")
+@skip_option("messages")
 @server_options
 @output_option
 def list_command(topic: str, limit: int, skip: int, output: Output) -> None:

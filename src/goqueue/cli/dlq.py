@@ -16,6 +16,7 @@ from goqueue.cli.options import (
     complete_topics,
     confirm,
     force_option,
+    limit_option,
     output_option,
     server_options,
     topic_argument,
@@ -133,15 +134,7 @@ def dlq(output: Output) -> None:
 
 @dlq.command("list", short_help="List dead letters, oldest first.")
 @topic_argument
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of messages.",
-)
+@limit_option("messages")
 @server_options
 @output_option
 def list_command(topic: str, limit: int, output: Output) -> None:

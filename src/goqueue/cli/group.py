@@ -212,13 +212,7 @@ def _goals(flags: _Flags, now_ns: int) -> dict[str, str | int]:
     if flags.to_offset is not None:
         goals[f"offset {flags.to_offset}"] = flags.to_offset
     if flags.to_timestamp is not None:
-        try:
-            moment = read_time(flags.to_timestamp, now_ns)
-        except ValueError as error:
-            words = (
-                "--to-timestamp is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m)"
-            )
-            raise click.UsageError(f"{words}: {error}") from error
+        moment = read_time("to-timestamp", flags.to_timestamp, now_ns)
         goals[moment] = moment
     return goals
 

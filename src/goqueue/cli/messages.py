@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 
 from goqueue.cli.errors import tell
@@ -41,13 +42,18 @@ __all__ = [
 ]
 
 
-def read_time(text: str, now_ns: int) -> str:
-    """RFC 3339, or a duration that has passed since then: `15m` is a quarter of an hour ago."""
+def read_time(flag: str, text: str, now_ns: int) -> str:
+    """The time of a flag: RFC 3339, or a duration ago (`15m` is a quarter of an hour ago)."""
     try:
         return format_time(now_ns - parse_duration(text))
     except ValueError:
         # It is a time, then, or nothing.
+        pass
+    try:
         return format_time(parse_time(text))
+    except ValueError as error:
+        words = f"--{flag} is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m)"
+        raise click.UsageError(f"{words}: {error}") from error
 
 
 def report_damage(skipped: "DamageSkipped") -> None:

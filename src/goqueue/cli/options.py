@@ -1,4 +1,4 @@
-"""Options shared by commands: output format, server, names with completion, confirmation.
+"""Options shared by commands: output format, server, names, pages, confirmation.
 
 Options of the output and the server may stand before or after the sub-command. Values are kept as
 typed; the environment and the contexts are read only when a command connects. A destructive command
@@ -24,8 +24,10 @@ __all__ = [
     "force_option",
     "given_server_flags",
     "group_argument",
+    "limit_option",
     "output_option",
     "server_options",
+    "skip_option",
     "topic_argument",
 ]
 
@@ -125,6 +127,30 @@ def _keeping(name: str) -> Callable[[click.Context, click.Parameter, str | None]
             context.meta.setdefault(_SERVER_FLAGS, {})[name] = given
 
     return keep
+
+
+def limit_option(counted: str) -> Callable[[Decorated], Decorated]:
+    """Give a command `-n/--limit`, of what is counted; it arrives as `limit`."""
+    return click.option(
+        "-n",
+        "--limit",
+        type=click.IntRange(1),
+        default=100,
+        show_default=True,
+        metavar="N",
+        help=f"Maximum number of {counted}.",
+    )
+
+
+def skip_option(counted: str) -> Callable[[Decorated], Decorated]:
+    """Give a command `--skip`, of what is counted; it arrives as `skip`."""
+    return click.option(
+        "--skip",
+        type=click.IntRange(0),
+        default=0,
+        metavar="N",
+        help=f"Number of {counted} to skip.",
+    )
 
 
 def force_option(decorated: Decorated) -> Decorated:

@@ -244,6 +244,15 @@ def partitions_command(topic: str, output: Output) -> None:
     show(ask(lambda q: q.topics.partitions(topic)), output, draw_partitions)
 
 
+_set_option = click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Any topic setting; may be repeated.",
+)
+
+
 @topic.command("create", short_help="Create a topic.")
 @topic_argument
 @click.option(
@@ -256,13 +265,7 @@ def partitions_command(topic: str, output: Output) -> None:
     metavar="HOURS",
     help="Hours to keep messages; -1 keeps them forever.  [default: 168]",
 )
-@click.option(
-    "--set",
-    "given",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Any topic setting; may be repeated.",
-)
+@_set_option
 @server_options
 @output_option
 def create_command(
@@ -292,13 +295,7 @@ def create_command(
     metavar="HOURS",
     help="Hours to keep messages; -1 keeps them forever.",
 )
-@click.option(
-    "--set",
-    "given",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Any topic setting; may be repeated.",
-)
+@_set_option
 @server_options
 @output_option
 def alter_command(

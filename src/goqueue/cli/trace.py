@@ -21,6 +21,7 @@ from goqueue.cli.options import (
     Output,
     complete_groups,
     complete_topics,
+    limit_option,
     output_option,
     server_options,
     topic_argument,
@@ -278,30 +279,14 @@ def read_criteria(given: Mapping[str, str | int | None]) -> TraceCriteria:
     """What the flags ask for; a time that is none is a usage error."""
     now_ns = time.time_ns()
     wanted = {
-        flag: _time(flag, value, now_ns) if flag in _TIMES and isinstance(value, str) else value
+        flag: read_time(flag, value, now_ns) if flag in _TIMES and isinstance(value, str) else value
         for flag, value in given.items()
         if value is not None
     }
     return cast("TraceCriteria", wanted)
 
 
-def _time(flag: str, text: str, now_ns: int) -> str:
-    try:
-        return read_time(text, now_ns)
-    except ValueError as error:
-        words = f"--{flag} is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m)"
-        raise click.UsageError(f"{words}: {error}") from error
-
-
-_LIMIT = click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of traces, up to 1000.",
-)
+_limit = limit_option("traces, up to 1000")
 
 
 def _complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -333,7 +318,7 @@ def message_command(topic: str, partition: int, offset: int, output: Output) -> 
 
 
 @trace.command("list", short_help="List the newest traces.")
-@_LIMIT
+@_limit
 @server_options
 @output_option
 def list_command(limit: int, output: Output) -> None:
@@ -368,7 +353,7 @@ def get_command(trace_id: str, output: Output) -> None:
     type=click.Choice(["completed", "error", "pending"]),
     help="Status of the trace.",
 )
-@_LIMIT
+@_limit
 @server_options
 @output_option
 def search_command(output: Output, limit: int, **given: str | int | None) -> None:

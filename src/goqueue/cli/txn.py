@@ -6,7 +6,15 @@ from typing import TypeVar
 import click
 
 from goqueue.cli.client import ask
-from goqueue.cli.options import Output, confirm, force_option, output_option, server_options
+from goqueue.cli.options import (
+    Output,
+    confirm,
+    force_option,
+    limit_option,
+    output_option,
+    server_options,
+    skip_option,
+)
 from goqueue.cli.output import (
     console,
     draw,
@@ -107,18 +115,8 @@ def txn(output: Output) -> None:
 
 
 @txn.command("list", short_help="List transactions that have not ended, oldest first.")
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of transactions, up to 1000.",
-)
-@click.option(
-    "--skip", type=click.IntRange(0), default=0, metavar="N", help="Number of transactions to skip."
-)
+@limit_option("transactions, up to 1000")
+@skip_option("transactions")
 @server_options
 @output_option
 def list_command(limit: int, skip: int, output: Output) -> None:

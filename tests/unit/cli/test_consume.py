@@ -1,5 +1,6 @@
 """How messages are shown, where reading begins, and what hints a failure carries; no server."""
 
+import click
 import msgspec
 import pytest
 from hypothesis import given
@@ -49,10 +50,10 @@ def test_damage_is_told_in_one_line(
 
 
 def test_a_time_is_a_moment_or_an_age() -> None:
-    assert read_time("2026-01-01T13:00:00+01:00", NOON) == "2026-01-01T12:00:00Z"
-    assert read_time("1h30m", NOON) == "2026-01-01T10:30:00Z"
-    with pytest.raises(ValueError, match="not a time"):
-        read_time("yesterday", NOON)
+    assert read_time("since", "2026-01-01T13:00:00+01:00", NOON) == "2026-01-01T12:00:00Z"
+    assert read_time("since", "1h30m", NOON) == "2026-01-01T10:30:00Z"
+    with pytest.raises(click.UsageError, match=r"--since is neither .* not a time"):
+        read_time("since", "yesterday", NOON)
 
 
 def test_a_hint_takes_the_place_of_advice_that_is_not_for_people() -> None:

@@ -334,14 +334,14 @@ def traces_command(
     "starting",
     default="earliest",
     metavar="PLACE",
-    help="Start or end of the range, as in Spark options.",
+    help="Start of the range, as in Spark options.",
 )
 @click.option(
     "--upto",
     "ending",
     default="latest",
     metavar="PLACE",
-    help="Start or end of the range, as in Spark options.",
+    help="End of the range, as in Spark options.",
 )
 @run_options
 @server_options
