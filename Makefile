@@ -7,8 +7,9 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Every target with a help text is a command, not a file.
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile) lint FORCE
 
-# Shell settings of the caller that would run another Python or other modules.
-unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTEST_ADDOPTS
+# Shell settings of the caller that would run another Python or other modules, or make each of the
+# hundreds of processes that tests start compile every module anew.
+unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONOPTIMIZE PYTHONDONTWRITEBYTECODE PYTEST_ADDOPTS
 
 PYTHON ?= python3.11 python3.12 python3.13 python3.14 python3
 SECONDS ?= 60
