@@ -120,13 +120,16 @@ bench-peers: setup ## benchmark a node beside Redis Streams and other brokers th
 
 # ---- proof ---------------------------------------------------------------------------------
 
-# The packages with compiled code, and those that use them directly.
-with_twins := records model delivery log storage
+# Tests of compiled modules, and of some that stand on them; `make test-exhaustive` adds the others.
+# What has no compiled code below it would only run a second time.
+with_twins := records model delivery/wheel delivery/test_delays.py delivery/test_delays_machine.py \
+	log storage/test_log_files.py storage/test_storage_machine.py
+above_twins := storage
 
 # The interpreted run comes first, so that the last line counts all tests.
 test: setup lint ## run everything CI runs: lint and all tests, compiled and interpreted
 	@if ls $(records)/*.so >/dev/null 2>&1; then \
-		echo "test: interpreted"; GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(foreach room,$(with_twins),tests/unit/$(room)) && \
+		echo "test: interpreted"; GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(with_twins:%=tests/unit/%) && \
 		echo "test: compiled"; else echo "test: interpreted (there are no extensions)"; fi
 	@$(pytest) tests
 
@@ -147,6 +150,7 @@ test-exhaustive: setup ## run the tests that are too long for `make test`
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/conformance tests/simulation/test_planted_faults.py \
 		tests/integration/test_soak.py tests/integration/test_kill_nine.py
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) -m long tests/unit tests/integration
+	@GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(above_twins:%=tests/unit/%)
 
 test-declarative: setup ## run the Spark Declarative Pipelines example (installs Spark Connect)
 	@$(call quietly,declarative,$(install) --require-hashes --requirement requirements-declarative.lock)

@@ -232,6 +232,22 @@ def test_the_lock_file_names_every_dependency() -> None:
     assert not missing, "run `make lock`"
 
 
+def test_the_tests_of_every_compiled_module_also_run_interpreted() -> None:
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
+    (interpreted,) = re.findall(r"^with_twins := (.*)$", makefile, re.MULTILINE)
+    package = ROOT / "src" / "goqueue"
+    compiled = {path.parent.relative_to(package) for path in package.rglob("*.pxd")}
+    assert len(compiled) > 1
+    missing = [
+        str(folder)
+        for folder in compiled
+        if not {str(folder), *map(str, folder.parents)} & set(interpreted.split())
+    ]
+    assert not missing, "add them to with_twins in the Makefile"
+    for path in interpreted.split():
+        assert (ROOT / "tests" / "unit" / path).exists(), path
+
+
 # ---- proof that every rule can fail --------------------------------------------------------
 
 IN_CORE = "src/goqueue/log/segments.py"
