@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.integration.fast_java import FAST_JAVA
 from tests.integration.server_process import serving
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -154,10 +155,11 @@ def makefile_targets() -> list[str]:
 def run(command: list[str], folder: Path, server: str = "") -> None:
     """Run with the tools of this environment first on the path, and show all output on failure."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    named = {"GOQUEUE_SERVER": server} if server else {}
     ran = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PATH": path, **({"GOQUEUE_SERVER": server} if server else {})},
+        env={**os.environ, **FAST_JAVA, "PATH": path, **named},
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,

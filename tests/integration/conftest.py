@@ -1,16 +1,21 @@
-"""A node in a process of its own, and a client of it, for the tests that go through HTTP."""
+"""What integration tests share: a node in a process of its own, clients of it, a Spark session."""
 
 import contextlib
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.integration.http_api import Api
 from tests.integration.program import Program
 from tests.integration.server_process import ServerProcess, serving
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +70,23 @@ def name(request: pytest.FixtureRequest) -> Callable[[], str]:
     stem = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:150]
     numbers = itertools.count()
     return lambda: f"{stem}.{next(numbers)}"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """One session for all tests of a worker: it takes longer to start than most of them.
+
+    Two cores, four attempts of a task, and the source with faults beside the sound one.
+    """
+    # Without the extra the tests that ask for a session are skipped before this is imported.
+    from tests.integration.spark.faults import DyingSource
+    from tests.integration.spark.sessions import session
+
+    before = dict(os.environ)
+    folder = tmp_path_factory.mktemp("spark")
+    made = session(folder, log=folder / "spark.log")
+    made.dataSource.register(DyingSource)
+    yield made
+    made.stop()
+    os.environ.clear()
+    os.environ.update(before)

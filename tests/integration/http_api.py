@@ -41,9 +41,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Api:
-    """Requests to one server, over one connection."""
+    """Requests to one server, over one connection, or over one for each request.
 
-    def __init__(self, url: str, *, timeout_s: float = ANSWER_S_MAX) -> None:
+    A node closes connections that idle: a test that pauses for long `reconnects`.
+    """
+
+    def __init__(
+        self, url: str, *, timeout_s: float = ANSWER_S_MAX, reconnects: bool = False
+    ) -> None:
+        self._reconnects = reconnects
         self._connection = http.client.HTTPConnection(url.removeprefix("http://"))
         self._connection.timeout = timeout_s
 
@@ -69,6 +75,8 @@ class Api:
         headers: dict[str, str] | None = None,
     ) -> None:
         """Send a request whose answer is fetched later."""
+        if self._reconnects:
+            self.close()
         try:
             self._connection.request(method, target, content, headers or {})
         except (OSError, http.client.HTTPException):

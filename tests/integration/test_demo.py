@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.fast_java import FAST_JAVA
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -17,7 +19,7 @@ def test_the_demo_proves_every_claim_in_plain_text_and_leaves_nothing_behind(
     done = subprocess.run(
         [sys.executable, "-m", f"demo.{name}"],
         cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, **FAST_JAVA, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=600,

@@ -1,4 +1,4 @@
-"""The packaged pipelines on a real Spark, against a real node; one session for all."""
+"""The packaged pipelines on a real Spark, against a real node."""
 
 import gzip
 import json
@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,6 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
-from goqueue.pipelines import session
 from goqueue.pipelines.archive.compaction import compact
 from goqueue.pipelines.archive.manifest import Layout, read_manifest
 from goqueue.pipelines.archive.run import Archived, archive
@@ -42,43 +41,10 @@ from goqueue.pipelines.redrive import redrive
 from goqueue.pipelines.replay import FROM_HEADER, Done, replay, save
 from goqueue.pipelines.runner import Stop
 from goqueue.pipelines.traces import trace_report
+from tests.integration.fast_java import FAST_JAVA
+from tests.integration.spark.sessions import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 CHILD_S_MAX = 240
-QUICK = {
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-}
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    made = session("packaged", master="local[2]", conf=QUICK)
-    yield made
-    made.stop()
-
-
-class PatientApi(Api):
-    """Speaks after long silences: Spark may work for longer than an idle connection is kept."""
-
-    def begin(
-        self,
-        method: str,
-        target: str,
-        content: bytes | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        self.close()
-        super().begin(method, target, content, headers)
-
-
-@pytest.fixture
-def api(node: ServerProcess) -> Iterator[Api]:
-    client = PatientApi(node.url)
-    yield client
-    client.close()
 
 
 @pytest.fixture
@@ -175,7 +141,7 @@ def test_an_archive_whose_driver_died_amid_its_commit_is_whole_after_the_next_ru
     child = subprocess.run(
         [*program, node.url, str(lake), *topics],
         cwd=ROOT,
-        env={**os.environ, "JDK_JAVA_OPTIONS": QUICK["spark.driver.extraJavaOptions"]},
+        env={**os.environ, **FAST_JAVA},
         capture_output=True,
         timeout=CHILD_S_MAX,
         check=False,

@@ -1,7 +1,7 @@
 """What options make of topics, in a real Spark: columns, filters, values, dead letters, edges."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,17 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from goqueue.spark import split_bad
-from tests.integration.spark.sessions import session
 
 SCHEMA = {"valueFormat": "json", "valueSchema": "id BIGINT, name STRING"}
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for all: it takes longer to start than most tests."""
-    made = session(tmp_path_factory.mktemp("spark"))
-    yield made
-    made.stop()
 
 
 @pytest.fixture
