@@ -55,7 +55,6 @@ class CopiedTree(msgspec.Struct, frozen=True):
         places = (self.root / "src", self.root, ROOT)
         environment = {
             "PYTHONPATH": ":".join(map(str, places)),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "HOME": str(self.root),
         }
         done = subprocess.run(

@@ -1,52 +1,31 @@
 """Edges of topics as the readers meet them, asked without Spark, against a real node."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from tests.integration.http_api import Api, Json
+from tests.integration.http_api import Api
 from tests.integration.server_process import ServerProcess, serving
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from goqueue.spark import DataLost, GoQueueSource, OptionInvalid
+from goqueue.spark import DataLost, OptionInvalid
 from goqueue.spark.read_options import ReadOptions, read_options
 from goqueue.spark.reader import TopicStreamReader
+from tests.integration.spark.direct_readers import (
+    EVERYTHING,
+    between,
+    reader,
+    stream,
+    texts,
+    values,
+)
 
-EVERYTHING = ReadAllAvailable()
 SOME = ReadMaxRows(1 << 40)
-
-
-def read(node: ServerProcess, **options: str) -> DataSourceReader:
-    made = GoQueueSource({"goqueue.servers": node.url, **options})
-    return made.reader(made.schema())
-
-
-def stream(node: ServerProcess, **options: str) -> DataSourceStreamReader:
-    made = GoQueueSource({"goqueue.servers": node.url, **options})
-    return made.streamReader(made.schema())
-
-
-def texts(batches: Iterable[object]) -> list[str]:
-    found: list[str] = []
-    for batch in batches:
-        assert isinstance(batch, pa.RecordBatch)
-        found += [value.decode() for value in batch.column("value").to_pylist()]
-    return found
-
-
-def all_of(reading: DataSourceReader) -> list[str]:
-    return texts(batch for task in reading.partitions() for batch in reading.read(task))
-
-
-def between(reading: DataSourceStreamReader, start: Json, end: Json) -> list[str]:
-    return texts(batch for task in reading.partitions(start, end) for batch in reading.read(task))
 
 
 def stream_options(node: ServerProcess, **options: str) -> ReadOptions:
@@ -57,12 +36,12 @@ def test_an_empty_topic_and_one_record(
     api: Api, node: ServerProcess, name: Callable[[], str]
 ) -> None:
     topic = api.create(name(), 3)
-    assert all_of(read(node, subscribe=topic)) == []
+    assert values(reader(node, subscribe=topic)) == []
     api.publish(topic, "only")
 
-    assert all_of(read(node, subscribe=topic)) == ["only"]
-    assert all_of(read(node, subscribe=topic, minPartitions="9")) == ["only"]
-    assert len(read(node, subscribe=topic, minPartitions="9").partitions()) == 1
+    assert values(reader(node, subscribe=topic)) == ["only"]
+    assert values(reader(node, subscribe=topic, minPartitions="9")) == ["only"]
+    assert len(reader(node, subscribe=topic, minPartitions="9").partitions()) == 1
 
 
 def test_partitions_that_a_checkpoint_does_not_know_are_read_from_their_beginning(
@@ -88,8 +67,8 @@ def test_records_that_retention_takes_during_a_read_are_an_error_unless_asked_ot
     topic = api.create("t", segment_bytes=65_536, retention_bytes=131_072)
     for _ in range(40):
         api.publish(topic, *["v" * 10_000] * 4)
-    strict = read(mortal, subscribe=topic)
-    lenient = read(mortal, subscribe=topic, failOnDataLoss="false")
+    strict = reader(mortal, subscribe=topic)
+    lenient = reader(mortal, subscribe=topic, failOnDataLoss="false")
     planned = strict.partitions()
     mortal.restart()
     api.close()
@@ -105,7 +84,7 @@ def test_records_that_retention_takes_during_a_read_are_an_error_unless_asked_ot
     assert len(found) <= max(0, 160 - earliest)
     before = json.dumps({topic: {"0": 0}})
     with pytest.raises(DataLost, match="begins at"):
-        read(mortal, subscribe=topic, startingOffsets=before).partitions()
+        reader(mortal, subscribe=topic, startingOffsets=before).partitions()
 
 
 def test_a_stream_waits_for_enough_records_but_not_for_ever(
@@ -206,7 +185,7 @@ def test_values_of_sixteen_mebibytes_are_read_among_small_ones(
         topic = connect(node).create("large", max_message_bytes=size)
         connect(node).publish(topic, "a", "x" * size, "b")
 
-        found = all_of(read(node, subscribe=topic))
+        found = values(reader(node, subscribe=topic))
 
     assert [len(value) for value in found] == [1, size, 1]
     assert found[1] == "x" * size

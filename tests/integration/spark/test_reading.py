@@ -1,56 +1,22 @@
 """What the readers tell Spark, asked without Spark, against a real node."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
 
-from tests.integration.http_api import Api, Json
+from tests.integration.http_api import Api
 from tests.integration.server_process import ServerProcess
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
-from goqueue.spark import DataLost, GoQueueSource, OptionInvalid
-
-EVERYTHING = ReadAllAvailable()
-
-
-def source(node: ServerProcess, options: dict[str, str]) -> GoQueueSource:
-    return GoQueueSource({"goqueue.servers": node.url, **options})
-
-
-def reader(node: ServerProcess, **options: str) -> DataSourceReader:
-    made = source(node, options)
-    return made.reader(made.schema())
-
-
-def stream(node: ServerProcess, **options: str) -> DataSourceStreamReader:
-    made = source(node, options)
-    return made.streamReader(made.schema())
-
-
-def texts(batches: Iterable[object]) -> list[str]:
-    found: list[str] = []
-    for batch in batches:
-        assert isinstance(batch, pa.RecordBatch)
-        found += [value.decode() for value in batch.column("value").to_pylist()]
-    return found
-
-
-def values(reading: DataSourceReader) -> list[str]:
-    return texts(batch for task in reading.partitions() for batch in reading.read(task))
-
-
-def between(reading: DataSourceStreamReader, start: Json, end: Json) -> list[str]:
-    return texts(batch for task in reading.partitions(start, end) for batch in reading.read(task))
+from goqueue.spark import DataLost, OptionInvalid
+from tests.integration.spark.direct_readers import EVERYTHING, between, reader, stream, values
 
 
 def publish(api: Api, topic: str, count: int) -> list[str]:
