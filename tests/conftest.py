@@ -7,15 +7,18 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.examples import IS_EXHAUSTIVE, examples
+
 # Fresh seeds of the simulator begin here. Workers inherit it from the process that starts them.
 SEED_BASE = os.environ.setdefault("SIM_SEED_BASE", str(int(time.time()) * 1000))
-IS_EXHAUSTIVE = os.environ.get("GOQUEUE_EXHAUSTIVE") == "1"
 
 ON_SPARK = {"spark", "pipelines"}
 # A run in CI is a function of the commit. Exhaustive runs look for new examples instead.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.register_profile(
-    "exhaustive", max_examples=5_000, deadline=None, print_blob=True
+    "repeatable", max_examples=examples(40), derandomize=True, deadline=None
+)
+hypothesis.settings.register_profile(
+    "exhaustive", max_examples=examples(40), deadline=None, print_blob=True
 )
 hypothesis.settings.load_profile("exhaustive" if IS_EXHAUSTIVE else "repeatable")
 

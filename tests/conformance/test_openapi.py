@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.conformance.generated_requests import GROUP, OWNER, TOPIC, TRACE
-from tests.conftest import IS_EXHAUSTIVE
+from tests.examples import IS_EXHAUSTIVE
 from tests.integration.http_api import Api
 from tests.integration.server_process import serving
 

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tests.conftest import IS_EXHAUSTIVE
+from tests.examples import IS_EXHAUSTIVE
 from tests.exhaustive.disk_states import HOWS, Disk
 from tests.exhaustive.power_judge import Judge
 from tests.exhaustive.power_workload import TOPICS, Told, record_a_life, start_and_stop

@@ -18,7 +18,7 @@ from goqueue.model import Flush, Offset
 from goqueue.records import decode, scan, walk
 from goqueue.runtime import LocalLog
 from goqueue.storage import POINT_FILE, log_directory, read_point
-from tests.conftest import IS_EXHAUSTIVE
+from tests.examples import IS_EXHAUSTIVE
 from tests.integration.appending_child import LOG, settings, value_of
 
 KILLS = 50 if IS_EXHAUSTIVE else 6

@@ -9,7 +9,7 @@ import pytest
 
 from soak.journal import Delivered, Event, Published, Seen, Sent, Settled
 from soak.verdict import Holdings, Letter, judge
-from tests.conftest import IS_EXHAUSTIVE
+from tests.examples import IS_EXHAUSTIVE
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS, KILL_EVERY = (60, 8) if IS_EXHAUSTIVE else (12, 4)

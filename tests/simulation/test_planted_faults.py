@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conftest import IS_EXHAUSTIVE
+from tests.examples import IS_EXHAUSTIVE
 from tests.simulation.faults import FAULTS, FIRST_SEEDS, SEEDS_MAX, Fault
 
 

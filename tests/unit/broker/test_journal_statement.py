@@ -42,6 +42,7 @@ from goqueue.model.requests import (
     TopicList,
     lease_of,
 )
+from tests.examples import examples
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.users import (
     ORDERS,
@@ -188,7 +189,7 @@ def delivered(node: DrivenNode) -> list[tuple[LogId, int, int]]:
     return sorted(got)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(STEPS)
 def test_a_twin_says_the_same_with_snapshots_and_without(steps: list[tuple[str, int, int]]) -> None:
     shop = Shop(SMALL)
@@ -204,7 +205,7 @@ def test_a_twin_says_the_same_with_snapshots_and_without(steps: list[tuple[str, 
     assert facts(twin) == facts(other)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(STEPS, STEPS)
 def test_statements_are_true_whatever_happens_while_they_are_told(
     before: list[tuple[str, int, int]], during: list[tuple[str, int, int]]
@@ -232,7 +233,7 @@ def test_statements_are_true_whatever_happens_while_they_are_told(
     assert delivered(twin) == delivered(other)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(STEPS)
 def test_keeping_journals_short_changes_nothing_that_anybody_sees(
     steps: list[tuple[str, int, int]],

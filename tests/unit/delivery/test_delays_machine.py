@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from goqueue.delivery import Delays
 from goqueue.model import MILLISECOND, SECOND, Offset, Priority, Timestamp
 from goqueue.model.requests import DelayState
+from tests.examples import examples
 
 BEGIN = 1_700_000_000 * SECOND
 TICK_NS = 10 * MILLISECOND
@@ -162,4 +163,6 @@ class DelaysMachine(RuleBasedStateMachine):
 
 
 TestDelaysMachine = DelaysMachine.TestCase
-TestDelaysMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestDelaysMachine.settings = settings(
+    max_examples=examples(25), stateful_step_count=50, deadline=None
+)

@@ -12,6 +12,7 @@ from goqueue.delivery import LANES, DeliveryQueue, LeasePart, Position, Priority
 from goqueue.delivery.priority_index import BLOCK
 from goqueue.model import Instant
 from goqueue.records import MessageSummary
+from tests.examples import examples
 from tests.unit.delivery.leased import offset_of, singles
 
 NO_LIMIT = 1 << 40
@@ -246,6 +247,6 @@ class LanedQueueMachine(RuleBasedStateMachine):
 
 
 LanedQueueMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None
+    max_examples=examples(40), stateful_step_count=30, deadline=None
 )
 TestLanedQueueMachine = LanedQueueMachine.TestCase

@@ -8,6 +8,7 @@ from goqueue.delivery import LANES, Lanes
 from goqueue.model import SECOND, Instant
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
+from tests.examples import examples
 
 CRITICAL, HIGH, NORMAL, LOW, BACKGROUND = range(LANES)
 NO_LIMIT = 1 << 40
@@ -84,7 +85,7 @@ def test_what_comes_back_goes_before_what_is_new_in_its_lane() -> None:
     assert [known.offset for known in lanes.take(9, NO_LIMIT, START).messages] == [0, 1, 2, 3, 4]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(15))
 @given(
     weights=st.tuples(*[st.integers(1, 60)] * LANES),
     batches=st.lists(st.integers(1, 300), min_size=1, max_size=8),
@@ -292,5 +293,7 @@ class LanesMachine(RuleBasedStateMachine):
             assert self.lanes.ready(lane) == mine
 
 
-LanesMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+LanesMachine.TestCase.settings = settings(
+    max_examples=examples(32), stateful_step_count=40, deadline=None
+)
 TestLanesMachine = LanesMachine.TestCase

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from goqueue.delivery import LANES, PriorityIndex
 from goqueue.delivery.priority_index import BLOCK
+from tests.examples import examples
 
 
 def counted(start: int, messages: dict[int, int], upto: int) -> PriorityIndex:
@@ -79,7 +80,7 @@ def test_a_log_that_begins_beyond_all_that_was_counted_can_go_on() -> None:
     assert census.next(2, 7 * BLOCK + 3) == 7 * BLOCK + 3
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(
     start=st.integers(0, 3 * BLOCK),
     pieces=st.lists(

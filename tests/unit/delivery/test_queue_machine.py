@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from goqueue.delivery import DeliveryQueue, Lease, LeasePart, MessageState, Position
 from goqueue.model import Instant, TransactionKey, runs
 from goqueue.records import MessageSummary
+from tests.examples import examples
 
 MEMBERS = ("one", "two")
 VISIBILITY = 10
@@ -392,5 +393,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.next_deadline() == min(due, default=None)
 
 
-QueueMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestQueueMachine = QueueMachine.TestCase

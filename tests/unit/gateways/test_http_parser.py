@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from goqueue.gateways import ByteBudget
 from goqueue.gateways.http.server.application import HttpLimits
 from goqueue.gateways.http.server.reader import RequestReader
+from tests.examples import examples
 
 MANY = 1 << 20
 
@@ -184,7 +185,7 @@ def streams(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=examples(600))
 @given(streams())
 @example(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n")
 @example(

@@ -33,6 +33,7 @@ from goqueue.gateways.http.server.states import (
     read_timeouts,
 )
 from goqueue.model import Code
+from tests.examples import examples
 
 # ---- the tables ----------------------------------------------------------------------------
 
@@ -399,7 +400,7 @@ def drive(stream: bytes, steps: list[Step]) -> Scene:
     return scene
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 2**32))
 def test_whatever_happens_a_connection_stays_legal_and_ends_closed(seed: int) -> None:
     chance = random.Random(seed)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from goqueue.log import BatchMark, Marker
 from goqueue.log.producer_state import ProducerState, Repeat
 from goqueue.model import Refused
+from tests.examples import examples
 from tests.unit.log.plain_fold import Known, PlainFold, PlayedLog, asked, spelled
 
 PRODUCERS = (1, 2)
@@ -177,7 +178,7 @@ class History:
                 assert told[1] in {None, found[1]}, f"{which}: {mark}"
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(STEPS)
 def test_a_log_knows_what_its_records_say_after_any_history(
     steps: list[tuple[str, int, int, int]],

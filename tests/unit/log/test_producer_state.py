@@ -22,6 +22,7 @@ from goqueue.model import (
     Synced,
 )
 from goqueue.records import build
+from tests.examples import examples
 from tests.unit.log.plain_fold import LOG, SETTINGS, PlainFold, PlayedLog, now_at, spelled
 from tests.unit.log.test_producer_history import STEPS, History
 
@@ -273,7 +274,7 @@ def stated(authors: ProducerState, upto: int) -> ProducersStated:
     return msgspec.json.decode(data, type=ProducersStated)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(STEPS, st.integers(0, 59))
 def test_a_statement_and_the_records_behind_it_say_what_all_records_say(
     steps: list[tuple[str, int, int, int]], cut: int

@@ -15,6 +15,7 @@ from goqueue.log import Appended, Log
 from goqueue.model import Cleanup, Code, Damaged, DiskEvent, Effect, Message, Offset, Refused, Write
 from goqueue.records import build, decode
 from goqueue.storage import DamageFound
+from tests.examples import examples
 from tests.unit.storage.driven_log import LOG, SMALL, DrivenLog, split
 from tests.unit.storage.memory_files import MemoryFiles
 
@@ -216,5 +217,5 @@ class DelayedLog(RuleBasedStateMachine):
 TestDelayedLog = DelayedLog.TestCase
 
 TestDelayedLog.settings = hypothesis_settings(
-    max_examples=60, stateful_step_count=50, deadline=None
+    max_examples=examples(25), stateful_step_count=50, deadline=None
 )

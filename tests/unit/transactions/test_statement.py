@@ -14,6 +14,7 @@ from goqueue.transactions import (
     TransactionChange,
     Transactions,
 )
+from tests.examples import examples
 
 NAMES = (None, "billing", "mailing")
 STEPS = st.lists(
@@ -167,7 +168,7 @@ def said(machine: Transactions) -> list[TransactionChange]:
     return sorted(machine.state(), key=repr)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_what_is_stated_is_what_was_journaled(steps: list[tuple[str, int, int]]) -> None:
     journaled = Journaled()
@@ -181,7 +182,7 @@ def test_what_is_stated_is_what_was_journaled(steps: list[tuple[str, int, int]])
     assert len(set(journaled.given)) == len(journaled.given)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(STEPS, st.integers(0, 50), st.integers(0, 6))
 def test_changes_said_again_behind_a_statement_change_nothing(
     steps: list[tuple[str, int, int]], place: int, overlap: int
@@ -201,7 +202,7 @@ def test_changes_said_again_behind_a_statement_change_nothing(
         assert producer.last >= key[1]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(25))
 @given(STEPS, STEPS)
 def test_ids_and_numbers_are_new_after_a_restart_from_a_statement(
     before: list[tuple[str, int, int]], after: list[tuple[str, int, int]]
@@ -221,7 +222,7 @@ def test_ids_and_numbers_are_new_after_a_restart_from_a_statement(
     assert len(set(journaled.given)) == len(journaled.given)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(60))
 @given(STEPS, STEPS, st.integers(1, 4))
 def test_a_statement_is_true_whatever_happens_while_it_is_told(
     before: list[tuple[str, int, int]], during: list[tuple[str, int, int]], pace: int

@@ -17,6 +17,7 @@ from goqueue.model.requests import (
     TopicConfig,
     TopicDescription,
 )
+from tests.examples import examples
 from tests.unit.broker.delayed.users import (
     LONG,
     TICK,
@@ -336,7 +337,7 @@ class Model:
         self.node.advance(TICK)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(STEPS, st.booleans())
 def test_whatever_happens_each_message_is_delivered_once_and_snapshots_change_nothing(
     steps: list[tuple[str, int]], without_snapshots: bool

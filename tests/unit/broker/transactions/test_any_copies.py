@@ -15,6 +15,7 @@ from goqueue.model.requests import (
     TopicConfig,
     TransactionBegan,
 )
+from tests.examples import examples
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.transactions.words import GROUPS, init, shown, transactions, writing
 from tests.unit.broker.users import (
@@ -171,7 +172,7 @@ class Worker:
         return found
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(STEPS)
 def test_each_order_is_copied_once_or_still_to_be_done(steps: list[tuple[str, int]]) -> None:
     worker = Worker()

@@ -9,6 +9,7 @@ from goqueue.model.requests import (
     Isolation,
     Mode,
 )
+from tests.examples import examples
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.groups.priorities import drain
 from tests.unit.broker.transactions.words import (
@@ -136,7 +137,7 @@ class Model:
         assert len(transactions(node)) == sum(held is not None for held in self.open)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(STEPS)
 def test_any_history_is_seen_as_it_was_decided_with_snapshots_or_without(
     steps: list[tuple[str, int, int]],

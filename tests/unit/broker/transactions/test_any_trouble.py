@@ -22,6 +22,7 @@ from goqueue.model.requests import (
     TransactionEnded,
 )
 from goqueue.records import build
+from tests.examples import examples
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.transactions.words import (
     GROUPS,
@@ -228,7 +229,7 @@ class Model:
             assert written <= seen, f"in part: {seen} of {written}"
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(50))
 @given(STEPS)
 def test_any_trouble_leaves_every_transaction_whole(steps: list[tuple[str, int, int]]) -> None:
     model = Model()

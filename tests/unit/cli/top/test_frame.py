@@ -23,6 +23,7 @@ from goqueue.cli.top.render import (
     width_of,
 )
 from goqueue.cli.top.state import Choice, View
+from tests.examples import examples
 from tests.unit.cli.top.samples import NOON, group, lag_of, lanes, sample, topic, transaction
 
 SERVER = "http://127.0.0.1:8080"
@@ -131,7 +132,7 @@ choices = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(boards(), choices, st.integers(1, 220), st.integers(1, 60))
 def test_no_frame_is_wider_or_higher_than_the_screen_or_holds_a_control_character(
     board: Board, choice: Choice, width: int, height: int
@@ -142,7 +143,7 @@ def test_no_frame_is_wider_or_higher_than_the_screen_or_holds_a_control_characte
     assert all(line.isprintable() for line in lines)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(boards(), st.integers(1, 220), st.integers(1, 40))
 def test_no_line_of_one_picture_is_wider_than_it_may_be(
     board: Board, width: int, rows: int

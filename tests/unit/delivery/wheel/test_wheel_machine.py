@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from goqueue.delivery.wheel import TICK_NS, WHEEL_REACH_NS, Timer, Wheel
 from goqueue.model import Timestamp
+from tests.examples import examples
 
 EPOCH = 1_790_000_000 * 1_000_000_000
 
@@ -171,4 +172,4 @@ class WheelMachine(RuleBasedStateMachine):
 
 TestWheel = WheelMachine.TestCase
 
-TestWheel.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestWheel.settings = settings(max_examples=examples(100), stateful_step_count=40)

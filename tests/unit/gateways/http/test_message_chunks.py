@@ -14,6 +14,7 @@ from goqueue.gateways.http.json_chunks import finished
 from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish, intake_steps
 from goqueue.model import HOUR, Refused
 from goqueue.records import decode, walk
+from tests.examples import examples
 from tests.unit.gateways.http.refusing_broker import NOW, Client, code_of
 
 HORIZON = DelayLimits(NOW, HOUR)
@@ -58,7 +59,7 @@ layouts = st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 2}])
 
 
 @given(st.lists(messages, min_size=1, max_size=12), layouts)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_body_in_chunks_is_read_as_one_that_is_read_whole(
     given: list[dict[str, Any]], layout: dict[str, Any]
 ) -> None:
