@@ -1,6 +1,8 @@
 """The house style, held by walking syntax trees: what import-linter, ruff and mypy cannot see."""
 
+import os
 import re
+import subprocess
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 
@@ -246,6 +248,21 @@ def test_the_tests_of_every_compiled_module_also_run_interpreted() -> None:
     assert not missing, "add them to with_twins in the Makefile"
     for path in interpreted.split():
         assert (ROOT / "tests" / "unit" / path).exists(), path
+
+
+def test_make_passes_on_no_setting_that_changes_what_python_runs_or_slows_it_down() -> None:
+    settings = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTEST_ADDOPTS")
+    shown = subprocess.run(
+        ["make", "--silent", "--eval", "shown: ; @env", "shown"],
+        cwd=ROOT,
+        env={**os.environ, **dict.fromkeys(settings, "1")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    passed_on = {line.partition("=")[0] for line in shown.splitlines()}
+    assert "PATH" in passed_on
+    assert not passed_on & set(settings)
 
 
 # ---- proof that every rule can fail --------------------------------------------------------

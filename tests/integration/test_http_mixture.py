@@ -171,7 +171,9 @@ def assert_groups_add_up(api: Api) -> None:
         assert api.get(f"/groups/{group}/lag")["total_lag"] == 0
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
+)
 def test_no_mixture_of_requests_is_too_much(
     mortal: ServerProcess, connect: Connect, seed: int
 ) -> None:
@@ -194,7 +196,7 @@ def test_no_mixture_of_requests_is_too_much(
     assert_groups_add_up(api)
 
 
-@pytest.mark.parametrize("seed", [4, 5])
+@pytest.mark.parametrize("seed", [4, pytest.param(5, marks=pytest.mark.long)])
 def test_a_kill_in_the_midst_of_any_mixture_is_survived(
     mortal: ServerProcess, connect: Connect, seed: int
 ) -> None:

@@ -169,7 +169,7 @@ class Witness:
                     api.nack(message, delay="0s")
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_kills_at_random_moments_lose_no_answer(
     mortal: ServerProcess, connect: Connect, seed: int
 ) -> None:

@@ -24,7 +24,7 @@ from tests.integration.tracing.collectors import (
 )
 
 PATIENCE_S = 60.0
-MANY = 300
+MANY = 60
 BATCH = ["x"] * 100
 
 Connect = Callable[[ServerProcess], Api]
