@@ -54,7 +54,7 @@ async def make_topic(session: Session, plan: Plan) -> Topic:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What was measured, how long it took, and whether somebody broke it off."""
+    """What was measured, how long it took, and whether it was interrupted."""
 
     measured: Measurement
     seconds: float

@@ -298,7 +298,7 @@ _HEAD = struct.Struct(">8sQQ")
 
 
 class Echoes:
-    """What was sent and is not yet heard; `run_id` tells our messages from those of others."""
+    """What was sent and not yet received; `run_id` distinguishes our messages from others."""
 
     def __init__(self, plan: Plan, run_id: bytes) -> None:
         self._run_id = run_id

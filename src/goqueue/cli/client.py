@@ -129,6 +129,6 @@ def ask_once(
 
 
 def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Tasks that run side by side fail as a group; a person is told of one failure."""
+    """Concurrent tasks fail as a group; the user sees one failure."""
     first = group.exceptions[0]
     return first_failure(first) if isinstance(first, BaseExceptionGroup) else first

@@ -125,7 +125,7 @@ def _start(flags: _Flags, now_ns: int) -> int | str:
 
 
 def _refuse_foreign(options: ConsumeOptions) -> None:
-    """A group has its own position in a topic; a stream has nobody to acknowledge to."""
+    """A group has its own position in a topic; a stream acknowledges nothing."""
     if options.group is None:
         if options.mode is not None or not options.is_acking:
             raise click.UsageError("--mode and --no-ack need --group")

@@ -56,7 +56,7 @@ _SECONDS_MAX = 86_400
 
 
 class ClientSettingsInvalid(ValueError):
-    """Why a command cannot know whom to speak to; one line for a person."""
+    """Why no server can be chosen; one line for a person."""
 
 
 def check_server(given: str, place: str) -> str:

@@ -77,7 +77,7 @@ def shown_time(moment: dt.datetime | None) -> str:
 
 
 def shown_duration(text: str) -> str:
-    """A duration of the API without digits that nobody follows: below a second milliseconds."""
+    """A duration of the API, rounded for people: milliseconds below a second."""
     duration_ns = parse_duration(text)
     unit = SECOND if duration_ns >= SECOND else MILLISECOND
     return format_duration(duration_ns - duration_ns % unit)
@@ -118,7 +118,7 @@ class ListWriter:
         self._count += 1
 
     def close(self) -> None:
-        """End the list. One that was broken off is left open, so that nobody takes it for whole."""
+        """End the list. An interrupted one is left open: no reader takes it for complete."""
         if self._is_json:
             _write(b"\n]\n" if self._count else b"[]\n")
         elif not self._count:

@@ -183,7 +183,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
 
 async def produce_bulk(session: Session, bulk: Bulk) -> ExitCode:
     """Send every line; the exit code."""
-    # A topic that is not there, or a server that is away, is told before anything is read.
+    # A missing topic or an unreachable server is reported before anything is read.
     await session.q.topics.describe(bulk.topic)
     tally = Tally()
     started = time.monotonic()
@@ -271,7 +271,7 @@ async def _send_line(
 
 
 def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.ClickException:
-    """The failure that ended it all, with the count: it tells where to begin again."""
+    """The failure that ended the command, with the count, which says where to resume."""
     tally.print_failures()
     failure = as_failure(error, session.settings.server)
     words = f"{failure.format_message()}; {tally} before that"

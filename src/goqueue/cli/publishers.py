@@ -122,13 +122,13 @@ class DraftPublisher:
             self.results.append(msgspec.json.decode(result.json))
 
 
-# Answers are looked at in the order of the lines, this many lines behind at most.
+# Answers are processed in the order of the lines, at most this many lines behind.
 _BEHIND_MAX = 20_000
 _LOOK_EVERY = 1_000
 
 
 class ProducerPublisher:
-    """Sends drafts, and tells the tally what became of each. A server that is gone is raised."""
+    """Sends drafts and counts the result of each in the tally. Raises if the server is gone."""
 
     def __init__(self, producer: "Producer", topic: str, tally: Tally) -> None:
         self._producer = producer

@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Whether to stop; to be looked at, waited for, or listened to."""
+    """Whether to stop; can be read, awaited, or subscribed to."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -36,7 +36,7 @@ class Stop:
 
 @contextlib.contextmanager
 def stopped_by_signals() -> Iterator[Stop]:
-    """Asked by the first signal; the second one ends the program as if nobody listened."""
+    """Requested by the first signal; the second one ends the program by its default action."""
     loop = asyncio.get_running_loop()
     stop = Stop()
 

@@ -211,7 +211,7 @@ def draw_page(page: TraceList) -> None:
     if not page.traces:
         print("no matching traces")
         return
-    # The day is told only where there are several.
+    # The day is shown only if there are several.
     is_one_day = len({each.start_time.date() for each in page.traces}) == 1
     form = "%H:%M:%S" if is_one_day else "%m-%d %H:%M"
     rows = [

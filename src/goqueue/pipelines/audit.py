@@ -68,7 +68,7 @@ class CopyFindings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def audit_copy(spark: "SparkSession", options: CopyOptions) -> CopyFindings:
-    """Compare `against`, the copy, with the topic it was made of."""
+    """Compare `against`, the copy, with its source topic."""
     source = _identified(spark, options, options.topic, options.identity, "--id")
     identity = options.target_identity or options.identity
     target = _identified(spark, options, options.against, identity, "--target-id")

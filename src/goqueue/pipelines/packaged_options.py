@@ -272,7 +272,7 @@ def _is_time(text: str) -> bool:
 
 
 class TracesOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Span files: paths, folders or patterns. Without topics those of all are looked at."""
+    """Span files: paths, folders or patterns. Without topics, all are read."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()

@@ -148,7 +148,7 @@ def build(spark: "SparkSession", pipeline: Pipeline, folder: Path, link: Mapping
     """
     spark = spark.newSession()
     for name, value in option_texts(pipeline.configuration).items():
-        # Static ones are those of the session; it was made with them, or they cannot be had.
+        # Static settings are those of the session: it was created with them, or they cannot change.
         if spark.conf.isModifiable(name):
             spark.conf.set(name, value)
     last = pipeline.steps[-1].name if pipeline.steps else list(pipeline.views)[-1]
@@ -206,7 +206,7 @@ def _observed(rows: "DataFrame", aggregates: Mapping[str, str]) -> "DataFrame":
 
 
 def _check_expectations(plan: Plan, last: str) -> None:
-    """Spark leaves out a step that nothing is made of, and with it what is expected of it."""
+    """Spark omits a step that nothing uses, and its expectations with it."""
     text = str(plan.written._jdf.queryExecution().analyzed().toString())  # noqa: SLF001 - Spark only prints it
     for each in plan.pipeline.expectations:
         step = each.step or last

@@ -81,7 +81,7 @@ class Violations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """One micro-batch. Rows that left are None if nobody counted them."""
+    """One micro-batch. Rows that left are None if they were not counted."""
 
     query_id: str
     batch: int
@@ -123,7 +123,7 @@ def batch_progress(reported: Mapping[str, Any]) -> BatchProgress:
         violations=_violations(observed),
         observed=out,
         dead_letters=_counted(observed, LETTERS),
-        # Spark tells the beginning of time while it has seen no event.
+        # Spark reports the epoch until it has seen an event.
         watermark=None if str(watermark).startswith("1970-") else watermark,
         state_rows=sum(int(each["numRowsTotal"]) for each in reported.get("stateOperators") or ()),
         durations_ms=durations,
@@ -248,7 +248,7 @@ def is_held(checkpoint: Path) -> bool:
 
 
 class Journal:
-    """Takes reports of batches, keeps the totals, and tells listeners of each batch once.
+    """Receives reports of batches, keeps the totals, and notifies listeners of each batch once.
 
     Reports come from threads of Spark and from the one that runs the query.
     """

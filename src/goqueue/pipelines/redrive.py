@@ -265,7 +265,7 @@ def _targets(options: RedriveOptions, origins: list[str]) -> list[str]:
 
 
 def _selected(marked: "DataFrame", options: RedriveOptions) -> "DataFrame":
-    """With `is_selected`: what the options say, not put back yet, the oldest first."""
+    """With `is_selected`: what the options select and is not redriven yet, the oldest first."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import Window
     from pyspark.sql import functions as f

@@ -115,7 +115,7 @@ def files_of(plan: Plan, wanted: Sequence[Stretch]) -> list[str]:
 
 
 def pause_s(rows: int, elapsed_s: float, rate: float) -> float:
-    """How long to wait after so many rows, so that they were no faster than the rate."""
+    """How long to wait after this number of rows to stay below the rate."""
     return max(0.0, rows / rate - elapsed_s) if rate else 0.0
 
 

@@ -115,7 +115,7 @@ class Stop:
         self._asked.set()
 
     def wait(self, seconds: float) -> None:
-        """Until somebody asks for the first time, or so long."""
+        """Wait until a stop is requested, at most this long."""
         self._asked.wait(seconds)
 
 
@@ -166,7 +166,7 @@ def run_pipeline(
     stop: Stop,
     show: Callable[[Table], None],
 ) -> Totals:
-    """Run until there is nothing left, or somebody stops it; what was done in all.
+    """Run until nothing is left or a stop is requested; return the totals.
 
     Raises `StepInvalid`, `CheckpointBusy` or `RunFailed`.
     """
@@ -260,7 +260,7 @@ def _triggered(writing: "DataStreamWriter", request: RunRequest) -> "DataStreamW
 
 
 def query_name(pipeline: Pipeline) -> str:
-    """A name that tells what is read and written, for Spark names its sources by addresses."""
+    """A name that says what is read and written; Spark names its sources by addresses."""
     return f"{pipeline.name}: {','.join(pipeline.topic_names)} -> {place_of(pipeline.sink)}"
 
 

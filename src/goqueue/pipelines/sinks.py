@@ -216,7 +216,7 @@ def writer(
 
 
 def _table(batch: "DataFrame", number: int, limit: int) -> Table:
-    """All rows pass, so that they are counted and what is expected of them is looked at."""
+    """Let all rows pass, so that they are counted and their expectations checked."""
     rows: list[Row] = []
     count = 0
     for row in batch.toLocalIterator():

@@ -54,7 +54,7 @@ __all__ = [
 
 
 def lean_home() -> Path | None:
-    """The home of this user and this installation, made at need; None if it cannot be made."""
+    """The home of this user and installation, created if needed; None if it cannot be created."""
     import pyspark
 
     installed = Path(pyspark.__file__).parent

@@ -133,7 +133,7 @@ def read_pipeline(path: Path) -> Pipeline:
 
 
 def parse_pipeline(text: str, file: str) -> Pipeline:
-    """The pipeline that a text tells; `file` is what problems call it."""
+    """Parse a pipeline from text; `file` names it in problems."""
     try:
         places = Places(text)
         told = yaml.safe_load(text)

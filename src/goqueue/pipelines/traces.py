@@ -187,7 +187,7 @@ def report_on(found: "DataFrame", slowest: int) -> TraceReport:
 
 
 def _journeys(found: "DataFrame") -> "DataFrame":
-    """One row for each place and group that read there; one for a place that nobody read."""
+    """One row for each position and group that read it; one for a position that was not read."""
     from pyspark.sql import functions as f
 
     def summed(rows: "DataFrame", keys: list[str], columns: dict[str, str]) -> "DataFrame":
@@ -197,7 +197,7 @@ def _journeys(found: "DataFrame") -> "DataFrame":
     place = ["trace_id", "topic", "partition", "offset"]
     messages = summed(whole, place, _OF_A_PLACE)
     read = whole.where(whole.event.isin(list(_EVENTS_OF_A_GROUP)))
-    # Under other names, because both are made of the same events.
+    # Under other names, because both come from the same events.
     groups = summed(read, [*place, "consumer_group"], _OF_A_GROUP)
     groups = groups.toDF(*(f"read_{name}" for name in groups.columns))
     same = " AND ".join(f"{name} = read_{name}" for name in place)

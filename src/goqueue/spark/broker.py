@@ -37,7 +37,7 @@ __all__ = ["Broker", "TopicView", "Truncated", "broker", "read_key", "read_tls"]
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic for a reader or writer. `born` tells it from one of the same name made later."""
+    """A topic for a reader or writer. `born` distinguishes it from a later one of the same name."""
 
     name: str
     born: str
@@ -88,7 +88,7 @@ _OPEN: dict[tuple[int, Link], tuple[str | None, "Broker"]] = {}
 
 
 def broker(link: Link) -> "Broker":
-    """The connection of this process; opened at the first call, and anew with another key.
+    """The connection of this process; opened at the first call, and again for another key.
 
     Of several servers the first one that takes a connection is used, as long as it does.
     """
@@ -177,7 +177,7 @@ class Broker:
         )
 
     async def _stable(self, topic: str, partition: int, end: int) -> int:
-        """The last stable offset, which only the records route tells, at no cost at its end."""
+        """The last stable offset, which only the records route returns; cheap at the end."""
         page = await self._q.records.fetch(topic, partition, end, max_bytes=1)
         return min(end, page.last_stable_offset)
 
@@ -209,7 +209,7 @@ class Broker:
         return end if found is None else found
 
     def committed(self, group: str) -> Mapping[str, Mapping[int, int]]:
-        """The next offsets of a group; none for one that nobody made."""
+        """The next offsets of a group; none for one that does not exist."""
         try:
             return self._loop.call(self._q.groups.offsets(group)).offsets
         except NotFound:
@@ -257,7 +257,7 @@ class Broker:
         return self._loop.call(self._q.coordinator.prepare(owner))
 
     def prepare_later(self, owner: Owner, wait_s: float) -> None:
-        """Prepare what nobody has decided by then, without waiting for it."""
+        """Prepare what is still undecided then, without waiting for it."""
         self._loop.post(lambda: self._keep(owner, wait_s))
 
     def _keep(self, owner: Owner, wait_s: float) -> None:
@@ -267,7 +267,7 @@ class Broker:
 
     async def _prepare_later(self, owner: Owner, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
-        # Decided, as it should be; or lost, which the driver is told when it decides.
+        # Decided, as it should be; or lost, which the driver learns when it commits.
         with contextlib.suppress(GoQueueError):
             await self._q.coordinator.prepare(owner)
 

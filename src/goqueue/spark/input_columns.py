@@ -110,7 +110,7 @@ def to_input_columns(batch: pa.RecordBatch, now_us: int = 0) -> InputColumns:
 
 
 def _due(delays: pa.Array, now_us: int) -> pa.Array:
-    """When rows are due that wait so long, which is an interval or a number of seconds."""
+    """The due times of rows by their delay, an interval or a number of seconds."""
     kind = delays.type
     if pa.types.is_duration(kind):
         waits = delays.cast(pa.duration("us")).cast(pa.int64())

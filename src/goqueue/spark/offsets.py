@@ -31,7 +31,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Positions(msgspec.Struct, frozen=True):
-    """The next offset by topic and partition. `born` tells a topic from one made anew."""
+    """The next offset by topic and partition. `born` tells topics of one name apart."""
 
     offsets: dict[str, dict[int, int]]
     born: dict[str, str]

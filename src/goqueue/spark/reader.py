@@ -232,7 +232,7 @@ def _offset_at(options: ReadOptions, place: Place, topic: str, number: int, edge
 def check_bounds(
     options: ReadOptions, start: Positions, edges: Mapping[str, Mapping[int, Edge]]
 ) -> None:
-    """Offsets that a user gave are within the log, or it is told which are not."""
+    """Check that the offsets of the options are within the log; an error names any other."""
     for topic, offsets in options.start.offsets.items():
         for number in offsets:
             offset, edge = start.offsets[topic][number], edges[topic][number]
@@ -265,7 +265,7 @@ def check_known(options: ReadOptions, begin: Positions, born: Mapping[str, str])
 
 
 def reborn(begin: Positions, born: Mapping[str, str]) -> Positions:
-    """Without the offsets of topics that were made anew: those are read from their beginning."""
+    """Without the offsets of topics that were created again: those are read from the beginning."""
     kept = {
         topic: each
         for topic, each in begin.offsets.items()

@@ -24,7 +24,7 @@ __all__ = ["GoQueueSource"]
 
 
 class GoQueueSource(DataSource):
-    """`format("goqueue")`. Options are checked whenever Spark asks for something made of them."""
+    """`format("goqueue")`. Options are checked when Spark asks for a schema, reader or writer."""
 
     @classmethod
     def name(cls) -> str:
@@ -54,8 +54,8 @@ class GoQueueSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         options = write_options(self.options, is_stream=True)
         self._refuse_overwrite(overwrite)
-        # Asked for anew at every commit and abort: a broker that is away by then must not hide why
-        # the batch failed, and the writer is told in any case.
+        # Created again for every commit and abort: a broker that is unreachable by then must not
+        # hide why the batch failed; the writer reports it in any case.
         with contextlib.suppress(ServerUnreachable):
             self._check(schema, options)
         return TopicStreamWriter(options)

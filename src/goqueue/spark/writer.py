@@ -231,7 +231,7 @@ class Gathered:
 
 
 _BEAT_S = 10.0
-# Without it Spark ends a worker with its task, and nobody is left to prepare anything.
+# Without it Spark ends a worker with its task, and no process is left to prepare anything.
 _IS_REUSED = "SPARK_REUSE_WORKER"
 
 
@@ -294,7 +294,7 @@ def publish(
 
 
 def _give_up(link: Broker, owner: Owner) -> None:
-    """Abort at once what would time out: until then it holds up those who read the topic."""
+    """Abort at once what would time out: until then it blocks committed readers of the topic."""
     try:
         link.abort(owner)
     except GoQueueError:
@@ -407,7 +407,7 @@ _OPEN_S = 10.0
 
 
 class Done(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     def __init__(self, staged: Staged, family: str) -> None:
         self.staged = staged

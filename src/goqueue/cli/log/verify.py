@@ -105,7 +105,7 @@ class IndexCheck:
                 return
             self._next_mark += 1
             if position < chunk.position:
-                # In a flaw: nobody can tell.
+                # Inside a flaw: unknown.
                 continue
             found = bisect_left(chunk.columns.positions, position - chunk.position)
             is_start = (
@@ -137,7 +137,7 @@ class IndexCheck:
         self._newest = max(self._newest, max(columns.timestamps[seen:], default=0))
 
     def _widest_step(self) -> int:
-        """The interval is a setting that the files do not hold: the widest step tells it."""
+        """The interval of the index, which no file holds, inferred from its widest step."""
         positions = self._marks[1::2]
         steps = (after - before for before, after in itertools.pairwise(positions))
         return max(INDEX_INTERVAL_BYTES, max(steps, default=0))
@@ -358,7 +358,7 @@ class _LogCheck:
         facts = SegmentFacts(
             base=segment.base, end=end, size=segment.entry.size, max_timestamp=Timestamp(newest)
         )
-        # Where a damaged segment ends is told by the next one. If there is none although the
+        # The next segment says where a damaged one ends. If there is none although the
         # recovery point lies in one, its last record tells, and what is missing then is a gap.
         if is_damaged and not self._lacks_successor(segment):
             self._checked.append(Checked(base=segment.base, reason="damaged", end=end))

@@ -1,4 +1,4 @@
-"""`goqueue pipeline`: data pipelines on Spark, run, checked and looked at."""
+"""`goqueue pipeline`: run, check and inspect data pipelines on Spark."""
 
 from goqueue.cli.pipeline.command import pipeline
 

@@ -361,5 +361,5 @@ def audit_command(
     """
     from goqueue.cli.pipeline.packaged_runs import run_audit
 
-    del checkpoint, is_once  # Of no use here: a topic is looked at as a whole.
+    del checkpoint, is_once  # Of no use here: a topic is audited as a whole.
     return run_audit(more, master, output)

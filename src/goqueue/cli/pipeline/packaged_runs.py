@@ -65,7 +65,7 @@ __all__ = [
     "write_result",
 ]
 
-# What goes wrong is told in one sentence; these would tell it again, at length.
+# A failure is reported in one sentence; these loggers would repeat it at length.
 _TALKATIVE = ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 

@@ -181,7 +181,7 @@ def run_pipeline_file(file: Path, flags: Flags, output: Output) -> int:
 
 
 def _run(request: RunRequest, master: str, log: Path, output: Output) -> int:
-    # What goes wrong is told in one sentence; these would tell it again, at length.
+    # A failure is reported in one sentence; these loggers would repeat it at length.
     for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     conf = option_texts(request.pipeline.configuration)

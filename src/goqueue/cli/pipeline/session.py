@@ -81,7 +81,7 @@ _TOKEN = "goqueue.tokenFile"  # noqa: S105 - the name of an option
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A topic as the broker tells of it; None partitions if there is none."""
+    """A topic as the broker describes it; None partitions if there is none."""
 
     topic: str
     partitions: int | None

@@ -96,7 +96,7 @@ def draw_frame(board: Board, choice: Choice, size: Size, now: dt.datetime, serve
 
 
 def draw_all(board: Board, width: int, rows: int, now: dt.datetime, server: str) -> list[Line]:
-    """Every view below the other, each with so many rows, as one picture without a screen."""
+    """All views one below the other, with at most `rows` rows each; needs no screen."""
     sample = board.sample
     assert sample is not None, "a picture is of something"
     choice = Choice()

@@ -25,7 +25,7 @@ __all__ = ["Live"]
 
 # The clock on the screen advances, whatever the node does.
 _REDRAW_S = 1.0
-# Rates over less than this say little; a new view waits so long for its first figures.
+# Rates over less than this say little; a new view waits this long for its first figures.
 _GAP_S_MIN = 0.4
 _KEYS_BYTES_MAX = 1024
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

@@ -106,7 +106,7 @@ class History:
         self._values.append(math.nan if value is None else value)
 
     def last(self, count: int) -> tuple[float | None, ...]:
-        """The newest, at most so many."""
+        """The newest values, at most `count`."""
         newest = self._values[-count:] if count > 0 else ()
         return tuple(None if math.isnan(value) else value for value in newest)
 
@@ -164,7 +164,7 @@ class TopicTrack:
 
     def note(self, stats: TopicStats, at_s: float) -> None:
         self.stats = stats
-        # An older server tells only what is kept: that rises as messages come, but retention
+        # An older server reports only what is kept: that rises as messages come, but retention
         # makes it fall.
         published = stats.published_total
         self._published.note(stats.total_messages if published is None else published, at_s)
@@ -278,7 +278,7 @@ class Groups:
                 tracks[name].note(lag, at_s)
 
     def choose(self, shown: Sequence[str], count: int) -> tuple[str, ...]:
-        """At most so many groups to ask: those shown, then the others in turn."""
+        """At most `count` groups to ask next: those shown, then the others in turn."""
         names = list(self._tracks)
         chosen = dict.fromkeys(name for name in shown if name in self._tracks)
         # Some turns are kept for the others, or a full screen would leave them unknown for ever.
@@ -313,7 +313,7 @@ PRIORITIES = ("critical", "high", "normal", "low", "background")
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """Since when there is no answer, and in a word why: not reached, not ready, a code."""
+    """Since when there is no answer, and why in one word: not reached, not ready, a code."""
 
     since: dt.datetime
     reason: str
@@ -349,7 +349,7 @@ class LaneSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Board:
-    """What the picture is made of."""
+    """Everything that the screen shows."""
 
     def __init__(self) -> None:
         self.sample: Sample | None = None

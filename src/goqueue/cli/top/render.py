@@ -152,21 +152,21 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """At most so many columns, the last of them an ellipsis if there was more."""
+    """At most `width` columns, the last of them an ellipsis if there was more."""
     if width_of(text) <= width:
         return text
     return f"{set_cell_size(text, width - 1).rstrip()}…" if width > 0 else ""
 
 
 def padded(piece: Span, width: int, *, is_right: bool = False) -> Span:
-    """Exactly so many columns."""
+    """Exactly `width` columns."""
     text = cut(piece.text, width)
     blank = " " * (width - width_of(text))
     return Span(blank + text if is_right else text + blank, piece.style)
 
 
 def fit(line: Iterable[Span], width: int) -> Line:
-    """At most so many columns, without blanks at the end."""
+    """At most `width` columns, without trailing blanks."""
     fitted: list[Span] = []
     left = width
     for piece in line:

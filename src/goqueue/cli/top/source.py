@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def reason_of(error: GoQueueError) -> str:
-    """In a word, why there is no picture."""
+    """Why there is no picture, in one word."""
     known = {"server_unreachable": "not reached", "broker_unavailable": "not ready"}
     return known.get(error.code, f"refused ({error.code})")
 

@@ -175,7 +175,7 @@ class Screen:
         """Draw a picture that was made for this size."""
         painted = [self._palette.paint(line) for line in lines]
         if size != self._size:
-            # What the terminal made of the old picture when its size changed is not known.
+            # How the terminal changed the old picture when it was resized is unknown.
             self._shown, self._size = [], size
         text = "" if self._shown else "\x1b[2J"
         for number, line in enumerate(painted):

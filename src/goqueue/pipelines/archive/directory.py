@@ -41,7 +41,7 @@ _EXCHANGE = 2
 
 @contextlib.contextmanager
 def open_archive(layout: Layout) -> Iterator["ArchiveDirectory"]:
-    """The directory, whole again, and nobody else's as long as the block runs."""
+    """The directory, recovered, and locked as long as the block runs."""
     layout.manifest.mkdir(parents=True, exist_ok=True)
     with layout.lock.open("ab") as file:
         try:

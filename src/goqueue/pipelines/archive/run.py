@@ -47,7 +47,7 @@ def archive(
     stop: Stop | None = None,
     journal: Journal | None = None,
 ) -> Archived:
-    """Archive until everything is, or until somebody asks to stop; batches go to the journal."""
+    """Archive until nothing is left or a stop is requested; batches go to the journal."""
     layout = Layout(options.to)
     checkpoint = options.checkpoint or layout.checkpoint(options.topics)
     with open_archive(layout) as directory:
