@@ -147,7 +147,7 @@ lint: setup
 	@echo "lint: format, ruff, mypy and layers are clean"
 
 test-exhaustive: setup ## run the tests that are too long for `make test`
-	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/conformance tests/simulation/test_planted_faults.py \
+	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/conformance tests/simulation \
 		tests/integration/test_soak.py tests/integration/test_kill_nine.py
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) -m 'long or hypothesis' tests/unit tests/hostile tests/integration
 	@GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(above_twins:%=tests/unit/%)

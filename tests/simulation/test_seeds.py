@@ -3,10 +3,11 @@
 import pytest
 
 from goqueue.sim import Run, Trace
+from tests.examples import IS_EXHAUSTIVE
 from tests.simulation.replays import replay
 
 _SEEDS_PER_TEST = 50
-_TESTS = 20
+_TESTS = 100 if IS_EXHAUSTIVE else 10
 
 # Each of these broke an invariant once. What it found is named by a unit test as well.
 _KEPT = (
