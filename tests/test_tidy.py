@@ -12,6 +12,9 @@ import pytest
 from tests.tidy import documents, hygiene, layout, purity, sets, shape, surface, wire
 from tests.tidy.sources import ROOT, Finding, Source, projects_sources, projects_texts
 
+# Every file is parsed once, by one worker.
+pytestmark = pytest.mark.xdist_group("tidy")
+
 Rule = Callable[[Source], Iterator[Finding]]
 
 EVERYWHERE = projects_sources()
