@@ -24,7 +24,12 @@ from goqueue.gateways.http.messages import (
     RawPublishOut,
     request_trace,
 )
-from goqueue.gateways.http.publish_decoder import PublishBatch, intake_steps, item_error
+from goqueue.gateways.http.publish_decoder import (
+    PublishBatch,
+    decode_plain,
+    intake_steps,
+    item_error,
+)
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import TOPIC, integer, partition
 from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
@@ -154,7 +159,10 @@ _TURN_RECORDS = 10_000
 
 
 async def _publish(call: Call) -> HttpResponse:
-    intake = await call.run(intake_steps(call.request.body, _delays(call)))
+    body = call.request.body
+    intake = decode_plain(body)
+    if intake is None:
+        intake = await call.run(intake_steps(body, _delays(call)))
     # Also without a message that could be taken: the broker knows whether the topic is there.
     command = Publish(
         topic=call[TOPIC],

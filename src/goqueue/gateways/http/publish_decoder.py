@@ -32,7 +32,14 @@ from goqueue.model import (
 )
 from goqueue.records import Draft
 
-__all__ = ["PublishBatch", "decode_publish", "decode_publish_one", "intake_steps", "item_error"]
+__all__ = [
+    "PublishBatch",
+    "decode_plain",
+    "decode_publish",
+    "decode_publish_one",
+    "intake_steps",
+    "item_error",
+]
 
 _PRIORITIES: dict[str | int, int] = {name: number for number, name in enumerate(PRIORITY_NAMES)}
 _PRIORITIES |= {number: number for number in range(len(PRIORITY_NAMES))}
@@ -40,6 +47,8 @@ _PRIORITIES |= {number: number for number in range(len(PRIORITY_NAMES))}
 _NORMAL = int(Priority.NORMAL)
 
 _MESSAGES_MAX = 10_000
+# In so few bytes a request is looked at for a single plain message first.
+_PLAIN_BYTES_MAX = 1024
 # What is read at once, whatever is in it.
 _WHOLE_BYTES_MAX = 128 * 1024
 # So many are read between two pauses where each has to be read for itself.
@@ -129,6 +138,37 @@ class PublishBatch(msgspec.Struct, frozen=True, kw_only=True):
 def item_error(code: Code, **facts: Unpack[Facts]) -> ItemError:
     """The error of one item of a batch."""
     return ItemError(error=describe(code, facts), code=code.value)
+
+
+# Empty between two uses.
+_PLAIN_DRAFT = Draft()
+_PLAIN_PRIORITIES = [_NORMAL]
+
+
+def decode_plain(body: bytes | bytearray) -> PublishBatch | None:
+    """Read a small request that brings one message with a value and perhaps a key; else None.
+
+    That is what clients send that publish one message at a time. Everything else about a message,
+    and everything wrong with it, is for `intake_steps`, which starts anew.
+    """
+    if len(body) > _PLAIN_BYTES_MAX:
+        return None
+    try:
+        messages = _EXACT_DECODER.decode(body).messages
+        message = messages[0]
+        key, value = message.key, message.value
+        if len(messages) > 1 or message != MessageFields(value, key):
+            return None
+        _PLAIN_DRAFT.add(key.encode() if key else b"", None if value is None else value.encode())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Refused):
+        return None
+    return PublishBatch(
+        count=1,
+        batch=_PLAIN_DRAFT.take(),
+        targets=None,
+        priorities=_PLAIN_PRIORITIES,
+        refused={},
+    )
 
 
 def decode_publish(body: bytes | bytearray, delays: DelayLimits) -> PublishBatch:

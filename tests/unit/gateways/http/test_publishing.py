@@ -5,10 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.publish import answer_results
-from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish
+from goqueue.gateways.http.publish_decoder import PublishBatch, decode_plain, decode_publish
 from goqueue.model import HOUR, Code, Offset, Refused, Timestamp
 from goqueue.model.requests import Placed, Publish, Published
 from goqueue.records import Unroutable, decode, verify, walk
@@ -35,6 +37,49 @@ def refusal(message: object) -> tuple[str, str]:
     values = [decode(intake.batch, at).value for at in walk(intake.batch).positions]
     assert values == [b"before", b"after"]
     return intake.refused[1].code, intake.refused[1].error
+
+
+# Messages as clients send them, and with anything about them that is not plain, or wrong.
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "value": st.none() | st.text(max_size=20) | st.just(7),
+        "key": st.none() | st.text(max_size=5) | st.sampled_from(["gq.a", "k"]),
+        "partition": st.none() | st.integers(-1, 3),
+        "headers": st.none() | st.just({}) | st.just({"a": "b"}),
+        "priority": st.none() | st.sampled_from(["low", 1, "no"]),
+        "encoding": st.none() | st.just("base64"),
+        "delay": st.none() | st.just("5s"),
+        "deliver_at": st.none() | st.just("2030-01-01T00:00:00Z"),
+        "unknown": st.just(1),
+    },
+)
+
+
+@example([{"value": "hello"}])
+@example([{"value": None, "key": "k"}])
+@example([{"value": "\u00e9" * 600}])
+@given(st.lists(MESSAGES, max_size=2))
+def test_a_plain_message_is_read_as_every_other_way_of_reading_would(
+    messages: list[dict[str, object]],
+) -> None:
+    body = msgspec.json.encode({"messages": messages})
+    plain = decode_plain(body)
+    is_plain = len(messages) == 1 and all(
+        text is None or (name in {"value", "key"} and isinstance(text, str) and text != "gq.a")
+        for name, text in messages[0].items()
+        if name != "unknown"
+    )
+    if not is_plain or "unknown" in messages[0] or "value" not in messages[0] or len(body) > 1024:
+        # `deliver_at` is another name of a field, and is not looked for here.
+        assert plain is None
+    elif "deliver_at" not in messages[0]:
+        assert plain == decode_publish(body, HORIZON)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"messages":[]}', b'{"messages":', b"\xff"])
+def test_what_is_no_publish_request_is_no_plain_message(body: bytes) -> None:
+    assert decode_plain(body) is None
 
 
 def test_a_message_becomes_one_record_with_all_its_parts() -> None:
