@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from goqueue.broker.journal_changes import TopicDeleted, TopicStated
+from goqueue.broker.sticky_partitioner import StickyPartitioner
 from goqueue.model import (
     Cleanup,
     Code,
@@ -42,8 +43,10 @@ class Topic:
         self.may_mark = False
         # How many publishes wait for one of the two to be committed: others must not overtake them.
         self.announcing = 0
-        # Whose turn it is among the partitions, for messages without a key.
+        # Whose turn it is among the partitions, for messages without a key in a batch.
         self.turn = 0
+        # The same for those that come alone; None until the first.
+        self.sticky: StickyPartitioner | None = None
 
     @property
     def name(self) -> str:

@@ -1,6 +1,7 @@
 """Publish: route a batch to its partitions, append, answer when all of it is committed.
 
 Never looks at a single message: routing is a pass of the records room, appending stamps a batch.
+A message without a key that comes alone goes where others of these milliseconds went.
 Cost per batch: one route pass, then per partition one stamp pass, one write and one shared sync.
 A batch for more than 250 partitions is appended over several turns; it is answered as one.
 """
@@ -14,6 +15,7 @@ from goqueue.broker.delayed.delays import DelayedMessages
 from goqueue.broker.outbox import PublishAnnounced
 from goqueue.broker.partitions import InTransaction, Partition, Publication
 from goqueue.broker.state import NodeState
+from goqueue.broker.sticky_partitioner import StickyPartitioner
 from goqueue.broker.turns import Steps
 from goqueue.log import BatchMark
 from goqueue.model import (
@@ -33,6 +35,7 @@ __all__ = ["REFUSALS", "Publisher"]
 
 # So many partitions get their part of a batch in one turn.
 _PARTS_AT_ONCE = 250
+_NORMAL = int(Priority.NORMAL)
 
 REFUSALS = {
     Unroutable.TOO_LARGE: Code.MESSAGE_TOO_LARGE,
@@ -183,7 +186,8 @@ class Publisher:
             needs_key=config.cleanup_policy.compacts,
             may_delay=command.dues is not None,
         )
-        if sum(routed.lanes) != len(routed.targets):
+        count = len(routed.targets)
+        if routed.lanes[_NORMAL] != count and sum(routed.lanes) != count:
             self._record_refused(command, topic, routed, now)
         if command.is_whole or has_sequence:
             _check_whole(routed.targets, topic.stated.partitions, config.max_message_bytes)
@@ -191,6 +195,8 @@ class Publisher:
             raise Refused(
                 Code.REQUEST_INVALID, field="partition", reason="is missing: a `sequence` needs it"
             )
+        if len(routed.targets) == 1 and routed.turn != topic.turn:
+            return _stick(routed, topic, now)
         return routed
 
     def _record_refused(self, command: Publish, topic: Topic, routed: Routed, now: Now) -> None:
@@ -246,10 +252,10 @@ class Publisher:
 
     def _count_priorities(self, topic: Topic, routed: Routed) -> None:
         counted, lanes = self._state.tally.published, self._state.counts.topic(topic.name).lanes
-        normal = routed.lanes[Priority.NORMAL]
-        if sum(routed.lanes) == normal:
-            counted[Priority.NORMAL] += normal
-            lanes[Priority.NORMAL] += normal
+        normal = routed.lanes[_NORMAL]
+        if normal == len(routed.targets) or normal == sum(routed.lanes):
+            counted[_NORMAL] += normal
+            lanes[_NORMAL] += normal
             return
         for lane, count in enumerate(routed.lanes):
             counted[lane] += count
@@ -281,6 +287,15 @@ class Publisher:
             request, command, admission, topic.number, stated.has_delays, stated.has_producers
         )
         self._state.topics_journal.note(changes, [announced])
+
+
+def _stick(routed: Routed, topic: Topic, now: Now) -> Routed:
+    """The same with the partition that messages without a key go to now, where one comes alone."""
+    if topic.sticky is None:
+        topic.sticky = StickyPartitioner()
+    number = topic.sticky.choose(topic.stated.partitions, now.instant)
+    (part,) = routed.parts.values()
+    return Routed({number: part}, [number], topic.turn, routed.lanes)
 
 
 def _counts(routed: Routed) -> dict[int, int]:

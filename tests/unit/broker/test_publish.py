@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from goqueue.model import SECOND, Cleanup, Code, Flush, LogId, Message, Refused
+from goqueue.model import MILLISECOND, SECOND, Cleanup, Code, Flush, LogId, Message, Refused
 from goqueue.model.requests import (
     DeleteTopic,
     DescribeNode,
@@ -43,13 +43,47 @@ def test_a_key_goes_to_the_partition_of_the_contract(
     assert [record.key for record in read(node, LogId("orders", expected))] == [key.encode()]
 
 
-def test_messages_without_a_key_fill_all_partitions_evenly_over_many_publishes() -> None:
+def test_batches_without_a_key_fill_all_partitions_evenly_over_many_publishes() -> None:
     node = DrivenNode()
     create(node, partitions=3)
-    for count in (1, 2, 4, 1, 5, 2):
+    for count in (2, 4, 2, 5, 2):
         publish(node, *["x"] * count)
 
     assert [len(read(node, LogId("orders", n))) for n in range(3)] == [5, 5, 5]
+
+
+def test_messages_without_a_key_that_come_alone_share_the_partition_of_the_moment() -> None:
+    node = DrivenNode()
+    create(node, partitions=3)
+    targets = []
+    for _ in range(4):
+        for text in ("x", "y", "a=1", "z"):
+            published = publish(node, text)
+            if text != "a=1":
+                targets += published.targets
+        # A batch in between goes its own way, and a key goes where keys go.
+        publish(node, "x", "y")
+        node.advance(5 * MILLISECOND)
+
+    assert targets == [0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0]
+
+
+def test_messages_without_a_key_that_come_alone_fill_all_partitions_evenly() -> None:
+    node = DrivenNode()
+    create(node, partitions=3)
+    for _ in range(15):
+        publish(node, "x")
+        node.advance(SECOND)
+
+    assert [len(read(node, LogId("orders", n))) for n in range(3)] == [5, 5, 5]
+
+
+def test_a_single_message_without_a_key_goes_to_its_explicit_partition() -> None:
+    node = DrivenNode()
+    create(node, partitions=3)
+
+    assert publish(node, "x", targets=[2]).targets == [2]
+    assert publish(node, "x", targets=[-1]).targets == [0]
 
 
 def test_messages_with_a_key_use_up_nobodys_turn() -> None:
