@@ -518,10 +518,10 @@ class Node:
 
     def _finish_turn(self, now: Now) -> None:
         """Take the steps that need not wait, until none is left."""
-        journals = (self._state.topics_journal, self._state.groups_journal)
+        topics, groups = self._state.topics_journal, self._state.groups_journal
         self._finish_components(now)
-        while any(journal.has_notes for journal in journals):
-            for journal in journals:
+        while topics.has_notes or groups.has_notes:
+            for journal in (topics, groups):
                 self._state.budget.spend(journal.noted)
                 self._run_committed(journal.flush(now), now)
                 self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())

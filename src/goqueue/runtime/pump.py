@@ -35,7 +35,9 @@ from goqueue.model import (
     RequestId,
     Serve,
     Slice,
+    Sync,
     Woke,
+    Write,
 )
 from goqueue.model.requests import Command, Reply
 from goqueue.runtime.clock import read_clock
@@ -227,7 +229,10 @@ class Pump:
 
     def _carry_out(self, effects: list[NodeEffect]) -> None:
         for effect in effects:
+            # The most frequent first: each case is tried in turn.
             match effect:
+                case Write() | Sync():
+                    self._work.append(effect)
                 case Answer():
                     self._answer(effect.request, effect.reply)
                 case Serve():
