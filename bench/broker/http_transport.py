@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
+import msgspec
 import uvloop
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,20 +39,27 @@ Send = Callable[[dict[str, object]], Awaitable[None]]
 # ---- servers, each in its own process ------------------------------------------------------
 
 
+class FixedTarget(msgspec.Struct, frozen=True):
+    """The same limits for every request."""
+
+    body_bytes_max: int = 1 << 20
+    may_be_large: bool = False
+    handling_s: float = 30.0
+
+
 async def serve_ours(done: asyncio.Event) -> None:
     from goqueue.gateways import Endpoint
     from goqueue.gateways.http import http_listener
     from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
     from goqueue.model import Code
 
+    target = FixedTarget()
+
     class Fixed:
         """Answers every request alike."""
 
-        def body_limit(self, _method: str, _path: bytes) -> int:
-            return 1 << 20
-
-        def may_be_large(self, _method: str, _path: bytes) -> bool:
-            return False
+        def resolve(self, _method: str, _path: bytes) -> FixedTarget:
+            return target
 
         async def answer(self, _request: HttpRequest) -> HttpResponse:
             return HttpResponse(200, REPLY)

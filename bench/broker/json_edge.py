@@ -126,7 +126,9 @@ def main() -> None:
     loop = asyncio.new_event_loop()
 
     def ask(method: str, path: bytes, query: bytes, sent: bytearray) -> None:
-        request = HttpRequest(method, path, query, HOST, sent, "127.0.0.1")
+        request = HttpRequest(
+            method, path, query, HOST, sent, "127.0.0.1", api.resolve(method, path)
+        )
         response = loop.run_until_complete(api.answer(request))
         assert response.status == 200, response.body
 

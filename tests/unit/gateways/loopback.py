@@ -16,7 +16,18 @@ from goqueue.gateways.http import http_listener
 from goqueue.gateways.http.server.application import HttpLimits, HttpRequest, HttpResponse
 from goqueue.model import Code
 
-__all__ = ["LOOPS", "Echo", "Reply", "Served", "Wire", "get", "post", "run", "serving"]
+__all__ = [
+    "LOOPS",
+    "Echo",
+    "EchoTarget",
+    "Reply",
+    "Served",
+    "Wire",
+    "get",
+    "post",
+    "run",
+    "serving",
+]
 
 TEST_S = 60.0
 
@@ -39,6 +50,14 @@ def run(main: Coroutine[Any, Any, T], loop: str = "uvloop") -> T:
         return runner.run(timed())
 
 
+class EchoTarget(msgspec.Struct, frozen=True):
+    """The limits of a path."""
+
+    body_bytes_max: int = 1024
+    may_be_large: bool = False
+    handling_s: float = float("inf")
+
+
 class Echo:
     """Answers with what it was asked; some paths wait, fail or say a lot."""
 
@@ -48,17 +67,23 @@ class Echo:
         self.cancelled = asyncio.Event()
         self.go = asyncio.Event()
 
-    def body_limit(self, _method: str, path: bytes) -> int:
-        return 16 * 1024 * 1024 if path == b"/large" else 1024
-
-    def may_be_large(self, _method: str, path: bytes) -> bool:
-        return path == b"/much"
+    def resolve(self, _method: str, path: bytes) -> EchoTarget:
+        match path:
+            case b"/large":
+                return EchoTarget(body_bytes_max=16 * 1024 * 1024)
+            case b"/much":
+                return EchoTarget(may_be_large=True)
+            case b"/slow":
+                return EchoTarget(handling_s=0.01)
+        return EchoTarget()
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         self.requests.append(request)
         match request.path:
             case b"/wait":
                 await self._wait()
+            case b"/slow":
+                return await self._wait_in_time()
             case b"/fail":
                 raise LookupError("as the test wants it")
             case b"/cancel":
@@ -102,6 +127,13 @@ class Echo:
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
+
+    async def _wait_in_time(self) -> HttpResponse:
+        try:
+            await self._wait()
+        except TimeoutError:
+            return HttpResponse(504, b"{}")
+        return HttpResponse(200, b"{}")
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from goqueue.gateways import ByteBudget
 from goqueue.gateways.http.server.application import HttpLimits
 from goqueue.gateways.http.server.reader import RequestReader
 from tests.examples import examples
+from tests.unit.gateways.loopback import EchoTarget
 
 MANY = 1 << 20
 
@@ -35,7 +36,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def ours(data: bytes) -> Verdict:
-    reader = RequestReader("192.0.2.1", HttpLimits(), lambda _method, _path: MANY, ByteBudget(MANY))
+    limits = EchoTarget(body_bytes_max=MANY)
+    reader = RequestReader("192.0.2.1", HttpLimits(), lambda _, __: limits, ByteBudget(MANY))
     while data:
         taken = reader.feed(data)
         if taken >= len(data):

@@ -397,6 +397,19 @@ def test_a_client_that_leaves_is_noticed_even_while_reading_is_paused(loop: str)
     run(main(), loop)
 
 
+def test_an_answer_that_takes_too_long_is_replaced_and_the_next_request_is_answered(
+    loop: str,
+) -> None:
+    async def main() -> None:
+        async with serving() as served:
+            wire = await served.open()
+            await wire.send(get("/slow") + get())
+            assert [(await wire.reply()).status for _ in range(2)] == [504, 200]
+            assert served.server.connections_active == 1
+
+    run(main(), loop)
+
+
 def test_an_answer_that_cancels_itself_ends_its_connection_only(loop: str) -> None:
     async def main() -> None:
         async with serving() as served:

@@ -1,12 +1,14 @@
 """The HTTP API as an application: finds the route of a request, runs it, and encodes the outcome.
 
-Owns the order of checks (browser, route, parameters, time) and the ids of requests, and turns
-refusals into bodies. Never knows what a route does.
+Owns the order of checks (browser, route, parameters) and the ids of requests, and turns refusals
+into bodies. Never knows what a route does.
 
 Invariant: each response carries an X-Request-ID, and a failure never shows internals.
+
+Cost per request: one look-up of its method and path among those that were used lately; the
+parameters in a path are read and checked when it is first used.
 """
 
-import asyncio
 import functools
 import itertools
 import logging
@@ -24,7 +26,7 @@ from goqueue.gateways.http.routes import ROUTES
 from goqueue.gateways.http.routing.call import ApiContext, ApiLimits, Call
 from goqueue.gateways.http.routing.docs_page import docs_page
 from goqueue.gateways.http.routing.openapi import openapi_document
-from goqueue.gateways.http.routing.router import Match, MethodUnknown, Router
+from goqueue.gateways.http.routing.router import Answer, Match, MethodUnknown, Route, Router
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.gateways.port import Broker, NodeFacts, Scrape
 from goqueue.model import Code, Refused, Timestamp
@@ -54,6 +56,11 @@ _logger = logging.getLogger(__name__)
 _RETRY_AFTER = ((b"Retry-After", b"1"),)
 _RETRIED = (429, 503)
 
+# Paths that are remembered with what they lead to, and how long each may be.
+_PATHS_MAX = 1024
+_PATH_BYTES_MAX = 512
+_NEVER = float("inf")
+
 
 def _wall() -> Timestamp:
     return Timestamp(time.time_ns())
@@ -61,6 +68,15 @@ def _wall() -> Timestamp:
 
 async def _count_nothing() -> tuple[bytes, ...]:
     return ()
+
+
+class ApiTarget(msgspec.Struct, frozen=True):
+    """What a method on a path leads to: a route, or why there is none."""
+
+    body_bytes_max: int
+    may_be_large: bool
+    handling_s: float
+    found: Match | Refused | MethodUnknown
 
 
 class HttpApi:
@@ -79,6 +95,7 @@ class HttpApi:
         self._limits = ApiLimits() if limits is None else limits
         self._cors = CorsPolicy() if cors is None else cors
         self._router = Router(ROUTES)
+        self._targets: dict[tuple[str, bytes], ApiTarget] = {}
         self._ids = RequestIds()
         self._context = ApiContext(
             broker=broker,
@@ -92,21 +109,31 @@ class HttpApi:
             page=docs_page(),
         )
 
-    def body_limit(self, method: str, path: bytes) -> int:
-        """The largest body that the route takes, before any of it is read."""
-        try:
-            is_publish = self._router.find(method, path).route.is_publish
-        except (Refused, MethodUnknown):
-            is_publish = False
-        limits = self._limits
-        return limits.publish_body_bytes_max if is_publish else limits.body_bytes_max
+    def resolve(self, method: str, path: bytes) -> ApiTarget:
+        """The route of a request with its limits, before any of its body is read."""
+        target = self._targets.get((method, path))
+        return self._look_up(method, path) if target is None else target
 
-    def may_be_large(self, method: str, path: bytes) -> bool:
-        """Whether the route hands out messages."""
+    def _look_up(self, method: str, path: bytes) -> ApiTarget:
+        limits = self._limits
         try:
-            return self._router.find(method, path).route.waits
-        except (Refused, MethodUnknown):
-            return False
+            match = self._router.find(method, path)
+        except (Refused, MethodUnknown) as error:
+            # Not remembered: such paths are without number.
+            return ApiTarget(limits.body_bytes_max, False, limits.handling_seconds, error)
+        route = match.route
+        target = ApiTarget(
+            limits.publish_body_bytes_max if route.is_publish else limits.body_bytes_max,
+            # These hand out messages.
+            route.waits,
+            _NEVER if route.waits else limits.handling_seconds,
+            match,
+        )
+        if len(path) <= _PATH_BYTES_MAX:
+            if len(self._targets) >= _PATHS_MAX:
+                self._targets.clear()
+            self._targets[method, path] = target
+        return target
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request, whatever it is."""
@@ -114,9 +141,13 @@ class HttpApi:
         shared: Headers = ((b"X-Request-ID", named),)
         try:
             shared += self._cors.check(request.headers)
-            response = await self._carry_out(request)
+            match = _match(request)
+            call = Call(request, match.values(request.query), self._context)
+            response = _response(match.route, await match.route.run(call))
         except Refused as refused:
             response = _refused(refused)
+        except TimeoutError:
+            response = _refused(Refused(Code.REQUEST_TIMEOUT))
         except MethodUnknown as unknown:
             response = self._other_method(request, unknown)
         except Exception:
@@ -127,7 +158,8 @@ class HttpApi:
             path = ascii(request.path.decode("latin-1"))[1:-1]
             place = f"{request.method} {path}"
             _logger.debug("request %s: %s: %d", named.decode("ascii"), place, response.status)
-        return msgspec.structs.replace(response, headers=(*response.headers, *shared))
+        headers = (*response.headers, *shared)
+        return HttpResponse(response.status, response.body, response.content_type, headers)
 
     def refusal(
         self,
@@ -146,17 +178,6 @@ class HttpApi:
         shared = (*_retry_after(status), (b"X-Request-ID", named), *self._cors.consent(headers))
         return HttpResponse(status, encode_json(body), headers=shared)
 
-    async def _carry_out(self, request: HttpRequest) -> HttpResponse:
-        match = self._router.find(request.method, request.path)
-        call = Call(request, match.values(request.query), self._context)
-        if match.route.waits:
-            return await _run(match, call)
-        try:
-            async with asyncio.timeout(self._limits.handling_seconds):
-                return await _run(match, call)
-        except TimeoutError:
-            raise Refused(Code.REQUEST_TIMEOUT) from None
-
     def _other_method(self, request: HttpRequest, unknown: MethodUnknown) -> HttpResponse:
         if self._cors.is_preflight(request.method, request.headers):
             return HttpResponse(204, headers=preflight(unknown.allowed))
@@ -169,14 +190,20 @@ def _encoded_document(version: str) -> bytes:
     return msgspec.json.encode(openapi_document(ROUTES, version))
 
 
-async def _run(match: Match, call: Call) -> HttpResponse:
-    answer = await match.route.run(call)
-    if isinstance(answer, HttpResponse):
-        retry = _retry_after(answer.status)
-        return (
-            msgspec.structs.replace(answer, headers=(*answer.headers, *retry)) if retry else answer
-        )
-    return HttpResponse(match.route.status, encode_json(answer))
+def _match(request: HttpRequest) -> Match:
+    target = request.target
+    assert isinstance(target, ApiTarget)
+    found = target.found
+    if not isinstance(found, Match):
+        raise found
+    return found
+
+
+def _response(route: Route, answer: Answer) -> HttpResponse:
+    if not isinstance(answer, HttpResponse):
+        return HttpResponse(route.status, encode_json(answer))
+    retry = _retry_after(answer.status)
+    return msgspec.structs.replace(answer, headers=(*answer.headers, *retry)) if retry else answer
 
 
 def _refused(refused: Refused) -> HttpResponse:

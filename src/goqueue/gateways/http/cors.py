@@ -5,6 +5,7 @@ they are listed; and a server for this machine only, without keys, answers only 
 machine, so that a page cannot reach it through a name of its own (DNS rebinding).
 """
 
+import functools
 import ipaddress
 from collections.abc import Mapping
 
@@ -77,6 +78,7 @@ def preflight(allowed: tuple[str, ...]) -> Headers:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def _is_loopback(host: bytes) -> bool:
     try:
         text = host.decode("ascii").lower()

@@ -242,6 +242,13 @@ async def _checked(call: Call) -> NodeHealth | str:
 
 
 async def _asked(call: Call, command: DescribeNode | CheckHealth, expected: type[R]) -> R | str:
+    # A handler runs without a task, and a timeout needs one.
+    return await asyncio.get_running_loop().create_task(_ask_in_time(call, command, expected))
+
+
+async def _ask_in_time(
+    call: Call, command: DescribeNode | CheckHealth, expected: type[R]
+) -> R | str:
     try:
         async with asyncio.timeout(call.context.limits.probe_seconds):
             return await call.ask(command, expected)

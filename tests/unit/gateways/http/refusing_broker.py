@@ -65,7 +65,8 @@ class Client:
     ) -> HttpResponse:
         path, _, query = target.encode().partition(b"?")
         sent = LOCAL if headers is None else {**LOCAL, **headers}
-        request = HttpRequest(method, path, query, sent, bytearray(body), "127.0.0.1")
+        found = self.api.resolve(method, path)
+        request = HttpRequest(method, path, query, sent, bytearray(body), "127.0.0.1", found)
         return asyncio.run(self.api.answer(request))
 
     def get(self, target: str) -> HttpResponse:

@@ -93,8 +93,8 @@ def test_what_is_no_object_is_refused_as_a_request(body: bytes) -> None:
 
 def test_a_body_may_be_as_large_as_those_of_the_publish_routes() -> None:
     api = Client().api
-    assert api.body_limit("POST", b"/transactions/publish") == 16 * 1024 * 1024
-    assert api.body_limit("POST", b"/transactions/begin") == 1024 * 1024
+    assert api.resolve("POST", b"/transactions/publish").body_bytes_max == 16 * 1024 * 1024
+    assert api.resolve("POST", b"/transactions/begin").body_bytes_max == 1024 * 1024
 
 
 def placed(**fields: object) -> Published:

@@ -377,7 +377,8 @@ def answer(reply: Reply, method: str, target: str) -> dict[str, object]:
     facts = NodeFacts(version="1.2.3", started_at=NOW)
     api = HttpApi(Answering(reply), facts, clock=lambda: NOW)
     path, _, query = target.encode().partition(b"?")
-    request = HttpRequest(method, path, query, LOCAL, bytearray(), "127.0.0.1")
+    found = api.resolve(method, path)
+    request = HttpRequest(method, path, query, LOCAL, bytearray(), "127.0.0.1", found)
     response = asyncio.run(api.answer(request))
     assert response.status == 200, response.body
     return read(response)

@@ -1,12 +1,16 @@
 """What failures look like: total, stable, helpful, and without anything from inside."""
 
+import asyncio
 import logging
 
 import pytest
 
 from goqueue.gateways.http import ERRORS, ApiLimits
+from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
+from goqueue.gateways.http.server.request_runner import Outcome, RequestRunner
 from goqueue.model import Code, Refused
 from tests.unit.gateways.http.refusing_broker import (
+    LOCAL,
     BrokenBroker,
     Client,
     RefusingBroker,
@@ -62,9 +66,27 @@ def test_a_fault_of_ours_is_logged_under_the_request_and_shows_nothing(
 
 
 def test_a_broker_that_does_not_answer_in_time_is_a_timeout() -> None:
-    response = Client(SilentBroker(), limits=ApiLimits(handling_seconds=0.001)).get("/topics")
+    api = Client(SilentBroker(), limits=ApiLimits(handling_seconds=7)).api
+    target = api.resolve("GET", b"/topics")
+    request = HttpRequest("GET", b"/topics", b"", LOCAL, bytearray(), "127.0.0.1", target)
+
+    async def main() -> Outcome | None:
+        runner = RequestRunner(asyncio.get_running_loop(), api.answer(request), lambda _: None)
+        assert runner.start() is None
+        return runner.interrupt(TimeoutError())
+
+    response = asyncio.run(main())
+    assert isinstance(response, HttpResponse)
     assert response.status == 504
     assert code_of(response) == "request_timeout"
+    assert target.handling_s == 7
+
+
+def test_only_requests_that_wait_for_something_have_no_time_limit() -> None:
+    api = Client(limits=ApiLimits(handling_seconds=7)).api
+    assert api.resolve("POST", b"/groups/g/poll").handling_s == float("inf")
+    assert api.resolve("POST", b"/topics/t/messages").handling_s == 7
+    assert api.resolve("POST", b"/nowhere").handling_s == 7
 
 
 def test_what_the_transport_refuses_has_the_same_shape() -> None:

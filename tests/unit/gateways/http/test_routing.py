@@ -118,11 +118,11 @@ def test_a_poll_takes_no_head_because_it_would_lease_messages_and_lose_them() ->
 
 def test_publish_routes_take_larger_bodies() -> None:
     api = Client().api
-    assert api.body_limit("POST", b"/topics/t/messages") == 16 * 1024 * 1024
-    assert api.body_limit("POST", b"/v1/topics/t/records/") == 16 * 1024 * 1024
-    assert api.body_limit("POST", b"/topics") == 1024 * 1024
-    assert api.body_limit("GET", b"/nope") == 1024 * 1024
-    assert api.body_limit("PUT", b"/topics/t/messages") == 1024 * 1024
+    assert api.resolve("POST", b"/topics/t/messages").body_bytes_max == 16 * 1024 * 1024
+    assert api.resolve("POST", b"/v1/topics/t/records/").body_bytes_max == 16 * 1024 * 1024
+    assert api.resolve("POST", b"/topics").body_bytes_max == 1024 * 1024
+    assert api.resolve("GET", b"/nope").body_bytes_max == 1024 * 1024
+    assert api.resolve("PUT", b"/topics/t/messages").body_bytes_max == 1024 * 1024
 
 
 @pytest.mark.parametrize("given", [b"abc-123", b"x" * 128, b"!~"])

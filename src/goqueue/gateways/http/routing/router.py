@@ -93,17 +93,27 @@ class MethodUnknown(Exception):
         self.allowed = allowed
 
 
-class Match(msgspec.Struct, frozen=True):
+class Match:
     """A route and the segments of the path that stand for its parameters, undecoded."""
 
-    route: Route
-    segments: tuple[bytes, ...]
+    __slots__ = ("_segments", "_without_query", "route")
+
+    def __init__(self, route: Route, segments: tuple[bytes, ...]) -> None:
+        self.route = route
+        self._segments = segments
+        self._without_query: ParameterValues | None = None
 
     def values(self, query: bytes) -> ParameterValues:
-        """Every parameter, read and checked."""
+        """Every parameter, read and checked; those of a path alone only once."""
+        if query:
+            return self._read(parse_query(query))
+        if self._without_query is None:
+            self._without_query = self._read({})
+        return self._without_query
+
+    def _read(self, given: dict[str, list[str]]) -> ParameterValues:
         values: dict[str, Any] = {}
-        given = parse_query(query) if query else {}
-        segments = iter(self.segments)
+        segments = iter(self._segments)
         present = []
         for parameter in self.route.parameters:
             if parameter.location is ParameterLocation.PATH:

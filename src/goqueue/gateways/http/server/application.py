@@ -12,7 +12,7 @@ import msgspec
 
 from goqueue.model import JSON_MEDIA, Code
 
-__all__ = ["Application", "HttpLimits", "HttpRequest", "HttpResponse"]
+__all__ = ["Application", "HttpLimits", "HttpRequest", "HttpResponse", "Target"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -39,6 +39,25 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     write_buffer_bytes_max: int = 256 * KIB
 
 
+class Target(Protocol):
+    """What a method on a path leads to, as far as the transport has to know."""
+
+    @property
+    def body_bytes_max(self) -> int:
+        """The largest body; nothing of a larger one is kept."""
+        ...
+
+    @property
+    def may_be_large(self) -> bool:
+        """Whether an answer may be much larger than its request."""
+        ...
+
+    @property
+    def handling_s(self) -> float:
+        """How long an answer may take; infinite for requests that wait for something."""
+        ...
+
+
 class HttpRequest(msgspec.Struct, frozen=True):
     """One request, whole: head and body have arrived and are within their limits."""
 
@@ -51,6 +70,8 @@ class HttpRequest(msgspec.Struct, frozen=True):
     # Given away: the application may keep and change it.
     body: bytearray
     client: str
+    # What the application made of method and path.
+    target: Target
     version: str = "1.1"
 
 
@@ -66,16 +87,16 @@ class HttpResponse(msgspec.Struct, frozen=True):
 class Application(Protocol):
     """The routes, as the transport sees them."""
 
-    def body_limit(self, method: str, path: bytes) -> int:
-        """The largest body in bytes; asked when the head is complete, before a byte is kept."""
-        ...
-
-    def may_be_large(self, method: str, path: bytes) -> bool:
-        """Whether an answer may be much larger than its request; asked when memory is short."""
+    def resolve(self, method: str, path: bytes) -> Target:
+        """What is asked for; called once per request, when its head is complete. Never fails."""
         ...
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answer; is cancelled when the client has gone. A HEAD is answered like its GET."""
+        """Answer a request; a HEAD is answered like its GET.
+
+        Runs without a task, see `request_runner.py`. Is cancelled when the client has gone. When
+        the time of its target is over, TimeoutError is raised in it, and it still answers.
+        """
         ...
 
     def refusal(

@@ -1,11 +1,14 @@
 """One HTTP/1.1 connection: the IO between a socket, the reader of requests and the application.
 
-Owns the transport, the task that answers and the timer. Where the connection stands, and what may
-follow, is in `states.py`; this module reports events to it and does what the state allows. It never
-looks into a request.
+Owns the transport, the handler of the request that is being answered, and the timer. Where the
+connection stands, and what may follow, is in `states.py`; this module reports events to it and does
+what the state allows. It never looks into a request.
 
 Invariant: responses leave in the order of their requests, each whole, and nothing follows one that
 says `Connection: close`.
+
+Cost per request: no task, and no timer. The deadlines of a connection, that of the handler among
+them, share one timer that moves at most once per time limit (see `deadlines.py`).
 """
 
 import asyncio
@@ -23,6 +26,7 @@ from goqueue.gateways.http.server.application import (
 )
 from goqueue.gateways.http.server.deadlines import Alarm, ClientProbe, SendProgress
 from goqueue.gateways.http.server.reader import RequestReader
+from goqueue.gateways.http.server.request_runner import Outcome, RequestRunner
 from goqueue.gateways.http.server.responses import (
     BODY_SLOW,
     CONTINUE,
@@ -76,14 +80,16 @@ class HttpConnection(asyncio.Protocol):
         self._states = ConnectionState()
         self._alarm = Alarm(self._loop, self._on_deadline)
         self._read_deadline = NEVER
+        self._handling_deadline = NEVER
         self._progress = SendProgress(limits, self._capacity.unsent)
         self._probe = ClientProbe()
         # Bytes that were received and not yet parsed.
         self._unread: memoryview | None = None
-        self._worker: asyncio.Task[None] | None = None
-        # What the worker waits for: a request while idle, an empty buffer while sending.
-        self._wake: asyncio.Future[None] | None = None
-        self._drained: asyncio.Future[None] | None = None
+        # The request whose answer has to wait for something, and its handler.
+        self._request: HttpRequest | None = None
+        self._runner: RequestRunner | None = None
+        # The client does not read, and the transport has buffered enough.
+        self._is_blocked = False
         self._version_answered = "1.1"
 
     # ---- what the listener calls -----------------------------------------------------------
@@ -94,9 +100,9 @@ class HttpConnection(asyncio.Protocol):
         return self._states
 
     @property
-    def worker(self) -> asyncio.Task[None] | None:
-        """The task that answers, if a request has ever come."""
-        return self._worker
+    def worker(self) -> None:
+        """No task answers requests."""
+        return
 
     def drain(self) -> None:
         """Answer what has been asked, then close; at once if nothing has."""
@@ -118,7 +124,7 @@ class HttpConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._address = peer[0] if isinstance(peer, tuple) else ""
         self._reader = RequestReader(
-            self._address, self._limits, self._application.body_limit, self._capacity.requests
+            self._address, self._limits, self._application.resolve, self._capacity.requests
         )
         match self._listener.admit(self, self._address):
             case Admission.STOPPING:
@@ -149,14 +155,15 @@ class HttpConnection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        self._drained = self._loop.create_future()
+        self._is_blocked = True
         self._expect_progress()
 
     def resume_writing(self) -> None:
+        self._is_blocked = False
         self._progress.clear()
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-        self._drained = None
+        if self._states.state is State.SENDING:
+            # Not now: the transport is still busy with its buffer.
+            self._loop.call_soon(self._resume_answering)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._states.on(Event.LOST)
@@ -164,8 +171,9 @@ class HttpConnection(asyncio.Protocol):
         self._alarm.stop()
         self._unread = None
         self._reader.release_all()
-        if self._worker is not None:
-            self._worker.cancel()
+        runner, self._runner, self._request = self._runner, None, None
+        if runner is not None:
+            runner.interrupt(asyncio.CancelledError())
         self._listener.forget(self, self._address)
 
     # ---- reading ---------------------------------------------------------------------------
@@ -232,69 +240,82 @@ class HttpConnection(asyncio.Protocol):
 
     def _start_answering(self) -> None:
         self._states.on(_REQUEST_READ)
-        if self._wake is None:
-            self._worker = self._loop.create_task(self._serve())
-        else:
-            self._wake.set_result(None)
-            self._wake = None
+        self._answer_requests()
 
-    async def _serve(self) -> None:
-        """One task per connection, not per request: waking it is cheaper than creating one."""
-        states, reader = self._states, self._reader
-        requests = reader.requests
-        try:
-            while True:
-                while requests:
-                    request = requests.popleft()
-                    size = len(request.body)
-                    buffers = await self._respond(request)
-                    if states.state is not _ANSWERING:
-                        return
-                    reader.release(size)
-                    for buffer in buffers:
-                        self._write(buffer)
-                    if self._drained is not None and not await self._is_drained(self._drained):
-                        return
+    def _answer_requests(self) -> None:
+        """Answer the requests that were read, in order, until one has to wait or none is left."""
+        states, requests = self._states, self._reader.requests
+        while states.state is _ANSWERING:
+            if not requests:
                 states.on(_ANSWERED)
-                reader.has_new_phase = True
+                self._reader.has_new_phase = True
                 self._rest()
-                self._set_deadlines()
-                self._wake = self._loop.create_future()
-                await self._wake
-        finally:
-            # Cancelled by the loss of the connection; by anything else, the client must not wait.
-            self.cut()
+                return
+            request = requests.popleft()
+            outcome = self._begin(request)
+            if outcome is None:
+                return
+            self._respond(request, outcome)
 
-    async def _respond(self, request: HttpRequest) -> tuple[Buffer, ...]:
+    def _begin(self, request: HttpRequest) -> Outcome | None:
+        """Start to answer; None if that takes its time."""
         self._traffic.requests_total += 1
         self._version_answered = request.version
-        try:
-            if self._is_too_much(request):
-                response = self._refusal(UNSENT_FULL, request.headers)
-            else:
-                response = await self._application.answer(request)
-            return self._encode(request, response)
-        except Exception:
-            _logger.exception("the answer to a request failed")
-            return self._encode(request, self._refusal(FAULT, request.headers))
+        target = request.target
+        if self._capacity.unsent.is_spent and target.may_be_large:
+            # Readers that do not read hold so much that this one has to come again.
+            return self._refusal(UNSENT_FULL, request.headers)
+        runner = RequestRunner(self._loop, self._application.answer(request), self._handled)
+        outcome = runner.start()
+        if outcome is None:
+            self._request, self._runner = request, runner
+            self._handling_deadline = self._loop.time() + target.handling_s
+        return outcome
 
-    async def _is_drained(self, drained: asyncio.Future[None]) -> bool:
-        """Wait until the client has read most of a response; False if it was cut meanwhile."""
-        self._states.on(Event.WRITE_BLOCKED)
-        # The whole response is in the buffer now; progress is measured from here.
-        self._expect_progress()
-        await drained
-        if self._states.state is not State.SENDING:
-            return False
-        self._states.on(Event.WRITE_DRAINED)
-        return True
+    def _handled(self, outcome: Outcome) -> None:
+        """What had to wait has come to an end."""
+        request, self._request, self._runner = self._request, None, None
+        self._handling_deadline = NEVER
+        if self._states.state is not _ANSWERING:
+            return
+        assert request is not None
+        self._respond(request, outcome)
+        self._answer_requests()
+        self._set_deadlines()
 
-    def _is_too_much(self, request: HttpRequest) -> bool:
-        """Whether readers that do not read hold so much that this one has to come again."""
-        is_short = self._capacity.unsent.is_spent
-        return is_short and self._application.may_be_large(request.method, request.path)
+    def _respond(self, request: HttpRequest, outcome: Outcome) -> None:
+        self._reader.release(len(request.body))
+        if isinstance(outcome, asyncio.CancelledError):
+            # Nobody will answer, and the client must not wait.
+            self.cut()
+            return
+        for buffer in self._encode(request, outcome):
+            self._write(buffer)
+        if self._is_blocked and self._states.state is _ANSWERING:
+            self._states.on(Event.WRITE_BLOCKED)
+            # The whole response is in the buffer now; progress is measured from here.
+            self._expect_progress()
 
-    def _encode(self, request: HttpRequest, response: HttpResponse) -> tuple[Buffer, ...]:
+    def _resume_answering(self) -> None:
+        """The client has read most of a response."""
+        if self._states.state is State.SENDING and not self._is_blocked:
+            self._states.on(Event.WRITE_DRAINED)
+            self._answer_requests()
+            self._set_deadlines()
+
+    def _encode(self, request: HttpRequest, outcome: Outcome) -> tuple[Buffer, ...]:
+        failure: BaseException
+        if isinstance(outcome, HttpResponse):
+            try:
+                return self._encode_response(request, outcome)
+            except ValueError as error:
+                failure = error
+        else:
+            failure = outcome
+        _logger.error("the answer to a request failed", exc_info=failure)
+        return self._encode_response(request, self._refusal(FAULT, request.headers))
+
+    def _encode_response(self, request: HttpRequest, response: HttpResponse) -> tuple[Buffer, ...]:
         reader = self._reader
         return encode(
             response,
@@ -345,7 +366,14 @@ class HttpConnection(asyncio.Protocol):
             reader.has_new_phase = False
             timeout_s = self._timeouts[states.state][reader.phase]
             self._read_deadline = self._loop.time() + timeout_s
-        self._alarm.set(min(self._read_deadline, self._progress.deadline, self._probe.deadline))
+        self._alarm.set(
+            min(
+                self._read_deadline,
+                self._handling_deadline,
+                self._progress.deadline,
+                self._probe.deadline,
+            )
+        )
 
     def _on_deadline(self, now: float) -> None:
         if self._progress.deadline <= now:
@@ -354,10 +382,21 @@ class HttpConnection(asyncio.Protocol):
             self._probe.stop()
             if self._states.state in (State.ANSWERING, State.SENDING):
                 self._look_for_client(now)
+        if self._handling_deadline <= now:
+            self._end_handling()
         if self._read_deadline <= now:
             self._read_deadline = NEVER
             self._end_patience()
         self._advance()
+
+    def _end_handling(self) -> None:
+        """An answer takes too long: the handler says so to the client."""
+        self._handling_deadline = NEVER
+        runner = self._runner
+        if runner is not None:
+            outcome = runner.interrupt(TimeoutError())
+            if outcome is not None:
+                self._handled(outcome)
 
     def _end_patience(self) -> None:
         phase = self._reader.phase
@@ -396,7 +435,7 @@ class HttpConnection(asyncio.Protocol):
         if state == _RESET:
             self.cut()
             return
-        is_able = self._version_answered == "1.1" and self._drained is None
+        is_able = self._version_answered == "1.1" and not self._is_blocked
         if state == _INPUT_ENDED and is_able and not self._probe.is_sent:
             self._probe.is_sent = True
             self._write(CONTINUE)

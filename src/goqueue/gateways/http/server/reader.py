@@ -17,7 +17,7 @@ import httptools
 import msgspec
 
 from goqueue.gateways.connection_limits import ByteBudget
-from goqueue.gateways.http.server.application import HttpLimits, HttpRequest
+from goqueue.gateways.http.server.application import HttpLimits, HttpRequest, Target
 from goqueue.gateways.http.server.responses import (
     BODIES_FULL,
     HEAD_TOO_LARGE,
@@ -176,7 +176,7 @@ class RequestReader:
         self,
         client: str,
         limits: HttpLimits,
-        body_limit: Callable[[str, bytes], int],
+        resolve: Callable[[str, bytes], Target],
         budget: ByteBudget,
     ) -> None:
         self.requests: deque[HttpRequest] = deque()
@@ -186,7 +186,7 @@ class RequestReader:
         self.has_new_phase = True
         self._client = client
         self._limits = limits
-        self._body_limit = body_limit
+        self._resolve = resolve
         self._budget = budget
         # Of the request being read, once its head was found acceptable.
         self.headers: Mapping[bytes, bytes] = _NO_HEADERS
@@ -194,6 +194,7 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._lines = HeadLines(limits)
         self._head: Head | None = None
+        self._target: Target | None = None
         self._body = bytearray()
         self._body_max = 0
         self._overhead = 0
@@ -287,7 +288,8 @@ class RequestReader:
             is_upgrade=parser.should_upgrade(),
         )
         self.headers = head.headers
-        self._body_max = self._body_limit(head.method, head.path)
+        self._target = target = self._resolve(head.method, head.path)
+        self._body_max = target.body_bytes_max
         if head.length is not None and head.length > self._body_max:
             raise Unacceptable(body_too_large(self._body_max))
         self._is_last = not parser.should_keep_alive()
@@ -301,8 +303,9 @@ class RequestReader:
         self._keep(part)
 
     def on_message_complete(self) -> None:
-        head = self._head
+        head, target = self._head, self._target
         assert head is not None
+        assert target is not None
         self.requests.append(
             HttpRequest(
                 head.method,
@@ -311,6 +314,7 @@ class RequestReader:
                 head.headers,
                 self._body,
                 self._client,
+                target,
                 head.version,
             )
         )
