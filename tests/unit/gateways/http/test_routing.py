@@ -3,8 +3,14 @@
 import pytest
 
 from goqueue.gateways.http import ROUTES, Route
-from goqueue.model.requests import DescribeTopic, ListTopics
-from tests.unit.gateways.http.refusing_broker import Client, code_of, header, read
+from goqueue.model.requests import DescribeTopic, ListTopics, Read
+from tests.unit.gateways.http.refusing_broker import (
+    Client,
+    RefusingBroker,
+    code_of,
+    header,
+    read,
+)
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 BY_PATH = {path: [r for r in ROUTES if r.path == path] for path in {r.path for r in ROUTES}}
@@ -123,6 +129,36 @@ def test_publish_routes_take_larger_bodies() -> None:
     assert api.resolve("POST", b"/topics").body_bytes_max == 1024 * 1024
     assert api.resolve("GET", b"/nope").body_bytes_max == 1024 * 1024
     assert api.resolve("PUT", b"/topics/t/messages").body_bytes_max == 1024 * 1024
+
+
+def test_only_short_paths_of_routes_are_remembered_and_only_so_many() -> None:
+    api = Client().api
+
+    def is_remembered(path: bytes) -> bool:
+        return api.resolve("GET", path) is api.resolve("GET", path)
+
+    assert is_remembered(b"/topics/t")
+    assert not is_remembered(b"/nowhere/t")
+    assert not is_remembered(b"/topics/" + b"t" * 600)
+    first = api.resolve("GET", b"/topics/t")
+    for number in range(2000):
+        api.resolve("GET", b"/topics/t%d" % number)
+    assert api.resolve("GET", b"/topics/t") is not first
+
+
+def test_a_remembered_path_still_reads_the_query_of_each_request() -> None:
+    path = "/topics/t/partitions/0/messages"
+    for offset in (3, 4):
+        client = Client()
+        client.get(f"{path}?offset={offset}")
+        asked = client.asked()
+        assert isinstance(asked, Read)
+        assert asked.offset == offset
+    both = Client()
+    both.get(f"{path}?offset=5")
+    both.get(path)
+    assert isinstance(both.broker, RefusingBroker)
+    assert [each.offset for each in both.broker.asked if isinstance(each, Read)] == [5, 0]
 
 
 @pytest.mark.parametrize("given", [b"abc-123", b"x" * 128, b"!~"])
