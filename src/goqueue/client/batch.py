@@ -15,19 +15,21 @@ Invariant: a number is used for one batch only, however often that batch is sent
 
 Messages that travel in one request, and what became of them.
 
-A receipt is a place in a parcel: one small object per message, no future and no callback. The
-parcel is settled once, and answers for all of its messages.
+A message is encoded into the body of its request when it is added, and no object of it is kept. A
+receipt is a place in a batch: one small object per message, no future and no callback. The batch
+is settled once, and answers for all of its messages.
 
-Invariant: a settled parcel never changes; those of its messages that were taken have consecutive
-offsets from `first` on.
+Invariant: a settled batch never changes; those of its messages that were taken have consecutive
+offsets from `first` on. A message that cannot be encoded leaves the batch as it was.
 """
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Protocol
 
 import msgspec
 
+from goqueue import records
 from goqueue.client.errors import GoQueueError, SequenceOutOfOrder
 from goqueue.client.http import Transport, post
 from goqueue.client.tracing import SendTrace
@@ -200,18 +202,20 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class ProducerBatch:
-    """An open parcel takes messages; a sent one waits for its answer; a settled one has it."""
+    """An open batch takes messages; a sent one waits for its answer; a settled one has it."""
 
     __slots__ = (
+        "_body",
+        "_draft",
         "_error",
         "_first",
         "_followed",
         "_refused",
         "_timestamp",
         "_waiters",
+        "count",
         "is_seen",
         "is_settled",
-        "messages",
         "opened_at",
         "partition",
         "size_bytes",
@@ -222,11 +226,14 @@ class ProducerBatch:
         self.topic = topic
         self.partition = partition
         self.opened_at = opened_at
-        self.messages: list[Message] = []
+        self.count = 0
         self.size_bytes = 0
         self.is_settled = False
         # Whether somebody was told of the failure.
         self.is_seen = False
+        self._draft = records.Draft()
+        # What is sent: the records of those that were not refused.
+        self._body: bytearray | None = None
         self._first = self._timestamp = 0
         self._error: GoQueueError | None = None
         # Messages that the broker will not have, by their place.
@@ -241,15 +248,37 @@ class ProducerBatch:
         return self._error or next(iter(self._refused.values()), None)
 
     @property
-    def remaining(self) -> Sequence[Message]:
-        """The messages that were not refused."""
-        if not self._refused:
-            return self.messages
-        refused = self._refused
-        return [message for index, message in enumerate(self.messages) if index not in refused]
+    def remaining(self) -> int:
+        """How many messages were not refused."""
+        return self.count - len(self._refused)
+
+    def add(self, key: bytes, value: bytes | None, size_bytes: int) -> "Receipt":
+        """Encode a message without headers and of normal priority."""
+        self._draft.add(key, value)
+        return self._added(size_bytes)
+
+    def put(self, message: Message, size_bytes: int) -> "Receipt":
+        """Encode any message."""
+        self._draft.put(message)
+        return self._added(size_bytes)
+
+    def _added(self, size_bytes: int) -> "Receipt":
+        index = self.count
+        self.count = index + 1
+        self.size_bytes += size_bytes
+        return Receipt(self, index)
+
+    def close(self) -> bytearray:
+        """The records of those that were not refused; nothing is added any more."""
+        if self._body is None:
+            self._body = self._draft.take()
+        return self._body
 
     def refuse(self, index: int, error: GoQueueError) -> None:
         """The broker will not have message number `index` of the remaining ones."""
+        body = self.close()
+        bounds = [*records.walk(body).positions, len(body)]
+        self._body = body[: bounds[index]] + body[bounds[index + 1] :]
         for place in sorted(self._refused):
             index += place <= index
         self._refused[index] = error
@@ -275,7 +304,7 @@ class ProducerBatch:
 
     def follow(self, sending: SendTrace) -> None:
         """Tell the span of the message that was added last what becomes of it."""
-        self._followed[len(self.messages) - 1] = sending
+        self._followed[self.count - 1] = sending
 
     def _error_of(self, index: int) -> GoQueueError | None:
         return self._refused.get(index, self._error) if self._refused else self._error
@@ -296,7 +325,9 @@ class ProducerBatch:
     def _wake(self) -> None:
         assert not self.is_settled, "settled twice"
         self.is_settled = True
-        self.messages = []
+        # Its receipts may live on for long, and what was never sent is in the draft.
+        self._draft.take()
+        self._body = None
         for index, sending in self._followed.items():
             error = self._error_of(index)
             if error is None:
@@ -310,33 +341,30 @@ class ProducerBatch:
         self._waiters = []
 
 
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True, eq=False):
     """What `send` hands out at once: await it, now or later, to learn where the message went.
 
     Awaiting one that is already settled does not suspend, so that a loop over many receipts costs
     little. It may be awaited by any number of tasks, any number of times.
     """
 
-    __slots__ = ("_index", "_parcel")
-
-    def __init__(self, parcel: ProducerBatch, index: int) -> None:
-        self._parcel = parcel
-        self._index = index
+    _batch: ProducerBatch
+    _index: int
 
     @property
     def is_settled(self) -> bool:
-        return self._parcel.is_settled
+        return self._batch.is_settled
 
     @property
     def partition(self) -> int:
         """The partition that the message is for, known before it is sent."""
-        return self._parcel.partition
+        return self._batch.partition
 
     def follow(self, sending: SendTrace) -> None:
         """Tell a span what becomes of the message; asked for right after it was taken in."""
-        self._parcel.follow(sending)
+        self._batch.follow(sending)
 
     def __await__(self) -> Generator[object, None, Sent]:
-        if not self._parcel.is_settled:
-            yield from self._parcel.wait().__await__()
-        return self._parcel.sent(self._index)
+        if not self._batch.is_settled:
+            yield from self._batch.wait().__await__()
+        return self._batch.sent(self._index)

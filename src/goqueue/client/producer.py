@@ -37,7 +37,7 @@ from goqueue.client.errors import Closed, GoQueueError, MessageTooLarge, NotFoun
 from goqueue.client.http import Transport, get
 from goqueue.client.sender import Buffer, PartitionSender, SenderContext
 from goqueue.client.tasks import Tasks
-from goqueue.client.tracing import start_sending
+from goqueue.client.tracing import find_telemetry, start_sending
 from goqueue.client.values import (
     NORMAL_PRIORITY,
     Headers,
@@ -48,7 +48,7 @@ from goqueue.client.values import (
     nanoseconds,
     priority_number,
 )
-from goqueue.model import DELIVER_HEADER, KEY_BYTES_MAX, RESERVED_PREFIX, Message, Refused
+from goqueue.model import DELIVER_HEADER, Message, Refused
 from goqueue.records import HEADER_SIZE, murmur3
 
 __all__ = ["BrokerClock", "Due", "Partitioner", "Producer", "ProducerConfig", "draft", "weigh"]
@@ -109,28 +109,25 @@ def _moment(time: dt.datetime) -> int:
     return (time - _EPOCH) // _MICROSECOND * 1000
 
 
-_RESERVED = RESERVED_PREFIX.encode()
-
-
 def draft(
     value: Value, key: str | bytes | None, given: Headers | None, priority: int | str
 ) -> Message:
     """The message, checked as far as a record goes."""
-    if type(value) is not bytes:
-        value = encode_value(value)
-    key = b"" if key is None else key.encode() if type(key) is str else encode_key(key)
-    if given is None and priority == NORMAL_PRIORITY:
-        message = Message(value=value, key=key)
-        if not key.startswith(_RESERVED) and len(key) <= KEY_BYTES_MAX:
-            return message
-    else:
-        number = priority_number(priority)
-        message = Message(value=value, key=key, headers=headers(given), priority=number)
+    message = Message(
+        value=encode_value(value),
+        key=encode_key(key),
+        headers=headers(given),
+        priority=priority_number(priority),
+    )
     try:
         records.build((message,))
     except Refused as refused:
-        raise refusal(refused.code, str(refused), details=refused.facts) from refused
+        raise _refusal(refused) from refused
     return message
+
+
+def _refusal(refused: Refused) -> GoQueueError:
+    return refusal(refused.code, str(refused), details=refused.facts)
 
 
 def weigh(message: Message, bytes_max: int) -> int:
@@ -140,12 +137,16 @@ def weigh(message: Message, bytes_max: int) -> int:
     if message.headers:
         size += sum(len(name.encode()) + len(value) for name, value in message.headers)
     if size > bytes_max:
-        raise MessageTooLarge(
-            "message_too_large",
-            f"{size} bytes, the topic takes {bytes_max}",
-            details={"size": size, "limit": bytes_max},
-        )
+        raise _too_large(size, bytes_max)
     return HEADER_SIZE + size
+
+
+def _too_large(size: int, bytes_max: int) -> MessageTooLarge:
+    return MessageTooLarge(
+        "message_too_large",
+        f"{size} bytes, the topic takes {bytes_max}",
+        details={"size": size, "limit": bytes_max},
+    )
 
 
 class Partitioner:
@@ -261,13 +262,55 @@ class Producer:
         route = self._routes.get(topic)
         if route is None or self._is_closed or route.stale_at <= self._clock():
             route = await self._discover(topic)
-        message = draft(value, key, headers, priority)
-        size_bytes = weigh(message, route.message_bytes_max)
-        if due is not None:
-            message = await self._broker_clock.delay(message, due)
+        if (
+            headers is not None
+            or due is not None
+            or priority != NORMAL_PRIORITY
+            or find_telemetry() is not None
+        ):
+            message = draft(value, key, headers, priority)
+            size_bytes = weigh(message, route.message_bytes_max)
+            if due is not None:
+                message = await self._broker_clock.delay(message, due)
+            self._turn += 1
+            await self._wait_for_turn(size_bytes)
+            return self._put(topic, route, message, size_bytes, partition)
+        if type(value) is not bytes:
+            value = encode_value(value)
+        key = b"" if key is None else key if type(key) is bytes else encode_key(key)
+        size_bytes = len(key) if value is None else len(key) + len(value)
+        if size_bytes > route.message_bytes_max:
+            raise _too_large(size_bytes, route.message_bytes_max)
+        size_bytes += HEADER_SIZE
+        self._turn += 1
+        if (
+            self._turn >= self._gathering.messages
+            or self._buffer.taken + size_bytes > self._buffer.bytes_max
+        ):
+            await self._wait_for_turn(size_bytes)
+        lane = self._lane(topic, route, key, partition)
+        try:
+            return lane.add(key, value, size_bytes)
+        except Refused as refused:
+            raise _refusal(refused) from refused
+
+    def _put(
+        self, topic: str, route: _Route, message: Message, size_bytes: int, partition: int | None
+    ) -> Receipt:
+        """Take a message in that has more than a key and a value, or is traced."""
+        lane = self._lane(topic, route, message.key, partition)
+        sending = start_sending(topic, message)
+        if sending is None:
+            return lane.put(message, size_bytes)
+        message, size_bytes = sending.load(message, size_bytes, route.message_bytes_max)
+        receipt = lane.put(message, size_bytes)
+        receipt.follow(sending)
+        return receipt
+
+    async def _wait_for_turn(self, size_bytes: int) -> None:
+        """Wait for room, and let requests leave now and then."""
         if not self._buffer.has_room(size_bytes):
             await self._buffer.wait_for_room(size_bytes)
-        self._turn += 1
         if self._turn >= self._gathering.messages:
             # A sender that never waits for anything else would keep the requests from leaving.
             self._turn = 0
@@ -275,14 +318,6 @@ class Producer:
         if self._is_closed:
             # While this waited. A lane opened now would be nobody's to end.
             raise Closed("the producer is closed")
-        lane = self._lane(topic, route, message.key, partition)
-        sending = start_sending(topic, message)
-        if sending is None:
-            return lane.add(message, size_bytes)
-        message, size_bytes = sending.load(message, size_bytes, route.message_bytes_max)
-        receipt = lane.add(message, size_bytes)
-        receipt.follow(sending)
-        return receipt
 
     @property
     def is_closed(self) -> bool:

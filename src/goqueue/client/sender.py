@@ -46,15 +46,15 @@ __all__ = ["Accumulator", "BatchSender", "Buffer", "PartitionSender", "SenderCon
 class Buffer:
     """Bytes taken, and those who wait for room."""
 
-    __slots__ = ("_bytes_max", "_waiters", "taken")
+    __slots__ = ("_waiters", "bytes_max", "taken")
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._waiters: list[asyncio.Future[None]] = []
         self.taken = 0
 
     def has_room(self, size_bytes: int) -> bool:
-        return self.taken + size_bytes <= self._bytes_max or not self.taken
+        return self.taken + size_bytes <= self.bytes_max or not self.taken
 
     async def wait_for_room(self, size_bytes: int) -> None:
         while not self.has_room(size_bytes):
@@ -66,7 +66,7 @@ class Buffer:
         self.taken -= size_bytes
         assert self.taken >= 0, "released more than was taken"
         # Not at the first free byte: a sender that wakes for every parcel gains nothing.
-        if self._waiters and self.taken <= self._bytes_max // 2:
+        if self._waiters and self.taken <= self.bytes_max // 2:
             for waiter in self._waiters:
                 if not waiter.done():
                     waiter.set_result(None)
@@ -86,17 +86,37 @@ class Accumulator:
     def __bool__(self) -> bool:
         return bool(self._parcels)
 
-    def add(self, message: Message, size_bytes: int, now: float) -> Receipt:
-        """Take a message in; `size_bytes` is what it will occupy in a request."""
-        parcel = self._open
-        if parcel is None or not self._has_room(parcel, size_bytes):
-            parcel = self._open = ProducerBatch(self._topic, self._partition, now)
-            self._parcels.append(parcel)
-        messages = parcel.messages
-        receipt = Receipt(parcel, len(messages))
-        messages.append(message)
-        parcel.size_bytes += size_bytes
+    def add(self, key: bytes, value: bytes | None, size_bytes: int, now: float) -> Receipt:
+        """Encode a message of normal priority; `size_bytes` is what it occupies in a request."""
+        parcel = self._roomy(size_bytes, now)
+        receipt = parcel.add(key, value, size_bytes)
+        if parcel is not self._open:
+            self._append(parcel)
         return receipt
+
+    def put(self, message: Message, size_bytes: int, now: float) -> Receipt:
+        """Encode any message."""
+        parcel = self._roomy(size_bytes, now)
+        receipt = parcel.put(message, size_bytes)
+        if parcel is not self._open:
+            self._append(parcel)
+        return receipt
+
+    def _roomy(self, size_bytes: int, now: float) -> ProducerBatch:
+        """The open parcel, or a new one, which waits for nothing until a message is in it."""
+        parcel = self._open
+        gathering = self._gathering
+        if (
+            parcel is not None
+            and parcel.count < gathering.messages_max
+            and parcel.size_bytes + size_bytes <= gathering.size_bytes_max
+        ):
+            return parcel
+        return ProducerBatch(self._topic, self._partition, now)
+
+    def _append(self, parcel: ProducerBatch) -> None:
+        self._open = parcel
+        self._parcels.append(parcel)
 
     @property
     def is_full(self) -> bool:
@@ -107,14 +127,14 @@ class Accumulator:
         gathering = self._gathering
         return (
             len(self._parcels) > 1
-            or len(first.messages) >= gathering.messages
+            or first.count >= gathering.messages
             or first.size_bytes >= gathering.size_bytes
         )
 
     @property
     def is_filling(self) -> bool:
         """Whether a parcel is open that has less than it should have."""
-        return self._open is not None and len(self._open.messages) < self._gathering.messages
+        return self._open is not None and self._open.count < self._gathering.messages
 
     def due_at(self) -> float | None:
         """When the first parcel leaves even if it is not full; None while there is none."""
@@ -130,13 +150,6 @@ class Accumulator:
     def last(self) -> ProducerBatch | None:
         """The parcel that leaves last, of those that wait."""
         return self._parcels[-1] if self._parcels else None
-
-    def _has_room(self, parcel: ProducerBatch, size_bytes: int) -> bool:
-        gathering = self._gathering
-        return (
-            len(parcel.messages) < gathering.messages_max
-            and parcel.size_bytes + size_bytes <= gathering.size_bytes_max
-        )
 
 
 # The broker has another opinion of the producer than the lane: it was forgotten, or its partition
@@ -174,8 +187,7 @@ class BatchSender:
         """Where the parcel went; raises if it went nowhere, or nobody can say."""
         renewals = 0
         while True:
-            body = records.build(parcel.remaining)
-            count = len(parcel.remaining)
+            body, count = parcel.close(), parcel.remaining
             try:
                 return await self._post_numbered(body, count)
             except GoQueueError as error:
@@ -183,9 +195,9 @@ class BatchSender:
                     raise
                 index = _culprit(error, body)
                 if index is not None and count > 1:
-                    parcel.refuse(index, _reworded(error, parcel, index))
+                    parcel.refuse(index, _reworded(error, body, index))
                 elif index is not None:
-                    raise _reworded(error, parcel, 0) from error
+                    raise _reworded(error, body, 0) from error
                 elif error.code in _ESTRANGED and self._can_renew and renewals < _RENEWALS_MAX:
                     renewals += 1
                     await self._renew()
@@ -231,9 +243,9 @@ def _culprit(error: GoQueueError, body: bytearray) -> int | None:
     return max(bisect_right(positions, position) - 1, 0)
 
 
-def _reworded(error: GoQueueError, parcel: ProducerBatch, index: int) -> GoQueueError:
+def _reworded(error: GoQueueError, body: bytearray, index: int) -> GoQueueError:
     """The refusal of one message. All that can be wrong with a delay made here is its length."""
-    headers = parcel.remaining[index].headers
+    headers = records.decode(body, records.walk(body).positions[index]).headers
     if any(name == DELIVER_HEADER for name, _ in headers):
         return refusal("delay_too_long", error.sentence, status=error.status)
     return error
@@ -256,6 +268,7 @@ class PartitionSender:
         self._buffer = road.buffer
         self._on_failed = road.on_failed
         self._loop = asyncio.get_running_loop()
+        self._clock = self._loop.time
         self._waiting = Accumulator(topic, partition, road.gathering)
         self._posting = BatchSender(
             road.transport,
@@ -286,12 +299,22 @@ class PartitionSender:
         """Whether the next number is unknown, because the outcome of a batch is."""
         return self._posting.is_lost
 
-    def add(self, message: Message, size_bytes: int) -> Receipt:
-        """Take a message; it leaves by itself."""
+    def add(self, key: bytes, value: bytes | None, size_bytes: int) -> Receipt:
+        """Take a message without headers and of normal priority; it leaves by itself."""
         if self._is_ended:
             raise Closed("the producer has ended")
+        receipt = self._waiting.add(key, value, size_bytes, self._clock())
         self._buffer.taken += size_bytes
-        receipt = self._waiting.add(message, size_bytes, self._loop.time())
+        if self._sleeper is not None and (not self._is_lingering or self._waiting.is_full):
+            self._wake()
+        return receipt
+
+    def put(self, message: Message, size_bytes: int) -> Receipt:
+        """Take any message."""
+        if self._is_ended:
+            raise Closed("the producer has ended")
+        receipt = self._waiting.put(message, size_bytes, self._clock())
+        self._buffer.taken += size_bytes
         if self._sleeper is not None and (not self._is_lingering or self._waiting.is_full):
             self._wake()
         return receipt
@@ -325,7 +348,7 @@ class PartitionSender:
         while True:
             due_at = self._waiting.due_at()
             if due_at is not None:
-                is_due = self._hurried is not None or due_at <= self._loop.time()
+                is_due = self._hurried is not None or due_at <= self._clock()
                 if is_due or self._waiting.is_full:
                     return self._take()
             await self._sleep(due_at)

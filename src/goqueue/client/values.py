@@ -40,8 +40,11 @@ _TIME = re.compile(
 
 def encode_value(value: Value) -> bytes | None:
     """The bytes of a value; None stays None, which is a tombstone."""
-    if value is None or isinstance(value, bytes):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        # Of a subclass, the bytes themselves.
+        return bytes(value)
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytearray | memoryview):

@@ -47,6 +47,9 @@ cdef inline int resize(bytearray buffer, Py_ssize_t size) except -1:
 cdef inline bytes take(const uint8_t *base, Py_ssize_t start, Py_ssize_t end):
     return PyBytes_FromStringAndSize(<const char *> base + start, end - start)
 
+cdef inline uint32_t hash_bytes(bytes data) noexcept:
+    return hash_of(<const uint8_t *> PyBytes_AS_STRING(data), 0, PyBytes_GET_SIZE(data))
+
 cdef inline bytes digits_of(int64_t number):
     cdef uint8_t[19] digits
     return take(digits, gq_digits(digits, number), 19)

@@ -123,6 +123,11 @@ def hash_of(base: memoryview, start: int, end: int) -> int:
     return number ^ number >> 16
 
 
+def hash_bytes(data: bytes) -> int:
+    """hash_of() all of it."""
+    return hash_of(memoryview(data), 0, len(data))
+
+
 def _mix(word: int) -> int:
     return _turn(word * 0xCC9E2D51 & _U32_MAX, 15) * 0x1B873593 & _U32_MAX
 

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 
 from goqueue.records.cursor cimport Cursor
 from goqueue.records.layout cimport BAD_HEADER_COUNT, IS_COMMIT, IS_CONTROL, IS_DELAYED, OK
+from goqueue.records.octets cimport hash_bytes
 
 cdef int _TOO_LARGE, _NO_KEY, _NO_PARTITION, _BAD_PARTITION, _RESERVED, _HEADERS, LANES, _DELIVERY_BYTES
 cdef int _DELIVERY_BLOCK_BYTES, _HEADERS_BYTES_MAX

@@ -23,6 +23,7 @@ except ImportError:
 
 if not cython.compiled:
     from goqueue.records.layout import BAD_HEADER_COUNT, IS_COMMIT, IS_CONTROL, IS_DELAYED, OK
+    from goqueue.records.octets import hash_bytes
 
 
 class Unroutable(enum.IntEnum):
@@ -217,4 +218,7 @@ class Plan:
 
 def murmur3(data: Buffer) -> int:
     """MurmurHash3 x86 32-bit with seed 0: the hash that spreads keys over partitions."""
+    if type(data) is bytes:
+        # Keys are short: to make a cursor would cost several times the hash.
+        return hash_bytes(data)
     return Cursor(data).hash_all()

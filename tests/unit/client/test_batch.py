@@ -6,10 +6,11 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from goqueue import records
 from goqueue.client.batch import ProducerBatch, ProducerConfig, Receipt, Sent
 from goqueue.client.errors import GoQueueError
 from goqueue.client.sender import Accumulator, Buffer
-from goqueue.model import Message
+from goqueue.model import Message, Refused
 
 GATHERING = ProducerConfig(
     messages=3, size_bytes=300, linger_s=1.0, messages_max=5, size_bytes_max=500
@@ -19,8 +20,13 @@ GATHERING = ProducerConfig(
 def gather(*sizes: int, now: float = 0.0) -> Accumulator:
     accumulator = Accumulator("orders", 0, GATHERING)
     for number, size in enumerate(sizes):
-        accumulator.add(Message(value=b"%d" % number), size, now)
+        accumulator.add(b"", b"%d" % number, size, now)
     return accumulator
+
+
+def values_of(parcel: ProducerBatch) -> list[bytes | None]:
+    body = parcel.close()
+    return [records.decode(body, position).value for position in records.walk(body).positions]
 
 
 def test_nothing_is_due_while_nothing_waits() -> None:
@@ -32,7 +38,7 @@ def test_nothing_is_due_while_nothing_waits() -> None:
 
 def test_a_parcel_is_due_a_linger_after_its_first_message() -> None:
     accumulator = gather(1, now=5.0)
-    accumulator.add(Message(value=b""), 1, 5.9)
+    accumulator.add(b"", b"", 1, 5.9)
     assert accumulator.due_at() == 6.0
     assert not accumulator.is_full
 
@@ -49,8 +55,8 @@ def test_a_parcel_is_full_by_its_bytes() -> None:
 
 def test_a_full_parcel_grows_on_while_it_cannot_leave() -> None:
     accumulator = gather(1, 1, 1, 1, 1, 1)
-    assert len(accumulator.take().messages) == 5
-    assert len(accumulator.take().messages) == 1
+    assert accumulator.take().count == 5
+    assert accumulator.take().count == 1
     assert not accumulator
 
 
@@ -62,14 +68,14 @@ def test_a_parcel_never_grows_over_its_bytes() -> None:
 
 def test_a_message_over_the_bound_travels_alone() -> None:
     accumulator = gather(1, 9999, 1)
-    assert [len(accumulator.take().messages) for _ in range(3)] == [1, 1, 1]
+    assert [accumulator.take().count for _ in range(3)] == [1, 1, 1]
 
 
 def test_what_was_taken_takes_nothing_more() -> None:
     accumulator = gather(1)
     taken = accumulator.take()
-    accumulator.add(Message(value=b""), 1, 9.0)
-    assert len(taken.messages) == 1
+    accumulator.add(b"", b"", 1, 9.0)
+    assert taken.count == 1
     assert accumulator.due_at() == 10.0
 
 
@@ -81,15 +87,49 @@ def test_messages_leave_once_in_the_order_in_which_they_came(steps: list[int | N
     for step in steps:
         if step is not None:
             added.append(b"%d" % len(added))
-            accumulator.add(Message(value=added[-1]), step, 0.0)
+            accumulator.add(b"", added[-1], step, 0.0)
         elif accumulator:
-            left += [message.value for message in accumulator.take().messages]
+            left += values_of(accumulator.take())
     while accumulator:
         parcel = accumulator.take()
-        assert len(parcel.messages) <= 5
-        assert parcel.size_bytes <= 500 or len(parcel.messages) == 1
-        left += [message.value for message in parcel.messages]
+        assert parcel.count <= 5
+        assert parcel.size_bytes <= 500 or parcel.count == 1
+        left += values_of(parcel)
     assert left == added
+
+
+def test_a_message_that_cannot_be_encoded_leaves_no_trace() -> None:
+    accumulator = gather()
+    with pytest.raises(Refused):
+        accumulator.add(b"gq.reserved", b"", 1, 0.0)
+    assert not accumulator
+    accumulator.add(b"", b"good", 1, 0.0)
+    with pytest.raises(Refused):
+        accumulator.put(Message(key=b"k" * 70_000, value=b""), 1, 0.0)
+    assert values_of(accumulator.take()) == [b"good"]
+
+
+@hypothesis.given(st.integers(1, 8), st.data())
+def test_a_refused_message_is_cut_out_and_the_others_keep_their_order(
+    count: int, data: st.DataObject
+) -> None:
+    parcel = ProducerBatch("orders", 0, 0.0)
+    receipts = [parcel.add(b"", b"%d" % number, 1) for number in range(count)]
+    left = list(range(count))
+    for index in data.draw(st.lists(st.integers(0, 100), max_size=count)):
+        refused = left.pop(index % len(left)) if left else None
+        if refused is not None:
+            error = GoQueueError("request_invalid", f"{refused}")
+            parcel.refuse(index % (len(left) + 1), error)
+    assert values_of(parcel) == [b"%d" % number for number in left]
+    assert parcel.remaining == len(left)
+    parcel.settle(100, 7)
+    for number, receipt in enumerate(receipts):
+        if number in left:
+            assert asyncio.run(waited(receipt)).offset == 100 + left.index(number)
+        else:
+            with pytest.raises(GoQueueError, match=f"{number}"):
+                asyncio.run(waited(receipt))
 
 
 async def waited(receipt: Receipt) -> Sent:

@@ -183,8 +183,35 @@ def test_what_is_wrong_with_a_message_is_raised_by_send() -> None:
             await producer.send("orders", b"x" * 1001)
         with pytest.raises(TopicNotFound):
             await producer.send("nothing", b"x")
+        with pytest.raises(GoQueueError) as reserved:
+            await producer.send("orders", b"x", key=b"gq.mine")
+        assert reserved.value.code == "message_invalid"
+        with pytest.raises(TypeError, match="a key is str or bytes"):
+            await producer.send("orders", b"x", key=5)  # type: ignore[arg-type]  # the wrong type
+        # Nothing of them is left in a batch.
+        assert (await (await producer.send("orders", b"good"))).offset == 0
 
-    with_server(Taker(), scene)
+    taker = Taker()
+    with_server(taker, scene)
+    assert taker.batches == [[b"good"]]
+
+
+def test_plain_messages_and_others_keep_the_order_of_their_sends() -> None:
+    class Bytes(bytes):
+        pass
+
+    async def scene(q: Connection) -> None:
+        producer = q.producer(LAZY)
+        await producer.send("orders", b"0", key="k")
+        await producer.send("orders", "1", key=b"k", headers={"n": "1"})
+        await producer.send("orders", 2, key="k", priority="high")
+        await producer.send("orders", None, key="k")
+        await producer.send("orders", Bytes(b"4"), key="k")
+        await producer.flush()
+
+    taker = Taker()
+    with_server(taker, scene)
+    assert taker.batches == [[b"0", b"1", b"2", b"", b"4"]]
 
 
 def test_a_refused_batch_fails_its_receipts_and_no_others() -> None:
