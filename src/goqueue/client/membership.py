@@ -35,9 +35,10 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """A group, its topics, and how to read them.
 
     `prefetch` bounds how many messages of a queue are leased ahead of their turn; how many are
-    depends on how long they take. Leases are renewed, those of messages in hand for
-    `max_handling_s`. A stream reads at most two chunks ahead in each partition, of `chunk_bytes`
-    or less: all of them together stay about within `buffer_bytes`.
+    depends on how long they take. None is 100, and up to 1000 of what is handled in a moment.
+    Leases are renewed, those of messages in hand for `max_handling_s`. A stream reads at most two
+    chunks ahead in each partition, of `chunk_bytes` or less: all of them together stay about
+    within `buffer_bytes`.
     """
 
     group: str
@@ -49,7 +50,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_s: float = 3.0
     wait_s: float = 30.0
     # Queues
-    prefetch: int = 100
+    prefetch: int | None = None
     visibility_s: float | None = None
     max_handling_s: float = 3600.0
     # Streams

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Transport, post
-from goqueue.client.leases import Result, Settlements
 from goqueue.client.membership import Membership, Subscription
 from goqueue.client.pages import PageMessage, decode_page
+from goqueue.client.settlements import Result, Settlements
 from goqueue.client.values import duration
 
 __all__ = ["PollConsumer"]

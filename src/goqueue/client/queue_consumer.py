@@ -4,7 +4,9 @@ How many messages to lease ahead of their turn.
 
 Pure: told the time. A lease runs while its message waits, so no more is leased ahead than can be
 handled within a third of a lease at the measured pace. Starts at one, and at most doubles with
-each poll, so that a fast consumer reaches its bound within a few polls.
+each poll, so that a fast consumer reaches its bound within a few polls. Where the program named no
+limit, more than the usual number is leased ahead of a handler that is done with it in a moment:
+then a poll costs more than the handling, and other members wait for nothing.
 
 Invariant: never more than the limit.
 
@@ -30,11 +32,12 @@ import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.http import Transport, post, read_answer
-from goqueue.client.leases import Grant, HeldLease, LeaseRenewer, LeaseTimes, Settlements
+from goqueue.client.leases import Grant, HeldLease, LeaseRenewer, LeaseTimes
 from goqueue.client.membership import Membership, Subscription
 from goqueue.client.message import Message
 from goqueue.client.pages import JsonMessage, decode_message
 from goqueue.client.retries import is_worth_retrying
+from goqueue.client.settlements import Settlements
 from goqueue.client.tasks import AsyncOnce, Tasks
 from goqueue.client.values import duration
 
@@ -44,6 +47,11 @@ _SHARE_OF_LEASE = 1 / 3
 # A slower message counts more than a faster one: to lease too few ahead costs a round trip.
 _WEIGHT_OF_SLOWER = 0.5
 _WEIGHT_OF_FASTER = 0.25
+# How many are leased ahead at most of ordinary work, where the program does not say; and how many
+# more of work that is done within the time given.
+_USUAL = 100
+_POLL_MAX = 1000
+_QUICK_S = 0.1
 
 
 class PrefetchWindow:
@@ -52,11 +60,12 @@ class PrefetchWindow:
     With several workers that is the time between two messages of all of them together.
     """
 
-    __slots__ = ("_handed", "_handling_s", "_limit", "_since", "_size")
+    __slots__ = ("_handed", "_handling_s", "_limit", "_quick_limit", "_since", "_size")
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = min(1, limit)
+    def __init__(self, limit: int | None) -> None:
+        self._limit = _USUAL if limit is None else min(limit, _POLL_MAX)
+        self._quick_limit = _POLL_MAX if limit is None else self._limit
+        self._size = min(1, self._limit)
         self._handling_s: float | None = None
         # How many were handed out since anybody asked, and when the last one was.
         self._handed = 0
@@ -91,11 +100,15 @@ class PrefetchWindow:
         # While everybody is busy the pace may have changed: nobody has asked for so long.
         busy_s = now - self._since if self._handed else 0.0
         pace_s = max(self._handling_s or 0.0, busy_s)
-        limit = self._limit if self._handling_s is not None else min(1, self._limit)
+        limit, quick_limit = self._limit, self._quick_limit
+        if self._handling_s is None:
+            limit = quick_limit = min(1, limit)
         budget_s = lease_s * _SHARE_OF_LEASE
-        if pace_s * limit <= budget_s:
-            return limit
-        return int(budget_s / pace_s)
+        if pace_s * limit > budget_s:
+            return int(budget_s / pace_s)
+        if pace_s * quick_limit <= _QUICK_S:
+            return quick_limit
+        return max(limit, int(_QUICK_S / pace_s))
 
 
 class Polled(msgspec.Struct, frozen=True):
@@ -126,7 +139,6 @@ _log = logging.getLogger("goqueue.client")
 
 _POLLED = msgspec.json.Decoder(Polled)
 _PAUSE_S = 0.05
-_POLL_MAX = 1000
 # A poll that has waited for longer finds nothing: it can be given up without losing a lease.
 _POLL_GRACE_S = 0.1
 
@@ -144,7 +156,7 @@ class QueueConsumer:
         self._membership = Membership(transport, subscription)
         self._settling = Settlements(transport, subscription.group, self._distrust_leases)
         self._times = LeaseTimes(transport, subscription)
-        self._window = PrefetchWindow(min(subscription.prefetch, _POLL_MAX))
+        self._window = PrefetchWindow(subscription.prefetch)
         self._renewer = LeaseRenewer(self._settling, subscription.max_handling_s, self._shed)
         self._ready: deque[Message] = deque()
         # Leases that are not to be handed out, and that nobody was told of yet.
@@ -247,6 +259,10 @@ class QueueConsumer:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    async def flush(self) -> None:
+        """Wait until all acks made so far are durable; raise the first failure nobody awaited."""
+        await self._settling.flush()
+
     def stop(self) -> None:
         """Hand out nothing more, and give back at once what was not begun.
 
@@ -299,7 +315,8 @@ class QueueConsumer:
 
     async def _wait_for_more(self, count_max: int = 1) -> None:
         await self._beginning.run()
-        wanted = max(min(count_max, self._subscription.prefetch), 1)
+        prefetch = self._subscription.prefetch
+        wanted = max(min(count_max, _USUAL if prefetch is None else prefetch), 1)
         self._wanted += wanted
         self._has_room.set()
         try:
@@ -403,6 +420,9 @@ class QueueConsumer:
                     # Lost before, and to join again did not work then.
                     await self._membership.join_again(None)
                 self._ready.extend(await self._poll(room))
+                # Half of what there is, not of what there might be: where messages come no faster
+                # than they are handled, each poll would bring a single one.
+                self._low = len(self._ready) // 2
             except GoQueueError as error:
                 if not await self._is_mended(error, member_id):
                     return
@@ -415,7 +435,6 @@ class QueueConsumer:
         if count > self._low and self._wanted <= count:
             return 0
         size = self._window.grow(self._times.shortest_s, time.monotonic())
-        self._low = size // 2
         return min(max(size, self._wanted) - count, _POLL_MAX)
 
     async def _poll(self, room: int) -> list[Message]:

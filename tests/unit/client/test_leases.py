@@ -5,16 +5,17 @@ import contextlib
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 import msgspec
 import pytest
 
 from goqueue.client import ReceiptStale
 from goqueue.client.http import Settings, Transport
-from goqueue.client.leases import Grant, HeldLease, LeaseRenewer, Settlements
+from goqueue.client.leases import Grant, HeldLease, LeaseRenewer
 from goqueue.client.message import Message
 from goqueue.client.retries import Retries
+from goqueue.client.settlements import Settlements
 from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer
 
 LEASE_S = 0.06
@@ -47,7 +48,11 @@ class Broker:
         self.stale = stale
         self.asked: list[Asked] = []
         self.renewed: list[list[str]] = []
+        self.acked: list[list[str]] = []
         self.has_renewed = asyncio.Event()
+        self.is_asked = asyncio.Event()
+        # Acks are answered when it is open.
+        self.gate: asyncio.Event | None = None
         self.hang_ups = 0
 
     async def __call__(self, asked: Asked) -> Answer:
@@ -59,6 +64,11 @@ class Broker:
         if asked.target == "/messages/visibility/batch":
             self.renewed.append(receipts)
             self.has_renewed.set()
+        else:
+            self.acked.append(receipts)
+            self.is_asked.set()
+            if self.gate is not None:
+                await self.gate.wait()
         done = {"success": True, "new_deadline": "2030-01-01T00:00:00Z"}
         return json_answer(
             {"results": [STALE if each in self.stale else done for each in receipts]}
@@ -218,3 +228,45 @@ def test_an_acknowledgement_that_is_awaited_raises_and_is_not_logged(
 
     asyncio.run(play())
     assert not [each for each in caplog.records if "nobody awaited" in each.getMessage()]
+
+
+def test_acks_made_while_a_request_is_under_way_share_the_next() -> None:
+    broker = Broker()
+    broker.gate = gate = asyncio.Event()
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            leases = holder.lease(*"abcdef")
+            first = leases[0].ack()
+            await broker.is_asked.wait()
+            others = [lease.ack() for lease in leases[1:]]
+            gate.set()
+            await first
+            await asyncio.gather(*others)
+
+    asyncio.run(play())
+    assert broker.acked == [["a"], ["b", "c", "d", "e", "f"]]
+
+
+def test_whoever_gives_up_waiting_for_an_ack_takes_nobody_along() -> None:
+    broker = Broker()
+    broker.gate = gate = asyncio.Event()
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            acks = [lease.ack() for lease in holder.lease("a", "b")]
+            given_up, kept = (asyncio.ensure_future(settled(ack)) for ack in acks)
+            await broker.is_asked.wait()
+            given_up.cancel()
+            gate.set()
+            await kept
+            assert given_up.cancelled()
+            # It was on its way all the same, and may be awaited again.
+            await acks[0]
+
+    asyncio.run(play())
+    assert broker.acked == [["a", "b"]]
+
+
+async def settled(ack: Awaitable[None]) -> None:
+    await ack

@@ -38,6 +38,8 @@ class Broker:
         self.is_lost = False
         self.joins_refused = 0
         self.polls: list[list[dict[str, object]]] = []
+        # What polls take from after that, as many as they ask for.
+        self.supply: list[dict[str, object]] = []
         self.stale: list[str] = []
         self.acks: list[list[str]] = []
         self.asked: list[str] = []
@@ -54,7 +56,7 @@ class Broker:
         if route == "join":
             return self._join()
         if route == "poll":
-            return await self._poll()
+            return await self._poll(fields["max_messages"])
         if route == "heartbeat":
             return self._beat(fields)
         if route == "batch":
@@ -95,12 +97,14 @@ class Broker:
             }
         )
 
-    async def _poll(self) -> Answer:
+    async def _poll(self, count_max: int) -> Answer:
         if self.is_lost:
             return refusal_answer(404, "member_not_found")
-        if not self.polls:
-            await asyncio.Event().wait()
-        return json_answer({"messages": self.polls.pop(0)})
+        if self.polls:
+            return json_answer({"messages": self.polls.pop(0)})
+        await self.wait_for(lambda: bool(self.supply))
+        given, self.supply = self.supply[:count_max], self.supply[count_max:]
+        return json_answer({"messages": given})
 
     def _ack(self, receipts: list[str]) -> Answer:
         self.acks.append(receipts)
@@ -209,6 +213,50 @@ def test_acknowledgements_that_nobody_awaited_are_sent_before_leaving() -> None:
     assert broker.asked.index("POST /messages/ack/batch") < broker.asked.index(
         "POST /groups/g/leave"
     )
+
+
+def test_polls_bring_many_where_messages_come_as_fast_as_they_are_handled() -> None:
+    broker = Broker()
+    broker.supply = [polled(offset)[0] for offset in range(20)]
+
+    async def scene(q: Connection) -> None:
+        async with q.consume("orders", group="g") as consumer:
+            for offset in range(20, 320):
+                await (await anext(consumer)).ack()
+                broker.supply += polled(offset)
+                broker.has_changed.set()
+
+    with_broker(broker, scene)
+    # One at half of the twenty, again and again, and some until there are twenty.
+    assert broker.asked.count("POST /groups/g/poll") < 100
+
+
+def test_a_flush_waits_for_acks_and_raises_the_first_failure_that_nobody_awaited() -> None:
+    broker = Broker()
+    broker.polls = [polled(0), polled(1, 2, 3)]
+    broker.stale = ["r-1", "r-2"]
+
+    async def scene(q: Connection) -> None:
+        async with q.consume("orders", group="g") as consumer:
+            await consumer.flush()
+            messages = [await anext(consumer) for _ in range(4)]
+            messages[0].ack()
+            await consumer.flush()
+            assert broker.acks == [["r-0"]]
+            seen = asyncio.ensure_future(settled(messages[1].ack()))
+            messages[2].ack()
+            messages[3].ack()
+            with pytest.raises(ReceiptStale):
+                await consumer.flush()
+            with pytest.raises(ReceiptStale):
+                await seen
+            await consumer.flush()
+
+    with_broker(broker, scene)
+
+
+async def settled(ack: Awaitable[None]) -> None:
+    await ack
 
 
 def test_a_member_that_was_lost_joins_again_and_goes_on() -> None:

@@ -9,9 +9,10 @@ from goqueue import records
 from goqueue.client.errors import GoQueueError
 from goqueue.client.fetcher import decode_chunk
 from goqueue.client.http import Settings, Transport
-from goqueue.client.leases import Grant, Settlements
+from goqueue.client.leases import Grant
 from goqueue.client.message import Message
 from goqueue.client.queue_consumer import Polled, read_messages
+from goqueue.client.settlements import Settlements
 from goqueue.client.stored_records import read_ranges
 from goqueue.model import LogId
 from goqueue.model import Message as Draft

@@ -85,6 +85,24 @@ def test_whoever_wants_nothing_ahead_gets_nothing_ahead() -> None:
     assert window.grow(LEASE_S, now) == 0
 
 
+def test_more_is_leased_ahead_of_work_that_is_done_in_a_moment() -> None:
+    window = PrefetchWindow(None)
+    now = handle(window, 50, 0.00001)
+    assert window.fitting(LEASE_S, now) == 1000
+
+
+def test_no_more_than_usual_is_leased_ahead_of_ordinary_work() -> None:
+    window = PrefetchWindow(None)
+    now = handle(window, 50, 0.01)
+    assert window.fitting(LEASE_S, now) == 100
+
+
+def test_a_program_that_names_a_bound_gets_no_more() -> None:
+    window = PrefetchWindow(30)
+    now = handle(window, 50, 0.00001)
+    assert window.fitting(LEASE_S, now) == 30
+
+
 def test_several_workers_share_what_is_leased_ahead() -> None:
     """Ten workers with jobs of one second each take ten messages in a second."""
     window, now = PrefetchWindow(1000), 0.0

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from goqueue.client import connect
 from goqueue.client.connection import Connection
 from goqueue.client.http import Settings, Transport
-from goqueue.client.leases import Grant, HeldLease, Settlements
+from goqueue.client.leases import Grant, HeldLease
 from goqueue.client.message import Message
 from goqueue.client.retries import Retries
+from goqueue.client.settlements import Settlements
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import peer
 

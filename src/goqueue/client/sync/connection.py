@@ -185,7 +185,7 @@ class SyncConnection:
         auto_commit: Literal[False] = False,
         mode: str | None = None,
         start: str = "earliest",
-        prefetch: int = 100,
+        prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
     ) -> SyncQueueConsumer: ...
@@ -198,7 +198,7 @@ class SyncConnection:
         auto_commit: bool = False,
         mode: str | None = None,
         start: str = "earliest",
-        prefetch: int = 100,
+        prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
     ) -> SyncQueueConsumer | SyncStreamConsumer:
@@ -207,8 +207,8 @@ class SyncConnection:
         `mode` is partitioned, shared or key_ordered. A lease lasts for `visibility_s`, or as the
         topic says, and is renewed while its message waits or is in hand, for `max_handling_s` at
         most. How many messages are leased ahead depends on how long they take; `prefetch` is the
-        upper bound. With `auto_commit` nothing is leased: the
-        partitions are read as streams, see `subscribe`.
+        upper bound, by default 100, or 1000 of those that are handled within 0.1 s together. With
+        `auto_commit` nothing is leased: the partitions are read as streams, see `subscribe`.
         """
         consume: Callable[..., QueueConsumer | StreamConsumer] = self._connection.consume
         made = self._loop.apply(

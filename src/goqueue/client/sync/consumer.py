@@ -65,6 +65,11 @@ class SyncQueueConsumer:
     def is_closed(self) -> bool:
         return self._queue_consumer.is_closed
 
+    def flush(self) -> None:
+        """Wait until all acks made so far are durable; raise the first failure nobody waited
+        for."""
+        self._loop.call(self._queue_consumer.flush())
+
     def close(self) -> None:
         """Give back what was not begun, wait for the acknowledgements under way, leave the group.
 
