@@ -57,7 +57,8 @@ async def _measure(broker: BrokerProcess, count: int) -> list[Figure]:
     series = [
         _Series("sdk_send", _send, 1.0, Target(at_least=300_000)),
         _Series("sdk_consume", _consume, 1.0, Target(at_least=150_000)),
-        _Series("sdk_lease", _lease, 0.25, None),
+        _Series("sdk_lease", _lease, 0.5, Target(at_least=200_000)),
+        _Series("sdk_ack_awaited", _ack_awaited, 0.01, None),
     ]
     async with goqueue.connect(f"http://127.0.0.1:{broker.port}") as q:
         for number in range(ROUNDS):
@@ -95,6 +96,17 @@ async def _lease(q: Connection, topic: str, count: int) -> None:
     async with q.consume(topic, group=f"{topic}-queue") as consumer:
         async for message in consumer:
             message.ack()
+            left -= 1
+            if not left:
+                break
+
+
+async def _ack_awaited(q: Connection, topic: str, count: int) -> None:
+    """As a queue, by one task that awaits each acknowledgement: one sync a message."""
+    left = count
+    async with q.consume(topic, group=f"{topic}-awaited") as consumer:
+        async for message in consumer:
+            await message.ack()
             left -= 1
             if not left:
                 break

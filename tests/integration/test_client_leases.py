@@ -216,7 +216,7 @@ def test_answers_that_get_lost_make_no_job_be_done_twice(node: ServerProcess, na
         topic, done = name(), Counter[str]()
         await offer(q, topic)
         cuts = iter(range(10_000))
-        proxy.cuts_answer = lambda line: "/messages/" in line and next(cuts) % 4 == 3
+        proxy.cuts_answer = lambda line: "/leases/" in line and next(cuts) % 4 == 3
         async with q.consume(topic, group=GROUP) as consumer:
             while done.total() < JOBS:
                 message = await anext(consumer)

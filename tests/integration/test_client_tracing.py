@@ -328,9 +328,9 @@ def test_a_message_that_nobody_traced_is_worked_on_in_the_trace_that_the_broker_
             read = await anext(stream)
         found = await q.traces.get(polled.trace_id)
         assert (found.topic, found.status) == (topic, "completed")
-        assert polled.traceparent == f"00-{polled.trace_id}-{polled.trace_id[16:]}-01"
-        # Who reads records knows the span of the publication as well.
-        assert read.traceparent == f"00-{polled.trace_id}-{found.events[0].span_id}-01"
+        # Who gets records knows the span of the publication as well.
+        assert polled.traceparent == f"00-{polled.trace_id}-{found.events[0].span_id}-01"
+        assert read.traceparent == polled.traceparent
         context = polled.context()
         current = trace.get_current_span(context).get_span_context()
         assert (f"{current.trace_id:032x}", current.is_remote) == (polled.trace_id, True)

@@ -1,6 +1,6 @@
 """Fetches stored records of partitions and decodes them in chunks.
 
-Stored records of one partition as messages.
+Stored records of one partition as messages, with leases where they were polled.
 
 Owns what a reader of raw records has to drop: records below the wanted offset, control records,
 delayed ones, those of aborted transactions. Every sum is checked on the way.
@@ -24,13 +24,13 @@ import itertools
 import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.http import Transport
-from goqueue.client.message import Message
+from goqueue.client.message import Lease, Message
 from goqueue.client.retries import is_worth_retrying
 from goqueue.client.stored_records import RecordPage, fetch_records
 from goqueue.model import LogId
@@ -48,7 +48,7 @@ from goqueue.records import (
     walk,
 )
 
-__all__ = ["Chunk", "Feed", "OffsetSource", "Reader", "decode_chunk"]
+__all__ = ["Chunk", "Feed", "OffsetSource", "Reader", "decode_chunk", "decode_leased"]
 
 # How a record is treated, by its flags: left out, taken as it is, or unpacked.
 _LEFT_OUT, _TAKEN, _UNPACKED = range(3)
@@ -61,6 +61,8 @@ _TREATMENTS = bytes(
 _COUNT_SIZE = 2
 
 Ranges = tuple[tuple[int, int], ...]
+# A record: its lease, position, offset, timestamp, priority, and the lengths of its parts.
+Row = tuple[Lease | None, int, int, int, int, int, int, int]
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -81,9 +83,26 @@ def decode_chunk(
     try:
         columns = walk(data)
         treatments = _treatments(columns, offset, aborted)
-        if treatments.count(_TAKEN) == len(treatments):
-            return _plain(log, data, columns, seed)
-        return _picked(log, data, columns, treatments, seed)
+        rows = _rows(columns, itertools.repeat(None, len(treatments)))
+        return _messages(log, data, rows, treatments, seed)
+    except Corrupt as corrupt:
+        words = f"{log}: {corrupt}"
+        raise GoQueueError("records_damaged", words) from corrupt
+
+
+def decode_leased(
+    log: LogId, data: bytes, leases: Mapping[int, Lease], seed: TraceSeed | None
+) -> list[Message]:
+    """The messages that a lease is held of, by offset, in the order of offsets."""
+    try:
+        columns = walk(data)
+        held = list(map(leases.get, columns.offsets))
+        treatments = bytearray(bytes(columns.flags).translate(_TREATMENTS))
+        if len(held) != len(leases) or None in held:
+            for index, lease in enumerate(held):
+                if lease is None:
+                    treatments[index] = _LEFT_OUT
+        return _messages(log, data, _rows(columns, held), treatments, seed)
     except Corrupt as corrupt:
         words = f"{log}: {corrupt}"
         raise GoQueueError("records_damaged", words) from corrupt
@@ -100,12 +119,9 @@ def _treatments(columns: Columns, offset: int, aborted: Ranges) -> bytearray:
     return treatments
 
 
-def _plain(log: LogId, data: bytes, columns: Columns, seed: TraceSeed | None) -> list[Message]:
-    """The fast road: nothing to drop, nothing to unpack, one object per record."""
-    topic, partition = log.topic, log.partition
-    messages: list[Message] = []
-    append = messages.append
-    for start, offset, timestamp, priority, key_size, value_size, headers_size in zip(
+def _rows(columns: Columns, leases: Iterable[Lease | None]) -> Iterator[Row]:
+    return zip(
+        leases,
         columns.positions,
         columns.offsets,
         columns.timestamps,
@@ -114,7 +130,23 @@ def _plain(log: LogId, data: bytes, columns: Columns, seed: TraceSeed | None) ->
         columns.value_lengths,
         columns.header_lengths,
         strict=True,
-    ):
+    )
+
+
+def _messages(
+    log: LogId, data: bytes, rows: Iterator[Row], treatments: bytearray, seed: TraceSeed | None
+) -> list[Message]:
+    if treatments.count(_TAKEN) == len(treatments):
+        return _plain(log, data, rows, seed)
+    return _picked(log, data, rows, treatments, seed)
+
+
+def _plain(log: LogId, data: bytes, rows: Iterator[Row], seed: TraceSeed | None) -> list[Message]:
+    """The fast road: nothing to drop, nothing to unpack, one object per record."""
+    topic, partition = log.topic, log.partition
+    messages: list[Message] = []
+    append = messages.append
+    for lease, start, offset, timestamp, priority, key_size, value_size, headers_size in rows:
         value_at = start + HEADER_SIZE + key_size
         end = value_at + value_size
         append(
@@ -127,7 +159,7 @@ def _plain(log: LogId, data: bytes, columns: Columns, seed: TraceSeed | None) ->
                 data[start + HEADER_SIZE : value_at],
                 data[value_at:end],
                 _headers(data[end : end + headers_size]) if headers_size else b"",
-                None,
+                lease,
                 seed,
             )
         )
@@ -142,25 +174,14 @@ def _headers(block: bytes) -> bytes:
 
 
 def _picked(
-    log: LogId, data: bytes, columns: Columns, treatments: bytearray, seed: TraceSeed | None
+    log: LogId, data: bytes, rows: Iterator[Row], treatments: bytearray, seed: TraceSeed | None
 ) -> list[Message]:
     """As above, with a look at what is to be done with each; those left out cost nothing."""
     topic, partition = log.topic, log.partition
     messages: list[Message] = []
     append = messages.append
-    records = zip(
-        treatments,
-        columns.positions,
-        columns.offsets,
-        columns.timestamps,
-        columns.priorities,
-        columns.key_lengths,
-        columns.value_lengths,
-        columns.header_lengths,
-        strict=True,
-    )
-    for (
-        treatment,
+    for treatment, (
+        lease,
         start,
         offset,
         timestamp,
@@ -168,9 +189,9 @@ def _picked(
         key_size,
         value_size,
         headers_size,
-    ) in itertools.compress(records, treatments):
+    ) in itertools.compress(zip(treatments, rows, strict=True), treatments):
         if treatment == _UNPACKED:
-            append(_unpacked(log, data, start, seed))
+            append(_unpacked(log, data, start, lease, seed))
             continue
         value_at = start + HEADER_SIZE + key_size
         end = value_at + value_size
@@ -184,14 +205,16 @@ def _picked(
                 data[start + HEADER_SIZE : value_at],
                 data[value_at:end],
                 _headers(data[end : end + headers_size]) if headers_size else b"",
-                None,
+                lease,
                 seed,
             )
         )
     return messages
 
 
-def _unpacked(log: LogId, data: bytes, position: int, seed: TraceSeed | None) -> Message:
+def _unpacked(
+    log: LogId, data: bytes, position: int, lease: Lease | None, seed: TraceSeed | None
+) -> Message:
     record = decode(data, position)
     if record.flags & Flag.COMPRESSED:
         record = decompress(record)
@@ -204,7 +227,7 @@ def _unpacked(log: LogId, data: bytes, position: int, seed: TraceSeed | None) ->
         record.key,
         record.value,
         _headers(encode_headers(record.headers)),
-        None,
+        lease,
         seed,
     )
 

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -81,43 +81,43 @@ class LeaseTimes:
 
 
 class Grant(msgspec.Struct, frozen=True, eq=False):
-    """What the leases of one topic in one poll have in common."""
+    """What messages that were leased together have in common."""
 
     settling: Settlements
     lease_s: float
-    polled_at: float
+    delivery_count: int
 
 
-class HeldLease:
-    """A lease from its poll to its settlement. Dropping it, with its message, ends renewals."""
+class HeldLease(msgspec.Struct, weakref=True, eq=False):
+    """The lease of one message, from its poll to its settlement.
 
-    __slots__ = (
-        "__weakref__",
-        "begun_at",
-        "delivery_count",
-        "expires_at",
-        "is_over",
-        "lease_s",
-        "receipt_handle",
-        "settling",
-        "until",
-    )
+    Dropping it, with its message, ends renewals.
+    """
 
-    def __init__(self, receipt_handle: str, delivery_count: int, until: str, grant: Grant) -> None:
-        self.receipt_handle = receipt_handle
-        self.delivery_count = delivery_count
-        self.until = until
-        self.settling = grant.settling
-        self.lease_s = grant.lease_s
-        self.expires_at = grant.polled_at + grant.lease_s
-        # When its message was handed out; None while it waits.
-        self.begun_at: float | None = None
-        # Settled, on its way to that, or lost: nothing to renew or to give back.
-        self.is_over = False
+    grant: Grant
+    # What the broker calls the lease of this message and of others.
+    handle: str
+    offset: int
+    expires_at: float
+    until: str
+    # When its message was handed out; None while it waits.
+    begun_at: float | None = None
+    # Settled, on its way to that, or lost: nothing to renew or to give back.
+    is_over: bool = False
+
+    @property
+    def receipt_handle(self) -> str:
+        """What names this delivery where messages are settled one by one."""
+        topic, partition, rest = self.handle.split(":", 2)
+        return f"{topic}:{partition}:{self.offset}:{rest}"
+
+    @property
+    def delivery_count(self) -> int:
+        return self.grant.delivery_count
 
     @property
     def group(self) -> str:
-        return self.settling.group
+        return self.grant.settling.group
 
     @property
     def deadline(self) -> int:
@@ -133,7 +133,7 @@ class HeldLease:
 
     def is_due(self, now: float) -> bool:
         """Whether a third of the lease has passed since it was granted or renewed."""
-        return not self.is_over and self.expires_at - now <= self.lease_s * 2 / 3
+        return not self.is_over and self.expires_at - now <= self.grant.lease_s * 2 / 3
 
     def renew(self, expires_at: float, until: str) -> None:
         """The broker extended it."""
@@ -142,7 +142,7 @@ class HeldLease:
 
     def ack(self) -> PendingAck:
         self.is_over = True
-        return self.settling.ack(self.receipt_handle)
+        return self.grant.settling.ack(self)
 
     async def nack(self, delay_s: float | None, reason: str) -> None:
         delay = None if delay_s is None else duration(delay_s)
@@ -153,17 +153,21 @@ class HeldLease:
 
     async def extend(self, timeout_s: float) -> None:
         asked_at = time.monotonic()
-        self.until = await self.settling.extend(self.receipt_handle, timeout_s)
+        settled = await self.grant.settling.settle(
+            "extend", [self], {"timeout": duration(timeout_s)}
+        )
+        settled.check(self)
+        self.until = settled.new_deadline
         self.expires_at = asked_at + timeout_s
 
     def end(self) -> None:
         """Somebody else settles it: no more renewals."""
         self.is_over = True
 
-    async def _settle(self, route: str, fields: dict[str, object]) -> None:
+    async def _settle(self, how: str, fields: Mapping[str, object]) -> None:
         self.is_over = True
         try:
-            await self.settling.settle(route, self.receipt_handle, fields)
+            (await self.grant.settling.settle(how, [self], fields)).check(self)
         except BaseException:
             # Still ours, unless the broker says otherwise when it is renewed.
             self.is_over = False
@@ -223,7 +227,7 @@ class LeaseRenewer:
         due: dict[float, list[HeldLease]] = {}
         for lease in self._living():
             if lease.is_due(now) and self._is_allowed(lease, now):
-                due.setdefault(lease.lease_s, []).append(lease)
+                due.setdefault(lease.grant.lease_s, []).append(lease)
         for lease_s, leases in due.items():
             for first in range(0, len(leases), _BATCH_MAX):
                 await self._renew_batch(leases[first : first + _BATCH_MAX], lease_s)
@@ -231,17 +235,17 @@ class LeaseRenewer:
     async def _renew_batch(self, leases: list[HeldLease], lease_s: float) -> None:
         asked_at = time.monotonic()
         try:
-            results = await self._settling.extend_all(
-                [lease.receipt_handle for lease in leases], lease_s, patience_s=self._tick_s
+            settled = await self._settling.settle(
+                "extend", leases, {"timeout": duration(lease_s)}, patience_s=self._tick_s
             )
         except GoQueueError as error:
             # The next tick tries again, and comes before the leases end.
             _log.warning("renewing leases of group %s: %s", self._settling.group, error)
             return
         lost = []
-        for lease, result in zip(leases, results, strict=True):
-            if result.success:
-                lease.renew(asked_at + lease_s, result.new_deadline)
+        for lease in leases:
+            if settled.error_of(lease) is None:
+                lease.renew(asked_at + lease_s, settled.new_deadline)
             elif not lease.is_over:
                 lease.end()
                 lost.append(lease)

@@ -111,7 +111,7 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     def traceparent(self) -> str:
         """The trace context as the W3C writes it; empty if nobody follows this message.
 
-        The one that the message carries, else that of its publication. Of a polled message that
+        The one that the message carries, else that of its publication. Of a message of a page that
         carries none, only the trace is known: its last 16 digits stand for the span.
         """
         return parent_of(decode_headers(self.header_block), self.offset, self.origin)

@@ -18,7 +18,7 @@ import msgspec
 from goqueue.client.admin_replies import PartitionEnds
 from goqueue.client.errors import GoQueueError, NotFound
 from goqueue.client.http import Request, Transport, get, target
-from goqueue.client.message import Lease, Message
+from goqueue.client.message import Message
 from goqueue.client.values import duration, nanoseconds
 from goqueue.model import LogId, Priority
 from goqueue.records import encode_headers
@@ -60,7 +60,7 @@ class JsonMessage(msgspec.Struct, frozen=True):
     deadline: str = ""
 
 
-def decode_message(body: JsonMessage, lease: Lease | None = None) -> Message:
+def decode_message(body: JsonMessage) -> Message:
     """The message as a value; a `ValueError` or `KeyError` for what the contract does not allow."""
     is_base64 = body.encoding == "base64"
     return Message(
@@ -72,7 +72,7 @@ def decode_message(body: JsonMessage, lease: Lease | None = None) -> Message:
         _bytes(body.key, is_base64),
         None if body.value is None else _bytes(body.value, is_base64),
         _header_block(body),
-        lease,
+        None,
         body.trace_id or None,
     )
 

@@ -10,17 +10,33 @@ Owns the membership, and joins again when the broker has lost it.
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Transport, post
 from goqueue.client.membership import Membership, Subscription
 from goqueue.client.pages import PageMessage, decode_page
-from goqueue.client.settlements import Result, Settlements
 from goqueue.client.values import duration
 
-__all__ = ["PollConsumer"]
+__all__ = ["PollConsumer", "Result"]
 
 _PAUSE_S = 0.05
 _LOST = frozenset({"group_not_found", "member_not_found"})
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What became of one acknowledgement of many."""
+
+    success: bool
+    error: str = ""
+    code: str = ""
+
+
+class _Results(msgspec.Struct, frozen=True):
+    results: list[Result]
+
+
+_RESULTS = msgspec.json.Decoder(_Results)
 
 
 class PollConsumer:
@@ -30,7 +46,6 @@ class PollConsumer:
         self._transport = transport
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
-        self._settlements = Settlements(transport, subscription.group)
         self._is_closed = False
 
     async def __aenter__(self) -> "PollConsumer":
@@ -66,7 +81,13 @@ class PollConsumer:
 
     async def ack(self, messages: Sequence[PageMessage]) -> list[Result]:
         """Acknowledge messages, at most 1000; what became of each."""
-        return await self._settlements.ack_all([each.receipt_handle for each in messages])
+        fields: dict[str, object] = {"receipt_handles": [each.receipt_handle for each in messages]}
+        request = post("messages", "ack", "batch", fields=fields, is_repeatable=True)
+        results = (await self._transport.read(request, _RESULTS)).results
+        if len(results) != len(messages):
+            words = "not as many answers as acknowledgements"
+            raise GoQueueError("response_invalid", words, is_outcome_unknown=True)
+        return results
 
     async def leave(self) -> None:
         """Leave the group; what was leased and not settled is free at once.

@@ -10,8 +10,6 @@ then a poll costs more than the handling, and other members wait for nothing.
 
 Invariant: never more than the limit.
 
-What a poll answers, as messages.
-
 A member of a group that leases messages and settles each.
 
 Owns the member, the messages that wait for their turn, and the acknowledgements. Polls ahead only
@@ -26,22 +24,19 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
-
-import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError
-from goqueue.client.http import Transport, post, read_answer
-from goqueue.client.leases import Grant, HeldLease, LeaseRenewer, LeaseTimes
+from goqueue.client.http import Transport, post
+from goqueue.client.leased_records import LeaseTerms, read_leased
+from goqueue.client.leases import HeldLease, LeaseRenewer, LeaseTimes
 from goqueue.client.membership import Membership, Subscription
 from goqueue.client.message import Message
-from goqueue.client.pages import JsonMessage, decode_message
 from goqueue.client.retries import is_worth_retrying
 from goqueue.client.settlements import Settlements
 from goqueue.client.tasks import AsyncOnce, Tasks
 from goqueue.client.values import duration
 
-__all__ = ["Polled", "PrefetchWindow", "QueueConsumer", "read_messages"]
+__all__ = ["PrefetchWindow", "QueueConsumer"]
 
 _SHARE_OF_LEASE = 1 / 3
 # A slower message counts more than a faster one: to lease too few ahead costs a round trip.
@@ -111,33 +106,8 @@ class PrefetchWindow:
         return max(limit, int(_QUICK_S / pace_s))
 
 
-class Polled(msgspec.Struct, frozen=True):
-    """The body of an answer to a poll."""
-
-    messages: list[JsonMessage]
-
-
-def read_messages(polled: Polled, grant_for: Callable[[str], Grant]) -> list[Message]:
-    """The messages, each with its lease, which is granted by topic."""
-    grants: dict[str, Grant] = {}
-    for delivered in polled.messages:
-        if delivered.topic not in grants:
-            grants[delivered.topic] = grant_for(delivered.topic)
-    try:
-        return [_message(delivered, grants[delivered.topic]) for delivered in polled.messages]
-    except (KeyError, ValueError) as error:
-        words = f"a message of the answer cannot be read: {error}"
-        raise GoQueueError("response_invalid", words) from error
-
-
-def _message(delivered: JsonMessage, grant: Grant) -> Message:
-    lease = HeldLease(delivered.receipt_handle, delivered.delivery_count, delivered.deadline, grant)
-    return decode_message(delivered, lease)
-
-
 _log = logging.getLogger("goqueue.client")
 
-_POLLED = msgspec.json.Decoder(Polled)
 _PAUSE_S = 0.05
 # A poll that has waited for longer finds nothing: it can be given up without losing a lease.
 _POLL_GRACE_S = 0.1
@@ -187,9 +157,15 @@ class QueueConsumer:
 
     async def __anext__(self) -> Message:
         while True:
+            if self._ready and len(self._ready) <= self._low and not self._has_room.is_set():
+                # Let the next poll leave, and acks that wait: a program that awaits nothing else
+                # would handle all that is left first. Before a message is in hand, because this
+                # may be cancelled.
+                self._has_room.set()
+                await asyncio.sleep(0)
             message = self.pop()
             if message is not None:
-                if len(self._ready) <= self._low:
+                if not self._ready:
                     self._has_room.set()
                 return message
             await self._wait_for_more()
@@ -260,7 +236,7 @@ class QueueConsumer:
         return self._is_closed
 
     async def flush(self) -> None:
-        """Wait until all acks made so far are durable; raise the first failure nobody awaited."""
+        """Wait until all acks so far are durable; raise the first failure that was not awaited."""
         await self._settling.flush()
 
     def stop(self) -> None:
@@ -370,7 +346,7 @@ class QueueConsumer:
         with contextlib.suppress(IndexError):
             oldest = self._ready[0].lease
             if isinstance(oldest, HeldLease) and oldest.is_due(now):
-                count = self._window.fitting(oldest.lease_s, now)
+                count = self._window.fitting(oldest.grant.lease_s, now)
                 while len(self._ready) > count:
                     self._discard(self._ready.pop())
         if self._unwanted:
@@ -396,7 +372,7 @@ class QueueConsumer:
         """Tell the broker about leases that nobody will use; those that ended do no harm."""
         unwanted = [self._unwanted.popleft() for _ in range(len(self._unwanted))]
         if unwanted:
-            await self._settling.release([lease.receipt_handle for lease in unwanted])
+            await self._settling.release(unwanted)
 
     async def _keep_polling(self) -> None:
         try:
@@ -414,6 +390,7 @@ class QueueConsumer:
                 self._has_room.clear()
                 await self._has_room.wait()
                 continue
+            await self._settling.wait_for_room()
             member_id = self._membership.member_id
             try:
                 if member_id is None:
@@ -450,22 +427,25 @@ class QueueConsumer:
         }
         # Repeated although it leases: what the lost answer leased comes again with its lease's end.
         request = post(
-            "groups", subscription.group, "poll", fields=fields, is_repeatable=True, wait_s=wait_s
+            "groups",
+            subscription.group,
+            "poll",
+            "records",
+            fields=fields,
+            is_repeatable=True,
+            wait_s=wait_s,
         )
         self._polled_at = time.monotonic()
         response = await self._transport.ask(request)
-        polled = read_answer(response, _POLLED)
-        if not polled.messages:
+        if not response.body:
             if time.monotonic() - self._polled_at < min(_PAUSE_S, wait_s / 2):
                 # A broker that is stopping answers at once: do not ask it in a tight loop.
                 await asyncio.sleep(_PAUSE_S)
             return []
-        messages = read_messages(polled, self._grants(response.asked_at))
+        terms = LeaseTerms(self._settling, self._times.of, response.asked_at)
+        messages = read_leased(response.body, terms)
         self._renewer.watch(messages, self._times.shortest_s)
         return messages
-
-    def _grants(self, polled_at: float) -> Callable[[str], Grant]:
-        return lambda topic: Grant(self._settling, self._times.of(topic), polled_at)
 
     async def _is_mended(self, error: GoQueueError, member_id: str | None) -> bool:
         """Whether polling can go on after this error."""

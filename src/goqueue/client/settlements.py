@@ -1,7 +1,10 @@
 """Settles leased messages: acks are gathered into requests, everything else is a request each.
 
+A request names leases by their handles, and messages by ranges of offsets; its answer lists only
+what was refused. So its size, and the work on it, grow with the number of leases and of gaps.
+
 The first ack leaves at once; those made while it is under way leave together in the next request,
-at most 1,000 in one. So one at a time is answered quickly, and many at a time cost the broker one
+at most 10,000 in one. So one at a time is answered quickly, and many at a time cost the broker one
 sync of its disk. An ack is a place in a batch: one small object, and a future only if somebody
 waits before the answer is there.
 
@@ -14,119 +17,158 @@ answered for exactly once. An awaited ack returns only when the broker has it on
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError, refusal
-from goqueue.client.http import Request, Transport, post
-from goqueue.client.values import duration
+from goqueue.client.http import Transport, post
+from goqueue.model import Range, runs
 
-__all__ = ["AckBatch", "PendingAck", "Result", "Settlements"]
+__all__ = [
+    "LeasedOffset",
+    "PendingAck",
+    "SettleOutcome",
+    "Settlements",
+    "ranges_of",
+]
 
 _log = logging.getLogger("goqueue.client")
 
-_BATCH_MAX = 1000
+# How many leases and how many messages one request may name.
+_LEASES_MAX = 1000
+_ACKS_MAX = 10_000
+# How many requests full of acks may wait. A program that awaits none is not faster than the broker.
+_BATCHES_MAX = 2
+# To settle a second time what was settled is no harm.
+_REPEATABLE = frozenset({"ack", "extend", "release"})
 _FAILURES_KEPT = 100
 _STALE = "receipt_stale"
 # Closing does not wait for a server that is away: its leases end by themselves.
 _FAREWELL_S = 2.0
+_NO_FIELDS: Mapping[str, object] = {}
 
 
-class Result(msgspec.Struct, frozen=True):
-    """What became of one receipt of many."""
+class LeasedOffset(Protocol):
+    """One message of a lease."""
 
-    success: bool
-    error: str = ""
-    code: str = ""
+    @property
+    def handle(self) -> str: ...
+
+    @property
+    def offset(self) -> int: ...
+
+
+class _Named(msgspec.Struct, frozen=True):
+    handle: str
+    offsets: list[Range]
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    handle: str
+    offsets: list[Range]
+    code: str
+    error: str
+
+
+class _Reply(msgspec.Struct, frozen=True):
+    count: int
+    refused: list[_Refused] = []
     new_deadline: str = ""
 
 
-class _Results(msgspec.Struct, frozen=True):
-    results: list[Result]
+_REPLIES = msgspec.json.Decoder(_Reply)
+
+Errors = dict[tuple[str, int], GoQueueError]
 
 
-class _Extended(msgspec.Struct, frozen=True):
-    new_deadline: str
+class SettleOutcome(msgspec.Struct, frozen=True, eq=False):
+    """What became of leased messages: the broker did it to all but those that it refused."""
+
+    errors: Errors
+    new_deadline: str = ""
+
+    def error_of(self, lease: LeasedOffset) -> GoQueueError | None:
+        return self.errors.get((lease.handle, lease.offset)) if self.errors else None
+
+    def check(self, lease: LeasedOffset) -> None:
+        error = self.error_of(lease)
+        if error is not None:
+            raise error
 
 
-_RESULTS = msgspec.json.Decoder(_Results)
-_EXTENDED = msgspec.json.Decoder(_Extended)
+def ranges_of(offsets: Iterable[int]) -> list[Range]:
+    """Offsets in any order as ranges in theirs, each offset once."""
+    ordered = sorted(set(offsets))
+    # Most leases are acked as they came: without a step for each.
+    if ordered[-1] - ordered[0] == len(ordered) - 1:
+        return [(ordered[0], ordered[-1] + 1)]
+    return runs(ordered)
 
 
 class AckBatch:
     """Acks that travel in one request, and what became of them."""
 
-    __slots__ = ("_errors", "_seen", "_waiters", "error", "is_settled", "receipt_handles")
+    __slots__ = ("_outcome", "_seen", "_waiters", "count", "is_settled", "offsets")
 
     def __init__(self) -> None:
-        self.receipt_handles: list[str] = []
+        # Offsets by the handle of their lease.
+        self.offsets: dict[str, list[int]] = {}
+        self.count = 0
         self.is_settled = False
-        # Why none of them was taken.
-        self.error: GoQueueError | None = None
-        # Why single ones were not, by their place.
-        self._errors: dict[int, GoQueueError] = {}
+        # What the broker took, or why it took nothing.
+        self._outcome: SettleOutcome | GoQueueError = SettleOutcome({})
         # Those that somebody waits for, or was told of.
-        self._seen: set[int] = set()
+        self._seen: set[tuple[str, int]] = set()
         self._waiters: list[asyncio.Future[None]] = []
 
-    def add(self, receipt_handle: str) -> "PendingAck":
-        index = len(self.receipt_handles)
-        self.receipt_handles.append(receipt_handle)
-        return PendingAck(self, index)
-
-    def settle(self, errors: dict[int, GoQueueError]) -> None:
-        """The broker took all but these."""
-        self._errors = errors
-        self._wake()
-
-    def fail(self, error: GoQueueError) -> None:
-        """The broker took none, or nobody knows."""
-        self.error = error
-        self._wake()
-
-    def check(self, index: int) -> None:
-        """Raise if this one was not taken."""
-        error = self.error or self._errors.get(index)
-        if error is not None:
-            self._seen.add(index)
-            raise error
-
-    def unseen(self) -> list[GoQueueError]:
-        """Failures that nobody was told of and nobody waits for."""
-        if self.error is None:
-            return [error for index, error in self._errors.items() if index not in self._seen]
-        return [self.error] * (len(self.receipt_handles) - len(self._seen))
-
-    async def wait(self, index: int | None = None) -> None:
-        """Wait for the answer; whoever waits for an ack will be told of its failure."""
-        if index is not None:
-            self._seen.add(index)
-        if not self.is_settled:
-            # A future of its own per waiter: one that is cancelled must not take others along.
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
-
-    def _wake(self) -> None:
+    def settle(self, outcome: SettleOutcome | GoQueueError) -> None:
+        """The answer came, or none will."""
         assert not self.is_settled, "settled twice"
+        self._outcome = outcome
         self.is_settled = True
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
         self._waiters = []
 
+    def check(self, lease: LeasedOffset) -> None:
+        """Raise if this one was not taken."""
+        outcome = self._outcome
+        error = outcome.error_of(lease) if isinstance(outcome, SettleOutcome) else outcome
+        if error is not None:
+            self._seen.add((lease.handle, lease.offset))
+            raise error
+
+    def unseen(self) -> list[GoQueueError]:
+        """Failures that nobody was told of and nobody waits for."""
+        if isinstance(self._outcome, SettleOutcome):
+            errors = self._outcome.errors
+            return [error for which, error in errors.items() if which not in self._seen]
+        return [self._outcome] * (self.count - len(self._seen))
+
+    async def wait(self, lease: LeasedOffset | None = None) -> None:
+        """Wait for the answer; whoever waits for an ack will be told of its failure."""
+        if lease is not None:
+            self._seen.add((lease.handle, lease.offset))
+        if not self.is_settled:
+            # A future of its own per waiter: one that is cancelled must not take others along.
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
 
 class PendingAck(msgspec.Struct, frozen=True, eq=False):
     """An ack on its way; await it, now or later, to know that it is durable."""
 
     _batch: AckBatch
-    _index: int
+    _lease: LeasedOffset
 
     def __await__(self) -> Generator[object, None, None]:
         if not self._batch.is_settled:
-            yield from self._batch.wait(self._index).__await__()
-        self._batch.check(self._index)
+            yield from self._batch.wait(self._lease).__await__()
+        self._batch.check(self._lease)
 
 
 class Settlements:
@@ -149,70 +191,92 @@ class Settlements:
         self._failed: deque[AckBatch] = deque(maxlen=_FAILURES_KEPT)
         self._is_ended = False
 
-    def ack(self, receipt_handle: str) -> PendingAck:
-        """Acknowledge a delivery; on the loop of the consumer."""
+    def ack(self, lease: LeasedOffset) -> PendingAck:
+        """Acknowledge a message; on the loop of the consumer."""
+        batch = self._filling
+        if batch is None or batch.count >= _ACKS_MAX:
+            batch = self._begin()
+        handle = lease.handle
+        offsets = batch.offsets.get(handle)
+        if offsets is None:
+            if len(batch.offsets) >= _LEASES_MAX:
+                batch = self._begin()
+            offsets = batch.offsets[handle] = []
+        offsets.append(lease.offset)
+        batch.count += 1
+        return PendingAck(batch, lease)
+
+    def _begin(self) -> AckBatch:
         if self._is_ended:
             raise Closed("the consumer is closed: its leases are given back")
-        batch = self._filling
-        if batch is None or len(batch.receipt_handles) >= _BATCH_MAX:
-            # Another thread has no loop, and is refused here.
-            asyncio.get_running_loop()
-            batch = self._filling = AckBatch()
-            self._waiting.append(batch)
-            self._is_waiting.set()
-        return batch.add(receipt_handle)
+        # Another thread has no loop, and is refused here.
+        asyncio.get_running_loop()
+        batch = self._filling = AckBatch()
+        self._waiting.append(batch)
+        self._is_waiting.set()
+        return batch
 
-    async def ack_all(self, receipt_handles: Sequence[str]) -> list[Result]:
-        """Acknowledge deliveries by one request, at most 1000; what became of each."""
-        fields: dict[str, object] = {"receipt_handles": receipt_handles}
-        results = await self._settle_all(("ack", "batch"), fields, None)
-        if len(results) != len(receipt_handles):
-            words = "not as many answers as acknowledgements"
+    async def settle(
+        self,
+        how: str,
+        leases: Iterable[LeasedOffset],
+        fields: Mapping[str, object] = _NO_FIELDS,
+        *,
+        patience_s: float | None = None,
+    ) -> SettleOutcome:
+        """Settle leased messages, at most 1000, by one request."""
+        offsets: dict[str, list[int]] = {}
+        for lease in leases:
+            offsets.setdefault(lease.handle, []).append(lease.offset)
+        return await self._settle(how, offsets, fields, patience_s)
+
+    async def _settle(
+        self,
+        how: str,
+        offsets: dict[str, list[int]],
+        fields: Mapping[str, object] = _NO_FIELDS,
+        patience_s: float | None = None,
+    ) -> SettleOutcome:
+        named = [_Named(handle, ranges_of(each)) for handle, each in offsets.items()]
+        request = post(
+            "groups",
+            self.group,
+            "leases",
+            how,
+            fields={"leases": named, **fields},
+            # A nack whose answer was lost may have counted: the lease is over then, and so is this.
+            is_repeatable=how in _REPEATABLE,
+            patience_s=patience_s,
+        )
+        reply = await self._transport.read(request, _REPLIES)
+        errors: Errors = {}
+        for refused in reply.refused:
+            error = refusal(refused.code, refused.error)
+            for first, following in refused.offsets:
+                errors |= {(refused.handle, offset): error for offset in range(first, following)}
+        asked = sum(following - first for each in named for first, following in each.offsets)
+        if reply.count + len(errors) != asked:
+            words = f"the answer tells of {reply.count + len(errors)} messages instead of {asked}"
             raise GoQueueError("response_invalid", words, is_outcome_unknown=True)
-        return results
+        return SettleOutcome(errors, reply.new_deadline)
 
-    async def settle(self, route: str, receipt_handle: str, fields: dict[str, object]) -> None:
-        """Settle a single delivery in another way."""
-        given = {"receipt_handle": receipt_handle, **fields}
-        await self._transport.ask(post("messages", route, fields=given))
-
-    async def extend(self, receipt_handle: str, timeout_s: float) -> str:
-        """Keep a single delivery; until when."""
-        fields: dict[str, object] = {
-            "receipt_handle": receipt_handle,
-            "timeout": duration(timeout_s),
-        }
-        request = post("messages", "visibility", fields=fields, is_repeatable=True)
-        return (await self._transport.read(request, _EXTENDED)).new_deadline
-
-    async def extend_all(
-        self, receipt_handles: Sequence[str], timeout_s: float, *, patience_s: float
-    ) -> list[Result]:
-        """Keep deliveries, at most 1000; what became of each."""
-        fields: dict[str, object] = {
-            "receipt_handles": receipt_handles,
-            "timeout": duration(timeout_s),
-        }
-        return await self._settle_all(("visibility", "batch"), fields, patience_s)
-
-    async def release(self, receipt_handles: Sequence[str]) -> None:
-        """Give deliveries back that were not begun: they do not count.
+    async def release(self, leases: Sequence[LeasedOffset]) -> None:
+        """Give messages back that were not begun: the delivery does not count.
 
         What cannot be given back becomes free with its lease, or when the member leaves.
         """
-        for first in range(0, len(receipt_handles), _BATCH_MAX):
-            batch = receipt_handles[first : first + _BATCH_MAX]
+        for first in range(0, len(leases), _LEASES_MAX):
+            batch = leases[first : first + _LEASES_MAX]
             try:
-                await self._settle_all(("release",), {"receipt_handles": batch}, _FAREWELL_S)
+                await self.settle("release", batch, patience_s=_FAREWELL_S)
             except GoQueueError as error:
                 _log.info("giving back messages of group %s: %s", self.group, error)
                 return
 
-    async def _settle_all(
-        self, route: tuple[str, ...], fields: dict[str, object], patience_s: float | None
-    ) -> list[Result]:
-        request = post("messages", *route, fields=fields, is_repeatable=True, patience_s=patience_s)
-        return (await self._transport.read(request, _RESULTS)).results
+    async def wait_for_room(self) -> None:
+        """Wait while so many acks wait that no more messages should be leased."""
+        while len(self._waiting) >= _BATCHES_MAX:
+            await self._waiting[0].wait()
 
     async def drain(self) -> None:
         """Wait until every ack was answered, those made meanwhile included."""
@@ -250,40 +314,24 @@ class Settlements:
             left = [] if self._under_way is None else [self._under_way]
             words = "the consumer was closed before the acknowledgement was answered"
             for batch in (*left, *self._waiting):
-                self._fail(batch, Closed(words))
+                batch.settle(Closed(words))
+                self._report(batch)
             self._waiting.clear()
+            self._filling = None
 
     async def _send(self, batch: AckBatch) -> None:
-        receipt_handles = batch.receipt_handles
-        request = Request(
-            method="POST",
-            target="/messages/ack/batch",
-            body=msgspec.json.encode({"receipt_handles": receipt_handles}),
-            is_repeatable=True,
-        )
         try:
-            results = (await self._transport.read(request, _RESULTS)).results
+            settled = await self._settle("ack", batch.offsets)
         except GoQueueError as error:
-            self._fail(batch, error)
-            return
-        if len(results) != len(receipt_handles):
-            words = "not as many answers as acknowledgements"
-            self._fail(batch, GoQueueError("response_invalid", words))
-            return
-        errors = {
-            index: refusal(result.code, result.error)
-            for index, result in enumerate(results)
-            if not result.success
-        }
-        batch.settle(errors)
-        if errors:
-            if self._on_stale is not None and any(e.code == _STALE for e in errors.values()):
-                self._on_stale()
+            batch.settle(error)
             self._report(batch)
-
-    def _fail(self, batch: AckBatch, error: GoQueueError) -> None:
-        batch.fail(error)
-        self._report(batch)
+            return
+        batch.settle(settled)
+        if settled.errors:
+            self._report(batch)
+            is_stale = any(error.code == _STALE for error in settled.errors.values())
+            if is_stale and self._on_stale is not None:
+                self._on_stale()
 
     def _report(self, batch: AckBatch) -> None:
         """Log once per request what nobody waits for; `flush` raises it."""

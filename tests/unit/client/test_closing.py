@@ -18,6 +18,7 @@ from goqueue.client.stream_consumer import StreamConsumer
 from goqueue.client.sync import LoopThread
 from goqueue.client.tasks import Tasks
 from goqueue.model import Message
+from tests.unit.client.lease_answers import leased
 from tests.unit.client.peer import Answer, Asked, json_answer, peer
 
 PATIENCE_S = 10.0
@@ -89,14 +90,14 @@ def test_messages_of_a_member_that_was_lost_are_not_handed_out() -> None:
                 return json_answer({**body, "assigned_partitions": ["orders-0"]})
             if route == "heartbeat" and self.joins == 1:
                 return json_answer({"error": "who?", "code": "member_not_found"}, 404)
-            if route != "poll":
+            if route != "records":
                 return json_answer({"left": True})
             self.polls += 1
             if self.polls == 1:
-                return json_answer({"messages": [_polled(0), _polled(1)]})
+                return Answer(body=leased(0, 1))
             if self.polls == 2:
                 self.has_gone_on.set()
-                return json_answer({"messages": [_polled(7)]})
+                return Answer(body=leased(7))
             await asyncio.Event().wait()
             raise AssertionError(asked)
 
@@ -115,19 +116,6 @@ def test_messages_of_a_member_that_was_lost_are_not_handed_out() -> None:
             return offsets
 
     assert asyncio.run(play()) == [0, 7]
-
-
-def _polled(offset: int) -> dict[str, object]:
-    return {
-        "topic": "orders",
-        "partition": 0,
-        "offset": offset,
-        "timestamp": "1970-01-01T00:00:01Z",
-        "value": "",
-        "receipt_handle": f"r-{offset}",
-        "delivery_count": 1,
-        "deadline": "1970-01-01T00:00:31Z",
-    }
 
 
 async def _take_records(asked: Asked) -> Answer:

@@ -7,33 +7,31 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable
 
-import msgspec
 import pytest
 
 from goqueue.client import ReceiptStale
 from goqueue.client.http import Settings, Transport
-from goqueue.client.leases import Grant, HeldLease, LeaseRenewer
+from goqueue.client.leases import HeldLease, LeaseRenewer
 from goqueue.client.message import Message
 from goqueue.client.retries import Retries
 from goqueue.client.settlements import Settlements
-from tests.unit.client.peer import HANG_UP, Answer, Asked, json_answer, peer
+from tests.unit.client.lease_answers import held, named, settled
+from tests.unit.client.peer import HANG_UP, Answer, Asked, peer
 
 LEASE_S = 0.06
-STALE = {"success": False, "code": "receipt_stale", "error": "too late"}
 NOWHERE = Settlements(Transport(Settings(server="http://127.0.0.1:1")), "g")
 
 
 def test_a_lease_is_begun_only_while_it_is_live() -> None:
-    grant = Grant(NOWHERE, lease_s=30.0, polled_at=100.0)
-    assert HeldLease("r", 1, "", grant).begin(129.9)
-    assert not HeldLease("r", 1, "", grant).begin(130.0)
-    over = HeldLease("r", 1, "", grant)
+    assert held(NOWHERE, 1, at=100.0).begin(129.9)
+    assert not held(NOWHERE, 1, at=100.0).begin(130.0)
+    over = held(NOWHERE, 1, at=100.0)
     over.end()
     assert not over.begin(100.0)
 
 
 def test_a_renewal_never_shortens_a_lease() -> None:
-    lease = HeldLease("r", 1, "", Grant(NOWHERE, lease_s=30.0, polled_at=100.0))
+    lease = held(NOWHERE, 1, at=100.0)
     assert not lease.is_due(109.9)
     assert lease.is_due(110.1)
     lease.renew(150.0, "")
@@ -44,11 +42,11 @@ def test_a_renewal_never_shortens_a_lease() -> None:
 class Broker:
     """Renews and acknowledges what is not stale; keeps what it was asked to."""
 
-    def __init__(self, *stale: str) -> None:
+    def __init__(self, *stale: int) -> None:
         self.stale = stale
         self.asked: list[Asked] = []
-        self.renewed: list[list[str]] = []
-        self.acked: list[list[str]] = []
+        self.renewed: list[list[int]] = []
+        self.acked: list[list[int]] = []
         self.has_renewed = asyncio.Event()
         self.is_asked = asyncio.Event()
         # Acks are answered when it is open.
@@ -60,19 +58,15 @@ class Broker:
         if self.hang_ups:
             self.hang_ups -= 1
             return HANG_UP
-        receipts = msgspec.json.decode(asked.body)["receipt_handles"]
-        if asked.target == "/messages/visibility/batch":
-            self.renewed.append(receipts)
+        if asked.target == "/groups/g/leases/extend":
+            self.renewed.append(named(asked))
             self.has_renewed.set()
         else:
-            self.acked.append(receipts)
+            self.acked.append(named(asked))
             self.is_asked.set()
             if self.gate is not None:
                 await self.gate.wait()
-        done = {"success": True, "new_deadline": "2030-01-01T00:00:00Z"}
-        return json_answer(
-            {"results": [STALE if each in self.stale else done for each in receipts]}
-        )
+        return settled(asked, self.stale.__contains__)
 
     async def wait_for_renewals(self, count: int) -> None:
         for _ in range(count):
@@ -88,9 +82,9 @@ class TransactionalId:
         self.settling = Settlements(Transport(Settings(server=server, retries=retries)), "g")
         self.renewer = LeaseRenewer(self.settling, max_handling_s, lambda _: None)
 
-    def lease(self, *receipts: str) -> list[HeldLease]:
-        grant = Grant(self.settling, lease_s=LEASE_S, polled_at=time.monotonic())
-        leases = [HeldLease(receipt, 1, "2020-01-01T00:00:00Z", grant) for receipt in receipts]
+    def lease(self, *offsets: int) -> list[HeldLease]:
+        now = time.monotonic()
+        leases = [held(self.settling, offset, LEASE_S, now) for offset in offsets]
         messages = [Message("orders", 0, 0, 0, 2, b"", b"", b"", lease) for lease in leases]
         self.renewer.watch(messages, LEASE_S)
         return leases
@@ -117,12 +111,12 @@ def test_leases_are_renewed_together_again_and_again() -> None:
 
     async def play() -> None:
         async with holding(broker) as holder:
-            leases = holder.lease("a", "b", "c")
+            leases = holder.lease(1, 2, 3)
             await broker.wait_for_renewals(3)
             assert leases[0].deadline > 1_800_000_000_000_000_000
 
     asyncio.run(play())
-    assert broker.renewed[:3] == [["a", "b", "c"]] * 3
+    assert broker.renewed[:3] == [[1, 2, 3]] * 3
 
 
 def test_a_message_that_was_dropped_or_settled_is_not_renewed() -> None:
@@ -130,7 +124,7 @@ def test_a_message_that_was_dropped_or_settled_is_not_renewed() -> None:
 
     async def play() -> None:
         async with holding(broker) as holder:
-            dropped, settled, kept = holder.lease("dropped", "settled", "kept")
+            dropped, settled, kept = holder.lease(1, 3, 5)
             del dropped
             gc.collect()
             await settled.ack()
@@ -138,24 +132,24 @@ def test_a_message_that_was_dropped_or_settled_is_not_renewed() -> None:
             assert not kept.is_over
 
     asyncio.run(play())
-    assert {*map(tuple, broker.renewed)} == {("kept",)}
+    assert {*map(tuple, broker.renewed)} == {(5,)}
 
 
 def test_a_lease_that_was_lost_is_told_of_once_and_not_renewed_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    broker = Broker("lost")
+    broker = Broker(1)
 
     async def play() -> None:
         async with holding(broker) as holder:
-            lost, kept = holder.lease("lost", "kept")
+            lost, kept = holder.lease(1, 5)
             await broker.wait_for_renewals(3)
             assert lost.is_over
             assert not kept.is_over
             assert not lost.begin(time.monotonic())
 
     asyncio.run(play())
-    assert broker.renewed[:3] == [["lost", "kept"], ["kept"], ["kept"]]
+    assert broker.renewed[:3] == [[1, 5], [5], [5]]
     told = [record for record in caplog.records if "1 leases ended" in record.getMessage()]
     assert len(told) == 1
 
@@ -166,12 +160,12 @@ def test_a_renewal_that_fails_is_tried_again_before_the_lease_ends() -> None:
 
     async def play() -> None:
         async with holding(broker) as holder:
-            (lease,) = holder.lease("a")
+            (lease,) = holder.lease(1)
             await broker.wait_for_renewals(1)
             assert not lease.is_over
 
     asyncio.run(play())
-    assert broker.renewed[0] == ["a"]
+    assert broker.renewed[0] == [1]
 
 
 def test_a_message_is_not_kept_in_hand_for_ever() -> None:
@@ -179,25 +173,25 @@ def test_a_message_is_not_kept_in_hand_for_ever() -> None:
 
     async def play() -> None:
         async with holding(broker, max_handling_s=LEASE_S / 10) as holder:
-            in_hand, waiting = holder.lease("in hand", "waiting")
+            in_hand, waiting = holder.lease(1, 5)
             in_hand.begin(time.monotonic())
             await broker.wait_for_renewals(2)
             assert not waiting.is_over
 
     asyncio.run(play())
-    assert {*map(tuple, broker.renewed)} == {("waiting",)}
+    assert {*map(tuple, broker.renewed)} == {(5,)}
 
 
 def test_acknowledgements_that_nobody_awaited_fail_in_one_line_of_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    broker = Broker("a", "b")
+    broker = Broker(1, 2)
 
     async def play() -> None:
         unhandled: list[dict[str, object]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, told: unhandled.append(told))
         async with holding(broker) as holder:
-            first, second, third = holder.lease("a", "b", "c")
+            first, second, third = holder.lease(1, 2, 3)
             first.ack()
             await asyncio.sleep(0)
             second.ack()
@@ -216,11 +210,11 @@ def test_acknowledgements_that_nobody_awaited_fail_in_one_line_of_the_log(
 def test_an_acknowledgement_that_is_awaited_raises_and_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    broker = Broker("a", "b")
+    broker = Broker(1, 2)
 
     async def play() -> None:
         async with holding(broker) as holder:
-            first, second = holder.lease("a", "b")
+            first, second = holder.lease(1, 2)
             with pytest.raises(ReceiptStale):
                 await first.ack()
             refused = await asyncio.gather(second.ack(), return_exceptions=True)
@@ -236,7 +230,7 @@ def test_acks_made_while_a_request_is_under_way_share_the_next() -> None:
 
     async def play() -> None:
         async with holding(broker) as holder:
-            leases = holder.lease(*"abcdef")
+            leases = holder.lease(1, 2, 3, 4, 5, 6)
             first = leases[0].ack()
             await broker.is_asked.wait()
             others = [lease.ack() for lease in leases[1:]]
@@ -245,7 +239,7 @@ def test_acks_made_while_a_request_is_under_way_share_the_next() -> None:
             await asyncio.gather(*others)
 
     asyncio.run(play())
-    assert broker.acked == [["a"], ["b", "c", "d", "e", "f"]]
+    assert broker.acked == [[1], [2, 3, 4, 5, 6]]
 
 
 def test_whoever_gives_up_waiting_for_an_ack_takes_nobody_along() -> None:
@@ -254,8 +248,8 @@ def test_whoever_gives_up_waiting_for_an_ack_takes_nobody_along() -> None:
 
     async def play() -> None:
         async with holding(broker) as holder:
-            acks = [lease.ack() for lease in holder.lease("a", "b")]
-            given_up, kept = (asyncio.ensure_future(settled(ack)) for ack in acks)
+            acks = [lease.ack() for lease in holder.lease(1, 2)]
+            given_up, kept = (asyncio.ensure_future(waited(ack)) for ack in acks)
             await broker.is_asked.wait()
             given_up.cancel()
             gate.set()
@@ -265,8 +259,44 @@ def test_whoever_gives_up_waiting_for_an_ack_takes_nobody_along() -> None:
             await acks[0]
 
     asyncio.run(play())
-    assert broker.acked == [["a", "b"]]
+    assert broker.acked == [[1, 2]]
 
 
-async def settled(ack: Awaitable[None]) -> None:
+def test_a_request_names_no_more_leases_than_the_broker_takes() -> None:
+    broker = Broker()
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            for number in range(2500):
+                lease = held(holder.settling, 1)
+                lease.handle = f"orders:0:1:{number}"
+                lease.ack()
+            await holder.settling.flush()
+
+    asyncio.run(play())
+    assert [len(each) for each in broker.acked] == [1000, 1000, 500]
+
+
+def test_no_more_is_leased_while_many_acks_wait() -> None:
+    broker = Broker()
+    broker.gate = gate = asyncio.Event()
+
+    async def play() -> None:
+        async with holding(broker) as holder:
+            holder.settling.ack(held(holder.settling, 0))
+            await broker.is_asked.wait()
+            for offset in range(1, 20_001):
+                holder.settling.ack(held(holder.settling, offset))
+            waiting = asyncio.ensure_future(holder.settling.wait_for_room())
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            gate.set()
+            await waiting
+            await holder.settling.flush()
+
+    asyncio.run(play())
+    assert [len(each) for each in broker.acked] == [1, 10_000, 10_000]
+
+
+async def waited(ack: Awaitable[None]) -> None:
     await ack

@@ -16,6 +16,7 @@ from goqueue.client.retries import Retries
 from goqueue.client.stream_consumer import StreamConsumer
 from goqueue.client.tasks import Tasks
 from goqueue.model import LogId, Message
+from tests.unit.client.lease_answers import leased, named, settled
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
 
 ONCE = Retries(attempts_max=1)
@@ -37,11 +38,11 @@ class Broker:
         self.members = 0
         self.is_lost = False
         self.joins_refused = 0
-        self.polls: list[list[dict[str, object]]] = []
-        # What polls take from after that, as many as they ask for.
-        self.supply: list[dict[str, object]] = []
-        self.stale: list[str] = []
-        self.acks: list[list[str]] = []
+        # What polls bring, and what they take from after that, as many as they ask for.
+        self.polls: list[Sequence[int]] = []
+        self.supply: list[int] = []
+        self.stale: list[int] = []
+        self.acks: list[list[int]] = []
         self.asked: list[str] = []
         self.commits: list[dict[str, dict[str, int]]] = []
         self.committed: dict[str, dict[str, int]] = {}
@@ -55,12 +56,14 @@ class Broker:
         route = path.rsplit("/", 1)[-1]
         if route == "join":
             return self._join()
-        if route == "poll":
+        if path.endswith("poll/records"):
             return await self._poll(fields["max_messages"])
         if route == "heartbeat":
             return self._beat(fields)
-        if route == "batch":
-            return self._ack(fields["receipt_handles"])
+        if route == "ack":
+            self.acks.append(named(asked))
+        if route in {"ack", "release"}:
+            return settled(asked, self.stale.__contains__)
         if route == "offsets":
             return self._offsets(asked, fields)
         if route == "records":
@@ -101,16 +104,10 @@ class Broker:
         if self.is_lost:
             return refusal_answer(404, "member_not_found")
         if self.polls:
-            return json_answer({"messages": self.polls.pop(0)})
+            return Answer(body=leased(*self.polls.pop(0)))
         await self.wait_for(lambda: bool(self.supply))
         given, self.supply = self.supply[:count_max], self.supply[count_max:]
-        return json_answer({"messages": given})
-
-    def _ack(self, receipts: list[str]) -> Answer:
-        self.acks.append(receipts)
-        stale = {"success": False, "code": "receipt_stale", "error": "too late"}
-        results = [stale if receipt in self.stale else {"success": True} for receipt in receipts]
-        return json_answer({"results": results})
+        return Answer(body=leased(*given))
 
     def _offsets(self, asked: Asked, fields: dict[str, object]) -> Answer:
         if asked.method == "POST":
@@ -132,23 +129,6 @@ class Broker:
         return Answer(body=bytes(batch), headers={"GoQueue-Next-Offset": "10"})
 
 
-def polled(*offsets: int) -> list[dict[str, object]]:
-    return [
-        {
-            "topic": "orders",
-            "partition": 0,
-            "offset": offset,
-            "timestamp": "1970-01-01T00:00:01Z",
-            "value": f"{offset}",
-            "priority": "normal",
-            "receipt_handle": f"r-{offset}",
-            "delivery_count": 1,
-            "deadline": "1970-01-01T00:00:31Z",
-        }
-        for offset in offsets
-    ]
-
-
 def with_broker(broker: Broker, scene: Callable[[Connection], Awaitable[None]]) -> None:
     async def play() -> None:
         async with peer(broker) as server, connect(server) as q:
@@ -159,7 +139,7 @@ def with_broker(broker: Broker, scene: Callable[[Connection], Awaitable[None]]) 
 
 def test_leased_messages_are_handed_out_and_settled() -> None:
     broker = Broker()
-    broker.polls = [polled(0, 1)]
+    broker.polls = [[0, 1]]
 
     async def scene(q: Connection) -> None:
         consumer = q.consume("orders", group="g")
@@ -172,7 +152,7 @@ def test_leased_messages_are_handed_out_and_settled() -> None:
 
 def test_acknowledgements_given_together_travel_together() -> None:
     broker = Broker()
-    broker.polls = [polled(*range(10))]
+    broker.polls = [range(10)]
 
     async def scene(q: Connection) -> None:
         async with q.consume("orders", group="g") as consumer:
@@ -180,14 +160,14 @@ def test_acknowledgements_given_together_travel_together() -> None:
             await asyncio.gather(*(message.ack() for message in messages))
 
     with_broker(broker, scene)
-    assert [*itertools.chain(*broker.acks)] == [f"r-{offset}" for offset in range(10)]
+    assert [*itertools.chain(*broker.acks)] == [*range(10)]
     assert len(broker.acks) <= 2
 
 
 def test_each_acknowledgement_learns_its_own_fate() -> None:
     broker = Broker()
-    broker.polls = [polled(0, 1)]
-    broker.stale = ["r-0"]
+    broker.polls = [[0, 1]]
+    broker.stale = [0]
 
     async def scene(q: Connection) -> None:
         consumer = q.consume("orders", group="g")
@@ -201,7 +181,7 @@ def test_each_acknowledgement_learns_its_own_fate() -> None:
 
 def test_acknowledgements_that_nobody_awaited_are_sent_before_leaving() -> None:
     broker = Broker()
-    broker.polls = [polled(0)]
+    broker.polls = [[0]]
 
     async def scene(q: Connection) -> None:
         async for message in q.consume("orders", group="g"):
@@ -209,32 +189,61 @@ def test_acknowledgements_that_nobody_awaited_are_sent_before_leaving() -> None:
             break
 
     with_broker(broker, scene)
-    assert broker.acks == [["r-0"]]
-    assert broker.asked.index("POST /messages/ack/batch") < broker.asked.index(
+    assert broker.acks == [[0]]
+    assert broker.asked.index("POST /groups/g/leases/ack") < broker.asked.index(
         "POST /groups/g/leave"
     )
 
 
 def test_polls_bring_many_where_messages_come_as_fast_as_they_are_handled() -> None:
     broker = Broker()
-    broker.supply = [polled(offset)[0] for offset in range(20)]
+    broker.supply = [*range(20)]
 
     async def scene(q: Connection) -> None:
         async with q.consume("orders", group="g") as consumer:
             for offset in range(20, 320):
                 await (await anext(consumer)).ack()
-                broker.supply += polled(offset)
+                broker.supply.append(offset)
                 broker.has_changed.set()
 
     with_broker(broker, scene)
     # One at half of the twenty, again and again, and some until there are twenty.
-    assert broker.asked.count("POST /groups/g/poll") < 100
+    assert broker.asked.count("POST /groups/g/poll/records") < 100
+
+
+def test_a_loop_that_awaits_nothing_else_lets_the_poll_leave_at_half() -> None:
+    broker = Broker()
+    broker.polls = [[0], range(1, 17)]
+
+    async def scene(q: Connection) -> None:
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        async with q.consume("orders", group="g") as consumer:
+            for _ in range(2):
+                (await anext(consumer)).ack()
+            counting = asyncio.ensure_future(count_turns())
+            await asyncio.sleep(0)
+            before = turns
+            while not consumer.is_low:
+                (await anext(consumer)).ack()
+            assert turns == before
+            (await anext(consumer)).ack()
+            assert turns > before
+            counting.cancel()
+
+    with_broker(broker, scene)
 
 
 def test_a_flush_waits_for_acks_and_raises_the_first_failure_that_nobody_awaited() -> None:
     broker = Broker()
-    broker.polls = [polled(0), polled(1, 2, 3)]
-    broker.stale = ["r-1", "r-2"]
+    broker.polls = [[0], [1, 2, 3]]
+    broker.stale = [1, 2]
 
     async def scene(q: Connection) -> None:
         async with q.consume("orders", group="g") as consumer:
@@ -242,8 +251,8 @@ def test_a_flush_waits_for_acks_and_raises_the_first_failure_that_nobody_awaited
             messages = [await anext(consumer) for _ in range(4)]
             messages[0].ack()
             await consumer.flush()
-            assert broker.acks == [["r-0"]]
-            seen = asyncio.ensure_future(settled(messages[1].ack()))
+            assert broker.acks == [[0]]
+            seen = asyncio.ensure_future(waited(messages[1].ack()))
             messages[2].ack()
             messages[3].ack()
             with pytest.raises(ReceiptStale):
@@ -255,13 +264,13 @@ def test_a_flush_waits_for_acks_and_raises_the_first_failure_that_nobody_awaited
     with_broker(broker, scene)
 
 
-async def settled(ack: Awaitable[None]) -> None:
+async def waited(ack: Awaitable[None]) -> None:
     await ack
 
 
 def test_a_member_that_was_lost_joins_again_and_goes_on() -> None:
     broker = Broker()
-    broker.polls = [polled(0)]
+    broker.polls = [[0]]
 
     async def scene(q: Connection) -> None:
         consumer = q.consume("orders", group="g", prefetch=1)
@@ -277,7 +286,7 @@ def test_a_member_that_was_lost_joins_again_and_goes_on() -> None:
 
 def test_a_lost_member_that_cannot_join_at_once_tries_until_it_can() -> None:
     broker = Broker()
-    broker.polls = [polled(0)]
+    broker.polls = [[0]]
     broker.joins_refused = 3
 
     async def play() -> None:

@@ -1,4 +1,4 @@
-"""What a reader gets: from stored records, and from the answer to a poll."""
+"""What a reader gets: from stored records, and from JSON."""
 
 import datetime as dt
 
@@ -8,11 +8,8 @@ import pytest
 from goqueue import records
 from goqueue.client.errors import GoQueueError
 from goqueue.client.fetcher import decode_chunk
-from goqueue.client.http import Settings, Transport
-from goqueue.client.leases import Grant
 from goqueue.client.message import Message
-from goqueue.client.queue_consumer import Polled, read_messages
-from goqueue.client.settlements import Settlements
+from goqueue.client.pages import decode_page
 from goqueue.client.stored_records import read_ranges
 from goqueue.model import LogId
 from goqueue.model import Message as Draft
@@ -157,19 +154,16 @@ POLLED: dict[str, object] = {
 
 
 def polled(**fields: object) -> Message:
-    settling = Settlements(Transport(Settings(server="http://127.0.0.1:1")), "billing")
     body = msgspec.json.encode({"messages": [{**POLLED, **fields}]})
-    grant = Grant(settling, lease_s=30.0, polled_at=0.0)
-    (message,) = read_messages(msgspec.json.decode(body, type=Polled), lambda _: grant)
-    return message
+    (found,) = decode_page(body).messages
+    assert (found.receipt_handle, found.delivery_count) == ("orders:1:7:2:abc", 2)
+    return found.message
 
 
-def test_a_polled_message_carries_its_lease() -> None:
+def test_a_message_is_read_from_json() -> None:
     message = polled()
     assert (message.topic, message.partition, message.offset) == ("orders", 1, 7)
     assert (message.key, message.value, message.lane.name) == (b"", b"\xc3\xa9", "HIGH")
-    assert message.delivery_count == 2
-    assert message.deadline == 1_700_000_030_000_000_000
 
 
 def test_bytes_of_a_poll_may_come_in_base64() -> None:

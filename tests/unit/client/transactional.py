@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from goqueue.client import connect
 from goqueue.client.connection import Connection
 from goqueue.client.http import Settings, Transport
-from goqueue.client.leases import Grant, HeldLease
 from goqueue.client.message import Message
 from goqueue.client.retries import Retries
 from goqueue.client.settlements import Settlements
+from tests.unit.client.lease_answers import held
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import peer
 
@@ -23,9 +23,7 @@ SETTLING = {
 
 
 def leased(number: int, group: str = "g") -> Message:
-    grant = Grant(SETTLING[group], lease_s=30.0, polled_at=0.0)
-    lease = HeldLease(f"r-{number}", 1, "2030-01-31T12:00:00Z", grant)
-    return Message("orders", 0, number, 0, 2, b"", b"", b"", lease)
+    return Message("orders", 0, number, 0, 2, b"", b"", b"", held(SETTLING[group], number))
 
 
 def play(

@@ -66,7 +66,7 @@ class SyncQueueConsumer:
         return self._queue_consumer.is_closed
 
     def flush(self) -> None:
-        """Wait until all acks made so far are durable; raise the first failure nobody waited
+        """Wait until all acks so far are durable; raise the first failure that was not waited
         for."""
         self._loop.call(self._queue_consumer.flush())
 

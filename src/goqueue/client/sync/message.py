@@ -115,7 +115,7 @@ class SyncMessage:
     def traceparent(self) -> str:
         """The trace context as the W3C writes it; empty if nobody follows this message.
 
-        The one that the message carries, else that of its publication. Of a polled message that
+        The one that the message carries, else that of its publication. Of a message of a page that
         carries none, only the trace is known: its last 16 digits stand for the span.
         """
         return self._message.traceparent
