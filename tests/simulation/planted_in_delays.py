@@ -8,7 +8,7 @@ from goqueue.broker.delayed.delays import DelayedMessages
 from goqueue.broker.publish import Publisher
 from goqueue.delivery import Delays, DeliveryQueue, Lanes, PriorityIndex, Wheel
 from goqueue.model import SECOND
-from tests.simulation.planted_patches import Plant, does_nothing
+from tests.simulation.planted_patches import Plant, attribute, does_nothing
 
 __all__ = ["PLANTED_IN_DELAYS", "PLANTED_IN_LANES"]
 
@@ -168,6 +168,20 @@ def learns_messages_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_a_message_that_does_not_fit(patch: pytest.MonkeyPatch) -> None:
+    name = "goqueue.delivery.lanes._Lane"
+    pop_run = attribute(f"{name}.pop_run")
+
+    def lossy(lane: Any, count: int, bytes_max: int) -> Any:
+        before = lane.passed
+        run = pop_run(lane, count, bytes_max)
+        if lane.fresh and len(run) < count and lane.passed > before:
+            lane._pass(1)
+        return run
+
+    patch.setattr(f"{name}.pop_run", lossy)
+
+
+def drops_a_message_that_comes_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("goqueue.delivery.lanes.heappush", does_nothing)
 
 
@@ -176,9 +190,8 @@ def loses_what_the_last_lane_hands_out(patch: pytest.MonkeyPatch) -> None:
 
     def lossy(lanes: Any, count_max: int, bytes_max: int, now: Any) -> Any:
         taken = take(lanes, count_max, bytes_max, now)
-        for message in [each for each in taken if each.priority == 4]:
-            taken.remove(message)
-        return taken
+        kept = [message for message in taken.messages if message.priority != 4]
+        return taken._replace(messages=kept)
 
     patch.setattr(Lanes, "take", lossy)
 
@@ -206,5 +219,6 @@ PLANTED_IN_LANES: tuple[Plant, ...] = (
     moves_the_cursor_of_every_lane,
     learns_messages_twice,
     drops_a_message_that_does_not_fit,
+    drops_a_message_that_comes_back,
     loses_what_the_last_lane_hands_out,
 )

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from goqueue.broker import Node
-from goqueue.delivery import DeliveryQueue, Position
+from goqueue.delivery import DeliveryQueue, LeasePart, Position
 from goqueue.groups import Group, Groups
 from goqueue.log import Log
 from goqueue.model import Code
@@ -119,17 +119,31 @@ def forgets_the_floor_of_a_position(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_stale_serial(patch: pytest.MonkeyPatch) -> None:
-    def careless(queue: Any, offset: int, _: object) -> Any:
-        return queue._leases._leases.get(offset)
+    def careless(queue: Any, _: int, offsets: Any) -> Any:
+        lease = queue._leases.find(offsets[0][0])
+        return None if lease is None else LeasePart(lease, lease.select(offsets) & lease.in_flight)
 
     patch.setattr(DeliveryQueue, "find_lease", careless)
 
 
-def takes_receipts_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:
-    def trusting(_: object, queue: DeliveryQueue | None, receipt: Any, __: object) -> Any:
-        return None if queue is None else queue.find_lease(receipt.offset, receipt.serial)
+def settles_a_whole_lease_for_a_part_of_it(patch: pytest.MonkeyPatch) -> None:
+    find_lease = DeliveryQueue.find_lease
 
-    patch.setattr(f"{_SETTLING}._find_lease", trusting)
+    def generous(queue: Any, serial: int, offsets: Any) -> Any:
+        part = find_lease(queue, serial, offsets)
+        return None if part is None else LeasePart(part.lease, part.lease.in_flight)
+
+    patch.setattr(DeliveryQueue, "find_lease", generous)
+
+
+def takes_receipts_of_an_earlier_life(patch: pytest.MonkeyPatch) -> None:
+    def trusting(
+        _: object, queue: DeliveryQueue | None, name: Any, offsets: Any, __: object
+    ) -> Any:
+        part = None if queue is None else queue.find_lease(name.serial, offsets)
+        return part if part is not None and part.mask else None
+
+    patch.setattr(f"{_SETTLING}._find_part", trusting)
 
 
 def keeps_what_a_member_held(patch: pytest.MonkeyPatch) -> None:
@@ -149,9 +163,10 @@ def leases_what_somebody_holds(patch: pytest.MonkeyPatch) -> None:
 
     def generous(queue: Any, *arguments: Any, **named: Any) -> Any:
         leased = lease(queue, *arguments, **named)
-        for held in leased:
-            if held.attempt == 1 and held.offset % 3 == 0:
-                queue.release(held)
+        for lease_begun, _ in leased:
+            if lease_begun.attempt == 1:
+                thirds = [(each, each + 1) for each in lease_begun.offsets if each % 3 == 0]
+                queue.release(LeasePart(lease_begun, lease_begun.select(thirds)))
         return leased
 
     patch.setattr(DeliveryQueue, "lease", generous)
@@ -160,13 +175,15 @@ def leases_what_somebody_holds(patch: pytest.MonkeyPatch) -> None:
 def releases_a_key_when_its_message_is_given_back(patch: pytest.MonkeyPatch) -> None:
     release, nack = DeliveryQueue.release, DeliveryQueue.nack
 
-    def early_release(queue: Any, lease: Any) -> None:
-        release(queue, lease)
-        queue._release_key(lease.message)
+    def early_release(queue: Any, part: Any) -> None:
+        release(queue, part)
+        for message in part.messages:
+            queue._release_key(message)
 
-    def early_nack(queue: Any, lease: Any, visible_at: Any) -> None:
-        nack(queue, lease, visible_at)
-        queue._release_key(lease.message)
+    def early_nack(queue: Any, part: Any, visible_at: Any) -> None:
+        nack(queue, part, visible_at)
+        for message in part.messages:
+            queue._release_key(message)
 
     patch.setattr(DeliveryQueue, "release", early_release)
     patch.setattr(DeliveryQueue, "nack", early_nack)
@@ -312,6 +329,7 @@ PLANTED_IN_NODE: tuple[Plant, ...] = (
     shows_what_is_not_committed,
     forgets_the_floor_of_a_position,
     takes_a_stale_serial,
+    settles_a_whole_lease_for_a_part_of_it,
     takes_receipts_of_an_earlier_life,
     keeps_what_a_member_held,
     lets_leases_run_for_ever,
