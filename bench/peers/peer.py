@@ -75,7 +75,7 @@ class Arena:
 
 @contextlib.contextmanager
 def arena(folder: str, *kinds: type[PeerServer]) -> Iterator[Arena]:
-    """Fresh servers, gone when the block ends; what cannot be started is left out."""
+    """Fresh servers, gone when the block ends; what is not installed is left out."""
     _say(
         f"brokers and load generator share {os.cpu_count()} cores; "
         "every answer comes after the sync of what it says"
