@@ -115,6 +115,8 @@ class Pump:
     async def stop(self) -> None:
         """End waiting commands and finish the running ones; then the caller closes the disk."""
         self._is_stopping = True
+        # What was asked before counts as running, though it may still be in the queue.
+        self._resume()
         self._carry_out(self._node.stop(read_clock()))
         self._take(())
         self._quiet = asyncio.Event()

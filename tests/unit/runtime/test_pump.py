@@ -28,6 +28,7 @@ from goqueue.model.requests import (
     Read,
     Records,
     TopicConfig,
+    TopicDescription,
 )
 from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
@@ -149,6 +150,21 @@ def test_commands_that_are_asked_together_are_written_together(
     asyncio.run(run())
     writes = [each for each in handed_over[0] if isinstance(each, Write)]
     assert len(writes) == 5
+
+
+def test_a_command_that_was_asked_just_before_a_stop_is_carried_out(tmp_path: Path) -> None:
+    async def run() -> None:
+        shell = Shell(tmp_path)
+        shell.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await shell.pump.wait_until_serving()
+            create = CreateTopic(name="a", partitions=1, config=TopicConfig())
+            asked = asyncio.ensure_future(shell.pump.ask(create))
+            await asyncio.sleep(0)
+            await shell.close()
+            assert isinstance(await asked, TopicDescription)
+
+    asyncio.run(run())
 
 
 def test_a_bug_while_logs_are_opened_halts_the_node(
