@@ -27,6 +27,7 @@ __all__ = [
     "be_a_producer",
     "cut_waits",
     "meet_what_exists",
+    "order_ranges",
     "order_times",
 ]
 
@@ -48,7 +49,7 @@ _WAITS: dict[tuple[str, str], Parameter[Any]] = {
     for parameter in route.parameters
     if route.waits and parameter.name in {"timeout", "wait"}
 }
-_POLL = ("POST", "/groups/{group}/poll")
+_POLLS = (("POST", "/groups/{group}/poll"), ("POST", "/groups/{group}/poll/records"))
 _SHORT = "1ms"
 Case = schemathesis.Case[Any]
 
@@ -72,7 +73,7 @@ def cut_waits(_: schemathesis.HookContext, case: Case, __: dict[str, object]) ->
     parameter = _WAITS.get((case.method, case.path))
     if parameter is not None and _is_taken(parameter, case.query.get(parameter.name, _SHORT)):
         case.query[parameter.name] = _SHORT
-    if (case.method, case.path) == _POLL and isinstance(case.body, dict):
+    if (case.method, case.path) in _POLLS and isinstance(case.body, dict):
         given = case.body.get("timeout")
         if given is None or _is_duration(given):
             case.body["timeout"] = _SHORT
@@ -101,6 +102,29 @@ def order_times(_: schemathesis.HookContext, case: Case, __: dict[str, object]) 
     with contextlib.suppress(ValueError):
         if parse_time(end) < parse_time(start):
             case.query["start"], case.query["end"] = end, start
+
+
+@schemathesis.hook("before_call")
+def order_ranges(_: schemathesis.HookContext, case: Case, __: dict[str, object]) -> None:
+    """No document can say that ranges of offsets rise, nor how many messages they are."""
+    leases: Any = case.body.get("leases") if isinstance(case.body, dict) else None
+    for lease in leases if isinstance(leases, list) else ():
+        ranges = lease.get("offsets") if isinstance(lease, dict) else None
+        if isinstance(ranges, list) and ranges and all(map(_is_range, ranges)):
+            first = min(int(ranges[0][0]), _INT64_MAX - 2 * len(ranges))
+            lease["offsets"] = [
+                [first + 2 * place, first + 2 * place + 1] for place in range(len(ranges))
+            ]
+
+
+def _is_range(given: object) -> bool:
+    if not isinstance(given, list) or len(given) != 2:
+        return False
+    # A whole number may be written with a point.
+    wholes = [
+        int(each) if isinstance(each, float) and each.is_integer() else each for each in given
+    ]
+    return all(_is_within(each, 0, _INT64_MAX) for each in wholes)
 
 
 @schemathesis.hook("before_call")

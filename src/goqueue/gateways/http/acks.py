@@ -12,8 +12,8 @@ from msgspec import Meta
 
 from goqueue.gateways.http.bodies import (
     INT64_MAX,
+    Backoff,
     Count,
-    Delay,
     Lease,
     Name,
     OffsetNumber,
@@ -132,7 +132,7 @@ class NackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Return a message; `delay` replaces the backoff."""
 
     receipt_handle: Handle
-    delay: Delay | None = None
+    delay: Backoff | None = None
     reason: Reason | None = None
 
 

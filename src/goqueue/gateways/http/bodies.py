@@ -33,6 +33,7 @@ __all__ = [
     "INT32_MAX",
     "INT64_MAX",
     "TIME_PATTERN",
+    "Backoff",
     "Count",
     "Delay",
     "Duration",
@@ -188,6 +189,7 @@ Lease = Annotated[Duration, duration_limits(100 * MILLISECOND, 12 * HOUR)]
 Session = Annotated[Duration, duration_limits(SECOND, 600 * SECOND)]
 Wait = Annotated[Duration, _limits(_WAIT_TEXT, 0, 10_000)]
 Delay = Annotated[Duration, _limits(_DELAY_TEXT, 0, 604_800)]
+Backoff = Annotated[Duration, _limits(_DELAY_TEXT, 0, 43_200)]
 
 
 def span_ns(given: str | float) -> int:

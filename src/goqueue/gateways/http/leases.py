@@ -17,14 +17,14 @@ import msgspec
 from msgspec import Meta
 
 from goqueue.gateways.http.acks import Handle, Reason
-from goqueue.gateways.http.bodies import Count, Delay, Lease, OffsetNumber, TimeText
+from goqueue.gateways.http.bodies import Backoff, Count, Lease, OffsetNumber, TimeText
 from goqueue.gateways.http.errors import describe
 from goqueue.gateways.http.groups import POLL_ERRORS, PollBody, poll_command
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import GROUP
 from goqueue.gateways.http.routing.router import Route
 from goqueue.gateways.http.server.application import HttpResponse
-from goqueue.model import LEASED_RECORDS_MEDIA, Code, Range, Refused, format_time, runs
+from goqueue.model import HOUR, LEASED_RECORDS_MEDIA, Code, Range, Refused, format_time, runs
 from goqueue.model.requests import (
     Ack,
     Acked,
@@ -61,6 +61,7 @@ _MESSAGES_MAX = 10_000
 # Of those that are asked for one by one.
 _SINGLES_MAX = 1000
 _TOGETHER = 100
+_DELAY_NS_MAX = 12 * HOUR
 
 OffsetRange = tuple[OffsetNumber, OffsetNumber]
 
@@ -69,7 +70,7 @@ class LeaseIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Messages of one lease: ranges [first, next) in rising order."""
 
     handle: Handle
-    offsets: Annotated[list[OffsetRange], Meta(min_length=1, max_length=_MESSAGES_MAX)]
+    offsets: Annotated[list[OffsetRange], Meta(min_length=1)]
 
 
 Leases = Annotated[list[LeaseIn], Meta(min_length=1, max_length=_LEASES_MAX)]
@@ -85,7 +86,7 @@ class NackLeasesBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Return messages; `delay` replaces the backoff."""
 
     leases: Leases
-    delay: Delay | None = None
+    delay: Backoff | None = None
     reason: Reason | None = None
 
 
@@ -234,6 +235,8 @@ async def _nack(call: Call) -> NackLeasesOut:
     body = call.body(NackLeasesBody)
     leases = _named(body.leases, _SINGLES_MAX)
     delay_ns = None if body.delay is None else body.delay.ns
+    if delay_ns is not None and delay_ns > _DELAY_NS_MAX:
+        raise Refused(Code.REQUEST_INVALID, field="delay", minimum="0s", maximum="12h")
 
     def nack(receipt: str) -> Awaitable[Returned]:
         command = Nack(
