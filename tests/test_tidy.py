@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import pytest
 
+from tests.conftest import ONE_WORKER, group_of
 from tests.tidy import documents, hygiene, layout, purity, sets, shape, surface, wire
 from tests.tidy.sources import ROOT, Finding, Source, projects_sources, projects_texts
-
-# Every file is parsed once, by one worker.
-pytestmark = pytest.mark.xdist_group("tidy")
 
 Rule = Callable[[Source], Iterator[Finding]]
 
@@ -266,6 +264,16 @@ def test_make_passes_on_no_setting_that_changes_what_python_runs_or_slows_it_dow
     passed_on = {line.partition("=")[0] for line in shown.splitlines()}
     assert "PATH" in passed_on
     assert not passed_on & set(settings)
+
+
+def test_tests_that_share_something_costly_are_one_group() -> None:
+    assert all((ROOT / place).exists() for place in ONE_WORKER)
+    groups = {
+        group_of(f"tests/integration/{name}/test_a.py::test") for name in ("spark", "pipelines")
+    }
+    assert groups == {"spark"}
+    assert group_of("tests/test_tidy.py::test_a") == group_of("tests/test_tidy.py::test_b")
+    assert group_of("tests/test_docs.py::test_a") != group_of("tests/test_docs.py::test_b")
 
 
 # ---- proof that every rule can fail --------------------------------------------------------

@@ -17,9 +17,6 @@ from tests.exhaustive.power_judge import Judge
 from tests.exhaustive.power_workload import TOPICS, Told, record_a_life, start_and_stop
 from tests.exhaustive.recording_files import NamesSynced, Renamed, Synced
 
-# One life is recorded for all of them.
-pytestmark = pytest.mark.xdist_group("power")
-
 BLOCKS = 4
 STATES = 60 * (80 if IS_EXHAUSTIVE else 1)
 ROUNDS = 40

@@ -27,8 +27,6 @@ from tests.integration.packages import (
 )
 from tests.integration.program import Program
 
-pytestmark = pytest.mark.xdist_group("packaging")
-
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SECONDS_MAX = 60
 
