@@ -123,7 +123,8 @@ bench-peers: setup ## benchmark a node beside Redis Streams and other brokers th
 # Tests of compiled modules, and of some that stand on them; `make test-exhaustive` adds the others.
 # What has no compiled code below it would only run a second time.
 with_twins := records model delivery/wheel delivery/test_delays.py delivery/test_delays_machine.py \
-	log storage/test_log_files.py storage/test_storage_machine.py
+	log storage/test_log_files.py storage/test_storage_machine.py \
+	gateways/http/test_receipts.py runtime/test_file_commits.py
 above_twins := storage
 
 # The interpreted run comes first, so that the last line counts all tests.

@@ -9,11 +9,13 @@ import json
 import re
 import struct
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Protocol
 
 from bench.broker_process import BrokerProcess
 from bench.dialogue import AnswerEnd, Countdown, Laps, Script
 from bench.wire import request
+from goqueue.model import runs
 from goqueue.records import last_offset, walk
 
 __all__ = ["PARTITIONS", "GoQueueNode", "JsonRoad", "RawRoad", "Road", "body", "http_end"]
@@ -86,8 +88,9 @@ class RawRoad:
             walk(shares[at : at + records_size])
             at += records_size
             for lease in head["leases"]:
-                count += sum(behind - first for first, behind in lease["offsets"])
-                leases.append({"handle": lease["handle"], "offsets": lease["offsets"]})
+                offsets = sorted(chain(*(range(*each) for each in lease["offsets"])))
+                count += len(offsets)
+                leases.append({"handle": lease["handle"], "offsets": runs(offsets)})
         return count, request("POST", self._ack, json.dumps({"leases": leases}).encode())
 
 

@@ -219,13 +219,14 @@ def test_a_forged_receipt_does_nothing(api: Api) -> None:
     topic = api.create(spent_name(), partitions=2)
     api.publish(topic, {"value": "a", "partition": 0}, {"value": "b", "partition": 0})
     member = api.join(spent_name(), topic)
-    first, second = member.take(2)
+    (first,), (second,) = member.take(1), member.take(1)
     for handle in forgeries(first["receipt_handle"]):
         body = {"receipt_handle": handle}
         for route in ("ack", "nack", "reject", "visibility"):
             more = {"timeout": "1s"} if route == "visibility" else {}
             refused = api.refusal("POST", f"/messages/{route}", {**body, **more})
-            assert refused == (400, "receipt_invalid"), (route, handle)
+            # With another offset it names a message that is not in this lease.
+            assert refused in {(400, "receipt_invalid"), (410, "receipt_stale")}, (route, handle)
     assert api.get(f"/groups/{member.group}/lag")["partitions"][0]["in_flight"] == 2
     api.ack_all([first, second])
 

@@ -93,7 +93,7 @@ def test_the_runner_lists_every_bench_with_its_measures() -> None:
     ).stdout
     for suite in ROOT.glob("bench/*/suite.py"):
         assert f"{suite.parent.name}: Measure " in listed
-    assert "in_process, publish, consume, sdk, scale, age" in listed
+    assert "in_process, publish, single, latency, consume, sdk, scale, age" in listed
 
 
 def test_a_bench_without_a_broker_refuses_the_brokers_of_another_tree() -> None:
@@ -131,15 +131,10 @@ def test_the_ratio_is_the_median_over_rounds_of_our_rate_to_the_raw_one() -> Non
         ("in_process", {"publish_in_process"}),
         (
             "publish",
-            {
-                "publish_json_batches",
-                "publish_raw_batches",
-                "publish_one_by_one",
-                "publish_latency_at_1000_per_s",
-            },
+            {"publish_json_batches", "publish_raw_batches"},
         ),
         ("consume", {"stream_json", "read_raw_into_columns", "queue_lease_and_ack"}),
-        ("sdk", {"sdk_send", "sdk_consume", "sdk_lease"}),
+        ("sdk", {"sdk_send", "sdk_consume", "sdk_lease", "sdk_ack_awaited"}),
         ("scale", {"crowded_idle_cpu", "crowded_rss", "crowded_publish"}),
         ("age", {"age_publish", "age_one_a_request", "age_lease_and_ack"}),
     ],

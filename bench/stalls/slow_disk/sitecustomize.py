@@ -30,4 +30,4 @@ with contextlib.suppress(ImportError):
     def _commit(_: OsFileSystem, commits: Sequence[FileCommit]) -> None:
         commit_in_turn(commits)
 
-    OsFileSystem.commit = _commit  # type: ignore[assignment,method-assign]  # planted
+    OsFileSystem.commit = _commit  # type: ignore[assignment,method-assign]  # the slow disk is planted here

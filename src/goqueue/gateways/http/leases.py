@@ -62,6 +62,13 @@ _MESSAGES_MAX = 10_000
 _SINGLES_MAX = 1000
 _TOGETHER = 100
 _DELAY_NS_MAX = 12 * HOUR
+# Why one message may be refused while others are not; everything else ends the request.
+_OF_ONE_MESSAGE = (
+    Code.RECEIPT_INVALID,
+    Code.RECEIPT_STALE,
+    Code.DEAD_LETTER_LOOP,
+    Code.QUOTA_EXCEEDED,
+)
 
 OffsetRange = tuple[OffsetNumber, OffsetNumber]
 
@@ -272,6 +279,8 @@ async def _one_by_one(
             return await ask(_receipt(handle, offset))
         except Refused as refusal:
             code = refusal.code
+            if code not in _OF_ONE_MESSAGE:
+                raise
             return RefusedLease(
                 handle=handle,
                 offsets=[(offset, offset + 1)],
