@@ -30,6 +30,9 @@ T = TypeVar("T")
 # Deadlines of leases that are over are dropped when there are so many more of them than leases.
 _DEADLINES_MIN = 10_000
 _UNLIMITED = 1 << 62
+# Of a lease with so many messages or more, those that are over are forgotten when they are most.
+_SPARSE_MIN = 64
+_SPARSE_SHARE = 4
 # From the digits of a binary number to flags.
 _FLAGS = bytes(1 if code == ord("1") else 0 for code in range(256))
 
@@ -59,7 +62,18 @@ def _picked(items: Sequence[T], mask: int) -> Sequence[T]:
     low = (mask & -mask).bit_length() - 1
     if mask >> low == _ones(0, count):
         return items[low : low + count]
-    return list(compress(items, f"{mask:b}".encode()[::-1].translate(_FLAGS)))
+    return list(compress(items, _flags(mask)))
+
+
+def _flags(mask: int) -> bytes:
+    """The bits of a number, the lowest first."""
+    return f"{mask:b}".encode()[::-1].translate(_FLAGS)
+
+
+def _squeezed(mask: int, kept: int) -> int:
+    """The bits of a mask at the places that are kept, beside each other."""
+    bits = _flags(mask).ljust(kept.bit_length(), b"\0")
+    return sum(1 << place for place, bit in enumerate(compress(bits, _flags(kept))) if bit)
 
 
 def _lowest(mask: int, count: int) -> int:
@@ -123,6 +137,23 @@ class Lease:
         """The deadline of one message."""
         return next(Instant(at) for at, mask in self.deadlines.items() if mask & bit)
 
+    def is_sparse(self, sparse_min: int) -> bool:
+        """Whether most of its messages are over, and there are many."""
+        kept = (self.in_flight | self.held).bit_count()
+        return len(self.messages) >= max(sparse_min, _SPARSE_SHARE * kept)
+
+    def forget_over(self) -> None:
+        """Keep only what is in flight or held; parts that were made before are void."""
+        kept = self.in_flight | self.held
+        self.messages = _picked(self.messages, kept)
+        self.offsets = _as_offsets(self.messages)
+        self.deadlines = {
+            at: squeezed
+            for at, mask in self.deadlines.items()
+            if (squeezed := _squeezed(mask & kept, kept))
+        }
+        self.in_flight, self.held = _squeezed(self.in_flight, kept), _squeezed(self.held, kept)
+
     def due(self, now: int) -> dict[int, int]:
         """What is in flight although its deadline is over, by that deadline."""
         return {
@@ -168,6 +199,9 @@ class LeaseTable:
         self._deadlines: list[tuple[int, int]] = []
         self._loads: dict[str, int] = {}
         self._in_flight = 0
+        self.sparse_min = _SPARSE_MIN
+        # Leases of which most is over, by their serials: the next that begins has them tidied up.
+        self._sparse: dict[int, None] = {}
 
     def __len__(self) -> int:
         """How many messages are in flight."""
@@ -214,6 +248,7 @@ class LeaseTable:
     def add(self, lease: Lease) -> None:
         """Messages are in flight from now on."""
         self._tidy()
+        self._forget_over()
         self._leases[lease.serial] = lease
         self._count(lease.member, len(lease.messages))
         for deadline in lease.deadlines:
@@ -225,6 +260,19 @@ class LeaseTable:
         lease.in_flight &= ~part.mask
         self._count(lease.member, -len(part))
         self._drop_if_over(lease)
+        if lease.is_sparse(self.sparse_min):
+            self._sparse[lease.serial] = None
+
+    def _forget_over(self) -> None:
+        """Leases that are nearly over must not keep what they began with in memory.
+
+        Done when another begins: then nobody has a part of one in hand.
+        """
+        for serial in self._sparse:
+            lease = self._leases.get(serial)
+            if lease is not None and lease.is_sparse(self.sparse_min):
+                lease.forget_over()
+        self._sparse.clear()
 
     def hold(self, part: LeasePart) -> None:
         """Messages are held instead of being in flight: `restore` brings them back."""

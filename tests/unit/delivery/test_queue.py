@@ -117,3 +117,22 @@ def test_a_lane_learns_in_passing_more_than_it_asks_for_but_not_without_end() ->
     assert queue.wanted(30_000) is None
     queue.learn([known(offset) for offset in range(24_000, 26_000)], 26_000)
     assert len(queue.lanes) == 24_000
+
+
+def test_a_lease_that_is_nearly_over_keeps_little_in_memory() -> None:
+    queue = filled(3000)
+    first = queue.lease("m", 1000, 1 << 30, Instant(HOUR), 1)[0].lease
+    second = queue.lease("n", 1000, 1 << 30, Instant(HOUR), 2)[0].lease
+    queue.ack([LeasePart(first, first.select([(1, 500), (501, 1000)]))])
+    queue.ack([LeasePart(second, second.select([(1000, 1600)]))])
+    queue.extend(LeasePart(first, first.select([(500, 501)])), Instant(2 * HOUR))
+
+    queue.lease("o", 10, 1 << 30, Instant(HOUR), 3)
+
+    assert [len(first.messages), len(second.messages)] == [2, 1000]
+    assert first.offsets == [0, 500]
+    assert (queue.load_of("m"), queue.load_of("n")) == (2, 400)
+    assert offsets_of(queue.expire(Instant(HOUR))) == [0, *range(1600, 2000), *range(2000, 2010)]
+    kept = queue.find_lease(1, [(500, 501)])
+    assert kept is not None
+    assert list(queue.ack([kept])) == [500]

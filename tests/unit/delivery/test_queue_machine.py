@@ -68,6 +68,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.queue = DeliveryQueue(self.position, keeps_key_order=self.keeps_key_order)
+        self.queue._leases.sparse_min = 2  # noqa: SLF001 - leases are small here
 
     # What happens to the log
 
