@@ -82,7 +82,13 @@ def test_a_reader_that_goes_away_ends_the_program_quietly(root: Path, output: st
 
 def test_an_interrupt_ends_the_program_with_130_and_no_traceback(root: Path) -> None:
     command = [*PROGRAM, "log", "dump", str(root), "-o", "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # A shell starts what it runs in the background with interrupts ignored, which is inherited.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         assert process.stdout is not None
         # It has begun, and now waits for a reader of the full pipe.
         process.stdout.readline()
