@@ -22,9 +22,9 @@ records.
 The duties of a shell
 ---------------------
 1. **One at a time.** Call `start`, then `handle` for each event, never from two threads and never
-   while another call runs. Every call returns the effects of one turn. An exception from any of
-   them is a bug: what the node knows can no longer be trusted, so the process ends without
-   another call.
+   while another call runs. Every call returns the effects of one turn. Where several events wait,
+   `handle_some` takes a few of them into one turn. An exception from any of them is a bug: what
+   the node knows can no longer be trusted, so the process ends without another call.
 2. **Events in order.** Report the disk events of one log in the order in which they happened.
    Events of different logs, and commands, may come in any order.
 3. **Effects in order, per log.** `Write`, `Sync` and `Reshape` of one log are carried out in the

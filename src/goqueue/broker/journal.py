@@ -12,6 +12,10 @@ Invariants
   in the same order and so with the same offsets. Nobody who notes a change is ever refused.
 - No change is larger than `CHANGE_BYTES_MAX`: what grows with users' data is stated in pieces.
 
+- A change that nobody waits for is written with the next one that somebody does, or soon after: it
+  never costs a record and a sync of its own while there is other traffic, and the order of changes
+  stays that in which they were noted.
+
 Cost per turn: one JSON encoding, one record, one sync that all turns of a group commit share.
 """
 
@@ -69,6 +73,9 @@ _BEHIND_MAX = 16
 _RECORD_BYTES = 1024 * 1024
 _TURN_BYTES_MAX = 8 * 1024 * 1024
 _RETRY_NS = 1_000_000_000
+# How long, and how many, changes that nobody waits for wait for others.
+_SOON_NS = 50_000_000
+_SOON_MAX = 256
 _RESERVED = RESERVED_PREFIX.encode()
 
 C = TypeVar("C")
@@ -144,6 +151,8 @@ class Journal(Generic[C]):
         self._decoder = decoder
         self._noted: list[C] = []
         self._then: list[Later] = []
+        self._noted_soon: list[C] = []
+        self._soon_until: Instant | None = None
         self._pending: deque[_Pending] = deque()
         self._full_until: Instant | None = None
         self._stated_bytes = 0
@@ -164,7 +173,8 @@ class Journal(Generic[C]):
     @property
     def is_quiet(self) -> bool:
         """Whether all that was noted is committed."""
-        return not self._pending and not self._noted and not self._then
+        has_some = self._pending or self._noted or self._then or self._noted_soon
+        return not has_some
 
     @property
     def is_behind(self) -> bool:
@@ -192,8 +202,24 @@ class Journal(Generic[C]):
 
     def note(self, changes: Iterable[C], then: Iterable[Later] = ()) -> None:
         """Make changes durable; `then` leaves when they, and all noted before, are committed."""
+        if self._noted_soon:
+            self._hurry()
         self._noted.extend(changes)
         self._then.extend(then)
+
+    def note_soon(self, changes: Iterable[C], now: Now) -> None:
+        """Make changes durable with the next ones; `next_deadline` says when at the latest."""
+        if self._soon_until is None:
+            self._soon_until = Instant(now.instant + _SOON_NS)
+        self._noted_soon.extend(changes)
+        if len(self._noted_soon) >= _SOON_MAX:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Write in this turn what could have waited."""
+        self._noted.extend(self._noted_soon)
+        self._noted_soon.clear()
+        self._soon_until = None
 
     def flush(self, now: Now) -> list[Later]:
         """End the turn: what was noted becomes one record. What need not wait is returned."""
@@ -254,11 +280,18 @@ class Journal(Generic[C]):
         return released
 
     def next_deadline(self) -> Instant | None:
-        """When what could not be written is tried again."""
-        return self._full_until
+        """When what waits for others is written, or what could not be written is tried again."""
+        if self._soon_until is None or self._full_until is None:
+            return self._soon_until if self._full_until is None else self._full_until
+        return min(self._soon_until, self._full_until)
 
     def expire(self, now: Now, budget: TurnBudget) -> None:
-        """Write again what found no space, until the turn has done enough; the rest comes next."""
+        """Write what waited for others, and again what found no space.
+
+        Of the latter as much as the turn may do; the rest comes next.
+        """
+        if self._soon_until is not None and now.instant >= self._soon_until:
+            self._hurry()
         if self._full_until is None or now.instant < self._full_until:
             return
         end = self._log.end

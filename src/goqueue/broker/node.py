@@ -9,6 +9,7 @@ Invariants
   changes to the journals, which hold back what waits for them.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -125,6 +126,9 @@ NodeEvent = (
 
 # Upkeep that is so much later than it should be: the node was away.
 _LATE_NS = 500 * MILLISECOND
+# How many events share a turn, and which part of its budget they may use before it ends.
+_EVENTS_MAX = 16
+_TOGETHER_SHARE = 4
 # How long those who hold something may be heard then.
 _HEARING_NS = SECOND
 
@@ -205,8 +209,24 @@ class Node:
 
     def handle(self, event: NodeEvent, now: Now) -> list[NodeEffect]:
         """Learn one thing and decide what follows from it."""
-        self._state.budget.begin()
+        return self.handle_some(deque((event,)), now)
+
+    def handle_some(self, events: deque[NodeEvent], now: Now) -> list[NodeEffect]:
+        """Take the next few events and handle them in one turn.
+
+        At least one, and as many as come to little work: what a turn costs besides its events is
+        then paid once for all of them.
+        """
+        budget = self._state.budget
+        budget.begin()
         self._detect_absence(now)
+        for _ in range(min(len(events), _EVENTS_MAX)):
+            self._learn(events.popleft(), now)
+            if budget.spent * _TOGETHER_SHARE >= budget.units:
+                break
+        return self._end_turn(now)
+
+    def _learn(self, event: NodeEvent, now: Now) -> None:
         match event:
             case Asked():
                 self._ask(event, now)
@@ -231,7 +251,6 @@ class Node:
                 self._components.node_start.loaded(event.name, event.data, now)
             case _:
                 assert_never(event)
-        return self._end_turn(now)
 
     def served(self, request: RequestId, reply: Reply | Refused, now: Now) -> None:
         """Hear what became of a `Serve`: only the bytes tell what it brought."""

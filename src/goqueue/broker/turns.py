@@ -1,9 +1,9 @@
 """Bounded turns: the budget of work, the alarms, and commands that take several turns.
 
-A turn is one call of `Node.handle`. While it lasts nothing else is served, so work that grows with
-users' data is done in steps: a component does as much of it as the budget allows, keeps the rest in
-a queue of its own, and sets an alarm for now to be called again. Between two turns the shell serves
-sockets.
+A turn is one call of `Node.handle` or `handle_some`. While it lasts nothing else is served, so work
+that grows with users' data is done in steps: a component does as much of it as the budget allows,
+keeps the rest in a queue of its own, and sets an alarm for now to be called again. Between two
+turns the shell serves sockets.
 
 One unit is one thing visited: a record, a journal entry, a lease, a waiting request. The budget
 bounds the work that a turn chooses to do. What a command itself names (its receipts, its messages)

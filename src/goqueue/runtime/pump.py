@@ -175,7 +175,7 @@ class Pump:
 
     def _handle_events(self) -> None:
         """Handle queued events for a slice of time; the rest follows after other callbacks."""
-        events, reads, handle = self._events, self._reads, self._node.handle
+        events, reads, handle_some = self._events, self._reads, self._node.handle_some
         now = read_clock()
         end = now.instant + _SLICE_NS
         while events or reads:
@@ -186,7 +186,7 @@ class Pump:
             if reads:
                 self._read_for_node(reads.popleft())
             else:
-                self._carry_out(handle(events.popleft(), now))
+                self._carry_out(handle_some(events, now))
             now = read_clock()
 
     def _read_for_node(self, effect: Fetch | Find) -> None:

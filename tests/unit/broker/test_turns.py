@@ -1,9 +1,12 @@
 """Answers over thousands of partitions: several turns, each of bounded work, others in between."""
 
+from collections import deque
+
 import pytest
 
+from goqueue.broker import NodeEvent
 from goqueue.broker.turns import TURN_UNITS
-from goqueue.model import Code, LogId, Offset, Refused
+from goqueue.model import Answer, Asked, Code, LogId, Offset, Refused, RequestId
 from goqueue.model.requests import (
     AlterTopic,
     CheckHealth,
@@ -72,6 +75,31 @@ def test_describing_thousands_of_partitions_takes_several_bounded_turns(
     assert turns > 2
     assert node.turn_units_max <= UNITS_MAX
     assert isinstance(node.reply(request, expected), expected)
+
+
+def test_events_that_wait_together_share_a_turn_a_few_at_a_time() -> None:
+    node = DrivenNode()
+    waiting: deque[NodeEvent] = deque(
+        Asked(request=RequestId(1000 + number), command=CheckHealth()) for number in range(40)
+    )
+    answered: list[int] = []
+    while waiting:
+        effects = node.node.handle_some(waiting, node.now)
+        answered.append(sum(isinstance(effect, Answer) for effect in effects))
+
+    assert answered == [16, 16, 8]
+
+
+def test_a_turn_that_has_done_much_leaves_the_other_events_to_the_next() -> None:
+    node = large()
+    waiting: deque[NodeEvent] = deque(
+        Asked(request=RequestId(1000 + number), command=DescribePartitions(topic="large"))
+        for number in range(3)
+    )
+    node.node.handle_some(waiting, node.now)
+
+    assert len(waiting) == 2
+    assert node.node.turn_units <= UNITS_MAX
 
 
 def test_creating_thousands_of_logs_takes_several_bounded_turns() -> None:

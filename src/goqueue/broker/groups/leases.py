@@ -23,7 +23,7 @@ from goqueue.broker.journal_changes import Delivered, Settled, fold
 from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
-from goqueue.broker.turns import ForQueue
+from goqueue.broker.turns import Errand, ForQueue
 from goqueue.delivery import DeliveryQueue, LeasePart, NewLease
 from goqueue.groups import Group
 from goqueue.log import Log
@@ -285,7 +285,7 @@ class PollLeases:
             begun = self._settle_lost(group, partition, queue, begun, lost)
             if not begun:
                 return None
-        must_wait = self._count(group, partition, begun)
+        must_wait = self._count(group, partition, begun, now)
         parts = [LeasePart(each.lease, each.lease.in_flight) for each in begun]
         self._state.traces.leased(Kind.FETCH, group, partition.log_id, parts, now)
         alarm = ForQueue(group.number, partition.log_id)
@@ -382,8 +382,12 @@ class PollLeases:
             if lease.in_flight
         ]
 
-    def _count(self, group: Group, partition: Partition, begun: list[NewLease]) -> bool:
-        """Journal the deliveries; True if they must not be handed out before."""
+    def _count(self, group: Group, partition: Partition, begun: list[NewLease], now: Now) -> bool:
+        """Journal the deliveries; True if they must not be handed out before.
+
+        Nobody waits for the count of a first delivery.
+        """
+        journal = self._state.groups_journal
         runs: dict[int, list[Sequence[int]]] = {}
         for lease, _ in begun:
             runs.setdefault(lease.attempt, []).append(LeasePart(lease, lease.in_flight).offsets)
@@ -401,9 +405,12 @@ class PollLeases:
                 offsets=folded.ranges,
                 steps=folded.steps,
             )
-            self._state.groups_journal.note([delivered])
             if attempt > 1:
+                journal.note([delivered])
                 self._state.tally.redeliveries += len(delivered_offsets)
+            else:
+                journal.note_soon([delivered], now)
+        self._state.alarms.bring_forward(Errand.JOURNALS, journal.next_deadline())
         return max(runs) > 1
 
 

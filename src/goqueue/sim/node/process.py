@@ -204,13 +204,14 @@ class Process:
 
     def _drain(self, now: Now) -> None:
         while self._events and self.halted is None:
-            event = self._events.popleft()
+            events = list(self._events)
             was_serving = self.node.is_serving
-            effects = self.node.handle(event, now)
+            effects = self.node.handle_some(self._events, now)
+            handled = events[: len(events) - len(self._events)]
             if was_serving:
                 # Before that nobody waits.
-                named = self._count_committed(event)
-                check_turn(event, effects, self.node.turn_units, self._turn_units_max, named)
+                named = sum(map(self._count_committed, handled))
+                check_turn(handled, effects, self.node.turn_units, self._turn_units_max, named)
             self._carry_out(effects, now)
         self._finish_turn()
 

@@ -22,20 +22,26 @@ _UNITS_MIN = 64
 
 
 def check_turn(
-    event: NodeEvent, effects: Sequence[NodeEffect], units: int, units_max: int, committed: int = 0
+    events: Sequence[NodeEvent],
+    effects: Sequence[NodeEffect],
+    units: int,
+    units_max: int,
+    committed: int = 0,
 ) -> None:
-    """Raise a violation if a turn did more than its budget and its event allow.
+    """Raise a violation if a turn did more than its budget and its events allow.
 
-    `committed` is how many records the event makes visible.
+    `committed` is how many records the events make visible.
     """
     allowed = _UNITS_MIN + _STEPS_MAX * units_max
     if units <= allowed:
         return
     # One sync may commit what many had asked for, each by a command of its own.
     answers = sum(isinstance(effect, Answer) for effect in effects)
-    allowed += _STEPS_MAX * (_named_in(event) + committed) + answers
+    allowed += _STEPS_MAX * (sum(map(_named_in, events)) + committed) + answers
     if units > allowed:
-        what = type(event.command if isinstance(event, Asked) else event).__name__
+        what = " and ".join(
+            type(event.command if isinstance(event, Asked) else event).__name__ for event in events
+        )
         raise Violation("turn-too-long", f"{what} took {units} units, not {allowed}")
 
 

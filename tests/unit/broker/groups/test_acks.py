@@ -354,6 +354,7 @@ def test_a_receipt_is_stale_after_a_restart() -> None:
     node = shop()
     publish(node, "a")
     (first,) = poll(node)
+    node.advance(SECOND)
     node.restart()
     assert_stale(node, first)
     (again,) = poll(node)

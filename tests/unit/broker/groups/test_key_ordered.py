@@ -64,6 +64,7 @@ def test_key_order_holds_over_a_restart() -> None:
     publish(node, "k=1", "k=2", "k=3")
     ack(node, *poll(node))
     (second,) = poll(node)
+    node.advance(SECOND)
     node.restart()
 
     assert [(each.value, each.attempt) for each in poll(node)] == [(second.value, 2)]
