@@ -45,8 +45,9 @@ _WEIGHT_OF_FASTER = 0.25
 # How many are leased ahead at most of ordinary work, where the program does not say; and how many
 # more of work that is done within the time given.
 _USUAL = 100
-_POLL_MAX = 1000
+_QUICK_MAX = 2000
 _QUICK_S = 0.1
+_POLL_MAX = 1000
 
 
 class PrefetchWindow:
@@ -59,7 +60,7 @@ class PrefetchWindow:
 
     def __init__(self, limit: int | None) -> None:
         self._limit = _USUAL if limit is None else min(limit, _POLL_MAX)
-        self._quick_limit = _POLL_MAX if limit is None else self._limit
+        self._quick_limit = _QUICK_MAX if limit is None else self._limit
         self._size = min(1, self._limit)
         self._handling_s: float | None = None
         # How many were handed out since anybody asked, and when the last one was.

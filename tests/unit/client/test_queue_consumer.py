@@ -88,7 +88,7 @@ def test_whoever_wants_nothing_ahead_gets_nothing_ahead() -> None:
 def test_more_is_leased_ahead_of_work_that_is_done_in_a_moment() -> None:
     window = PrefetchWindow(None)
     now = handle(window, 50, 0.00001)
-    assert window.fitting(LEASE_S, now) == 1000
+    assert window.fitting(LEASE_S, now) == 2000
 
 
 def test_no_more_than_usual_is_leased_ahead_of_ordinary_work() -> None:
