@@ -14,7 +14,6 @@ from goqueue.tracing import Note
 
 __all__ = ["ExporterGroup"]
 
-_SWITCH_S = 0.000_5
 _LABELS = ("exporter",)
 _FAMILIES: tuple[tuple[str, Kind, str, Callable[[Exporter[Any]], int]], ...] = (
     (
@@ -55,10 +54,6 @@ class ExporterGroup:
         return bool(self._exporters)
 
     def start(self) -> None:
-        if self._exporters:
-            # How long the event loop waits for a computing thread each time it returns from the
-            # operating system. At the default of 5 ms an exporter would slow it down manyfold.
-            sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_S))
         for exporter in self._exporters:
             exporter.start()
 
