@@ -51,6 +51,7 @@ from goqueue.broker.partitions import (
     Partition,
     Publication,
 )
+from goqueue.broker.publish import PARTS_AT_ONCE
 from goqueue.broker.recovery.start import GROUPS_LOG, TOPICS_LOG, Opened
 from goqueue.broker.state import Absence, NodeState
 from goqueue.broker.storage_health import StorageHealth
@@ -376,7 +377,11 @@ class Node:
         purpose = publication.purpose
         if publication.trace is not None:
             transaction = purpose.transaction if isinstance(purpose, InTransaction) else None
-            self._state.traces.published(publication.trace, published, now, transaction)
+            notes = self._state.traces.published(publication.trace, published, now, transaction)
+            if len(published.placed) <= PARTS_AT_ONCE:
+                self._state.budget.spend(sum(notes))
+            else:
+                self._state.stepwise.begin(None, notes, now)
         match purpose:
             case ForMove(batch):
                 self._components.dead_letter_mover.copied(batch, published.placed[0].refused, now)

@@ -31,10 +31,10 @@ from goqueue.model.requests import Publish, Published
 from goqueue.records import Routed, Unroutable, attach_traceparent, find_delayed, route, walk
 from goqueue.transactions import Admission
 
-__all__ = ["REFUSALS", "Publisher"]
+__all__ = ["PARTS_AT_ONCE", "REFUSALS", "Publisher"]
 
 # So many partitions get their part of a batch in one turn.
-_PARTS_AT_ONCE = 250
+PARTS_AT_ONCE = 250
 _NORMAL = int(Priority.NORMAL)
 
 REFUSALS = {
@@ -129,7 +129,7 @@ class Publisher:
         is_marked = admission is not None and admission.is_marked
         counts = _counts(routed) if is_marked else {}
         appending = _Routed(command, topic, admission, routed, publication, counts)
-        if len(routed.parts) <= _PARTS_AT_ONCE:
+        if len(routed.parts) <= PARTS_AT_ONCE:
             for number, part in routed.parts.items():
                 self._append_part(appending, number, part, now)
         else:

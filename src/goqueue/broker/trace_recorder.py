@@ -10,6 +10,7 @@ from operator import attrgetter
 import msgspec
 
 from goqueue.broker.catalog import Catalog, Topic
+from goqueue.broker.turns import Steps
 from goqueue.delivery import LeasePart
 from goqueue.groups import Group
 from goqueue.model import TRACEPARENT_HEADER, Header, LogId, Now, Offset, TransactionKey
@@ -112,9 +113,10 @@ class TraceRecorder:
         published: Published,
         now: Now,
         transaction: TransactionKey | None = None,
-    ) -> None:
-        """The publication has ended: note what is in the log."""
+    ) -> Steps:
+        """The publication has ended: note what is in the log, a partition at a step."""
         for placed in published.placed:
+            yield 1
             if placed.refused is not None or placed.is_duplicate or not placed.count:
                 continue
             part = trace.parts.get(placed.partition)

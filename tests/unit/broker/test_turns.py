@@ -6,7 +6,7 @@ import pytest
 
 from goqueue.broker import NodeEvent
 from goqueue.broker.turns import TURN_UNITS
-from goqueue.model import Answer, Asked, Code, LogId, Offset, Refused, RequestId
+from goqueue.model import Answer, Asked, Code, LogId, Message, Offset, Refused, RequestId
 from goqueue.model.requests import (
     AlterTopic,
     CheckHealth,
@@ -27,11 +27,15 @@ from goqueue.model.requests import (
     NodeHealth,
     Offsets,
     PartitionList,
+    Publish,
+    Published,
     TopicChanges,
     TopicConfig,
     TopicDescription,
 )
+from goqueue.records import build
 from tests.unit.broker.driven_node import DrivenNode
+from tests.unit.broker.tales import trace_of
 
 MANY = 3 * TURN_UNITS
 
@@ -100,6 +104,20 @@ def test_a_turn_that_has_done_much_leaves_the_other_events_to_the_next() -> None
 
     assert len(waiting) == 2
     assert node.node.turn_units <= UNITS_MAX
+
+
+def test_a_publication_to_thousands_of_partitions_is_traced_in_several_bounded_turns() -> None:
+    node = large()
+    batch = build([Message(value=b"v")] * MANY)
+    node.turn_units_max = 0
+    node.ask(Publish(topic="large", batch=batch, targets=list(range(MANY))), Published)
+
+    # The batch itself is what the command names.
+    assert node.turn_units_max <= UNITS_MAX
+    assert [trace_of(node, 0, LogId("large", number)).trace.topic for number in (0, MANY - 1)] == [
+        "large",
+        "large",
+    ]
 
 
 def test_creating_thousands_of_logs_takes_several_bounded_turns() -> None:
