@@ -307,14 +307,14 @@ def counts_generations_anew(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_the_first_of_two(patch: pytest.MonkeyPatch) -> None:
-    handle = Node.handle
+    handle = Node.handle_some
 
-    def forgetful(node: Node, event: Any, now: Any) -> Any:
-        effects = handle(node, event, now)
+    def forgetful(node: Node, events: Any, now: Any) -> Any:
+        effects = handle(node, events, now)
         answers = [each for each in effects if type(each).__name__ == "Answer"]
         return [each for each in effects if each not in answers[1:]]
 
-    patch.setattr(Node, "handle", forgetful)
+    patch.setattr(Node, "handle_some", forgetful)
 
 
 PLANTED_IN_NODE: tuple[Plant, ...] = (
