@@ -128,12 +128,12 @@ def _live(node: GoQueueNode, topic: str, batches: int) -> None:
     for number in range(_GROUPS):
         _visit(node, topic, f"{topic}-{number}", is_deleted=number % 2 > 0)
     named = {"transactional_id": topic}
-    author = node.ask("POST", "/producers/init", named)
+    identity = node.ask("POST", "/producers/init", named)
     for number in range(_TRANSACTIONS):
-        node.ask("POST", "/transactions/begin", {**author, **named})
-        node.ask("POST", "/transactions/publish", {**author, "topic": topic, "value": "x"})
+        node.ask("POST", "/transactions/begin", {**identity, **named})
+        node.ask("POST", "/transactions/publish", {**identity, "topic": topic, "value": "x"})
         how = "commit" if number % 3 else "abort"
-        node.ask("POST", f"/transactions/{how}", {**author, **named})
+        node.ask("POST", f"/transactions/{how}", {**identity, **named})
     node.ask("GET", "/traces?limit=10")
     node.ask("DELETE", f"/topics/{topic}")
 

@@ -147,11 +147,11 @@ async def hidden_ack(stage: Stage, size: int) -> Stall:
     """Ack a message before a marker while many behind it are handed out and not settled."""
     await stage.create(_TOPIC)
     named = {"transactional_id": "t"}
-    author = await stage.ask("POST", "/producers/init", named)
-    owner = {**author, **named}
+    identity = await stage.ask("POST", "/producers/init", named)
+    owner = {**identity, **named}
     for _ in range(10):
         await stage.ask("POST", "/transactions/begin", owner)
-        await stage.ask("POST", "/transactions/publish", {**author, **_MESSAGE})
+        await stage.ask("POST", "/transactions/publish", {**identity, **_MESSAGE})
         await stage.ask("POST", "/transactions/commit", owner)
     await stage.publish(_TOPIC, size)
     receipts = await stage.lease("billing", _TOPIC, size)
@@ -173,13 +173,13 @@ async def markers(stage: Stage, size: int) -> Stall:
     body = encoded({"offsets": {"elsewhere": {"0": 0}}})
     await stage.send_all(request("POST", f"/groups/g{each}/offsets", body) for each in range(size))
     named = {"transactional_id": "t"}
-    author = await stage.ask("POST", "/producers/init", named)
-    owner = {**author, **named}
+    identity = await stage.ask("POST", "/producers/init", named)
+    owner = {**identity, **named}
 
     async def work() -> None:
         for _ in range(100):
             await stage.ask("POST", "/transactions/begin", owner)
-            await stage.ask("POST", "/transactions/publish", {**author, **_MESSAGE})
+            await stage.ask("POST", "/transactions/publish", {**identity, **_MESSAGE})
             await stage.ask("POST", "/transactions/commit", owner)
 
     return await stage.during(work, 100)

@@ -10,13 +10,13 @@ import uvloop
 from bench.transactions.node import started
 from goqueue.model import SECOND, Message
 from goqueue.model.requests import (
-    Author,
     BeginTransaction,
     CreateTopic,
     EndTransaction,
     InitProducer,
     Owner,
     ProducerGranted,
+    ProducerStamp,
     Publish,
 )
 from goqueue.records import build
@@ -79,5 +79,5 @@ async def _owner(pump: Pump, name: str) -> Owner:
 async def _write(pump: Pump, owner: Owner) -> None:
     """Begin a transaction, and publish one message in it."""
     await pump.ask(BeginTransaction(owner=owner))
-    author = Author(producer_id=owner.producer_id, epoch=owner.epoch)
-    await pump.ask(Publish(topic=_TOPIC, batch=bytearray(_RECORD), author=author))
+    stamp = ProducerStamp(producer_id=owner.producer_id, epoch=owner.epoch)
+    await pump.ask(Publish(topic=_TOPIC, batch=bytearray(_RECORD), producer=stamp))

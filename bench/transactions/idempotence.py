@@ -15,7 +15,13 @@ from bench.transactions.node import running
 from bench.transactions.pairs import Work, compare
 from bench.transactions.writer import PARTITIONS, Writer
 from goqueue.model import Message
-from goqueue.model.requests import Author, CreateTopic, InitProducer, ProducerGranted, Publish
+from goqueue.model.requests import (
+    CreateTopic,
+    InitProducer,
+    ProducerGranted,
+    ProducerStamp,
+    Publish,
+)
 from goqueue.records import build
 from goqueue.runtime import Pump
 
@@ -62,8 +68,8 @@ async def _in_process(folder: str, count: int) -> Figure:
         numbered = [await _Numbered.init(pump) for _ in range(_WRITERS)]
 
         async def known(number: int) -> None:
-            author = numbered[number].next()
-            await pump.ask(_publication(number, author))
+            stamp = numbered[number].next()
+            await pump.ask(_publication(number, stamp))
 
         async def plain(number: int) -> None:
             await pump.ask(_publication(number, None))
@@ -91,17 +97,17 @@ class _Numbered:
         assert isinstance(granted, ProducerGranted)
         return cls(granted)
 
-    def next(self) -> Author:
+    def next(self) -> ProducerStamp:
         sequence, self._sequence = self._sequence, self._sequence + BATCH
-        return Author(
+        return ProducerStamp(
             producer_id=self._granted.producer_id, epoch=self._granted.epoch, sequence=sequence
         )
 
 
-def _publication(number: int, author: Author | None) -> Publish:
+def _publication(number: int, stamp: ProducerStamp | None) -> Publish:
     targets = [number % PARTITIONS] * BATCH
     return Publish(
-        topic=TOPIC, batch=bytearray(_RECORDS), targets=targets, is_whole=True, author=author
+        topic=TOPIC, batch=bytearray(_RECORDS), targets=targets, is_whole=True, producer=stamp
     )
 
 

@@ -20,7 +20,7 @@ class Writer:
     ) -> None:
         self._wires = wires
         self._path = f"/topics/{topic}/records"
-        self._author = f"producer_id={granted['producer_id']}&epoch={granted['epoch']}"
+        self._identity = f"producer_id={granted['producer_id']}&epoch={granted['epoch']}"
         self._owner = json.dumps({**granted, "transactional_id": name}).encode()
         self._sequences: dict[int, int] = {}
 
@@ -40,13 +40,13 @@ class Writer:
     async def publish(self, partition: int, batch: bytes, count: int) -> None:
         """A batch with its sequence: a retry would be known."""
         sequence = self._sequences.get(partition, 0)
-        query = f"partition={partition}&{self._author}&sequence={sequence}"
+        query = f"partition={partition}&{self._identity}&sequence={sequence}"
         await self._wires[partition].send(request("POST", f"{self._path}?{query}", batch))
         self._sequences[partition] = sequence + count
 
     async def publish_spread(self, batch: bytes) -> None:
         """A batch that the broker spreads over the partitions."""
-        await self._wires[0].send(request("POST", f"{self._path}?{self._author}", batch))
+        await self._wires[0].send(request("POST", f"{self._path}?{self._identity}", batch))
 
     async def step(self, name: str) -> None:
         """Begin, commit or abort."""

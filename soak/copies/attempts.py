@@ -84,8 +84,8 @@ class Producer:
         self._asking = asking
         self._topic = topic
         self._partitions = partitions
-        self._author = {"producer_id": granted["producer_id"], "epoch": granted["epoch"]}
-        self._owner = {**self._author, "transactional_id": name}
+        self._identity = {"producer_id": granted["producer_id"], "epoch": granted["epoch"]}
+        self._owner = {**self._identity, "transactional_id": name}
         self._sequences = dict.fromkeys(range(partitions), 0)
         self.attempt = ""
 
@@ -109,7 +109,7 @@ class Producer:
             )
         for partition, part in parts.items():
             sequence = self._sequences[partition]
-            query = {**self._author, "partition": partition, "sequence": sequence}
+            query = {**self._identity, "partition": partition, "sequence": sequence}
             path = f"/topics/{self._topic}/records?{urlencode(query)}"
             answer = self._asking.until_answered("POST", path, bytes(build(part)))
             self._taken(partition, len(part), is_repeat=answer["results"][0].get("duplicate"))
@@ -117,7 +117,7 @@ class Producer:
     def _copy_one(self, message: Json) -> None:
         partition = self._place(message)
         body = {
-            **self._author,
+            **self._identity,
             "topic": self._topic,
             "key": message["key"],
             "value": message["value"],

@@ -6,11 +6,11 @@ then each user continues where it was: it reads, retries what was not answered, 
 
 from goqueue.model import Code, LogId, Message, Refused
 from goqueue.model.requests import (
-    Author,
     InitProducer,
     Mode,
     Owner,
     ProducerGranted,
+    ProducerStamp,
     Publish,
     Published,
 )
@@ -90,12 +90,14 @@ class Judge:
     def _retry(self, topic: str, owner: Owner, sent: Sent) -> bool:
         """Send a batch again; whether it was there."""
         assert sent.sequence is not None
-        author = Author(producer_id=owner.producer_id, epoch=owner.epoch, sequence=sent.sequence)
+        stamp = ProducerStamp(
+            producer_id=owner.producer_id, epoch=owner.epoch, sequence=sent.sequence
+        )
         command = Publish(
             topic=topic,
             batch=build([Message(value=value) for value in sent.values]),
             targets=[0] * len(sent.values),
-            author=author,
+            producer=stamp,
         )
         [placed] = self._node.ask(command, Published).placed
         assert placed.refused is None, placed

@@ -16,7 +16,6 @@ from goqueue.model import SECOND, Cleanup, Flush, Message
 from goqueue.model.requests import (
     Ack,
     Acked,
-    Author,
     BeginTransaction,
     Command,
     CreateTopic,
@@ -28,6 +27,7 @@ from goqueue.model.requests import (
     Mode,
     Owner,
     ProducerGranted,
+    ProducerStamp,
     Publish,
     Published,
     Reply,
@@ -193,12 +193,12 @@ class Shell:
         fill = self.random.randbytes(size // 2).hex().encode()
         return tuple(b"%s-%d-%d-%s" % (word.encode(), number, i, fill) for i in range(count))
 
-    async def _send(self, topic: str, sent: Sent, author: Author | None = None) -> None:
+    async def _send(self, topic: str, sent: Sent, stamp: ProducerStamp | None = None) -> None:
         keys: Sequence[bytes] = sent.keys or [b""] * len(sent.values)
         batch = build(
             [Message(key=key, value=value) for key, value in zip(keys, sent.values, strict=True)]
         )
-        command = Publish(topic=topic, batch=batch, targets=[0] * len(sent.values), author=author)
+        command = Publish(topic=topic, batch=batch, targets=[0] * len(sent.values), producer=stamp)
         published = await self.ask(command, Published)
         [placed] = published.placed
         assert placed.refused is None, placed
@@ -228,7 +228,7 @@ class Shell:
         values = self._values("numbered", self.random.randrange(4, 30), 1_500)
         sent = Sent(values=values, sequence=sequence, sent=self.place)
         before.append(sent)
-        await self._send("numbered", sent, _author(owner, sequence))
+        await self._send("numbered", sent, _stamp(owner, sequence))
 
     async def _deal(self, number: int) -> None:
         """A transaction of two batches; every third one is aborted."""
@@ -242,7 +242,7 @@ class Shell:
             values = self._values("txn", self.random.randrange(2, 20), 900)
             sent = Sent(values=values, sequence=sequence, sent=self.place)
             deal.batches.append(sent)
-            await self._send("txn", sent, _author(owner, sequence))
+            await self._send("txn", sent, _stamp(owner, sequence))
         deal.ending = self.place
         ending = EndTransaction(owner=owner, is_commit=deal.is_commit)
         await self.ask(ending, TransactionEnded)
@@ -264,8 +264,8 @@ class Shell:
         settled.answered = self.place
 
 
-def _author(owner: Owner, sequence: int) -> Author:
-    return Author(producer_id=owner.producer_id, epoch=owner.epoch, sequence=sequence)
+def _stamp(owner: Owner, sequence: int) -> ProducerStamp:
+    return ProducerStamp(producer_id=owner.producer_id, epoch=owner.epoch, sequence=sequence)
 
 
 def record_a_life(root: Path, seed: int, rounds: int) -> Told:

@@ -68,12 +68,12 @@ def test_a_transactional_id_of_250_characters_makes_no_producer(api: Api) -> Non
 @pytest.mark.parametrize("sequence", [-1, 2**31, 2**63, True, "0", 0.5])
 def test_a_sequence_that_is_none_writes_nothing(api: Api, sequence: object) -> None:
     topic = api.create(spent_name())
-    author = api.post("/producers/init", {})
-    body = {**author, "topic": topic, "value": "v", "partition": 0, "sequence": sequence}
+    identity = api.post("/producers/init", {})
+    body = {**identity, "topic": topic, "value": "v", "partition": 0, "sequence": sequence}
     refusal = (400, "request_invalid")
     assert api.refusal("POST", "/transactions/publish", body) == refusal
     records = bytes(build([Message(value=b"v")]))
-    query = f"producer_id={author['producer_id']}&epoch=0&partition=0&sequence={sequence}"
+    query = f"producer_id={identity['producer_id']}&epoch=0&partition=0&sequence={sequence}"
     raw = api.send("POST", f"/topics/{topic}/records?{query}", records)
     assert sequence == "0" or (raw.status, raw.code) == refusal
     assert len(api.read(topic)) == (1 if sequence == "0" else 0)
@@ -81,8 +81,8 @@ def test_a_sequence_that_is_none_writes_nothing(api: Api, sequence: object) -> N
 
 def test_the_last_sequence_there_is_ends_the_epoch_and_nothing_wraps(api: Api) -> None:
     topic = api.create(spent_name())
-    author = api.post("/producers/init", {})
-    body = {**author, "topic": topic, "value": "v", "partition": 0, "sequence": 2**31 - 1}
+    identity = api.post("/producers/init", {})
+    body = {**identity, "topic": topic, "value": "v", "partition": 0, "sequence": 2**31 - 1}
     refusal = api.refusal("POST", "/transactions/publish", body)
     assert refusal == (409, "sequence_out_of_order")
     assert api.read(topic) == []

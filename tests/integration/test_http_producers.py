@@ -31,8 +31,8 @@ def test_every_producer_has_an_id_of_its_own_and_each_init_an_epoch(api: Api, na
 
 def test_a_repeat_is_answered_with_its_first_result_and_written_once(api: Api, name: Name) -> None:
     topic = api.create(name(), 2)
-    author = api.post("/producers/init", {})
-    body = {**author, "topic": topic, "partition": 1}
+    identity = api.post("/producers/init", {})
+    body = {**identity, "topic": topic, "partition": 1}
     first = [
         api.post("/transactions/publish", {**body, "value": str(number), "sequence": number})
         for number in range(5)
@@ -48,8 +48,8 @@ def test_a_repeat_is_answered_with_its_first_result_and_written_once(api: Api, n
 
 def test_a_repeat_of_a_delayed_message_is_told_when_it_is_due(api: Api, name: Name) -> None:
     topic = api.create(name())
-    author = api.post("/producers/init", {})
-    body = {**author, "topic": topic, "partition": 0, "value": "v", "sequence": 0, "delay": "1h"}
+    identity = api.post("/producers/init", {})
+    body = {**identity, "topic": topic, "partition": 0, "value": "v", "sequence": 0, "delay": "1h"}
     first = api.post("/transactions/publish", body)
     assert first["delayed"] is True
     assert parse_time(first["deliverAt"]) > parse_time(first["timestamp"])
@@ -59,8 +59,8 @@ def test_a_repeat_of_a_delayed_message_is_told_when_it_is_due(api: Api, name: Na
 
 def test_gaps_and_repeats_that_are_too_old_say_what_is_expected(api: Api, name: Name) -> None:
     topic = api.create(name())
-    author = api.post("/producers/init", {})
-    body = {**author, "topic": topic, "partition": 0, "value": "v"}
+    identity = api.post("/producers/init", {})
+    body = {**identity, "topic": topic, "partition": 0, "value": "v"}
 
     def expected(sequence: int) -> object:
         answer = api.ask("POST", "/transactions/publish", {**body, "sequence": sequence})
@@ -77,23 +77,23 @@ def test_gaps_and_repeats_that_are_too_old_say_what_is_expected(api: Api, name: 
 
 def test_batches_of_records_are_deduplicated_by_their_first_number(api: Api, name: Name) -> None:
     topic = api.create(name())
-    author = {**api.post("/producers/init", {}), "partition": 0}
-    first = send_records(api, topic, "a", "b", "c", **author, sequence=0)
+    identity = {**api.post("/producers/init", {}), "partition": 0}
+    first = send_records(api, topic, "a", "b", "c", **identity, sequence=0)
     assert first.body["results"] == [{"partition": 0, "base_offset": 0, "count": 3}]
-    second = send_records(api, topic, "d", **author, sequence=3)
+    second = send_records(api, topic, "d", **identity, sequence=3)
     assert second.body["results"] == [{"partition": 0, "base_offset": 3, "count": 1}]
-    again = send_records(api, topic, "a", "b", "c", **author, sequence=0)
+    again = send_records(api, topic, "a", "b", "c", **identity, sequence=0)
     assert again.body["results"] == [
         {"partition": 0, "base_offset": 0, "count": 3, "duplicate": True}
     ]
-    gap = send_records(api, topic, "f", **author, sequence=5)
+    gap = send_records(api, topic, "f", **identity, sequence=5)
     assert (gap.status, gap.code, gap.body["details"]) == (
         409,
         "sequence_out_of_order",
         {"expected": 4},
     )
     assert read(api, topic) == ["a", "b", "c", "d"]
-    unsequenced = {"producer_id": author["producer_id"], "epoch": author["epoch"]}
+    unsequenced = {"producer_id": identity["producer_id"], "epoch": identity["epoch"]}
     assert send_records(api, topic, "e", **unsequenced).status == 200
     assert read(api, topic) == ["a", "b", "c", "d", "e"]
 
@@ -102,8 +102,8 @@ def test_the_notes_about_writers_are_shown_to_nobody_but_readers_of_bytes(
     api: Api, name: Name
 ) -> None:
     topic = api.create(name())
-    author = api.post("/producers/init", {})
-    body = {**author, "topic": topic, "partition": 0, "sequence": 0, "value": "v"}
+    identity = api.post("/producers/init", {})
+    body = {**identity, "topic": topic, "partition": 0, "sequence": 0, "value": "v"}
     api.post("/transactions/publish", {**body, "headers": {"a": "b"}})
     [message] = api.read(topic)
     assert message["headers"] == {"a": "b"}
@@ -116,8 +116,8 @@ def test_the_notes_about_writers_are_shown_to_nobody_but_readers_of_bytes(
 def test_repeats_are_known_after_a_kill(mortal: ServerProcess, connect: Connect) -> None:
     api = connect(mortal)
     topic = api.create("t")
-    author = api.post("/producers/init", {})
-    body = {**author, "topic": topic, "partition": 0, "value": "v"}
+    identity = api.post("/producers/init", {})
+    body = {**identity, "topic": topic, "partition": 0, "value": "v"}
     first = [api.post("/transactions/publish", {**body, "sequence": each}) for each in range(3)]
     mortal.kill()
     mortal.start()
@@ -126,4 +126,4 @@ def test_repeats_are_known_after_a_kill(mortal: ServerProcess, connect: Connect)
     assert again == [{**each, "duplicate": True} for each in first]
     assert len(read(api, topic)) == 3
     other = api.post("/producers/init", {})
-    assert other["producer_id"] > author["producer_id"]
+    assert other["producer_id"] > identity["producer_id"]

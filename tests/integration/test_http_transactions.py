@@ -83,8 +83,8 @@ def test_stored_records_come_with_the_ranges_that_were_aborted(api: Api, name: N
     api.publish(topic, "0")
     producer.begin()
     producer.publish(topic, "1")
-    author = {"producer_id": producer.id, "epoch": producer.epoch}
-    assert send_records(api, topic, "2", "3", **author).status == 200
+    identity = {"producer_id": producer.id, "epoch": producer.epoch}
+    assert send_records(api, topic, "2", "3", **identity).status == 200
     open_ = api.send("GET", f"/topics/{topic}/partitions/0/records")
     assert open_.headers["goqueue-last-stable-offset"] == "1"
     assert open_.headers["goqueue-high-watermark"] == "4"

@@ -45,7 +45,7 @@ class Store:
         self.api.create(TOPIC)
         self.producer = Producer(self.api, "writer", transaction_timeout_ms=60_000)
         plain = self.api.post("/producers/init", {})
-        self._author = (
+        self._identity = (
             {"producer_id": self.producer.id, "epoch": self.producer.epoch}
             if is_transactional
             else plain
@@ -84,7 +84,7 @@ class Store:
             api or self.api,
             TOPIC,
             *batch.values,
-            **self._author,
+            **self._identity,
             partition=0,
             sequence=batch.sequence,
         )

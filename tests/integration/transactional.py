@@ -27,8 +27,8 @@ class Producer:
 
     def message(self, topic: str, value: str, **fields: object) -> Json:
         """The body that publishes a message."""
-        author = {"producer_id": self.id, "epoch": self.epoch}
-        return {**author, "topic": topic, "value": value, **fields}
+        identity = {"producer_id": self.id, "epoch": self.epoch}
+        return {**identity, "topic": topic, "value": value, **fields}
 
     def add(self, group: str, **fields: object) -> None:
         """Add progress of a group."""

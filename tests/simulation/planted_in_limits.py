@@ -17,8 +17,8 @@ from tests.simulation.planted_patches import JOURNAL, Plant, attribute, does_not
 __all__ = ["PLANTED_IN_LIMITS", "with_habits"]
 
 _UNBOUNDED = 1 << 30
-_AUTHORS = "goqueue.log.producer_state.ProducerState"
-_SETTLING = "goqueue.broker.groups.acks.Settlements"
+_PRODUCER_STATE = "goqueue.log.producer_state.ProducerState"
+_SETTLING = "goqueue.broker.groups.acks.Acks"
 _ROUTE_QUEUE = "goqueue.broker.groups.dead_letter_mover._RouteQueue"
 
 
@@ -43,12 +43,12 @@ def keeps_half_of_a_torn_batch(patch: pytest.MonkeyPatch) -> None:
     # Group commits write many batches at once, so few tears meet one: copies of large messages.
     with_habits(patch, "large_values", "copying")
     patch.setattr("goqueue.storage.log_opener.unfinished_batch", does_nothing)
-    patch.setattr(f"{_AUTHORS}.interrupt", does_nothing)
+    patch.setattr(f"{_PRODUCER_STATE}.interrupt", does_nothing)
 
 
 def forgets_producers_when_the_clock_is_put(patch: pytest.MonkeyPatch) -> None:
     with_habits(patch, "week_jumps", "clock_jumps", "idempotence")
-    patch.setattr(f"{_AUTHORS}._time", lambda _, at: at)
+    patch.setattr(f"{_PRODUCER_STATE}._time", lambda _, at: at)
 
 
 def counts_a_release_as_a_delivery(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ _PARTITION = "goqueue.broker.partitions.Partition"
 _DELIVERING = "goqueue.broker.groups.polls.Polls"
 _LEASES = "goqueue.broker.groups.leases.PollLeases"
 _MOVING = "goqueue.broker.groups.dead_letter_mover.DeadLetterMover"
-_SETTLING = "goqueue.broker.groups.acks.Settlements"
+_SETTLING = "goqueue.broker.groups.acks.Acks"
 
 
 # Journals

@@ -147,11 +147,11 @@ def leaves_newcomers_under_an_old_key_prepared(patch: pytest.MonkeyPatch) -> Non
 def publishes_for_a_fenced_producer(patch: pytest.MonkeyPatch) -> None:
     admit = Transactions.admit
 
-    def trusting(transactions: Transactions, author: Any, *rest: Any) -> Any:
-        producer = transactions.producers.get(author.producer_id)
+    def trusting(transactions: Transactions, stamp: Any, *rest: Any) -> Any:
+        producer = transactions.producers.get(stamp.producer_id)
         if producer is not None:
-            author = msgspec.structs.replace(author, epoch=producer.epoch)
-        return admit(transactions, author, *rest)
+            stamp = msgspec.structs.replace(stamp, epoch=producer.epoch)
+        return admit(transactions, stamp, *rest)
 
     patch.setattr(Transactions, "admit", trusting)
 

@@ -28,7 +28,7 @@ __all__ = ["Catalog", "Topic"]
 
 _TOPICS_MAX = 100_000
 _ALL_PARTITIONS_MAX = 200_000
-_LETTERS_RETENTION_HOURS = 336
+_DEAD_LETTERS_RETENTION_HOURS = 336
 
 
 class Topic:
@@ -159,10 +159,10 @@ class Catalog:
             created_at=now.wall,
         )
 
-    def create_letters(self, origin: Topic, name: str, now: Now) -> TopicStated:
+    def create_dead_letters(self, origin: Topic, name: str, now: Now) -> TopicStated:
         """The dead-letter topic of another topic: as many partitions, kept longer."""
         config = TopicConfig(
-            retention_hours=_LETTERS_RETENTION_HOURS,
+            retention_hours=_DEAD_LETTERS_RETENTION_HOURS,
             max_message_bytes=origin.config.max_message_bytes,
             # It has none of its own: the name is only there because every topic has one.
             dead_letter_topic=name,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from goqueue.broker.delayed.delays import DelayedMessages
-from goqueue.broker.groups.acks import Settlements
+from goqueue.broker.groups.acks import Acks
 from goqueue.broker.groups.dead_letter_mover import DeadLetterMover
 from goqueue.broker.groups.membership import GroupRetention, Membership
 from goqueue.broker.groups.offsets import Positions
@@ -106,7 +106,7 @@ class Components:
         self.coordinator = TransactionCoordinator(state, self.polls)
         self.dead_letter_mover = DeadLetterMover(state, self.topics, self.polls, self.coordinator)
         self.redriver = Redriver(state, self.dead_letter_mover)
-        self.acks = Settlements(state, self.polls, self.dead_letter_mover)
+        self.acks = Acks(state, self.polls, self.dead_letter_mover)
         self.positions = Positions(state, self.polls)
         self.membership = Membership(state, self.polls, self.positions)
         self.retention = GroupRetention(state, self.membership, group_retention_ns)

@@ -103,7 +103,7 @@ from goqueue.model.requests import (
     Published,
     Reply,
 )
-from goqueue.tracing import Note, Tracer
+from goqueue.tracing import TraceEntry, Tracer
 
 __all__ = ["Node", "NodeEvent"]
 
@@ -262,12 +262,12 @@ class Node:
         yield from health_families(self._state, self._components.redriver.dead_letters_kept)
         yield from families_of(self._state, by_partition=by_partition)
 
-    def export_notes(self) -> None:
-        """From now on somebody collects what is recorded of the traces of messages."""
+    def export_trace_entries(self) -> None:
+        """Collect trace entries for `take_trace_entries` from now on."""
         self._state.traces.tracer.export()
 
-    def take_notes(self) -> list[Note]:
-        """What was noted since the last time."""
+    def take_trace_entries(self) -> list[TraceEntry]:
+        """The trace entries recorded since the last call."""
         return self._state.traces.tracer.take()
 
     # Commands

@@ -69,8 +69,8 @@ class Publisher:
     def publish(self, request: RequestId, command: Publish, now: Now) -> None:
         topic = self._state.catalog.find_for_writing(command.topic)
         admission = None
-        if command.author is not None:
-            admission = self._state.transactions.admit(command.author, now)
+        if command.producer is not None:
+            admission = self._state.transactions.admit(command.producer, now)
         is_marked = admission is not None and admission.is_marked
         is_new = (command.dues and not topic.may_delay) or (is_marked and not topic.may_mark)
         if is_new or (is_marked and topic.announcing):

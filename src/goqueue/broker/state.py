@@ -51,8 +51,8 @@ class Tally(msgspec.Struct):
     extensions: int = 0
     redeliveries: int = 0
     expirations: int = 0
-    rejected_letters: int = 0
-    exhausted_letters: int = 0
+    rejected_dead_letters: int = 0
+    exhausted_dead_letters: int = 0
     published: list[int] = msgspec.field(default_factory=lambda: [0] * LANES)
     transactions_committed: int = 0
     transactions_aborted: int = 0

@@ -78,7 +78,7 @@ class Topics:
         """The dead-letter topic of a topic, if it can be used; else it is being made."""
         topic = self._state.catalog.get(name)
         if topic is None and name not in self._deletions:
-            self._make(self._state.catalog.create_letters(origin, name, now), None)
+            self._make(self._state.catalog.create_dead_letters(origin, name, now), None)
             return None
         return topic if topic is not None and topic.is_open else None
 

@@ -93,7 +93,7 @@ def _events(span: Span) -> list[TraceEvent]:
             member=span.member,
             attempt=span.attempt,
             due=None if span.due is None else Timestamp(span.due),
-            dead_letter_topic=span.topic if span.kind is Kind.LETTER else "",
+            dead_letter_topic=span.topic if span.kind is Kind.DEAD_LETTER else "",
             detail=span.detail,
         )
         for at, name in span.events()

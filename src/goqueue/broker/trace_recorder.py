@@ -1,7 +1,7 @@
-"""What the parts of a node tell the tracer, at the points where they act.
+"""Records trace entries for the components of a node, at the points where they act.
 
-Owns how things of the broker become notes. Decides nothing, and nothing waits for it: with tracing
-off every call returns at once.
+Owns how publishes, deliveries, acks and moves become trace entries. Decides nothing, and nothing
+waits for it: with tracing off every call returns at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from goqueue.records import (
     scan_sampled,
     scan_traces,
 )
-from goqueue.tracing import TRACE_BYTES, UNWRITTEN, Kind, Note, Place, Tracer, place_of
+from goqueue.tracing import TRACE_BYTES, UNWRITTEN, Kind, Place, TraceEntry, Tracer, place_of
 
 __all__ = ["PublishTrace", "TraceRecorder", "trace_header"]
 
@@ -54,7 +54,7 @@ class TraceRecorder:
         self._places: dict[LogId, tuple[int, Place]] = {}
         self._refused = 0
         # What open transactions have published, by their key and the log.
-        self._open: dict[TransactionKey, dict[LogId, list[Note]]] = {}
+        self._open: dict[TransactionKey, dict[LogId, list[TraceEntry]]] = {}
         self._open_count = 0
 
     def place(self, log: LogId) -> Place | None:
@@ -114,7 +114,7 @@ class TraceRecorder:
         now: Now,
         transaction: TransactionKey | None = None,
     ) -> Steps:
-        """The publication has ended: note what is in the log, a partition at a step."""
+        """The publication has ended: record what is in the log, a partition at a step."""
         for placed in published.placed:
             yield 1
             if placed.refused is not None or placed.is_duplicate or not placed.count:
@@ -127,7 +127,7 @@ class TraceRecorder:
             if told.indexes is not None:
                 offsets = [placed.first + index for index in told.indexes]
             log = LogId(trace.topic.name, placed.partition)
-            note = Note(
+            entry = TraceEntry(
                 Kind.PUBLISH,
                 self._place(trace.topic, log),
                 offsets,
@@ -137,26 +137,28 @@ class TraceRecorder:
                 keys=told.keys,
                 waiting=waiting,
             )
-            self.tracer.add(note)
+            self.tracer.add(entry)
             if transaction is not None and self._open_count < _OPEN_MAX:
-                self._open.setdefault(transaction, {}).setdefault(log, []).append(note)
+                self._open.setdefault(transaction, {}).setdefault(log, []).append(entry)
                 self._open_count += 1
 
     def ended(self, key: TransactionKey, log: LogId, now: Now, *, is_commit: bool) -> None:
         """Readers of a log see the end of a transaction: what was aborted comes to nobody."""
-        for note in self._take_open(key, log) if self._open else ():
+        for entry in self._take_open(key, log) if self._open else ():
             if not is_commit:
                 at = now.wall
-                aborted = Note(Kind.ABORT, note.place, note.offsets, at, at, given=note.given)
+                aborted = TraceEntry(
+                    Kind.ABORT, entry.place, entry.offsets, at, at, given=entry.given
+                )
                 self.tracer.add(aborted)
 
-    def _take_open(self, key: TransactionKey, log: LogId) -> list[Note]:
+    def _take_open(self, key: TransactionKey, log: LogId) -> list[TraceEntry]:
         by_log = self._open.get(key)
-        notes = [] if by_log is None else by_log.pop(log, [])
-        self._open_count -= len(notes)
+        entries = [] if by_log is None else by_log.pop(log, [])
+        self._open_count -= len(entries)
         if by_log is not None and not by_log:
             del self._open[key]
-        return notes
+        return entries
 
     def refused(
         self,
@@ -175,7 +177,7 @@ class TraceRecorder:
             self._refused = max(self._refused + 1, now.wall)
             given = contexts.get(index)
             self.tracer.add(
-                Note(
+                TraceEntry(
                     Kind.REFUSE,
                     place,
                     (UNWRITTEN + self._refused,),
@@ -206,7 +208,7 @@ class TraceRecorder:
             messages, lease = part.messages, part.lease
             contexts = list(map(_context_of, messages))
             self.tracer.add(
-                Note(
+                TraceEntry(
                     kind,
                     place,
                     part.offsets,
@@ -242,7 +244,7 @@ class TraceRecorder:
             for index, message in enumerate(messages)
         }
         offsets = range(first, first + len(messages))
-        self.tracer.add(Note(Kind.FIRE, place, offsets, now.wall, now.wall, given=given))
+        self.tracer.add(TraceEntry(Kind.FIRE, place, offsets, now.wall, now.wall, given=given))
 
     def cancelled(self, log: LogId, message: Offset, data: memoryview, now: Now) -> None:
         """A delayed message, whose record this is, will never be delivered."""
@@ -250,7 +252,9 @@ class TraceRecorder:
         if place is not None:
             context = find_trace_contexts(data).get(message)
             given = {} if context is None else {0: context}
-            self.tracer.add(Note(Kind.CANCEL, place, (message,), now.wall, now.wall, given=given))
+            self.tracer.add(
+                TraceEntry(Kind.CANCEL, place, (message,), now.wall, now.wall, given=given)
+            )
 
     # Moves
 
@@ -283,7 +287,7 @@ class TraceRecorder:
         if place is None:
             return
         self.tracer.add(
-            Note(
+            TraceEntry(
                 kind,
                 place,
                 (offset,),
@@ -306,7 +310,7 @@ class TraceRecorder:
             # With the time: groups of other nodes have the same numbers and generations.
             place = place_of(topic, _NOWHERE, f"group {group.number} {now.wall}")
             self.tracer.add(
-                Note(
+                TraceEntry(
                     Kind.REBALANCE,
                     place,
                     (group.generation,),

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from goqueue.client.ack_sender import AckSender
 from goqueue.client.errors import GoQueueError
 from goqueue.client.fetcher import decode_leased
 from goqueue.client.leases import Grant, HeldLease
 from goqueue.client.message import Message
-from goqueue.client.settlements import Settlements
 from goqueue.client.stored_records import read_seed
 from goqueue.model import LogId
 from goqueue.records import Corrupt, ShareHeader, read_shares
@@ -29,7 +29,7 @@ _OFFSETS_MAX = 100_000
 class LeaseTerms(msgspec.Struct, frozen=True, eq=False):
     """Who settles the leases of one poll, how long they last, and from when on."""
 
-    settling: Settlements
+    settling: AckSender
     lease_s: Callable[[str], float]
     polled_at: float
 

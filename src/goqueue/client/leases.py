@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from goqueue.client.ack_sender import AckSender, PendingAck
 from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Transport, get
 from goqueue.client.membership import Subscription
 from goqueue.client.message import Message
-from goqueue.client.settlements import PendingAck, Settlements
 from goqueue.client.values import duration, nanoseconds
 from goqueue.model import Refused, parse_duration
 
@@ -83,7 +83,7 @@ class LeaseTimes:
 class Grant(msgspec.Struct, frozen=True, eq=False):
     """What messages that were leased together have in common."""
 
-    settling: Settlements
+    settling: AckSender
     lease_s: float
     delivery_count: int
 
@@ -183,7 +183,7 @@ class LeaseRenewer:
     """The leases of one consumer; `run` is its task. Calls `on_tick` before it renews."""
 
     def __init__(
-        self, settling: Settlements, max_handling_s: float, on_tick: Callable[[float], None]
+        self, settling: AckSender, max_handling_s: float, on_tick: Callable[[float], None]
     ) -> None:
         self._settling = settling
         self._max_handling_s = max_handling_s

@@ -25,6 +25,7 @@ import logging
 import time
 from collections import deque
 
+from goqueue.client.ack_sender import AckSender
 from goqueue.client.errors import Closed, GoQueueError
 from goqueue.client.http import Transport, post
 from goqueue.client.leased_records import LeaseTerms, read_leased
@@ -32,7 +33,6 @@ from goqueue.client.leases import HeldLease, LeaseRenewer, LeaseTimes
 from goqueue.client.membership import Membership, Subscription
 from goqueue.client.message import Message
 from goqueue.client.retries import is_worth_retrying
-from goqueue.client.settlements import Settlements
 from goqueue.client.tasks import AsyncOnce, Tasks
 from goqueue.client.values import duration
 
@@ -125,7 +125,7 @@ class QueueConsumer:
         self._tasks = tasks
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
-        self._settling = Settlements(transport, subscription.group, self._distrust_leases)
+        self._settling = AckSender(transport, subscription.group, self._distrust_leases)
         self._times = LeaseTimes(transport, subscription)
         self._window = PrefetchWindow(subscription.prefetch)
         self._renewer = LeaseRenewer(self._settling, subscription.max_handling_s, self._shed)

@@ -44,7 +44,7 @@ from goqueue.runtime.clock import read_clock
 from goqueue.runtime.disk import Disk, Work
 from goqueue.runtime.storage_log import StorageLog
 from goqueue.storage import DamageFound
-from goqueue.tracing import Note
+from goqueue.tracing import TraceEntry
 
 __all__ = ["Pump"]
 
@@ -62,14 +62,14 @@ class Pump:
         self,
         node: Node,
         halt: Callable[[str], None],
-        export: "Callable[[list[Note]], None] | None" = None,
+        export: "Callable[[list[TraceEntry]], None] | None" = None,
     ) -> None:
-        """`export` receives the trace notes of the node, and must never wait."""
+        """`export` receives the trace entries of the node, and must never wait."""
         self._node = node
         self._halt = halt
         self._export = export
         if export is not None:
-            node.export_notes()
+            node.export_trace_entries()
         self._disk: Disk | None = None
         self._loop = asyncio.get_running_loop()
         self._events: deque[NodeEvent] = deque()
@@ -210,8 +210,8 @@ class Pump:
         if deadline != self._timer_at:
             self._set_timer(deadline)
         self._storage_log.look(self._node.storage)
-        if self._export is not None and (notes := self._node.take_notes()):
-            self._export(notes)
+        if self._export is not None and (entries := self._node.take_trace_entries()):
+            self._export(entries)
         self._note_state()
 
     def _set_timer(self, deadline: int | None) -> None:

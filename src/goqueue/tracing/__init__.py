@@ -1,7 +1,7 @@
 """Message traces: what happened to which message. Pure, and bounded in memory."""
 
-from goqueue.tracing.note import Kind, Note, Place, place_of
 from goqueue.tracing.span import NO_OFFSET, TRACE_BYTES, UNWRITTEN, Span, Trace, spans_of
+from goqueue.tracing.trace_entry import Kind, Place, TraceEntry, place_of
 from goqueue.tracing.tracer import SPANS_MAX, Search, Tracer
 
 __all__ = [
@@ -10,11 +10,11 @@ __all__ = [
     "TRACE_BYTES",
     "UNWRITTEN",
     "Kind",
-    "Note",
     "Place",
     "Search",
     "Span",
     "Trace",
+    "TraceEntry",
     "Tracer",
     "place_of",
     "spans_of",

@@ -1,4 +1,4 @@
-"""Spans and traces: a note split by message, and the spans that share a trace id.
+"""Spans and traces: an entry split by message, and the spans that share a trace id.
 
 Every span id is derived from the position of its message, so the parent of a span is known without
 having seen it: a position is a child of the supplied context, a delivery is a child of its
@@ -13,7 +13,7 @@ import msgspec
 
 from goqueue.model.requests import TraceStatus
 from goqueue.records import derive_contexts, mix_seed
-from goqueue.tracing.note import Kind, Note
+from goqueue.tracing.trace_entry import Kind, TraceEntry
 
 __all__ = [
     "EVENTS",
@@ -44,7 +44,7 @@ EVENTS: dict[Kind, tuple[str, ...]] = {
     Kind.EXPIRE: ("visibility.expired",),
     Kind.FIRE: ("delay.fired",),
     Kind.CANCEL: ("delay.cancelled",),
-    Kind.LETTER: ("dlq.routed",),
+    Kind.DEAD_LETTER: ("dlq.routed",),
     Kind.REDRIVE: ("dlq.redriven",),
     Kind.ABORT: ("transaction.aborted",),
     Kind.REBALANCE: ("rebalance.start", "rebalance.complete"),
@@ -52,7 +52,7 @@ EVENTS: dict[Kind, tuple[str, ...]] = {
 }
 _SCHEDULED = "delay.scheduled"
 # These give a message a position; everything else happens at a position.
-_POSITIONS = frozenset({Kind.PUBLISH, Kind.REFUSE, Kind.FIRE, Kind.LETTER, Kind.REDRIVE})
+_POSITIONS = frozenset({Kind.PUBLISH, Kind.REFUSE, Kind.FIRE, Kind.DEAD_LETTER, Kind.REDRIVE})
 _OF_A_DELIVERY = frozenset(
     {Kind.ACK, Kind.NACK, Kind.REJECT, Kind.RELEASE, Kind.EXTEND, Kind.EXPIRE}
 )
@@ -96,59 +96,59 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
         return len(EVENTS[self.kind]) + (self.due is not None and self.kind is Kind.PUBLISH)
 
 
-def spans_of(note: Note, indexes: Iterable[int]) -> Iterator[Span]:
-    """The spans of some messages of a note."""
+def spans_of(entry: TraceEntry, indexes: Iterable[int]) -> Iterator[Span]:
+    """The spans of some messages of an entry."""
     for index in indexes:
-        yield _span(note, index, note.context(index))
+        yield _span(entry, index, entry.context(index))
 
 
-def _span(note: Note, index: int, context: bytes) -> Span:
-    offset = note.offsets[index]
+def _span(entry: TraceEntry, index: int, context: bytes) -> Span:
+    offset = entry.offsets[index]
     creation = int.from_bytes(context[TRACE_BYTES:])
-    span_id, parent = _ids(note, index, creation)
-    keys = note.keys
+    span_id, parent = _ids(entry, index, creation)
+    keys = entry.keys
     return Span(
         trace=context[:TRACE_BYTES],
         span_id=span_id,
         parent=parent,
-        kind=note.kind,
-        topic=note.place.topic,
-        partition=note.place.partition,
-        offset=NO_OFFSET if offset >= UNWRITTEN or note.kind is Kind.REBALANCE else offset,
-        start=note.at,
-        end=note.until,
-        group=note.group,
-        member=note.member,
-        attempt=note.attempt(index),
-        due=due_of(note, offset),
-        detail=note.detail,
+        kind=entry.kind,
+        topic=entry.place.topic,
+        partition=entry.place.partition,
+        offset=NO_OFFSET if offset >= UNWRITTEN or entry.kind is Kind.REBALANCE else offset,
+        start=entry.at,
+        end=entry.until,
+        group=entry.group,
+        member=entry.member,
+        attempt=entry.attempt(index),
+        due=due_of(entry, offset),
+        detail=entry.detail,
         key=0 if keys is None else keys[index],
         creation=creation,
     )
 
 
-def _ids(note: Note, index: int, context: int) -> tuple[int, int]:
+def _ids(entry: TraceEntry, index: int, context: int) -> tuple[int, int]:
     """The id of a span and that of its parent, 0 if it has none."""
     position, above = context, 0
-    given = note.given.get(index)
+    given = entry.given.get(index)
     if given is not None:
-        place = note.place
-        own = derive_contexts(place.high, place.low, (note.offsets[index],))
+        place = entry.place
+        own = derive_contexts(place.high, place.low, (entry.offsets[index],))
         position, above = mix_seed(context, int.from_bytes(own[TRACE_BYTES:])), context
-    kind = note.kind
+    kind = entry.kind
     if kind in _POSITIONS or kind is Kind.REBALANCE:
         return position, above
     if kind not in _OF_A_DELIVERY and kind is not Kind.FETCH:
         return mix_seed(position, kind), position
-    delivery = mix_seed(position, mix_seed(note.group_number, note.attempt(index)))
+    delivery = mix_seed(position, mix_seed(entry.group_number, entry.attempt(index)))
     if kind is Kind.FETCH:
         return delivery, position
-    return mix_seed(delivery, mix_seed(kind, note.at)), delivery
+    return mix_seed(delivery, mix_seed(kind, entry.at)), delivery
 
 
-def due_of(note: Note, offset: int) -> int | None:
+def due_of(entry: TraceEntry, offset: int) -> int | None:
     """The due time of a message; None if it is not delayed."""
-    waiting = note.waiting
+    waiting = entry.waiting
     if waiting is None:
         return None
     place = bisect_left(waiting.offsets, offset)

@@ -12,7 +12,7 @@ difference to the status.
 import msgspec
 
 from goqueue.model.requests import TraceStatus
-from goqueue.tracing.note import Kind, Place
+from goqueue.tracing.trace_entry import Kind, Place
 
 __all__ = ["Fate", "Step"]
 
@@ -40,12 +40,12 @@ class Fate:
         self._held: dict[tuple[str, _Position], bool] = {}
         # Rejected in a group, and not dead-lettered yet.
         self._rejected: dict[str, int] = {}
-        self._letters: dict[_Position, None] = {}
+        self._dead_letters: dict[_Position, None] = {}
         self._is_refused = False
 
     @property
     def status(self) -> TraceStatus:
-        if self._is_refused or self._letters or any(self._rejected.values()):
+        if self._is_refused or self._dead_letters or any(self._rejected.values()):
             return TraceStatus.ERROR
         if self._waiting or self._held:
             return TraceStatus.PENDING
@@ -88,12 +88,12 @@ class Fate:
             case Kind.REJECT:
                 self._held.pop((step.group, position), None)
                 self._rejected[step.group] = self._rejected.get(step.group, 0) + 1
-            case Kind.LETTER:
+            case Kind.DEAD_LETTER:
                 self._bury(step.group)
-                self._letters[position] = None
+                self._dead_letters[position] = None
             case Kind.REDRIVE:
-                if self._letters:
-                    del self._letters[next(iter(self._letters))]
+                if self._dead_letters:
+                    del self._dead_letters[next(iter(self._dead_letters))]
                 self._waiting[position] = False
 
     def _end_delay(self, place: Place) -> None:

@@ -1,11 +1,11 @@
-"""The tracer: samples and records notes, keeps the newest, and answers trace queries.
+"""The tracer: samples and records entries, keeps the newest, and answers trace queries.
 
-Sampling depends on the trace id alone, so every hop and every node decides alike. Notes are handed
-to exporters only after `export`.
+Sampling depends on the trace id alone, so every hop and every node decides alike. Exporters
+receive entries only after `export`.
 
-Invariant: the ring holds the newest spans, at most `capacity`, however notes group them.
+Invariant: the ring holds the newest spans, at most `capacity`, however entries group them.
 
-Cost: one object per note; a pass over its contexts only if some traces are not sampled, or some
+Cost: one object per entry; a pass over its contexts only if some traces are not sampled, or some
 messages carry their own contexts.
 """
 
@@ -17,49 +17,49 @@ import msgspec
 
 from goqueue.model.requests import TraceStatus, TracingStatistics
 from goqueue.records import CONTEXT_BYTES, GIVEN_CONTEXT_BYTES, sampled_indexes
-from goqueue.tracing.note import Kind, Note
 from goqueue.tracing.span import TRACE_BYTES, Trace, due_of, spans_of, trace_of
+from goqueue.tracing.trace_entry import Kind, TraceEntry
 from goqueue.tracing.trace_status import Fate, Step
 
 __all__ = ["SPANS_MAX", "Ring", "Search", "Tracer"]
 
 
 class Ring:
-    """Notes in the order of recording; of the oldest perhaps only its last messages."""
+    """Entries in the order of recording; of the oldest perhaps only its last messages."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._notes: deque[Note] = deque()
+        self._entries: deque[TraceEntry] = deque()
         self._count = 0
-        # How many messages of the oldest note were evicted.
+        # How many messages of the oldest entry were evicted.
         self._gone = 0
 
     def __len__(self) -> int:
         """The number of spans in the ring."""
         return self._count
 
-    def add(self, note: Note) -> None:
-        self._notes.append(note)
-        self._count += len(note)
+    def add(self, entry: TraceEntry) -> None:
+        self._entries.append(entry)
+        self._count += len(entry)
         while self._count > self.capacity:
-            left = len(self._notes[0]) - self._gone
+            left = len(self._entries[0]) - self._gone
             excess = self._count - self.capacity
             if excess < left:
                 self._gone += excess
                 self._count -= excess
             else:
-                self._notes.popleft()
+                self._entries.popleft()
                 self._gone = 0
                 self._count -= left
 
-    def __iter__(self) -> Iterator[tuple[Note, range]]:
-        """Each note with the range of its indexes in the ring, oldest first.
+    def __iter__(self) -> Iterator[tuple[TraceEntry, range]]:
+        """Each entry with the range of its indexes in the ring, oldest first.
 
-        Covers what is in the ring at the start; later notes are not visited.
+        Covers what is in the ring at the start; later entries are not visited.
         """
-        notes, gone = tuple(self._notes), self._gone
-        for note in notes:
-            yield note, range(gone, len(note))
+        entries, gone = tuple(self._entries), self._gone
+        for entry in entries:
+            yield entry, range(gone, len(entry))
             gone = 0
 
 
@@ -67,15 +67,15 @@ SPANS_MAX = 10_000
 _ALL = 1 << 64
 _SAMPLED = 1
 
-# Spans grouped by trace in one step: as much work as one note elsewhere.
+# Spans grouped by trace in one step: as much work as one entry elsewhere.
 _STEP_SPANS = 10
 
 Outcome = TypeVar("Outcome")
 # Work in small steps; each yields the units it did.
 Steps = Generator[int, None, Outcome]
 
-# Notes, each with the index of one of its messages.
-_Places = list[tuple[Note, int]]
+# Entries, each with the index of one of its messages.
+_Places = list[tuple[TraceEntry, int]]
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,26 +94,26 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     end: int | None = None
     status: TraceStatus | None = None
 
-    def fits(self, note: Note) -> bool:
-        """Whether a span of this note can match."""
-        place = note.place
+    def fits(self, entry: TraceEntry) -> bool:
+        """Whether a span of this entry can match."""
+        place = entry.place
         return (
             self.topic in (None, place.topic)
             and self.partition in (None, place.partition)
-            and self.group in (None, note.group)
-            and self.member in (None, note.member)
-            and (self.start is None or note.until >= self.start)
-            and (self.end is None or note.at <= self.end)
+            and self.group in (None, entry.group)
+            and self.member in (None, entry.member)
+            and (self.start is None or entry.until >= self.start)
+            and (self.end is None or entry.at <= self.end)
         )
 
-    def picks(self, note: Note, index: int) -> bool:
-        """Whether this span of a fitting note matches."""
-        if self.key is not None and (note.keys is None or note.keys[index] != self.key):
+    def picks(self, entry: TraceEntry, index: int) -> bool:
+        """Whether this span of a fitting entry matches."""
+        if self.key is not None and (entry.keys is None or entry.keys[index] != self.key):
             return False
         if self.offset is None:
             return True
         # For a group the offset is its generation.
-        return note.offsets[index] == self.offset and note.kind is not Kind.REBALANCE
+        return entry.offsets[index] == self.offset and entry.kind is not Kind.REBALANCE
 
 
 class Tracer:
@@ -123,7 +123,7 @@ class Tracer:
         self._sampling = sampling
         self.threshold = round(sampling * _ALL)
         self._ring = Ring(capacity)
-        self._exported: list[Note] | None = None
+        self._exported: list[TraceEntry] | None = None
 
     @property
     def is_on(self) -> bool:
@@ -140,37 +140,37 @@ class Tracer:
         return int.from_bytes(context[8:TRACE_BYTES]) < self.threshold
 
     def export(self) -> None:
-        """Keep notes for an exporter from now on."""
+        """Keep entries for an exporter from now on."""
         self._exported = []
 
-    def take(self) -> list[Note]:
-        """The notes since the last call."""
+    def take(self) -> list[TraceEntry]:
+        """The entries since the last call."""
         taken = self._exported
         if not taken:
             return []
         self._exported = []
         return taken
 
-    def add(self, note: Note) -> None:
+    def add(self, entry: TraceEntry) -> None:
         """Record what happened to messages of sampled traces."""
-        if not len(note) or not self.threshold:
+        if not len(entry) or not self.threshold:
             return
-        if note.given or self.threshold < _ALL:
-            chosen = self._followed(note)
+        if entry.given or self.threshold < _ALL:
+            chosen = self._followed(entry)
             if not chosen:
                 return
-            if len(chosen) < len(note):
-                note = note.only(chosen)
-        self._ring.add(note)
+            if len(chosen) < len(entry):
+                entry = entry.only(chosen)
+        self._ring.add(entry)
         if self._exported is not None:
-            self._exported.append(note)
+            self._exported.append(entry)
 
-    def _followed(self, note: Note) -> list[int]:
+    def _followed(self, entry: TraceEntry) -> list[int]:
         if self.threshold < _ALL:
-            chosen = sampled_indexes(note.contexts(), self.threshold)
+            chosen = sampled_indexes(entry.contexts(), self.threshold)
         else:
-            chosen = list(range(len(note)))
-        given = note.given
+            chosen = list(range(len(entry)))
+        given = entry.given
         if given:
             # The sender may have turned its trace off.
             chosen = [index for index in chosen if _is_sampled(given.get(index, b""))]
@@ -181,9 +181,9 @@ class Tracer:
     def find(self, trace: bytes) -> Trace | None:
         """The known spans of one trace."""
         found: _Places = []
-        for note, kept in self._ring:
-            contexts = note.contexts()
-            found += [(note, index) for index in _places(contexts, trace) if index in kept]
+        for entry, kept in self._ring:
+            contexts = entry.contexts()
+            found += [(entry, index) for index in _places(contexts, trace) if index in kept]
         return _gather(found) if found else None
 
     def search(self, search: Search, limit: int) -> tuple[list[Trace], int]:
@@ -196,7 +196,7 @@ class Tracer:
         newest: list[_Places] = []
         # By their first known span.
         for places in reversed(by_trace.values()):
-            is_wanted = any(search.fits(note) and search.picks(note, at) for note, at in places)
+            is_wanted = any(search.fits(entry) and search.picks(entry, at) for entry, at in places)
             if is_wanted and (search.status is None or search.status is _status(places)):
                 newest.append(places)
             yield len(places)
@@ -209,17 +209,17 @@ class Tracer:
     def _by_trace(self) -> Steps[dict[bytes, _Places]]:
         """The locations of the spans of each trace, in the order of recording."""
         found: dict[bytes, _Places] = {}
-        for note, kept in self._ring:
-            contexts = note.contexts()
+        for entry, kept in self._ring:
+            contexts = entry.contexts()
             for first in range(kept.start, kept.stop, _STEP_SPANS):
                 for index in range(first, min(first + _STEP_SPANS, kept.stop)):
                     start = index * CONTEXT_BYTES
                     trace = contexts[start : start + TRACE_BYTES]
                     places = found.get(trace)
                     if places is None:
-                        found[trace] = [(note, index)]
+                        found[trace] = [(entry, index)]
                     else:
-                        places.append((note, index))
+                        places.append((entry, index))
                 yield 1
         return found
 
@@ -236,8 +236,8 @@ class Tracer:
             status = _status(places)
             counts[status] += 1
             if status is TraceStatus.COMPLETED:
-                begin = min(note.at for note, _ in places)
-                latency_ns += max(note.until for note, _ in places) - begin
+                begin = min(entry.at for entry, _ in places)
+                latency_ns += max(entry.until for entry, _ in places) - begin
             yield len(places)
         return TracingStatistics(
             completed=counts[TraceStatus.COMPLETED],
@@ -275,18 +275,18 @@ def _places(contexts: bytes, trace: bytes) -> Iterator[int]:
 def _status(places: _Places) -> TraceStatus:
     fate = Fate()
     # A publication to several partitions is recorded when all have it; one may be read by then.
-    for note, index in sorted(places, key=_moment):
-        offset = note.offsets[index]
-        is_delayed = note.waiting is not None and due_of(note, offset) is not None
-        fate.take(Step(note.kind, note.group, note.place, offset, is_delayed))
+    for entry, index in sorted(places, key=_moment):
+        offset = entry.offsets[index]
+        is_delayed = entry.waiting is not None and due_of(entry, offset) is not None
+        fate.take(Step(entry.kind, entry.group, entry.place, offset, is_delayed))
     return fate.status
 
 
 def _gather(places: _Places) -> Trace:
-    spans = [span for note, index in places for span in spans_of(note, (index,))]
+    spans = [span for entry, index in places for span in spans_of(entry, (index,))]
     return trace_of(spans, _status(places))
 
 
-def _moment(place: tuple[Note, int]) -> tuple[int, bool]:
-    note, _ = place
-    return note.at, note.kind is not Kind.PUBLISH
+def _moment(place: tuple[TraceEntry, int]) -> tuple[int, bool]:
+    entry, _ = place
+    return entry.at, entry.kind is not Kind.PUBLISH

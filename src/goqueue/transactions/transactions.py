@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, Timestamp, TransactionKey
-from goqueue.model.requests import Author, TransactionState
+from goqueue.model.requests import ProducerStamp, TransactionState
 from goqueue.transactions.changes import (
     Begun,
     Decided,
@@ -144,14 +144,14 @@ class Transactions:
 
     # Publishing
 
-    def admit(self, author: Author, now: Now) -> Admission:
+    def admit(self, stamp: ProducerStamp, now: Now) -> Admission:
         """Refuse a zombie, and whoever has no transaction to write to."""
-        producer = self.producers.find(author.producer_id, author.epoch, now)
-        if author.sequence is not None and author.sequence < 0:
+        producer = self.producers.find(stamp.producer_id, stamp.epoch, now)
+        if stamp.sequence is not None and stamp.sequence < 0:
             raise Refused(Code.REQUEST_INVALID, field="sequence", minimum=0)
         is_named = producer.transactional_id is not None
         transaction = self.writable(producer) if is_named else None
-        return Admission(producer.id, author.epoch, author.sequence, transaction)
+        return Admission(producer.id, stamp.epoch, stamp.sequence, transaction)
 
     def publication_ended(self, key: TransactionKey) -> None:
         """A publication of a transaction is committed, or was refused: its caller knows."""

@@ -4,7 +4,6 @@ import pytest
 
 from goqueue.model import MILLISECOND, SECOND, Code, LogId, Message, Offset, Refused, Timestamp
 from goqueue.model.requests import (
-    Author,
     CommitOffsets,
     DeleteTopic,
     Done,
@@ -12,6 +11,7 @@ from goqueue.model.requests import (
     Extended,
     Leave,
     Offsets,
+    ProducerStamp,
     Publish,
     Published,
     Redrive,
@@ -193,9 +193,9 @@ def test_the_trace_of_a_message_of_an_aborted_transaction_ends_as_aborted(
     node = shop()
     owner = init(node)
     begin(node, owner)
-    author = Author(producer_id=owner.producer_id, epoch=owner.epoch, sequence=None)
+    stamp = ProducerStamp(producer_id=owner.producer_id, epoch=owner.epoch, sequence=None)
     batch = build([Message(value=b"a", headers=given)])
-    node.ask(Publish(topic="orders", batch=batch, targets=[0], author=author), Published)
+    node.ask(Publish(topic="orders", batch=batch, targets=[0], producer=stamp), Published)
     written = trace_of(node).trace
     assert written.status is TraceStatus.PENDING
     abort(node, owner)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from goqueue import records
+from goqueue.client.ack_sender import AckSender
 from goqueue.client.leases import Grant, HeldLease
-from goqueue.client.settlements import Settlements
 from goqueue.model import Message
 from tests.unit.client.peer import Answer, Asked, json_answer
 
@@ -61,7 +61,7 @@ def leased(*offsets: int) -> bytes:
     return Share(leases=[(HANDLE, ranges)], data=data).encode()
 
 
-def held(settling: Settlements, offset: int, lease_s: float = 30.0, at: float = 0.0) -> HeldLease:
+def held(settling: AckSender, offset: int, lease_s: float = 30.0, at: float = 0.0) -> HeldLease:
     """A lease of `orders`, polled at a time."""
     return HeldLease(Grant(settling, lease_s, 1), HANDLE, offset, at + lease_s, DEADLINE)
 

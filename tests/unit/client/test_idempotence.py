@@ -136,8 +136,8 @@ def test_after_a_batch_of_unknown_outcome_the_next_goes_as_another_producer() ->
     play(ledger, scene, attempts=2)
     # Taken after all: told as unknown, and not there twice.
     assert ledger.values == [b"0", b"1", b"2", b"3"]
-    authors = [(batch.producer_id, batch.sequence) for batch in ledger.batches]
-    assert authors == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    senders = [(batch.producer_id, batch.sequence) for batch in ledger.batches]
+    assert senders == [(1, 0), (1, 1), (2, 0), (2, 1)]
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import strategies as st
 
 from goqueue import records
+from goqueue.client.ack_sender import AckSender, ranges_of
 from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Settings, Transport
 from goqueue.client.leased_records import LeaseTerms, read_leased
 from goqueue.client.message import Message
-from goqueue.client.settlements import Settlements, ranges_of
 from goqueue.model import Message as Draft
 from tests.unit.client.lease_answers import HANDLE, Share, leased
 
 TERMS = LeaseTerms(
-    Settlements(Transport(Settings(server="http://127.0.0.1:1")), "billing"), lambda _: 30.0, 5.0
+    AckSender(Transport(Settings(server="http://127.0.0.1:1")), "billing"), lambda _: 30.0, 5.0
 )
 
 

@@ -10,16 +10,16 @@ from collections.abc import AsyncIterator, Awaitable
 import pytest
 
 from goqueue.client import ReceiptStale
+from goqueue.client.ack_sender import AckSender
 from goqueue.client.http import Settings, Transport
 from goqueue.client.leases import HeldLease, LeaseRenewer
 from goqueue.client.message import Message
 from goqueue.client.retries import Retries
-from goqueue.client.settlements import Settlements
 from tests.unit.client.lease_answers import held, named, settled
 from tests.unit.client.peer import HANG_UP, Answer, Asked, peer
 
 LEASE_S = 0.06
-NOWHERE = Settlements(Transport(Settings(server="http://127.0.0.1:1")), "g")
+NOWHERE = AckSender(Transport(Settings(server="http://127.0.0.1:1")), "g")
 
 
 def test_a_lease_is_begun_only_while_it_is_live() -> None:
@@ -79,7 +79,7 @@ class TransactionalId:
 
     def __init__(self, server: str, max_handling_s: float) -> None:
         retries = Retries(attempts_max=1)
-        self.settling = Settlements(Transport(Settings(server=server, retries=retries)), "g")
+        self.settling = AckSender(Transport(Settings(server=server, retries=retries)), "g")
         self.renewer = LeaseRenewer(self.settling, max_handling_s, lambda _: None)
 
     def lease(self, *offsets: int) -> list[HeldLease]:

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from goqueue.client import connect
+from goqueue.client.ack_sender import AckSender
 from goqueue.client.connection import Connection
 from goqueue.client.http import Settings, Transport
 from goqueue.client.message import Message
 from goqueue.client.retries import Retries
-from goqueue.client.settlements import Settlements
 from tests.unit.client.lease_answers import held
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import peer
@@ -18,7 +18,7 @@ __all__ = ["NAME", "leased", "play", "publish_one"]
 NAME = "billing-1"
 
 SETTLING = {
-    group: Settlements(Transport(Settings(server="http://127.0.0.1:1")), group) for group in "gh"
+    group: AckSender(Transport(Settings(server="http://127.0.0.1:1")), group) for group in "gh"
 }
 
 

@@ -137,10 +137,10 @@ def _size(mark: BatchMark) -> tuple[int, int]:
     return mark.count, mark.transaction
 
 
-def asked(authors: ProducerState, mark: BatchMark) -> Repeat | tuple[Code, object] | None:
+def asked(state: ProducerState, mark: BatchMark) -> Repeat | tuple[Code, object] | None:
     """What a log says to a batch, in the words of the plain fold."""
     try:
-        return authors.check(mark)
+        return state.check(mark)
     except Refused as refused:
         facts = dict(refused.facts)
         return refused.code, facts.get("expected", facts.get("current"))
@@ -209,8 +209,8 @@ class PlayedLog:
 
     def replayed(self, start: int = 0, onto: ProducerState | None = None) -> ProducerState:
         """What a start would make of the log, if all of it were committed."""
-        authors = ProducerState() if onto is None else onto
+        state = ProducerState() if onto is None else onto
         data = b"".join(entry.data for entry in self.entries)
         if data:
-            replay(authors, data, walk(data), Offset(start))
-        return authors
+            replay(state, data, walk(data), Offset(start))
+        return state

@@ -132,10 +132,10 @@ def test_a_retry_of_what_failed_on_its_way_is_told_so_and_not_made_to_wait() -> 
 
 
 def test_a_statement_from_before_torn_batches_were_known_is_not_believed() -> None:
-    authors = ProducerState()
+    state = ProducerState()
     data = torn_then()
-    replay(authors, data, walk(data), Offset(0))
-    stated = authors.stated(1, 3)
+    replay(state, data, walk(data), Offset(0))
+    stated = state.stated(1, 3)
     old = msgspec.json.decode(
         msgspec.json.encode(msgspec.structs.replace(stated, version=0)), type=type(stated)
     )

@@ -154,22 +154,22 @@ class History:
         """What readers are shown."""
         plain = self.played.plain()
         log = self.played.log
-        authors = log.producers
-        assert authors.unstable_from == plain.unstable_from
-        assert spelled(authors.aborted) == plain.aborted
-        assert spelled(authors.hidden) == plain.hidden
+        state = log.producers
+        assert state.unstable_from == plain.unstable_from
+        assert spelled(state.aborted) == plain.aborted
+        assert spelled(state.hidden) == plain.hidden
         unstable = log.high_watermark if plain.unstable_from is None else plain.unstable_from
         assert log.watermarks.stable == min(unstable, log.high_watermark)
         assert log.watermarks.stable >= self.stable or self.was_taken_back
         self.stable = int(log.watermarks.stable)
 
-    def check_same(self, authors: ProducerState, plain: PlainFold, which: str) -> None:
-        assert sorted(authors.open) == plain.open(), which
+    def check_same(self, state: ProducerState, plain: PlainFold, which: str) -> None:
+        assert sorted(state.open) == plain.open(), which
         for mark in self.probes():
             if mark.epoch < plain.known.get(mark.producer, Known()).epoch:
                 continue
             told = plain.check(mark)
-            found = asked(authors, mark)
+            found = asked(state, mark)
             if isinstance(told, Repeat) or told is None:
                 assert found == told, f"{which}: {mark}"
             else:

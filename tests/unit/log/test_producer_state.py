@@ -47,48 +47,48 @@ def mark(
     )
 
 
-def refusal(authors: ProducerState, wanted: BatchMark) -> Refused:
+def refusal(state: ProducerState, wanted: BatchMark) -> Refused:
     with pytest.raises(Refused) as refused:
-        authors.check(wanted)
+        state.check(wanted)
     return refused.value
 
 
 def written(*batches: BatchMark) -> ProducerState:
     """These batches, one behind the other, all committed."""
-    authors = ProducerState()
+    state = ProducerState()
     offset = 0
     for each in batches:
-        assert authors.check(each) is None
-        authors.append(each, offset)
+        assert state.check(each) is None
+        state.append(each, offset)
         offset += each.count
-        authors.commit(offset)
-    return authors
+        state.commit(offset)
+    return state
 
 
-def held_at(authors: ProducerState) -> int | None:
-    return authors.unstable_from
+def held_at(state: ProducerState) -> int | None:
+    return state.unstable_from
 
 
 def crowded(at: Callable[[int], int]) -> ProducerState:
     """As many producers as there may be."""
-    authors = ProducerState()
+    state = ProducerState()
     for producer in range(1, WRITERS_MAX + 1):
-        authors.append(mark(producer, 0, at=at(producer)), producer)
-    authors.commit(WRITERS_MAX + 1)
-    return authors
+        state.append(mark(producer, 0, at=at(producer)), producer)
+    state.commit(WRITERS_MAX + 1)
+    return state
 
 
 # Sequences
 
 
 def test_each_of_the_last_five_batches_is_known_again_and_the_sixth_is_not() -> None:
-    authors = written(*(mark(sequence=10 * n, count=10) for n in range(7)))
+    state = written(*(mark(sequence=10 * n, count=10) for n in range(7)))
 
     for number in range(2, 7):
-        found = authors.check(mark(sequence=10 * number, count=10))
+        found = state.check(mark(sequence=10 * number, count=10))
         assert found == Repeat(Offset(10 * number), Offset(10 * number + 10))
     for number in (0, 1):
-        refused = refusal(authors, mark(sequence=10 * number, count=10))
+        refused = refusal(state, mark(sequence=10 * number, count=10))
         assert refused.code is Code.SEQUENCE_OUT_OF_ORDER
         assert refused.facts["expected"] == 70
 
@@ -97,40 +97,40 @@ def test_each_of_the_last_five_batches_is_known_again_and_the_sixth_is_not() -> 
 def test_a_batch_that_overlaps_or_leaves_a_gap_is_refused_with_what_is_expected(
     sequence: int, count: int
 ) -> None:
-    authors = written(mark(sequence=0, count=3), mark(sequence=3, count=3))
+    state = written(mark(sequence=0, count=3), mark(sequence=3, count=3))
     expected = 6
 
-    refused = refusal(authors, mark(sequence=sequence, count=count))
+    refused = refusal(state, mark(sequence=sequence, count=count))
 
     assert refused.code is Code.SEQUENCE_OUT_OF_ORDER
     assert refused.facts["expected"] == expected
 
 
 def test_a_new_epoch_counts_from_zero_and_the_older_is_fenced() -> None:
-    authors = written(mark(sequence=0, count=3))
+    state = written(mark(sequence=0, count=3))
 
-    assert refusal(authors, mark(sequence=3, epoch=1)).facts["expected"] == 0
-    assert authors.check(mark(sequence=0, epoch=1)) is None
-    authors.append(mark(sequence=0, epoch=1), 3)
-    assert refusal(authors, mark(sequence=3)).code is Code.PRODUCER_FENCED
-    assert refusal(authors, mark()).code is Code.PRODUCER_FENCED
+    assert refusal(state, mark(sequence=3, epoch=1)).facts["expected"] == 0
+    assert state.check(mark(sequence=0, epoch=1)) is None
+    state.append(mark(sequence=0, epoch=1), 3)
+    assert refusal(state, mark(sequence=3)).code is Code.PRODUCER_FENCED
+    assert refusal(state, mark()).code is Code.PRODUCER_FENCED
 
 
 def test_a_late_message_of_an_ended_transaction_is_refused_whoever_ended_it() -> None:
-    authors = written(mark(transaction=4))
-    authors.end(1, 0, 4, 1, is_commit=True)
+    state = written(mark(transaction=4))
+    state.end(1, 0, 4, 1, is_commit=True)
 
     for transaction in (1, 3, 4):
-        refused = refusal(authors, mark(transaction=transaction))
+        refused = refusal(state, mark(transaction=transaction))
         assert refused.code is Code.TRANSACTION_STATE_INVALID
-    assert authors.check(mark(transaction=5)) is None
+    assert state.check(mark(transaction=5)) is None
 
 
 def test_a_message_of_the_next_transaction_is_refused_while_one_is_open() -> None:
-    authors = written(mark(transaction=4))
+    state = written(mark(transaction=4))
 
-    assert refusal(authors, mark(transaction=5)).code is Code.TRANSACTION_STATE_INVALID
-    assert authors.check(mark(transaction=4)) is None
+    assert refusal(state, mark(transaction=5)).code is Code.TRANSACTION_STATE_INVALID
+    assert state.check(mark(transaction=4)) is None
 
 
 def test_seven_batches_on_their_way_that_a_full_disk_takes_back_never_were() -> None:
@@ -162,40 +162,40 @@ def test_batches_that_left_the_window_for_some_that_were_taken_back_are_known_ag
 
 
 def test_a_clock_that_is_put_forward_by_weeks_forgets_nobody() -> None:
-    authors = written(mark(sequence=0, count=3, at=7))
+    state = written(mark(sequence=0, count=3, at=7))
     later = 7 + 21 * 24 * HOUR
-    assert authors.check(mark(sequence=0, count=3, at=later)) is not None
-    authors.append(mark(2, sequence=0, at=later), 3)
-    assert authors.check(mark(sequence=0, count=3, at=later + 1)) is not None
+    assert state.check(mark(sequence=0, count=3, at=later)) is not None
+    state.append(mark(2, sequence=0, at=later), 3)
+    assert state.check(mark(sequence=0, count=3, at=later + 1)) is not None
     again = ProducerState()
-    again.restore(stated(authors, 4))
+    again.restore(stated(state, 4))
 
     assert again.check(mark(sequence=0, count=3, at=later + 1)) is not None
     assert dict(again.heard)[2] == later
 
 
 def test_a_producer_is_forgotten_after_a_day_of_silence_and_begins_at_zero() -> None:
-    authors = written(mark(sequence=0, count=3, at=7))
+    state = written(mark(sequence=0, count=3, at=7))
     # Time passes with what others write.
     for hour in range(1, 25):
-        authors.append(mark(2, sequence=hour - 1, at=7 + hour * HOUR), 2 + hour)
+        state.append(mark(2, sequence=hour - 1, at=7 + hour * HOUR), 2 + hour)
     last = 7 + 24 * HOUR
 
-    assert authors.check(mark(sequence=3, at=last)) is None
-    assert authors.check(mark(sequence=0, count=3, at=last)) is not None
-    refused = refusal(authors, mark(sequence=3, at=last + 1))
+    assert state.check(mark(sequence=3, at=last)) is None
+    assert state.check(mark(sequence=0, count=3, at=last)) is not None
+    refused = refusal(state, mark(sequence=3, at=last + 1))
     assert (refused.code, refused.facts["expected"]) == (Code.SEQUENCE_OUT_OF_ORDER, 0)
-    assert authors.check(mark(sequence=0, at=last + 1)) is None
+    assert state.check(mark(sequence=0, at=last + 1)) is None
 
 
 def test_a_day_of_silence_makes_nobody_forget_an_open_transaction() -> None:
-    authors = written(mark(transaction=1))
+    state = written(mark(transaction=1))
 
-    authors.append(mark(2, at=100 * HOUR), 1)
+    state.append(mark(2, at=100 * HOUR), 1)
 
-    assert authors.is_open(1, 1)
-    assert held_at(authors) == 0
-    assert refusal(authors, mark(transaction=2, at=100 * HOUR)).code is (
+    assert state.is_open(1, 1)
+    assert held_at(state) == 0
+    assert refusal(state, mark(transaction=2, at=100 * HOUR)).code is (
         Code.TRANSACTION_STATE_INVALID
     )
 
@@ -204,73 +204,73 @@ def test_a_day_of_silence_makes_nobody_forget_an_open_transaction() -> None:
 def test_a_producer_is_not_forgotten_between_its_marker_and_the_commit_of_it(
     is_commit: bool,
 ) -> None:
-    authors = written(mark(transaction=1))
-    authors.end(1, 0, 1, 1, is_commit=is_commit)
+    state = written(mark(transaction=1))
+    state.end(1, 0, 1, 1, is_commit=is_commit)
 
-    authors.append(mark(2, at=25 * HOUR), 2)
+    state.append(mark(2, at=25 * HOUR), 2)
 
-    assert held_at(authors) == 0
-    assert [ending.transaction for ending in authors.commit(3)] == [1]
-    assert held_at(authors) is None
-    assert spelled(authors.aborted) == (set() if is_commit else {0})
+    assert held_at(state) == 0
+    assert [ending.transaction for ending in state.commit(3)] == [1]
+    assert held_at(state) is None
+    assert spelled(state.aborted) == (set() if is_commit else {0})
 
 
 def test_the_cap_forgets_nobody_whose_marker_is_on_its_way() -> None:
-    authors = ProducerState()
-    authors.append(mark(1, transaction=1), 0)
+    state = ProducerState()
+    state.append(mark(1, transaction=1), 0)
     for producer in range(2, WRITERS_MAX + 1):
-        authors.append(mark(producer, 0), producer)
-    authors.commit(WRITERS_MAX + 1)
-    authors.end(1, 0, 1, WRITERS_MAX + 1, is_commit=True)
+        state.append(mark(producer, 0), producer)
+    state.commit(WRITERS_MAX + 1)
+    state.end(1, 0, 1, WRITERS_MAX + 1, is_commit=True)
 
     newcomer = mark(WRITERS_MAX + 1, 0, at=61 * SECOND)
-    assert authors.check(newcomer) is None
-    authors.append(newcomer, WRITERS_MAX + 2)
+    assert state.check(newcomer) is None
+    state.append(newcomer, WRITERS_MAX + 2)
 
-    assert [ending.transaction for ending in authors.commit(WRITERS_MAX + 3)] == [1]
-    assert held_at(authors) is None
-    assert len(authors) == WRITERS_MAX
+    assert [ending.transaction for ending in state.commit(WRITERS_MAX + 3)] == [1]
+    assert held_at(state) is None
+    assert len(state) == WRITERS_MAX
 
 
 def test_one_more_than_the_cap_is_refused_while_all_were_there_a_minute_ago() -> None:
-    authors = crowded(at=lambda _: 0)
+    state = crowded(at=lambda _: 0)
 
-    refused = refusal(authors, mark(WRITERS_MAX + 1, 0, at=60 * SECOND))
+    refused = refusal(state, mark(WRITERS_MAX + 1, 0, at=60 * SECOND))
 
     assert refused.code is Code.QUOTA_EXCEEDED
     assert refused.facts["limit"] == WRITERS_MAX
-    assert authors.check(mark(WRITERS_MAX, 1, at=60 * SECOND)) is None
+    assert state.check(mark(WRITERS_MAX, 1, at=60 * SECOND)) is None
 
 
 def test_one_more_than_the_cap_takes_the_place_of_the_one_silent_longest() -> None:
-    authors = crowded(at=lambda producer: producer)
+    state = crowded(at=lambda producer: producer)
     # The first has written again, so the second is silent longest.
-    authors.append(mark(1, 1, at=WRITERS_MAX), WRITERS_MAX + 1)
+    state.append(mark(1, 1, at=WRITERS_MAX), WRITERS_MAX + 1)
     newcomer = mark(WRITERS_MAX + 1, 0, at=61 * SECOND)
 
-    assert authors.check(newcomer) is None
-    authors.append(newcomer, WRITERS_MAX + 2)
+    assert state.check(newcomer) is None
+    state.append(newcomer, WRITERS_MAX + 2)
 
-    assert len(authors) == WRITERS_MAX
-    assert refusal(authors, mark(2, 1, at=61 * SECOND)).facts["expected"] == 0
-    assert authors.check(mark(1, 2, at=61 * SECOND)) is None
-    assert authors.check(mark(3, 1, at=61 * SECOND)) is None
+    assert len(state) == WRITERS_MAX
+    assert refusal(state, mark(2, 1, at=61 * SECOND)).facts["expected"] == 0
+    assert state.check(mark(1, 2, at=61 * SECOND)) is None
+    assert state.check(mark(3, 1, at=61 * SECOND)) is None
 
 
 def test_a_wall_clock_that_jumps_back_makes_nobody_forgotten() -> None:
-    authors = written(mark(sequence=0, at=48 * HOUR), mark(2, sequence=0, at=SECOND))
+    state = written(mark(sequence=0, at=48 * HOUR), mark(2, sequence=0, at=SECOND))
 
-    assert authors.check(mark(sequence=1, at=SECOND)) is None
-    authors.append(mark(sequence=1, at=SECOND), 2)
-    assert authors.check(mark(sequence=2, at=49 * HOUR)) is None
+    assert state.check(mark(sequence=1, at=SECOND)) is None
+    state.append(mark(sequence=1, at=SECOND), 2)
+    assert state.check(mark(sequence=2, at=49 * HOUR)) is None
 
 
 # Statements
 
 
-def stated(authors: ProducerState, upto: int) -> ProducersStated:
+def stated(state: ProducerState, upto: int) -> ProducersStated:
     """What a snapshot would hold, over its way to the disk and back."""
-    data = msgspec.json.encode(authors.stated(3, upto))
+    data = msgspec.json.encode(state.stated(3, upto))
     return msgspec.json.decode(data, type=ProducersStated)
 
 
@@ -301,15 +301,15 @@ def test_a_statement_and_the_records_behind_it_say_what_all_records_say(
 
 
 def test_a_statement_made_before_a_marker_is_committed_says_that_it_is() -> None:
-    authors = written(mark(transaction=1, count=2))
-    authors.end(1, 0, 1, 2, is_commit=False)
+    state = written(mark(transaction=1, count=2))
+    state.end(1, 0, 1, 2, is_commit=False)
 
     restored = ProducerState()
-    assert restored.restore(stated(authors, 3))
+    assert restored.restore(stated(state, 3))
 
     assert held_at(restored) is None
     assert spelled(restored.aborted) == {0, 1}
-    assert spelled(authors.aborted) == set(), "those who read now do not know it yet"
+    assert spelled(state.aborted) == set(), "those who read now do not know it yet"
 
 
 @pytest.mark.parametrize(
@@ -321,10 +321,10 @@ def test_a_statement_made_before_a_marker_is_committed_says_that_it_is() -> None
     ],
 )
 def test_a_statement_that_makes_no_sense_changes_nothing(damage: dict[str, object]) -> None:
-    authors = written(mark(transaction=1, count=2))
-    authors.end(1, 0, 1, 2, is_commit=False)
-    authors.commit(3)
-    broken = msgspec.structs.replace(stated(authors, 3), **damage)
+    state = written(mark(transaction=1, count=2))
+    state.end(1, 0, 1, 2, is_commit=False)
+    state.commit(3)
+    broken = msgspec.structs.replace(stated(state, 3), **damage)
 
     restored = ProducerState()
     assert not restored.restore(broken)
@@ -334,8 +334,8 @@ def test_a_statement_that_makes_no_sense_changes_nothing(damage: dict[str, objec
 
 
 def test_a_statement_of_an_open_transaction_that_wrote_nothing_is_not_believed() -> None:
-    authors = written(mark(transaction=1, count=2))
-    statement = stated(authors, 2)
+    state = written(mark(transaction=1, count=2))
+    statement = stated(state, 2)
     broken = [msgspec.structs.replace(each, ranges=[]) for each in statement.writers]
 
     restored = ProducerState()

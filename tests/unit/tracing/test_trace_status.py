@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from goqueue.model.requests import TraceStatus
 from goqueue.records import DelayedRecords
 from goqueue.tracing import Kind, Search, Tracer, place_of
-from tests.unit.tracing.notes import GIVEN, PLACE, note
+from tests.unit.tracing.entries import GIVEN, PLACE, entry
 
 PENDING, COMPLETED, ERROR = TraceStatus.PENDING, TraceStatus.COMPLETED, TraceStatus.ERROR
 
@@ -24,7 +24,7 @@ P, F, A, N, R, E, X = (
     Kind.EXPIRE,
 )
 
-L, D = Kind.LETTER, Kind.REDRIVE
+L, D = Kind.DEAD_LETTER, Kind.REDRIVE
 
 LETTERS = place_of("orders.dlq", 0, "1")
 
@@ -35,7 +35,7 @@ def status(happened: Happened) -> TraceStatus:
     """Of one message to which this happened, one thing each moment."""
     tracer = Tracer()
     for moment, (kind, group) in enumerate(happened):
-        tracer.add(note(kind, 0, at=moment, group=group, attempts=(1,) if group else ()))
+        tracer.add(entry(kind, 0, at=moment, group=group, attempts=(1,) if group else ()))
     (trace,), _ = tracer.search(Search(), 1)
     (counted,) = [each for each in TraceStatus if tracer.search(Search(status=each), 1)[1]]
     assert counted is trace.status
@@ -105,7 +105,7 @@ def together(*happened: tuple[Kind, int, str], delayed: int | None = None) -> Tr
     tracer = Tracer()
     for moment, (kind, offset, group) in enumerate(happened):
         place = LETTERS if kind is L else PLACE
-        each = note(kind, offset, at=moment, place=place, group=group, given={0: GIVEN})
+        each = entry(kind, offset, at=moment, place=place, group=group, given={0: GIVEN})
         if kind is P and offset == delayed:
             waiting = DelayedRecords(array("q", [offset]), array("q", [99]), array("b", [2]))
             each = msgspec.structs.replace(each, waiting=waiting)
@@ -145,8 +145,8 @@ def test_a_delayed_one_is_waited_for_until_it_is_read_or_cancelled() -> None:
 
 def test_a_publication_that_is_noted_after_it_was_read_is_not_waited_for() -> None:
     tracer = Tracer()
-    tracer.add(note(F, 0, at=5, group="g", attempts=(1,)))
-    tracer.add(note(A, 0, at=6, group="g", attempts=(1,)))
-    tracer.add(note(P, 0, at=5))
+    tracer.add(entry(F, 0, at=5, group="g", attempts=(1,)))
+    tracer.add(entry(A, 0, at=6, group="g", attempts=(1,)))
+    tracer.add(entry(P, 0, at=5))
     (trace,), _ = tracer.search(Search(), 1)
     assert trace.status is COMPLETED

@@ -3,7 +3,7 @@
 import pytest
 
 from goqueue.model import HOUR, SECOND, Code, Instant, Now, Refused, Timestamp
-from goqueue.model.requests import Author, InitProducer, Owner
+from goqueue.model.requests import InitProducer, Owner, ProducerStamp
 from goqueue.transactions import (
     SILENCE_NS,
     Begun,
@@ -84,10 +84,10 @@ def test_nothing_is_written_but_to_an_open_transaction(how: str) -> None:
             transaction.is_closing = True
         case _:
             end(machine, transaction, Outcome.COMMITTED)
-    author = Author(producer_id=producer.id, epoch=0)
+    stamp = ProducerStamp(producer_id=producer.id, epoch=0)
 
     with pytest.raises(Refused) as refused:
-        machine.admit(author, at())
+        machine.admit(stamp, at())
 
     assert refused.value.code is Code.TRANSACTION_STATE_INVALID
 
@@ -96,8 +96,8 @@ def test_a_producer_without_a_name_writes_at_once() -> None:
     machine = Transactions()
     producer = init(machine, None)
 
-    plain = machine.admit(Author(producer_id=producer.id, epoch=0), at())
-    counted = machine.admit(Author(producer_id=producer.id, epoch=0, sequence=0), at())
+    plain = machine.admit(ProducerStamp(producer_id=producer.id, epoch=0), at())
+    counted = machine.admit(ProducerStamp(producer_id=producer.id, epoch=0, sequence=0), at())
 
     assert (plain.transaction, plain.is_marked) == (None, False)
     assert (counted.transaction, counted.is_marked) == (None, True)

@@ -65,7 +65,7 @@ from goqueue.model.requests import (
 )
 from goqueue.tracing import Kind
 
-__all__ = ["Settlements"]
+__all__ = ["Acks"]
 
 _TIMEOUT_NS_MAX = 12 * HOUR
 _UNKNOWN = Settlement()
@@ -89,8 +89,8 @@ class _FoundMessage(NamedTuple):
     part: LeasePart
 
 
-class Settlements:
-    """Takes lease handles and receipts."""
+class Acks:
+    """Carries out `Ack`, `Nack`, `Reject`, `Extend` and `Release`."""
 
     def __init__(self, state: NodeState, polls: Polls, mover: DeadLetterMover) -> None:
         self._state = state

@@ -213,9 +213,9 @@ class DeadLetterMover:
             answer=answer,
         )
         if cause.cause is Cause.REJECTED:
-            state.tally.rejected_letters += 1
+            state.tally.rejected_dead_letters += 1
         else:
-            state.tally.exhausted_letters += 1
+            state.tally.exhausted_dead_letters += 1
         self._begin(move)
 
     def redrive(
@@ -508,7 +508,7 @@ class DeadLetterMover:
         is_redrive = batch.route.is_redrive
         for index, move in enumerate(batch.moves):
             self._state.traces.moved(
-                Kind.REDRIVE if is_redrive else Kind.LETTER,
+                Kind.REDRIVE if is_redrive else Kind.DEAD_LETTER,
                 batch.target,
                 batch.first + index,
                 batch.contexts[index],

@@ -76,8 +76,8 @@ class Redriver:
                 raise Refused(Code.DEAD_LETTER_LOOP, topic=target.name)
         dead_letters = state.catalog.get(origin.config.dead_letter_topic)
         logs = [] if dead_letters is None or not dead_letters.is_open else dead_letters.logs
-        if command.letters is not None:
-            logs = [log for log in logs if log.partition in command.letters]
+        if command.dead_letters is not None:
+            logs = [log for log in logs if log.partition in command.dead_letters]
         if not logs:
             state.outbox.answer(request, Redriven(moved=0))
             return
@@ -137,7 +137,7 @@ class Redriver:
         records = list(messages_in(data)) if len(data) else []
         self._state.budget.spend(len(records))
         aborted = partition.log.producers.aborted
-        meant = job.command.letters
+        meant = job.command.dead_letters
         for record in records:
             is_meant = meant is None or record.offset in meant[purpose.log.partition]
             if record.offset in aborted or not is_meant:
@@ -231,9 +231,9 @@ class Redriver:
             redeliveries=tally.redeliveries,
             expirations=tally.expirations,
             in_flight=in_flight,
-            rejected_letters=tally.rejected_letters,
-            exhausted_letters=tally.exhausted_letters,
-            letters_by_topic=dead_letters,
+            rejected_dead_letters=tally.rejected_dead_letters,
+            exhausted_dead_letters=tally.exhausted_dead_letters,
+            dead_letters_by_topic=dead_letters,
             releases=tally.releases,
         )
         self._state.outbox.answer(request, reply)

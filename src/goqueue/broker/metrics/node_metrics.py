@@ -23,7 +23,7 @@ _TOPIC = ("topic",)
 
 
 def health_families(
-    state: NodeState, letters: Callable[[], Iterator[tuple[str, int]]]
+    state: NodeState, dead_letters: Callable[[], Iterator[tuple[str, int]]]
 ) -> Iterator[Family]:
     is_ready = state.not_ready is None
     yield gauge("goqueue_broker_ready", "Whether commands are taken.", (), [((), int(is_ready))])
@@ -53,7 +53,7 @@ def health_families(
         (((name,), count) for name, count in state.storage.damaged_by_topic().items()),
     )
     # While the node starts, positions are still read from the journal.
-    kept = letters() if is_ready else ()
+    kept = dead_letters() if is_ready else ()
     yield gauge(
         "goqueue_broker_dead_letters",
         "Dead letters that were not put back, by the topic that keeps them.",

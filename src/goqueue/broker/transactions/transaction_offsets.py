@@ -6,7 +6,7 @@ in between can hand them to anybody else. Handles `DescribeOffsets`: whoever ask
 waits while a transaction may still move it.
 """
 
-from goqueue.broker.groups.acks import Settlements
+from goqueue.broker.groups.acks import Acks
 from goqueue.broker.groups.offsets import Positions
 from goqueue.broker.state import NodeState
 from goqueue.broker.transactions.progress import TransactionProgress
@@ -31,7 +31,7 @@ class TransactionOffsets:
         state: NodeState,
         progress: TransactionProgress,
         positions: Positions,
-        acks: Settlements,
+        acks: Acks,
     ) -> None:
         self._state = state
         self._progress = progress

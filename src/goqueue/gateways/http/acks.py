@@ -45,7 +45,7 @@ from goqueue.model.requests import (
 )
 
 __all__ = [
-    "LETTERS_MAX",
+    "DEAD_LETTERS_MAX",
     "SETTLEMENT_ROUTES",
     "AckBatchBody",
     "AckBatchOut",
@@ -80,7 +80,7 @@ Handle = Annotated[
     ),
 ]
 Reason = Annotated[str, Meta(max_length=1024)]
-LETTERS_MAX = 10_000
+DEAD_LETTERS_MAX = 10_000
 
 
 class AckBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -203,7 +203,9 @@ class ExtendBatchOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PartitionKey = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,3})$"})]
-Offsets = Annotated[list[Annotated[int, Meta(ge=0, le=INT64_MAX)]], Meta(max_length=LETTERS_MAX)]
+Offsets = Annotated[
+    list[Annotated[int, Meta(ge=0, le=INT64_MAX)]], Meta(max_length=DEAD_LETTERS_MAX)
+]
 
 
 class RedriveFilter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -384,27 +386,27 @@ async def _redrive(call: Call) -> RedriveOut:
             messages_max=1000 if body.max is None else body.max,
             to_topic=body.to_topic,
             reason=None if body.filter is None else body.filter.reason,
-            letters=None if body.filter is None else _letters(body.filter.letters),
+            dead_letters=None if body.filter is None else _dead_letters(body.filter.letters),
         ),
         Redriven,
     )
     return RedriveOut(moved=redriven.moved)
 
 
-def _letters(named: dict[str, list[int]] | None) -> dict[int, frozenset[int]] | None:
+def _dead_letters(named: dict[str, list[int]] | None) -> dict[int, frozenset[int]] | None:
     """The dead letters that are named, by partition."""
     if named is None:
         return None
-    if sum(map(len, named.values())) > LETTERS_MAX:
-        reason = f"names more than {LETTERS_MAX} dead letters"
+    if sum(map(len, named.values())) > DEAD_LETTERS_MAX:
+        reason = f"names more than {DEAD_LETTERS_MAX} dead letters"
         raise Refused(Code.REQUEST_INVALID, field="filter.letters", reason=reason)
-    letters: dict[int, frozenset[int]] = {}
+    found: dict[int, frozenset[int]] = {}
     for partition, offsets in named.items():
         if not _PARTITION.fullmatch(partition):
             reason = f"{partition[:20]!r} is not a partition"
             raise Refused(Code.REQUEST_INVALID, field="filter.letters", reason=reason)
-        letters[int(partition)] = frozenset(offsets)
-    return letters
+        found[int(partition)] = frozenset(offsets)
+    return found
 
 
 async def _reliability(call: Call) -> ReliabilityOut:
@@ -420,9 +422,9 @@ async def _reliability(call: Call) -> ReliabilityOut:
         lease_expirations_total=counts.expirations,
         in_flight=counts.in_flight,
         dlq_by_cause=DeadLetterCauses(
-            rejected=counts.rejected_letters, max_deliveries=counts.exhausted_letters
+            rejected=counts.rejected_dead_letters, max_deliveries=counts.exhausted_dead_letters
         ),
-        dlq_by_topic=counts.letters_by_topic,
+        dlq_by_topic=counts.dead_letters_by_topic,
     )
 
 

@@ -26,9 +26,6 @@ from goqueue.records import parse_traceparent
 
 __all__ = [
     "PRIORITY_NAMES",
-    "AuthorBody",
-    "AuthoredBody",
-    "AuthoredOut",
     "DelayIn",
     "DelayedResult",
     "DeliveredMessage",
@@ -43,7 +40,10 @@ __all__ = [
     "ProducerBeatBody",
     "ProducerBeatOut",
     "ProducerBody",
+    "ProducerFields",
     "ProducerOut",
+    "ProducerPublishBody",
+    "ProducerPublishOut",
     "PublishBody",
     "PublishOut",
     "PublishOutcome",
@@ -260,7 +260,7 @@ class ProducerBeatOut(msgspec.Struct, frozen=True, kw_only=True):
     success: bool
 
 
-class AuthorBody(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerFields(msgspec.Struct, frozen=True, kw_only=True):
     """Who publishes a message, and where. The message itself is read by itself."""
 
     producer_id: ProducerId
@@ -269,7 +269,7 @@ class AuthorBody(msgspec.Struct, frozen=True, kw_only=True):
     sequence: SequenceNumber | None = None
 
 
-class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProducerPublishBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One message and who publishes it; with a `sequence` it needs a `partition`."""
 
     producer_id: ProducerId
@@ -287,7 +287,7 @@ class AuthoredBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     deliver_at: OtherTimeIn | None = None
 
 
-class AuthoredOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ProducerPublishOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the message was stored; a duplicate was stored there before, and not again."""
 
     partition: Annotated[int, Meta(ge=0, le=INT32_MAX)]
@@ -295,7 +295,7 @@ class AuthoredOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     timestamp: TimeText
     duplicate: bool
     delayed: bool | msgspec.UnsetType = msgspec.UNSET
-    deliverAt: TimeText | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 - as in `AuthoredBody`
+    deliverAt: TimeText | msgspec.UnsetType = msgspec.UNSET  # noqa: N815 - as in the request
 
 
 _TRACEPARENT = TRACEPARENT_HEADER.encode()

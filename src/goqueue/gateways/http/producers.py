@@ -8,13 +8,13 @@ import msgspec
 from goqueue.gateways.http.bodies import INT64_MAX
 from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.messages import (
-    AuthorBody,
-    AuthoredBody,
-    AuthoredOut,
     ProducerBeatBody,
     ProducerBeatOut,
     ProducerBody,
+    ProducerFields,
     ProducerOut,
+    ProducerPublishBody,
+    ProducerPublishOut,
     request_trace,
 )
 from goqueue.gateways.http.publish_decoder import decode_publish_one
@@ -32,13 +32,13 @@ from goqueue.model import (
     format_time,
 )
 from goqueue.model.requests import (
-    Author,
     Done,
     HeartbeatProducer,
     InitProducer,
     Isolation,
     Placed,
     ProducerGranted,
+    ProducerStamp,
     Publish,
     Published,
     Read,
@@ -82,8 +82,8 @@ async def _heartbeat(call: Call) -> ProducerBeatOut:
     return ProducerBeatOut(success=True)
 
 
-async def _publish(call: Call) -> AuthoredOut:
-    body = call.body(AuthorBody)
+async def _publish(call: Call) -> ProducerPublishOut:
+    body = call.body(ProducerFields)
     check_name(body.topic, "topic")
     delays = DelayLimits(call.context.clock(), call.context.limits.delay_ns_max)
     intake = await call.run(decode_publish_one(call.request.body, delays))
@@ -93,7 +93,9 @@ async def _publish(call: Call) -> AuthoredOut:
         targets=intake.targets,
         is_whole=True,
         dues=intake.dues,
-        author=Author(producer_id=body.producer_id, epoch=body.epoch, sequence=body.sequence),
+        producer=ProducerStamp(
+            producer_id=body.producer_id, epoch=body.epoch, sequence=body.sequence
+        ),
         trace=request_trace(call.request.headers),
     )
     published = await call.ask(command, Published)
@@ -108,7 +110,7 @@ async def _publish(call: Call) -> AuthoredOut:
 
 async def _first_result(
     call: Call, topic: str, placed: Placed, timestamp: Timestamp, due: int
-) -> AuthoredOut:
+) -> ProducerPublishOut:
     """What the first publish of a duplicate was told: the stored record knows when it is due.
 
     One that was deleted or damaged since is told by what the retry says.
@@ -135,8 +137,8 @@ async def _first_result(
     return _result(placed, timestamp, due)
 
 
-def _result(placed: Placed, timestamp: Timestamp, due: int) -> AuthoredOut:
-    return AuthoredOut(
+def _result(placed: Placed, timestamp: Timestamp, due: int) -> ProducerPublishOut:
+    return ProducerPublishOut(
         partition=placed.partition,
         offset=Offset(placed.first),
         timestamp=format_time(timestamp),
@@ -176,8 +178,8 @@ PRODUCER_ROUTES = (
         section=_SECTION,
         summary="Publish one message as a producer, in its open transaction if it has one",
         run=_publish,
-        body=AuthoredBody,
-        answer=AuthoredOut,
+        body=ProducerPublishBody,
+        answer=ProducerPublishOut,
         errors=(
             *OF_TRANSACTIONS,
             Code.SEQUENCE_OUT_OF_ORDER,

@@ -44,7 +44,7 @@ from goqueue.model import (
     Refused,
     format_time,
 )
-from goqueue.model.requests import Author, Placed, Publish, Published
+from goqueue.model.requests import Placed, ProducerStamp, Publish, Published
 from goqueue.records import Columns, Corrupt, Flag, Unroutable, decode, mark_delayed, walk
 
 __all__ = ["PUBLISH_ROUTES", "answer_results"]
@@ -182,7 +182,7 @@ def _counted(errors: Iterable[ItemError]) -> dict[Code, int]:
 
 
 async def _publish_raw(call: Call) -> RawPublishOut:
-    author = _author(call)
+    stamp = _stamp(call)
     columns = _check(call.request.body)
     if len(columns) > _TURN_RECORDS:
         # Each of the two looks at every record: others get their turn in between.
@@ -195,7 +195,7 @@ async def _publish_raw(call: Call) -> RawPublishOut:
         targets=None if target is None else [target] * len(columns),
         is_whole=True,
         dues=dues,
-        author=author,
+        producer=stamp,
         trace=request_trace(call.request.headers),
     )
     published = await call.ask(command, Published)
@@ -206,7 +206,7 @@ async def _publish_raw(call: Call) -> RawPublishOut:
     return RawPublishOut(results=results, timestamp=format_time(published.timestamp))
 
 
-def _author(call: Call) -> Author | None:
+def _stamp(call: Call) -> ProducerStamp | None:
     """Who publishes, if the caller says so; refuses half of what it takes to be known."""
     producer_id, epoch, sequence = call[_PRODUCER], call[_EPOCH], call[_SEQUENCE]
     if producer_id is None and epoch is None and sequence is None:
@@ -218,7 +218,7 @@ def _author(call: Call) -> Author | None:
     if sequence is not None and call[_TARGET] is None:
         reason = "is missing: a `sequence` counts the records of one partition"
         raise Refused(Code.REQUEST_INVALID, field="partition", reason=reason)
-    return Author(producer_id=producer_id, epoch=epoch, sequence=sequence)
+    return ProducerStamp(producer_id=producer_id, epoch=epoch, sequence=sequence)
 
 
 def _delays(call: Call) -> DelayLimits:

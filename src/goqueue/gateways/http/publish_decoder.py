@@ -20,7 +20,12 @@ from goqueue.gateways.http.bodies import INT32_MAX, make_whole, refusal_of
 from goqueue.gateways.http.delay_limits import DelayLimits
 from goqueue.gateways.http.errors import ItemError, describe
 from goqueue.gateways.http.json_chunks import MessageChunks, Steps, check_values, finished
-from goqueue.gateways.http.messages import PRIORITY_NAMES, AuthoredBody, MessageBody, MessageFields
+from goqueue.gateways.http.messages import (
+    PRIORITY_NAMES,
+    MessageBody,
+    MessageFields,
+    ProducerPublishBody,
+)
 from goqueue.model import (
     GIVEN_HEADERS_BYTES_MAX,
     RESERVED_PREFIX,
@@ -260,7 +265,7 @@ def decode_publish_one(body: bytes | bytearray, delays: DelayLimits) -> Steps[Pu
         due = delays.of_fields(message.delay, message.deliverAt)
         priority = _add(draft, message, due)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid(error, AuthoredBody) from None
+        raise _invalid(error, ProducerPublishBody) from None
     except Refused as refusal:
         raise _reworded(refusal) from None
     return PublishBatch(

@@ -17,7 +17,6 @@ from goqueue.model.requests.traces import DescribeTracing, FindTrace, SearchTrac
 from goqueue.model.requests.transactions import (
     AddOffsets,
     AddPartition,
-    Author,
     BeginTransaction,
     CommitGroup,
     DescribeTransaction,
@@ -28,6 +27,7 @@ from goqueue.model.requests.transactions import (
     Isolation,
     ListTransactions,
     PrepareTransaction,
+    ProducerStamp,
 )
 
 __all__ = [
@@ -113,7 +113,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     now on. `targets` names the partition of each record, -1 where its key or its turn decides;
     None stands for -1 throughout. With `is_whole` one message that cannot be taken refuses all.
     `dues` says when each record is to be delivered, 0 for at once; the others carry the flag and
-    the header of delayed records. With an `author` who has a sequence all records go to one
+    the header of delayed records. With a `producer` that has a sequence all records go to one
     partition, which `targets` names. `trace` has the headers of the trace that the request is part
     of, for messages that name none themselves. `refused` counts the messages of the same request
     that the gateway could not take, by code: they are not in the batch, only in the metrics.
@@ -125,7 +125,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool = True
     is_whole: bool = False
     dues: list[int] | None = None
-    author: Author | None = None
+    producer: ProducerStamp | None = None
     trace: tuple[Header, ...] = ()
     refused: dict[Code, int] | None = None
 
@@ -302,14 +302,14 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     """Put dead letters of a topic back, oldest first; answered by `Redriven`.
 
-    `letters` names those that are meant, by partition and offset of the dead-letter topic.
+    `dead_letters` selects some of them, by partition and offset in the dead-letter topic.
     """
 
     topic: str
     messages_max: int = 1000
     to_topic: str | None = None
     reason: str | None = None
-    letters: dict[int, frozenset[int]] | None = None
+    dead_letters: dict[int, frozenset[int]] | None = None
 
 
 # The node

@@ -276,10 +276,10 @@ class Reliability(msgspec.Struct, frozen=True, kw_only=True):
     redeliveries: int
     expirations: int
     in_flight: int
-    rejected_letters: int
-    exhausted_letters: int
+    rejected_dead_letters: int
+    exhausted_dead_letters: int
     # By the topic that keeps them.
-    letters_by_topic: dict[str, int] = {}
+    dead_letters_by_topic: dict[str, int] = {}
     releases: int = 0
 
 

@@ -14,7 +14,6 @@ from goqueue.model.ids import SECOND, LogId, Offset, Timestamp
 __all__ = [
     "AddOffsets",
     "AddPartition",
-    "Author",
     "BeginTransaction",
     "CommitGroup",
     "DescribeTransaction",
@@ -28,6 +27,7 @@ __all__ = [
     "Owner",
     "PrepareTransaction",
     "ProducerGranted",
+    "ProducerStamp",
     "TransactionBegan",
     "TransactionDescription",
     "TransactionEnded",
@@ -48,7 +48,7 @@ class Isolation(enum.StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
-class Author(msgspec.Struct, frozen=True, kw_only=True):
+class ProducerStamp(msgspec.Struct, frozen=True, kw_only=True):
     """Who publishes a batch, so that a retry is known and a zombie is refused.
 
     `sequence` is the number of the first message of the batch among all that this producer and

@@ -1,6 +1,6 @@
-"""One span exporter: a bounded queue of notes, and a thread that ships their spans.
+"""One span exporter: a bounded queue of entries, and a thread that ships their spans.
 
-The node only puts notes on the queue, which takes no lock and wakes no thread: producer and
+The node only puts entries on the queue, which takes no lock and wakes no thread: producer and
 consumer each write their own counter and read the other's. The thread builds spans and ships them;
 what cannot be shipped is dropped and counted. Each cause of a failure is logged at most once a
 minute.
@@ -9,7 +9,8 @@ The thread and the event loop share one interpreter. So the thread works in shor
 three times as long after each: under load the node gets three quarters of the time, and spans that
 an exporter cannot ship within its quarter are dropped.
 
-Invariant: at most `capacity` spans wait. Of a note that does not fit, the first messages are kept.
+Invariant: at most `capacity` spans wait. Of an entry that does not fit, the first
+messages are kept.
 """
 
 import logging
@@ -19,17 +20,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from goqueue.tracing import Note, Span, spans_of
+from goqueue.tracing import Span, TraceEntry, spans_of
 
 __all__ = ["Complaints", "Exporter", "ExporterUnusable", "NotShipped", "Sink", "SpanQueue"]
 
 
 class SpanQueue:
-    """Notes waiting for one exporter, oldest first."""
+    """Entries waiting for one exporter, oldest first."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._notes: deque[tuple[Note, range]] = deque()
+        self._entries: deque[tuple[TraceEntry, range]] = deque()
         self._put = 0
         self._taken = 0
 
@@ -37,27 +38,27 @@ class SpanQueue:
         """The number of waiting spans."""
         return self._put - self._taken
 
-    def put(self, note: Note) -> int:
-        """Add as much of a note as fits; the number of spans that did not."""
-        count = len(note)
+    def put(self, entry: TraceEntry) -> int:
+        """Add as much of an entry as fits; the number of spans that did not."""
+        count = len(entry)
         fitting = min(count, self._capacity - len(self))
         if fitting > 0:
             # Counted first: the consumer must never have taken more than was put.
             self._put += fitting
-            self._notes.append((note, range(fitting)))
+            self._entries.append((entry, range(fitting)))
         return count - max(fitting, 0)
 
-    def take(self, limit: int) -> list[tuple[Note, range]]:
-        """The oldest notes with the indexes of their messages, at most `limit` in total."""
-        taken: list[tuple[Note, range]] = []
-        while limit and self._notes:
-            note, indexes = self._notes.popleft()
+    def take(self, limit: int) -> list[tuple[TraceEntry, range]]:
+        """The oldest entries with the indexes of their messages, at most `limit` in total."""
+        taken: list[tuple[TraceEntry, range]] = []
+        while limit and self._entries:
+            entry, indexes = self._entries.popleft()
             if len(indexes) > limit:
-                self._notes.appendleft((note, indexes[limit:]))
+                self._entries.appendleft((entry, indexes[limit:]))
                 indexes = indexes[:limit]
             limit -= len(indexes)
             self._taken += len(indexes)
-            taken.append((note, indexes))
+            taken.append((entry, indexes))
         return taken
 
 
@@ -181,11 +182,11 @@ class Exporter(Generic[T]):
         """Spans that wait to be shipped."""
         return len(self._queue)
 
-    def put(self, notes: Sequence[Note]) -> None:
-        """Queue notes as far as there is room; never waits."""
+    def put(self, entries: Sequence[TraceEntry]) -> None:
+        """Queue entries as far as there is room; never waits."""
         queue = self._queue
-        for note in notes:
-            self._overflowed += queue.put(note)
+        for entry in entries:
+            self._overflowed += queue.put(entry)
         if len(queue) > self._wake_at:
             self._wake.set()
 
@@ -235,7 +236,7 @@ class Exporter(Generic[T]):
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
 
-    def _ship(self, batch: list[tuple[Note, range]]) -> None:
+    def _ship(self, batch: list[tuple[TraceEntry, range]]) -> None:
         count = sum(len(indexes) for _, indexes in batch)
         try:
             encoded = self._encoded(batch)
@@ -253,13 +254,13 @@ class Exporter(Generic[T]):
         else:
             self._exported += count
 
-    def _encoded(self, batch: list[tuple[Note, range]]) -> list[T]:
+    def _encoded(self, batch: list[tuple[TraceEntry, range]]) -> list[T]:
         encode = self._sink.encode
         encoded: list[T] = []
-        for note, indexes in batch:
+        for entry, indexes in batch:
             for at in range(0, len(indexes), _SLICE):
                 began = time.thread_time()
-                encoded += map(encode, spans_of(note, indexes[at : at + _SLICE]))
+                encoded += map(encode, spans_of(entry, indexes[at : at + _SLICE]))
                 self._rest(began)
         return encoded
 

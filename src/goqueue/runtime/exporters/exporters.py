@@ -10,7 +10,7 @@ from goqueue.runtime.exporters.exporter import Exporter, Sink
 from goqueue.runtime.exporters.span_files import FileSink
 from goqueue.runtime.exporters.span_lines import StreamSink
 from goqueue.runtime.settings import TracingSettings
-from goqueue.tracing import Note
+from goqueue.tracing import TraceEntry
 
 __all__ = ["ExporterGroup"]
 
@@ -38,7 +38,7 @@ _FAMILIES: tuple[tuple[str, Kind, str, Callable[[Exporter[Any]], int]], ...] = (
 
 
 class ExporterGroup:
-    """Passes the notes of a node to every configured exporter; raises ExporterUnusable.
+    """Passes the entries of a node to every configured exporter; raises ExporterUnusable.
 
     `put` is called on the event loop and never waits.
     """
@@ -57,9 +57,9 @@ class ExporterGroup:
         for exporter in self._exporters:
             exporter.start()
 
-    def put(self, notes: Sequence[Note]) -> None:
+    def put(self, entries: Sequence[TraceEntry]) -> None:
         for exporter in self._exporters:
-            exporter.put(notes)
+            exporter.put(entries)
 
     def close(self) -> None:
         """Ship waiting spans, all exporters in parallel, for a few seconds at most."""

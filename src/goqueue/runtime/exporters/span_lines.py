@@ -52,14 +52,14 @@ WORDS: dict[Kind, Words] = {
     Kind.EXPIRE: Words("expire", operation="expire", failure="visibility_expired"),
     Kind.FIRE: Words("fire", operation="fire"),
     Kind.CANCEL: Words("cancel", operation="cancel"),
-    Kind.LETTER: Words("dead_letter", operation="dead_letter", failure="dead_letter"),
+    Kind.DEAD_LETTER: Words("dead_letter", operation="dead_letter", failure="dead_letter"),
     Kind.REDRIVE: Words("redrive", operation="redrive"),
     Kind.ABORT: Words("abort", operation="abort", failure="transaction_aborted"),
     Kind.REBALANCE: Words("rebalance", operation="rebalance"),
     Kind.REPLICATE: Words("replicate", operation="replicate"),
 }
 
-# The spans of a note share their times, and notes of one moment are adjacent.
+# The spans of an entry share their times, and entries of one moment are adjacent.
 _format_time = functools.lru_cache(maxsize=256)(format_time)
 _encode = msgspec.json.Encoder().encode
 
@@ -116,7 +116,7 @@ def encode_line(span: Span, node_id: str) -> bytes:
         consumer_id=span.member,
         delivery_count=span.attempt,
         deliver_at="" if span.due is None else _format_time(span.due),
-        dlq_topic=span.topic if span.kind is Kind.LETTER else "",
+        dlq_topic=span.topic if span.kind is Kind.DEAD_LETTER else "",
         error=span.detail,
     )
     return _encode(line) + b"\n"

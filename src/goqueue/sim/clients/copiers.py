@@ -39,7 +39,7 @@ class Followers:
 
     def step(self) -> None:
         """One of them reads on."""
-        topic = self._publishers.choose_topic(with_letters=True)
+        topic = self._publishers.choose_topic(with_dead_letters=True)
         if topic is None:
             return
         random = self._random
@@ -318,7 +318,7 @@ class Copiers:
 
     def drained(self, group: GroupTruth) -> None:
         """Nothing is left for a group; what died is among the dead letters, if they still exist."""
-        if not self._world.letters.is_strict:
+        if not self._world.dead_letters.is_strict:
             return
         for topic in self._world.ledger.topics.values():
             if topic.name in group.topics and not topic.retires:

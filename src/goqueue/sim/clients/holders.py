@@ -8,7 +8,7 @@ topic.
 from collections.abc import Callable
 
 from goqueue.model import Code, Instant, Refused
-from goqueue.model.requests import Author, Owner, ProducerGranted, Publish, Published, Reply
+from goqueue.model.requests import Owner, ProducerGranted, ProducerStamp, Publish, Published, Reply
 from goqueue.records import build
 from goqueue.sim.clients.publishers import Sender, SentBatch, built
 from goqueue.sim.history import Began, Ended, Fenced
@@ -47,12 +47,12 @@ class Lane:
     """One partition of one topic, for one producer and epoch."""
 
     def __init__(
-        self, world: World, process: str, author: Author, topic: TopicTruth, partition: int
+        self, world: World, process: str, stamp: ProducerStamp, topic: TopicTruth, partition: int
     ) -> None:
         self._world = world
         self._process = process
         self._age, self._life = world.ages, world.life
-        self._author = author
+        self._stamp = stamp
         self.topic = topic
         self.partition = partition
         self.batches: list[Batch] = []
@@ -172,16 +172,16 @@ class Lane:
                 batch.is_taken = True
             after(reply)
 
-        author = Author(
-            producer_id=self._author.producer_id,
-            epoch=self._author.epoch,
+        stamp = ProducerStamp(
+            producer_id=self._stamp.producer_id,
+            epoch=self._stamp.epoch,
             sequence=batch.sequence,
         )
         command = Publish(
             topic=self.topic.name,
             batch=build([built(each) for each in batch.messages]),
             targets=[self.partition] * len(batch.messages),
-            author=author,
+            producer=stamp,
         )
         self._world.ask(command, done)
 
@@ -200,7 +200,7 @@ class Holder:
         self.identity = identity
         self.epoch = granted.epoch
         self.timeout_ns = timeout_ns
-        self.author = Author(producer_id=granted.producer_id, epoch=granted.epoch)
+        self.stamp = ProducerStamp(producer_id=granted.producer_id, epoch=granted.epoch)
         self.owner = Owner(
             producer_id=granted.producer_id,
             epoch=granted.epoch,
@@ -235,7 +235,7 @@ class Holder:
         for lane in self.lanes:
             if lane.topic is topic and lane.partition == partition:
                 return lane
-        lane = Lane(self._world, self.process, self.author, topic, partition)
+        lane = Lane(self._world, self.process, self.stamp, topic, partition)
         self.lanes.append(lane)
         return lane
 

@@ -59,7 +59,7 @@ class Members:
 
     def topics(self) -> list[TopicTruth]:
         topics = self._world.ledger.topics.values()
-        return [each for each in topics if not each.is_leaving and not each.holds_letters]
+        return [each for each in topics if not each.is_leaving and not each.holds_dead_letters]
 
     # Joining
 
@@ -332,6 +332,6 @@ class Members:
         group.is_gone = True
         for queue in group.queues:
             origin = Origin(queue.topic.name, queue.partition, group.name)
-            self._world.letters.may_die_again(origin)
+            self._world.dead_letters.may_die_again(origin)
         del self._world.groups_in_doubt[group.name]
         self._world.groups[group.name] = GroupTruth(group.name, group.mode, Start.EARLIEST)

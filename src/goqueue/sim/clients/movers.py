@@ -215,7 +215,7 @@ class Movers:
         group.begin_reset()
         for queue in queues:
             queue.loosen()
-            world.letters.may_die_again(Origin(topic.name, queue.partition, group.name))
+            world.dead_letters.may_die_again(Origin(topic.name, queue.partition, group.name))
 
         def done(reply: Reply | Refused | None) -> None:
             group.end_reset()

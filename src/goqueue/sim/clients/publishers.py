@@ -290,13 +290,13 @@ class Publishers:
 
     def learn_topic(self, described: TopicDescription) -> TopicTruth:
         """A topic is there that was not known of."""
-        holds_letters = described.name.endswith(".dlq")
+        holds_dead_letters = described.name.endswith(".dlq")
         topic = self._world.ledger.topic_made(
-            described.name, len(described.offsets), holds_letters=holds_letters
+            described.name, len(described.offsets), holds_dead_letters=holds_dead_letters
         )
-        topic.is_kept = described.name not in _NAMES and not holds_letters
+        topic.is_kept = described.name not in _NAMES and not holds_dead_letters
         topic.is_loose = described.config.flush_policy is Flush.INTERVAL
-        is_old_soon = holds_letters and self._world.swarm.has_ages
+        is_old_soon = holds_dead_letters and self._world.swarm.has_ages
         topic.retires = described.config.retention_bytes > 0 or is_old_soon
         topic.limits[described.config.max_deliveries] = None
         topic.visibilities_ns[described.config.visibility_ns] = None
@@ -315,11 +315,11 @@ class Publishers:
 
     def delete(self) -> None:
         world = self._world
-        topic = self.choose_topic(with_letters=world.swarm.letters_deleted)
+        topic = self.choose_topic(with_dead_letters=world.swarm.dead_letters_deleted)
         if topic is None or topic.is_kept or topic.name in world.topics_in_doubt:
             return
-        if topic.holds_letters:
-            world.letters.is_strict = False
+        if topic.holds_dead_letters:
+            world.dead_letters.is_strict = False
         world.topics_in_doubt[topic.name] = None
         topic.is_leaving = True
 
@@ -337,7 +337,7 @@ class Publishers:
         """Mostly where somebody was told of dead letters; at times two do so at once."""
         world, random = self._world, self._random
         topic = self.choose_topic()
-        dead = [each for each in world.letters.origins if each in world.ledger.topics]
+        dead = [each for each in world.dead_letters.origins if each in world.ledger.topics]
         if topic is None:
             return
         name = random.choice(dead) if dead and random.random() < 0.9 else topic.name
@@ -345,11 +345,11 @@ class Publishers:
             count = random.choice([1, 3, 1000])
             world.ask(Redrive(topic=name, messages_max=count), _ignore)
 
-    def choose_topic(self, *, with_letters: bool = False) -> TopicTruth | None:
+    def choose_topic(self, *, with_dead_letters: bool = False) -> TopicTruth | None:
         found = [
             topic
             for topic in self._world.ledger.topics.values()
-            if not topic.is_leaving and (with_letters or not topic.holds_letters)
+            if not topic.is_leaving and (with_dead_letters or not topic.holds_dead_letters)
         ]
         return self._random.choice(found) if found else None
 
@@ -421,7 +421,7 @@ class Publishers:
 
     def read(self) -> None:
         random = self._random
-        topic = self.choose_topic(with_letters=True)
+        topic = self.choose_topic(with_dead_letters=True)
         if topic is None:
             return
         partition = random.randrange(topic.partitions)
@@ -484,7 +484,7 @@ class Publishers:
         is_committed = reading.is_committed and not is_aborted(record, reply)
         ledger.check_record(topic, partition, record, is_committed=is_committed)
         if is_copy(record) and not is_hidden(record) and is_committed:
-            self._world.letters.seen(topic, partition, record)
+            self._world.dead_letters.seen(topic, partition, record)
 
     def _note_polled(
         self,

@@ -1,7 +1,13 @@
 """Idempotent producers without transactions: they number what they send, and send it again."""
 
 from goqueue.model import Code, Refused
-from goqueue.model.requests import Author, HeartbeatProducer, InitProducer, ProducerGranted, Reply
+from goqueue.model.requests import (
+    HeartbeatProducer,
+    InitProducer,
+    ProducerGranted,
+    ProducerStamp,
+    Reply,
+)
 from goqueue.sim.clients.holders import Holders, Lane
 from goqueue.sim.clients.publishers import Publishers
 from goqueue.sim.node.world import World
@@ -18,9 +24,9 @@ _GIVE_UP = frozenset({Code.SEQUENCE_OUT_OF_ORDER, Code.PRODUCER_NOT_FOUND})
 class _Producer:
     """One producer and what it sent, by topic and partition."""
 
-    def __init__(self, author: Author) -> None:
-        self.author = author
-        self.process = f"{author.producer_id}/{author.epoch}"
+    def __init__(self, stamp: ProducerStamp) -> None:
+        self.stamp = stamp
+        self.process = f"{stamp.producer_id}/{stamp.epoch}"
         self.lanes: list[Lane] = []
 
 
@@ -62,19 +68,19 @@ class Retriers:
                 self._holders.note_producer(reply.producer_id, "")
                 if reply.epoch:
                     raise Violation("new-producer-is-old", f"{reply}")
-                author = Author(producer_id=reply.producer_id, epoch=reply.epoch)
-                self._producers.append(_Producer(author))
+                stamp = ProducerStamp(producer_id=reply.producer_id, epoch=reply.epoch)
+                self._producers.append(_Producer(stamp))
 
         self._world.ask(InitProducer(), done)
 
     def _heartbeat(self, producer: _Producer) -> None:
-        author = producer.author
+        stamp = producer.stamp
 
         def done(reply: Reply | Refused | None) -> None:
             if isinstance(reply, Refused) and reply.code is not Code.BROKER_UNAVAILABLE:
-                raise Violation("producer-forgotten", f"{author}: {reply}")
+                raise Violation("producer-forgotten", f"{stamp}: {reply}")
 
-        self._world.ask(HeartbeatProducer(producer_id=author.producer_id, epoch=author.epoch), done)
+        self._world.ask(HeartbeatProducer(producer_id=stamp.producer_id, epoch=stamp.epoch), done)
 
     def _lane(self, producer: _Producer) -> Lane | None:
         """One that it has, or another."""
@@ -89,7 +95,7 @@ class Retriers:
         for lane in producer.lanes:
             if lane.topic is topic and lane.partition == partition:
                 return lane if lane.is_usable else None
-        lane = Lane(self._world, producer.process, producer.author, topic, partition)
+        lane = Lane(self._world, producer.process, producer.stamp, topic, partition)
         producer.lanes.append(lane)
         return lane
 

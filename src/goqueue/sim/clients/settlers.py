@@ -217,7 +217,7 @@ class Settlers:
         handed, group = use.delivery.handed, use.group
         use.queue.dead[use.offset] = None
         death = Death(handed.topic.name, handed.partition, handed.offset, group.name, handed.serial)
-        self._world.letters.confirmed(
+        self._world.dead_letters.confirmed(
             death, lambda: not (handed.topic.is_gone or handed.topic.retires or group.is_gone)
         )
 

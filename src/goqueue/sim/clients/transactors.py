@@ -151,8 +151,8 @@ class Transactors:
 
     def _heartbeat(self, holder: Holder) -> None:
         question = holder.speak()
-        author = holder.author
-        command = HeartbeatProducer(producer_id=author.producer_id, epoch=author.epoch)
+        stamp = holder.stamp
+        command = HeartbeatProducer(producer_id=stamp.producer_id, epoch=stamp.epoch)
         self._world.ask(command, question.judge)
 
     # Beginning
@@ -226,7 +226,7 @@ class Transactors:
             batch=build([built(each) for each in messages]),
             targets=targets,
             dues=dues_of(messages),
-            author=holder.author,
+            producer=holder.stamp,
         )
         self._world.ask(command, done)
 

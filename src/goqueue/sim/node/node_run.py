@@ -227,7 +227,7 @@ class NodeRun:
         jump_max = _JUMP_S_MAX
         if self._swarm.week_jumps and self._clock_random.random() < 0.5:
             # Dead letters are kept for two weeks of the wall clock; nothing else is forgotten.
-            self._world.letters.is_strict = False
+            self._world.dead_letters.is_strict = False
             jump_max = _WEEKS_S
         jump = self._clock_random.randint(-jump_max, jump_max) * SECOND
         self._world.now = Now(now.instant, Timestamp(now.wall + jump))
@@ -249,7 +249,7 @@ class NodeRun:
         self._world.process.settle(self._world.now)
         self._world.ages += 1
         # Dead letters are kept for two weeks.
-        self._world.letters.is_strict = False
+        self._world.dead_letters.is_strict = False
 
     def _walk_away(self) -> None:
         """Somebody no longer waits."""

@@ -74,16 +74,16 @@ class RunEnd:
         self._heal()
         self._answer_everybody()
         self._end_transactions()
-        self._learn_letters()
+        self._learn_dead_letters()
         self._let_all_be_due()
         # Those first whose copies others get.
         for group in sorted(self._world.groups.values(), key=lambda each: not each.is_copied):
             self._drain(group)
         self._answer_everybody()
-        self._learn_letters()
+        self._learn_dead_letters()
         contents = self._read_all()
         self._note_deaths(contents)
-        self._world.letters.check()
+        self._world.dead_letters.check()
         self._check_groups(contents)
         self._restart(is_power_lost=True)
         self._deliver_due()
@@ -153,7 +153,7 @@ class RunEnd:
                 return
         raise Violation("never-answered", f"{self._world.callers.all[0].command}")
 
-    def _learn_letters(self) -> None:
+    def _learn_dead_letters(self) -> None:
         for topic in self._describe().topics:
             if topic.name not in self._world.ledger.topics:
                 self._publishers.learn_topic(topic)
@@ -232,7 +232,7 @@ class RunEnd:
                         serial = world.ledger.message_of(record).serial
                         at = record.offset
                         death = Death(topic.name, partition, at, group.name, serial)
-                        if world.letters.is_dead(death):
+                        if world.dead_letters.is_dead(death):
                             source = f"{log_name(topic, partition)}:{at}={serial}"
                             world.history.note(Died(group=group.name, source=source))
 
@@ -338,6 +338,6 @@ class RunEnd:
         for record in records:
             serial = int((record.value or b"0").partition(b":")[0])
             death = Death(topic.name, partition, record.offset, group.name, serial)
-            is_done = queue.may_be_settled(record.offset) or self._world.letters.is_dead(death)
+            is_done = queue.may_be_settled(record.offset) or self._world.dead_letters.is_dead(death)
             if record.offset >= queue.required_from and not is_done:
                 raise Violation("message-vanished", f"{group.name}: {death}")

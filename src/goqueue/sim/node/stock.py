@@ -41,7 +41,7 @@ class Stock:
         for name in list(world.topics_in_doubt):
             known = topics.get(name)
             # Dead letters may have been made again by the node itself.
-            if known is not None and (name not in there or known.holds_letters):
+            if known is not None and (name not in there or known.holds_dead_letters):
                 world.topic_gone(known)
             elif known is not None:
                 known.is_leaving = False

@@ -14,7 +14,7 @@ _SELDOM = (
     "sync_errors",
     "write_errors",
     "name_errors",
-    "letters_deleted",
+    "dead_letters_deleted",
     "mode_changes",
     "retention",
 )
@@ -51,7 +51,7 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     resets: bool
     redrives: bool
     topics_deleted: bool
-    letters_deleted: bool
+    dead_letters_deleted: bool
     groups_deleted: bool
     alterations: bool
     commits_in_queues: bool

@@ -18,7 +18,7 @@ from goqueue.sim.node.callers import Callers
 from goqueue.sim.node.process import Process
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.trace import Trace
-from goqueue.sim.truth.dead_letters import Letters
+from goqueue.sim.truth.dead_letters import DeadLetterTruth
 from goqueue.sim.truth.groups import GroupTruth, MemberTruth
 from goqueue.sim.truth.ledger import Ledger, TopicTruth, log_name
 
@@ -52,7 +52,7 @@ class World:
         self.files = SimulatedFileSystem(random, self.faults, pages)
         self.ledger = Ledger()
         self.now = Now(Instant(0), Timestamp(1_700_000_000 * SECOND))
-        self.letters = Letters()
+        self.dead_letters = DeadLetterTruth()
         self.history = History()
         # How often days went by at once: what is kept for a day or a week may be gone.
         self.ages = 0
@@ -139,14 +139,14 @@ class World:
     def topic_gone(self, topic: TopicTruth) -> None:
         """A topic was deleted; one that is made under its name is another."""
         self.ledger.topic_gone(topic)
-        self.letters.topic_gone(topic.name)
+        self.dead_letters.topic_gone(topic.name)
         for partition in range(topic.partitions):
             self.history.note(Gone(log=log_name(topic, partition)))
 
     def lost(self, topic: TopicTruth, ends: list[int]) -> None:
         """The power took what a loose topic had from these offsets on."""
         self.ledger.lost(topic, ends)
-        self.letters.lost(topic, ends)
+        self.dead_letters.lost(topic, ends)
         for partition, end in enumerate(ends):
             self.history.note(Lost(log=log_name(topic, partition), end=end))
         for group in self.groups.values():

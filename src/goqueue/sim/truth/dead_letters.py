@@ -1,4 +1,9 @@
-"""Deaths and dead letters: each death leaves one dead letter, and each is redriven at most once."""
+"""The judge of dead letters: each death leaves one dead letter, and each is redriven at most once.
+
+A *death* is a message that a group rejected or that was delivered to it too often. Dead letters are
+matched to deaths by the headers that the node gives them, and redriven copies to dead letters by
+theirs.
+"""
 
 from collections.abc import Callable
 
@@ -8,7 +13,7 @@ from goqueue.model import Record
 from goqueue.sim.oracle import Violation
 from goqueue.sim.truth.ledger import TopicTruth, redriven_from
 
-__all__ = ["Death", "Letters", "Origin"]
+__all__ = ["DeadLetterTruth", "Death", "Origin"]
 
 # A copy on purpose: an oracle does not ask the broker how it spells a header.
 _PREFIX = "goqueue.dlq."
@@ -16,7 +21,7 @@ _CAUSES = ("rejected", "max_deliveries")
 
 
 class Death(msgspec.Struct, frozen=True):
-    """A message that died for a group: where it stood, and what it was."""
+    """A message that died for a group: its position, and the serial number in its value."""
 
     topic: str
     partition: int
@@ -26,7 +31,7 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where messages die: a partition, for a group."""
+    """A partition as one group consumes it: where messages die."""
 
     topic: str
     partition: int
@@ -34,7 +39,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class _Spot(msgspec.Struct, frozen=True):
-    """Where a copy stands; the number is that of the topic."""
+    """The position of a record; `number` tells topics of the same name apart."""
 
     name: str
     number: int
@@ -42,53 +47,57 @@ class _Spot(msgspec.Struct, frozen=True):
     offset: int
 
 
-class Letters:
-    """What is known of the dead."""
+class DeadLetterTruth:
+    """What is known of deaths, dead letters and redriven copies."""
 
     def __init__(self) -> None:
+        # Whether each confirmation of a death still counts.
         self._confirmed: dict[Death, list[Callable[[], bool]]] = {}
+        # How many more deaths resets allow.
         self._again: dict[Origin, int] = {}
-        self._letters: dict[Death, dict[_Spot, None]] = {}
+        self._found: dict[Death, dict[_Spot, None]] = {}
+        # Where the redriven copy of each dead letter is, by the dead letter's position.
         self._copies: dict[str, _Spot] = {}
+        # How many topics of this name were deleted.
         self._namesakes: dict[str, int] = {}
         self.is_strict = True
 
     def confirmed(self, death: Death, is_current: Callable[[], bool]) -> None:
-        """Somebody was told that a message is among the dead letters.
+        """A client was told that a message is a dead letter.
 
-        That is worth nothing any more when its topic or its group is deleted.
+        `is_current` becomes false when its topic or its group is deleted.
         """
         self._confirmed.setdefault(death, []).append(is_current)
 
     @property
     def origins(self) -> list[str]:
-        """The topics of which somebody was told that messages died."""
+        """The topics with confirmed deaths."""
         return sorted({death.topic for death in self._confirmed})
 
     def may_die_again(self, origin: Origin) -> None:
-        """A reset, or a group made again, lets messages be delivered that were dead."""
+        """A reset, or a group created again, may deliver dead messages once more."""
         self._again[origin] = self._again.get(origin, 0) + 1
 
     def topic_gone(self, name: str) -> None:
-        """A letter may be put back into the namesake of a topic, and die there again."""
+        """A dead letter may be redriven into a new topic of this name, and die there again."""
         self._namesakes[name] = self._namesakes.get(name, 0) + 1
 
     def lost(self, topic: TopicTruth, ends: list[int]) -> None:
-        """The power took letters that were put back: they may be put back once more."""
-        for letter, spot in list(self._copies.items()):
+        """Power loss took redriven copies: their dead letters may be redriven once more."""
+        for dead_letter, spot in list(self._copies.items()):
             if spot.number == topic.number and spot.offset >= ends[spot.partition]:
-                del self._copies[letter]
+                del self._copies[dead_letter]
 
     def is_dead(self, death: Death) -> bool:
-        return death in self._letters
+        return death in self._found
 
     def seen(self, topic: TopicTruth, partition: int, record: Record) -> None:
-        """A record that the node made: a letter, or a letter that was put back."""
+        """Judge a record that the node wrote: a dead letter, or a redriven copy of one."""
         place = _Spot(topic.name, topic.number, partition, record.offset)
-        letter = redriven_from(record)
-        if not topic.holds_letters:
-            if letter is not None:
-                self._put_back(letter, place)
+        redriven = redriven_from(record)
+        if not topic.holds_dead_letters:
+            if redriven is not None:
+                self._check_copy(redriven, place)
             return
         facts = {
             name.removeprefix(_PREFIX): value.decode()
@@ -96,7 +105,7 @@ class Letters:
             if name.startswith(_PREFIX)
         }
         if facts.get("cause") not in _CAUSES or "group" not in facts:
-            raise Violation("letter-without-origin", f"{place}: {facts}")
+            raise Violation("dead-letter-without-origin", f"{place}: {facts}")
         death = Death(
             facts["topic"],
             int(facts["partition"]),
@@ -104,20 +113,22 @@ class Letters:
             facts["group"],
             int((record.value or b"0").partition(b":")[0]),
         )
-        self._letters.setdefault(death, {})[place] = None
+        self._found.setdefault(death, {})[place] = None
         allowed = 1 + self._again.get(Origin(death.topic, death.partition, death.group), 0)
         allowed += self._namesakes.get(death.topic, 0)
-        if self.is_strict and len(self._letters[death]) > allowed:
-            raise Violation("two-letters-for-one-death", f"{death}: {self._letters[death]}")
+        if self.is_strict and len(self._found[death]) > allowed:
+            raise Violation("two-dead-letters-for-one-death", f"{death}: {self._found[death]}")
 
-    def _put_back(self, letter: str, place: _Spot) -> None:
-        known = self._copies.setdefault(letter, place)
+    def _check_copy(self, dead_letter: str, place: _Spot) -> None:
+        known = self._copies.setdefault(dead_letter, place)
         if self.is_strict and known != place:
-            raise Violation("letter-redriven-twice", f"{letter} is at {known} and at {place}")
+            raise Violation(
+                "dead-letter-redriven-twice", f"{dead_letter} is at {known} and at {place}"
+            )
 
     def check(self) -> None:
-        """Everything was read: every confirmed death has left its letter."""
+        """Everything was read: every confirmed death must have left its dead letter."""
         for death, confirmations in self._confirmed.items():
             count = sum(is_current() for is_current in confirmations)
-            if self.is_strict and len(self._letters.get(death, ())) < count:
-                raise Violation("death-without-letter", f"{death}: {count} times")
+            if self.is_strict and len(self._found.get(death, ())) < count:
+                raise Violation("death-without-dead-letter", f"{death}: {count} times")

@@ -113,11 +113,13 @@ class Fate(enum.Enum):
 class TopicTruth:
     """One topic, from its making to its end."""
 
-    def __init__(self, name: str, number: int, partitions: int, *, holds_letters: bool) -> None:
+    def __init__(
+        self, name: str, number: int, partitions: int, *, holds_dead_letters: bool
+    ) -> None:
         self.name = name
         self.number = number
         self.partitions = partitions
-        self.holds_letters = holds_letters
+        self.holds_dead_letters = holds_dead_letters
         # What is acknowledged is in the page cache alone, for a while.
         self.is_loose = False
         # Old messages go when there are too many.
@@ -137,12 +139,14 @@ class TopicTruth:
     @property
     def limit_max(self) -> int | None:
         """No message is delivered more often; None: there is no limit."""
-        return None if self.holds_letters or 0 in self.limits else max(self.limits, default=None)
+        return (
+            None if self.holds_dead_letters or 0 in self.limits else max(self.limits, default=None)
+        )
 
     @property
     def limit_min(self) -> int | None:
         limits = [limit for limit in self.limits if limit]
-        return None if self.holds_letters else min(limits, default=None)
+        return None if self.holds_dead_letters else min(limits, default=None)
 
 
 class MessageTruth:
@@ -177,9 +181,13 @@ class Ledger:
 
     # Topics
 
-    def topic_made(self, name: str, partitions: int, *, holds_letters: bool = False) -> TopicTruth:
+    def topic_made(
+        self, name: str, partitions: int, *, holds_dead_letters: bool = False
+    ) -> TopicTruth:
         self._topic_count += 1
-        topic = TopicTruth(name, self._topic_count, partitions, holds_letters=holds_letters)
+        topic = TopicTruth(
+            name, self._topic_count, partitions, holds_dead_letters=holds_dead_letters
+        )
         self.topics[name] = topic
         return topic
 

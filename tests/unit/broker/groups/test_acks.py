@@ -270,7 +270,11 @@ def test_the_node_counts_what_becomes_of_messages() -> None:
     counted = node.ask(DescribeReliability(), Reliability)
     assert (counted.acks, counted.nacks, counted.rejects, counted.extensions) == (1, 1, 1, 1)
     assert (counted.redeliveries, counted.expirations, counted.in_flight) == (1, 2, 1)
-    assert (counted.dead_letters, counted.rejected_letters, counted.exhausted_letters) == (1, 1, 0)
+    assert (
+        counted.dead_letters,
+        counted.rejected_dead_letters,
+        counted.exhausted_dead_letters,
+    ) == (1, 1, 0)
 
 
 def test_a_commit_makes_receipts_below_it_acknowledged_and_leaves_those_above() -> None:

@@ -170,7 +170,7 @@ def test_letters_that_were_not_put_back_are_counted() -> None:
     redrive(node, count=1)
 
     counted = node.ask(DescribeReliability(), Reliability)
-    assert (counted.dead_letters, counted.letters_by_topic) == (2, {"orders.dlq": 2})
+    assert (counted.dead_letters, counted.dead_letters_by_topic) == (2, {"orders.dlq": 2})
 
 
 def test_two_redrives_at_a_time_move_each_letter_once() -> None:
@@ -243,8 +243,8 @@ def test_only_the_letters_that_are_named_go_back() -> None:
     named = by_log[0][0]
     letters = {0: frozenset({named.offset, 999}), 5: frozenset({0})}
 
-    assert node.ask(Redrive(topic="orders", letters=letters), Redriven).moved == 1
-    assert node.ask(Redrive(topic="orders", letters=letters), Redriven).moved == 0
+    assert node.ask(Redrive(topic="orders", dead_letters=letters), Redriven).moved == 1
+    assert node.ask(Redrive(topic="orders", dead_letters=letters), Redriven).moved == 0
     assert values(poll(node)) == [(named.value or b"").decode()]
-    assert node.ask(Redrive(topic="orders", letters={}), Redriven).moved == 0
+    assert node.ask(Redrive(topic="orders", dead_letters={}), Redriven).moved == 0
     assert redrive(node) == 3

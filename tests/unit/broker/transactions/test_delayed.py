@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from goqueue.model import SECOND
-from goqueue.model.requests import Author, DelayState, Owner, Published
+from goqueue.model.requests import DelayState, Owner, ProducerStamp, Published
 from tests.unit.broker.delayed.users import cancel, delaying, pending, state_of, statistics, store
 from tests.unit.broker.driven_node import DrivenNode
 from tests.unit.broker.transactions.words import abort, begin, commit, init, write
@@ -12,8 +12,8 @@ from tests.unit.broker.users import lag, poll, read
 
 
 def delay_within(node: DrivenNode, owner: Owner, *wanted: tuple[str, int]) -> Published:
-    author = Author(producer_id=owner.producer_id, epoch=owner.epoch)
-    command = msgspec.structs.replace(delaying(node, *wanted), author=author)
+    stamp = ProducerStamp(producer_id=owner.producer_id, epoch=owner.epoch)
+    command = msgspec.structs.replace(delaying(node, *wanted), producer=stamp)
     published = node.ask(command, Published)
     assert all(placed.refused is None for placed in published.placed)
     return published

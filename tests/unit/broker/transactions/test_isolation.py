@@ -6,13 +6,13 @@ import pytest
 
 from goqueue.model import SECOND, Message, Offset
 from goqueue.model.requests import (
-    Author,
     CommitOffsets,
     Isolation,
     Mode,
     Offsets,
     Owner,
     PositionsReset,
+    ProducerStamp,
     Publish,
     Published,
     Read,
@@ -261,8 +261,8 @@ def test_a_position_beyond_an_open_transaction_has_no_lag_below_zero() -> None:
 
 def write_lanes(node: DrivenNode, owner: Owner, *lanes: int) -> None:
     batch = build([Message(value=b"v", priority=lane) for lane in lanes])
-    author = Author(producer_id=owner.producer_id, epoch=owner.epoch)
-    node.ask(Publish(topic="orders", batch=batch, author=author), Published)
+    stamp = ProducerStamp(producer_id=owner.producer_id, epoch=owner.epoch)
+    node.ask(Publish(topic="orders", batch=batch, producer=stamp), Published)
 
 
 @pytest.mark.parametrize("end", [commit, abort])

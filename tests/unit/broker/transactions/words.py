@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from goqueue.model import SECOND, Code, LogId, Offset, Record, Refused, RequestId
 from goqueue.model.requests import (
     AddOffsets,
-    Author,
     BeginTransaction,
     Command,
     CommitGroup,
@@ -19,6 +18,7 @@ from goqueue.model.requests import (
     Owner,
     PrepareTransaction,
     ProducerGranted,
+    ProducerStamp,
     Publish,
     Published,
     Read,
@@ -62,9 +62,9 @@ def writing(
     topic: str = "orders",
     sequence: int | None = None,
 ) -> Publish:
-    author = Author(producer_id=owner.producer_id, epoch=owner.epoch, sequence=sequence)
+    stamp = ProducerStamp(producer_id=owner.producer_id, epoch=owner.epoch, sequence=sequence)
     batch = build(messages(*values))
-    return Publish(topic=topic, batch=batch, targets=targets, author=author)
+    return Publish(topic=topic, batch=batch, targets=targets, producer=stamp)
 
 
 def write(

@@ -3,7 +3,7 @@
 import pytest
 
 from goqueue.model import Message, Record
-from goqueue.model.requests import Author, Isolation, Publish, Read
+from goqueue.model.requests import Isolation, ProducerStamp, Publish, Read
 from goqueue.records import Codec, build, compress, encode, stamp
 from tests.unit.gateways.http.refusing_broker import Client, RefusingBroker, read
 
@@ -99,26 +99,26 @@ def test_a_batch_of_tombstones_is_taken() -> None:
 
 
 def test_records_without_an_author_are_nobodys() -> None:
-    assert asked(bytes(GOOD)).author is None
+    assert asked(bytes(GOOD)).producer is None
 
 
 @pytest.mark.parametrize(
-    ("query", "author"),
+    ("query", "stamp"),
     [
-        ("?producer_id=7&epoch=0", Author(producer_id=7, epoch=0)),
-        ("?producer_id=7&epoch=2&partition=1", Author(producer_id=7, epoch=2)),
+        ("?producer_id=7&epoch=0", ProducerStamp(producer_id=7, epoch=0)),
+        ("?producer_id=7&epoch=2&partition=1", ProducerStamp(producer_id=7, epoch=2)),
         (
             "?producer_id=7&epoch=2&partition=1&sequence=0",
-            Author(producer_id=7, epoch=2, sequence=0),
+            ProducerStamp(producer_id=7, epoch=2, sequence=0),
         ),
         (
             f"?producer_id={2**63 - 1}&epoch=32767&partition=1&sequence={2**31 - 1}",
-            Author(producer_id=2**63 - 1, epoch=32767, sequence=2**31 - 1),
+            ProducerStamp(producer_id=2**63 - 1, epoch=32767, sequence=2**31 - 1),
         ),
     ],
 )
-def test_whoever_publishes_records_may_say_who_it_is(query: str, author: Author) -> None:
-    assert asked(bytes(GOOD), query).author == author
+def test_whoever_publishes_records_may_say_who_it_is(query: str, stamp: ProducerStamp) -> None:
+    assert asked(bytes(GOOD), query).producer == stamp
 
 
 @pytest.mark.parametrize(

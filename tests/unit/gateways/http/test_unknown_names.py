@@ -5,7 +5,7 @@ import pytest
 from msgspec import inspect
 
 from goqueue.gateways.http.delay_limits import DelayLimits
-from goqueue.gateways.http.messages import AuthorBody
+from goqueue.gateways.http.messages import ProducerFields
 from goqueue.gateways.http.publish_decoder import PublishBatch, decode_publish
 from goqueue.gateways.http.routes import ROUTES
 from goqueue.gateways.http.routing.parameter import ParameterLocation
@@ -53,7 +53,7 @@ def test_every_body_and_what_is_in_it_refuses_unknown_fields(route: Route) -> No
     found = structs_in(inspect.type_info(route.body))
     assert found
     assert all(each.forbid_unknown_fields for each in found), route.path
-    assert all(each.cls is not AuthorBody for each in found)
+    assert all(each.cls is not ProducerFields for each in found)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -129,14 +129,14 @@ def test_an_explicit_null_is_a_tombstone() -> None:
 
 
 def test_a_message_of_a_producer_has_no_unknown_field_and_a_value() -> None:
-    author = {"producer_id": 1, "epoch": 0, "topic": "t"}
+    identity = {"producer_id": 1, "epoch": 0, "topic": "t"}
     for fields, told in (
         ({"value": "a", "dealy": "1s"}, "did you mean `delay`?"),
         ({"value": "a", "sequnce": 1}, "did you mean `sequence`?"),
         ({"key": "a"}, "a tombstone is an explicit `null`"),
     ):
         client = Client()
-        response = client.post("/transactions/publish", {**author, **fields})
+        response = client.post("/transactions/publish", {**identity, **fields})
         assert (response.status, code_of(response)) == (400, "message_invalid")
         assert told in str(read(response)["error"])
 

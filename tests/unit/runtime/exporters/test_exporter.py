@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from goqueue.runtime.exporters.exporter import Complaints, Exporter, NotShipped, SpanQueue
 from goqueue.tracing import Span
-from tests.unit.runtime.exporters.made_notes import note
+from tests.unit.runtime.exporters.trace_entries import entry
 
 PATIENCE_S = 10.0
 
@@ -57,7 +57,7 @@ def test_what_waits_is_shipped_in_order_before_the_end() -> None:
     sink.door.set()
     exporter = Exporter(sink, 1000)
     exporter.start()
-    exporter.put([note(10), note(3, first=10)])
+    exporter.put([entry(10), entry(3, first=10)])
     exporter.close()
     assert sink.shipped == list(range(13))
     assert (exporter.exported, exporter.dropped, exporter.waiting) == (13, 0, 0)
@@ -68,10 +68,10 @@ def test_a_place_that_takes_nothing_costs_spans_and_never_time() -> None:
     sink = Slow()
     exporter = Exporter(sink, 1000)
     exporter.start()
-    exporter.put([note(600)])
+    exporter.put([entry(600)])
     assert sink.reached.wait(PATIENCE_S)
     for first in range(600, 5600, 100):
-        exporter.put([note(100, first=first)])
+        exporter.put([entry(100, first=first)])
     # Four are on their way, a thousand wait.
     assert exporter.waiting == 1000
     assert exporter.dropped == 5600 - 1004
@@ -90,7 +90,7 @@ def test_what_cannot_be_shipped_is_counted_and_later_spans_go_on(
     exporter = Exporter(sink, 1000)
     exporter.start()
     with caplog.at_level(logging.WARNING):
-        exporter.put([note(16)])
+        exporter.put([entry(16)])
         exporter.close()
     assert (exporter.exported, exporter.dropped) == (4, 12)
     assert sink.shipped == [12, 13, 14, 15]
@@ -110,7 +110,7 @@ def test_an_end_does_not_wait_for_a_place_that_never_answers(
     sink.failures = [NotShipped("given up")]
     exporter = Exporter(sink, 1000)
     exporter.start()
-    exporter.put([note(600)])
+    exporter.put([entry(600)])
     assert sink.reached.wait(PATIENCE_S)
     exporter.close()
     assert (exporter.exported, exporter.dropped) == (0, 600)
@@ -129,22 +129,22 @@ def test_a_cause_is_told_once_a_minute_and_says_how_often_it_was_not() -> None:
 
 def test_spans_beyond_the_capacity_are_not_taken_and_are_counted() -> None:
     queue = SpanQueue(10)
-    assert queue.put(note(7)) == 0
-    assert queue.put(note(7)) == 4
-    assert queue.put(note(1)) == 1
+    assert queue.put(entry(7)) == 0
+    assert queue.put(entry(7)) == 4
+    assert queue.put(entry(1)) == 1
     assert len(queue) == 10
 
 
 def test_of_a_note_larger_than_the_queue_the_first_messages_are_kept() -> None:
     queue = SpanQueue(5)
-    large = note(1_000)
+    large = entry(1_000)
     assert queue.put(large) == 995
     assert queue.take(100) == [(large, range(5))]
 
 
 def test_a_note_may_be_taken_in_parts() -> None:
     queue = SpanQueue(100)
-    first, second = note(5), note(3)
+    first, second = entry(5), entry(3)
     queue.put(first)
     queue.put(second)
     assert queue.take(2) == [(first, range(2))]
@@ -167,7 +167,7 @@ def test_whatever_is_put_and_taken_nothing_is_lost_twice_or_beyond_the_bound(
     first = 0
     for step in steps:
         if step > 0:
-            dropped = queue.put(note(step, first=first))
+            dropped = queue.put(entry(step, first=first))
             put += range(first, first + step - dropped)
             first += step
         else:

@@ -1,4 +1,4 @@
-"""Notes on their way from a node to its exporters."""
+"""Entries on their way from a node to its exporters."""
 
 import asyncio
 import json
@@ -14,8 +14,8 @@ from goqueue.records import build
 from goqueue.runtime import Disk, OsFileSystem, Pump
 from goqueue.runtime.exporters.exporters import ExporterGroup
 from goqueue.runtime.settings import TracingSettings
-from goqueue.tracing import Note
-from tests.unit.runtime.exporters.made_notes import note
+from goqueue.tracing import TraceEntry
+from tests.unit.runtime.exporters.trace_entries import entry
 from tests.unit.runtime.settings.given_settings import read
 
 
@@ -23,7 +23,7 @@ def tracing(**flags: str) -> TracingSettings:
     return read({f"tracing.{name}": text for name, text in flags.items()}).tracing
 
 
-async def publish(root: Path, node: Node, taken: list[list[Note]] | None) -> None:
+async def publish(root: Path, node: Node, taken: list[list[TraceEntry]] | None) -> None:
     """Two messages through a real pump and disk."""
 
     def halt(reason: str) -> None:
@@ -41,23 +41,23 @@ async def publish(root: Path, node: Node, taken: list[list[Note]] | None) -> Non
 
 
 def test_the_pump_hands_over_what_was_noted_and_each_note_once(tmp_path: Path) -> None:
-    taken: list[list[Note]] = []
+    taken: list[list[TraceEntry]] = []
     node = Node("node", bytes(32))
     asyncio.run(publish(tmp_path, node, taken))
-    assert sum(len(each) for notes in taken for each in notes) == 2
+    assert sum(len(each) for entries in taken for each in entries) == 2
     assert all(taken), "nobody is called for nothing"
-    assert node.take_notes() == []
+    assert node.take_trace_entries() == []
 
 
 @pytest.mark.parametrize("sampling", [0.0, 1.0])
 def test_without_exporters_no_note_is_kept_for_them(tmp_path: Path, sampling: float) -> None:
     node = Node("node", bytes(32), sampling=sampling)
     asyncio.run(publish(tmp_path, node, None))
-    assert node.take_notes() == []
+    assert node.take_trace_entries() == []
 
 
 def test_with_a_sampling_of_nothing_exporters_get_nothing(tmp_path: Path) -> None:
-    taken: list[list[Note]] = []
+    taken: list[list[TraceEntry]] = []
     asyncio.run(publish(tmp_path, Node("node", bytes(32), sampling=0.0), taken))
     assert taken == []
 
@@ -68,7 +68,7 @@ def test_every_exporter_gets_every_note_and_counts_for_itself(
     file = tmp_path / "spans.jsonl"
     exporting = ExporterGroup(tracing(exporters="stdout,file", file=str(file)), "node-1")
     exporting.start()
-    exporting.put([note(3)])
+    exporting.put([entry(3)])
     exporting.close()
     lines = file.read_text()
     assert [json.loads(line)["offset"] for line in lines.splitlines()] == [0, 1, 2]

@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from goqueue.runtime.exporters.otlp import CollectorSink, open_collector, traces_url
 from goqueue.tracing import Kind, Span
-from tests.unit.runtime.exporters.made_notes import GIVEN, note, spans
+from tests.unit.runtime.exporters.trace_entries import GIVEN, entry, spans
 
 
 class Nowhere(SpanExporter):
@@ -24,7 +24,7 @@ def encoded(span: Span) -> ReadableSpan:
 
 
 def test_a_publication_is_sent_by_the_producer_whose_context_it_makes() -> None:
-    (span,) = spans(note(first=7))
+    (span,) = spans(entry(first=7))
     made = encoded(span)
     assert made.name == "send orders"
     assert made.kind is SpanKind.PRODUCER
@@ -47,7 +47,7 @@ def test_a_publication_is_sent_by_the_producer_whose_context_it_makes() -> None:
 
 
 def test_a_message_that_brought_its_context_has_a_producer_already() -> None:
-    (span,) = spans(note(given={0: GIVEN}))
+    (span,) = spans(entry(given={0: GIVEN}))
     made = encoded(span)
     assert made.kind is SpanKind.INTERNAL
     assert made.parent is not None
@@ -62,8 +62,8 @@ def test_a_delivery_is_received_by_a_consumer_and_links_to_where_the_message_was
         "member": "c-1",
         "attempts": (2,),
     }
-    (published,) = spans(note(first=7))
-    (fetched,) = spans(note(first=7, kind=Kind.FETCH, **fields))
+    (published,) = spans(entry(first=7))
+    (fetched,) = spans(entry(first=7, kind=Kind.FETCH, **fields))
     made = encoded(fetched)
     assert made.name == "receive orders"
     assert made.kind is SpanKind.CONSUMER
@@ -82,7 +82,7 @@ def test_a_delivery_is_received_by_a_consumer_and_links_to_where_the_message_was
         (Kind.REJECT, "reject orders", "settle", "rejected"),
         (Kind.REFUSE, "send orders", "send", "because"),
         (Kind.EXPIRE, "expire orders", None, "visibility_expired"),
-        (Kind.LETTER, "dead_letter orders", None, "dead_letter"),
+        (Kind.DEAD_LETTER, "dead_letter orders", None, "dead_letter"),
         (Kind.REDRIVE, "redrive orders", None, None),
         (Kind.FIRE, "fire orders", None, None),
     ],
@@ -90,7 +90,7 @@ def test_a_delivery_is_received_by_a_consumer_and_links_to_where_the_message_was
 def test_what_failed_says_so(
     kind: Kind, name: str, operation_type: str | None, error: str | None
 ) -> None:
-    made = encoded(spans(note(kind=kind, attempts=(1,), group="g", detail="because"))[0])
+    made = encoded(spans(entry(kind=kind, attempts=(1,), group="g", detail="because"))[0])
     attributes = made.attributes or {}
     assert made.name == name
     assert attributes.get("messaging.operation.type") == operation_type

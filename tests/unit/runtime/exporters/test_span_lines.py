@@ -11,13 +11,13 @@ import pytest
 from goqueue.records import DelayedRecords
 from goqueue.runtime.exporters.span_lines import WORDS, SpanLine, encode_line
 from goqueue.tracing import Kind
-from tests.unit.runtime.exporters.made_notes import GIVEN, note, spans
+from tests.unit.runtime.exporters.trace_entries import GIVEN, entry, spans
 
 REFERENCE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "span-files.md"
 
 
 def test_a_line_of_a_delivery_has_exactly_these_fields() -> None:
-    made = note(
+    made = entry(
         kind=Kind.FETCH,
         first=7,
         given={0: GIVEN},
@@ -51,7 +51,7 @@ def test_a_line_of_a_delivery_has_exactly_these_fields() -> None:
 
 
 def test_a_publication_tells_when_its_message_is_due_and_a_letter_where_it_lies() -> None:
-    delayed = note(
+    delayed = entry(
         waiting=DelayedRecords(array("q", [0]), array("q", [9_000_000_000]), array("B", [3]))
     )
     line = json.loads(encode_line(spans(delayed)[0], "n"))
@@ -63,14 +63,14 @@ def test_a_publication_tells_when_its_message_is_due_and_a_letter_where_it_lies(
         "publish.persisted",
         "delay.scheduled",
     ]
-    letter = note(kind=Kind.LETTER, given={0: GIVEN}, detail="max_retries")
+    letter = entry(kind=Kind.DEAD_LETTER, given={0: GIVEN}, detail="max_retries")
     line = json.loads(encode_line(spans(letter)[0], "n"))
     assert (line["dlq_topic"], line["error"]) == ("orders", "max_retries")
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_every_kind_of_span_has_its_words(kind: Kind) -> None:
-    (span,) = spans(note(kind=kind, group="g", attempts=(1,)))
+    (span,) = spans(entry(kind=kind, group="g", attempts=(1,)))
     line = msgspec.json.decode(encode_line(span, "n"), type=SpanLine)
     assert line.name == WORDS[kind].name
     assert f"| `{line.name}` |" in REFERENCE.read_text()
@@ -82,7 +82,7 @@ def test_the_reference_names_every_field_and_no_other() -> None:
 
 
 def test_reasons_that_callers_give_stay_within_their_line() -> None:
-    (span,) = spans(note(kind=Kind.NACK, attempts=(1,), detail='a\n"b"\u2028\x00'))
+    (span,) = spans(entry(kind=Kind.NACK, attempts=(1,), detail='a\n"b"\u2028\x00'))
     line = encode_line(span, "n")
     assert line.count(b"\n") == 1
     assert json.loads(line)["error"] == 'a\n"b"\u2028\x00'

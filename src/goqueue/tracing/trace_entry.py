@@ -1,9 +1,9 @@
-"""Trace entries: one note for all messages to which the same thing happened at the same time.
+"""Trace entries: one for all messages to which the same thing happened at the same time.
 
-A note holds positions and what cannot be derived from them. Trace contexts of messages and ids of
+An entry holds positions and what cannot be derived from them. Trace contexts of messages and ids of
 spans are derived on request, so recording costs the same for one message and for a thousand.
 
-Invariant: the columns of a note have equal length, and a note never changes.
+Invariant: the columns of an entry have equal length, and an entry never changes.
 """
 
 import enum
@@ -15,7 +15,7 @@ import msgspec
 
 from goqueue.records import CONTEXT_BYTES, GIVEN_CONTEXT_BYTES, DelayedRecords, derive_contexts
 
-__all__ = ["Kind", "Note", "Place", "place_of"]
+__all__ = ["Kind", "Place", "TraceEntry", "place_of"]
 
 _SEED_BYTES = 16
 
@@ -33,7 +33,7 @@ class Kind(enum.IntEnum):
     EXPIRE = 8
     FIRE = 9
     CANCEL = 10
-    LETTER = 11
+    DEAD_LETTER = 11
     REDRIVE = 12
     REBALANCE = 13
     REPLICATE = 14
@@ -57,7 +57,7 @@ def place_of(topic: str, partition: int, life: str) -> Place:
     return Place(topic, partition, int.from_bytes(seed[:8]), int.from_bytes(seed[8:]))
 
 
-class Note(msgspec.Struct, frozen=True):
+class TraceEntry(msgspec.Struct, frozen=True):
     """One thing that happened to some messages of one log.
 
     `given` has the contexts that messages carry, by their index here. `waiting` has the due times
@@ -104,8 +104,8 @@ class Note(msgspec.Struct, frozen=True):
         """The delivery that this was about; 0 for none."""
         return self.attempts[index] if self.attempts else 0
 
-    def only(self, chosen: Sequence[int]) -> "Note":
-        """The same note for some of the messages."""
+    def only(self, chosen: Sequence[int]) -> "TraceEntry":
+        """The same entry for some of the messages."""
         keys, attempts = self.keys, self.attempts
         return msgspec.structs.replace(
             self,

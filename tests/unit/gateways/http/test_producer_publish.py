@@ -4,7 +4,15 @@ import msgspec
 import pytest
 
 from goqueue.model import SECOND, Code, LogId, Message, Offset, Refused, Timestamp, format_time
-from goqueue.model.requests import Author, Isolation, Placed, Publish, Published, Read, Records
+from goqueue.model.requests import (
+    Isolation,
+    Placed,
+    ProducerStamp,
+    Publish,
+    Published,
+    Read,
+    Records,
+)
 from goqueue.records import Flag, build, decode, stamp
 from tests.unit.gateways.http.answering_broker import AnsweringBroker, send
 from tests.unit.gateways.http.refusing_broker import NOW, Client, RefusingBroker, code_of, read
@@ -34,7 +42,7 @@ def test_one_message_is_published_with_all_its_parts_and_its_author() -> None:
             "sequence": 9,
         }
     )
-    assert command.author == Author(producer_id=7, epoch=2, sequence=9)
+    assert command.producer == ProducerStamp(producer_id=7, epoch=2, sequence=9)
     assert (command.topic, command.targets, command.is_whole) == ("t", [4], True)
     assert command.dues is None
     record = decode(command.batch)
@@ -45,7 +53,7 @@ def test_one_message_is_published_with_all_its_parts_and_its_author() -> None:
 def test_without_a_partition_the_key_decides_and_nothing_is_deduplicated() -> None:
     command = publish({"value": None, "partition": None, "sequence": None})
     assert command.targets is None
-    assert command.author == Author(producer_id=7, epoch=2)
+    assert command.producer == ProducerStamp(producer_id=7, epoch=2)
     assert decode(command.batch).value is None
 
 

@@ -1,16 +1,16 @@
-"""Notes to try."""
+"""Entries to try."""
 
 from collections.abc import Mapping, Sequence
 
-from goqueue.tracing import Kind, Note, Place, place_of
+from goqueue.tracing import Kind, Place, TraceEntry, place_of
 
-__all__ = ["GIVEN", "PLACE", "note"]
+__all__ = ["GIVEN", "PLACE", "entry"]
 
 PLACE = place_of("orders", 0, "1")
 GIVEN = bytes.fromhex("4bf92f3577b34da6a3ce929d0e0e473600f067aa0ba902b701")
 
 
-def note(
+def entry(
     kind: Kind,
     *offsets: int,
     at: int = 0,
@@ -19,9 +19,9 @@ def note(
     group: str = "",
     attempts: Sequence[int] = (),
     detail: str = "",
-) -> Note:
+) -> TraceEntry:
     """Something that happened to these messages."""
-    return Note(
+    return TraceEntry(
         kind,
         place,
         offsets,

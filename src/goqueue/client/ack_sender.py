@@ -1,4 +1,4 @@
-"""Settles leased messages: acks are gathered into requests, everything else is a request each.
+"""Sends acks in batches; a nack, reject, extension or release is a request of its own.
 
 A request names leases by their handles, and messages by ranges of offsets; its answer lists only
 what was refused. So its size, and the work on it, grow with the number of leases and of gaps.
@@ -27,10 +27,10 @@ from goqueue.client.http import Transport, post
 from goqueue.model import Range, runs
 
 __all__ = [
+    "AckSender",
     "LeasedOffset",
     "PendingAck",
     "SettleOutcome",
-    "Settlements",
     "ranges_of",
 ]
 
@@ -171,8 +171,8 @@ class PendingAck(msgspec.Struct, frozen=True, eq=False):
         self._batch.check(self._lease)
 
 
-class Settlements:
-    """What one consumer settles; `run` is the task that sends acks.
+class AckSender:
+    """Settles the leased messages of one consumer; `run` is the task that sends acks.
 
     Calls `on_stale` when the broker says that a lease is over.
     """
