@@ -97,7 +97,7 @@ def test_a_gateway_that_imports_another_breaks_a_contract(house: Path) -> None:
     assert "goqueue.gateways.kafka -> goqueue.gateways.http" in linted.stdout
 
 
-def test_a_room_that_is_in_no_layer_breaks_a_contract(house: Path) -> None:
+def test_a_package_that_is_in_no_layer_breaks_a_contract(house: Path) -> None:
     (house / "goqueue" / "lobby").mkdir()
     (house / "goqueue" / "lobby" / "__init__.py").write_text("")
     linted = lint(house)

@@ -88,13 +88,13 @@ def test_modules_are_at_most_two_folders_deep() -> None:
     assert_holds(layout.finds_deep_modules, PACKAGE)
 
 
-def test_a_folder_below_a_room_has_at_least_four_modules() -> None:
+def test_a_folder_below_a_package_has_at_least_four_modules() -> None:
     assert_nothing(layout.finds_small_folders(source.path for source in PACKAGE))
     few = [f"src/goqueue/log/cleaner/m{number}.py" for number in range(layout.MODULES_MIN - 1)]
     assert [each.path for each in layout.finds_small_folders(few)] == ["log/cleaner"]
 
 
-def test_a_file_name_occurs_once_in_a_room() -> None:
+def test_a_file_name_occurs_once_in_a_package() -> None:
     assert_nothing(layout.finds_namesakes(source.path for source in PACKAGE))
     twice = ["src/goqueue/log/index.py", "src/goqueue/log/cleaner/index.py"]
     assert [each.path for each in layout.finds_namesakes(twice)] == ["log/index.py"]

@@ -255,7 +255,7 @@ def test_a_reset_needs_one_goal(program: Program, topic: str, goal: tuple[str, .
 # Dead letters
 
 
-def test_dead_letters_are_listed_shown_and_put_back(
+def test_dead_letters_are_listed_shown_and_redriven(
     program: Program, node: ServerProcess, topic: str
 ) -> None:
     assert program.do("dlq", "list", topic).text == f"no dead letters of {topic}\n"

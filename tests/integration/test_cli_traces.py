@@ -50,7 +50,7 @@ def story(node: ServerProcess) -> str:
         return message.trace_id
 
 
-def test_one_command_tells_the_whole_story(program: Program, api: Api, story: str) -> None:
+def test_one_command_tells_the_whole_trace(program: Program, api: Api, story: str) -> None:
     found = api.get(f"/traces/{story}")
     assert [event["event_type"] for event in found["events"]] == STORY
     assert found["status"] == "completed"
@@ -72,7 +72,7 @@ def test_one_command_tells_the_whole_story(program: Program, api: Api, story: st
 @pytest.mark.parametrize(
     "place", [("orders", "0", "1"), ("orders.dlq", "0", "0"), ("orders", "0", "2")]
 )
-def test_every_place_that_the_message_had_leads_to_the_same_story(
+def test_every_place_that_the_message_had_leads_to_the_same_trace(
     program: Program, story: str, place: tuple[str, str, str]
 ) -> None:
     assert program.do("trace", "message", *place).out == program.do("trace", "get", story).out

@@ -343,7 +343,7 @@ def test_a_message_that_nobody_traced_is_worked_on_in_the_trace_that_the_broker_
         play(node, scene)
 
 
-def test_journeys_are_listed_searched_and_counted(node: ServerProcess, name: Name) -> None:
+def test_traces_are_listed_searched_and_counted(node: ServerProcess, name: Name) -> None:
     topic = name()
 
     async def scene(q: Connection) -> None:

@@ -1,20 +1,7 @@
-"""Administration: topics, groups, dead letters, delayed messages, transactions, node.
+"""Administration: topics, groups, dead letters, delayed messages, transactions, the node.
 
-Names of keyword arguments that a TypedDict declares, checked when a program runs.
-
-Type checkers know them; Python itself takes any name there, and a typo would become a default.
-
-The node that answers: whether it is well, which build it is, how much it holds.
-
-Topics: made, listed, described, changed, deleted.
-
-Consumer groups: listed, described, deleted, and their positions.
-
-Dead letters: messages that were rejected, or failed too often.
-
-Delayed messages: which wait, what became of one, and how to cancel it.
-
-Transactions as operators see them: which are open, how one stands, and how to end one.
+One class for each, and one method for each route. Settings of a topic are keyword arguments that a
+TypedDict declares; Python itself would take any name there, so names are checked when called.
 """
 
 import datetime as dt

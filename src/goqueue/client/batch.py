@@ -1,26 +1,17 @@
-"""A batch of a producer: settings, producer id, sequence numbers, receipts.
+"""A batch of a producer: its settings, its number, its messages and their receipts.
 
-How a producer gathers messages.
+- `ProducerConfig`: how many messages and bytes a batch takes, and how long it waits for more.
+- `Registration`: asks the broker for a producer id and epoch when the first batch is to leave.
+- `PartitionSequence`: the number of the next message for one partition. A refused batch uses up no
+  number. After a batch with an unknown outcome the next number is unknown too, so the partition
+  continues under a new producer id, from 0.
+- `ProducerBatch`: messages that travel in one request. A message is encoded into the body when it
+  is added, and no object of it is kept.
+- `Receipt`: a message's index in its batch. One small object, without a future or a callback.
 
-Who a producer is to the broker: an id that was never given before, and an epoch.
-
-Owns the asking for it, which happens when the first batch is to leave. Never numbers a batch.
-
-The number of the next message among all that a producer sent to one partition.
-
-A batch that the broker refused has used up no number. After one whose outcome is unknown nobody
-can tell the next number: the lane goes on as another producer, whose numbers begin at 0.
-
-Invariant: a number is used for one batch only, however often that batch is sent.
-
-Messages that travel in one request, and what became of them.
-
-A message is encoded into the body of its request when it is added, and no object of it is kept. A
-receipt is a place in a batch: one small object per message, no future and no callback. The batch
-is settled once, and answers for all of its messages.
-
-Invariant: a settled batch never changes; those of its messages that were taken have consecutive
-offsets from `first` on. A message that cannot be encoded leaves the batch as it was.
+Invariants: a number belongs to one batch only, however often that batch is sent. A settled batch
+never changes; its stored messages have consecutive offsets from `first` on. A message that cannot
+be encoded leaves the batch as it was.
 """
 
 import asyncio

@@ -1,22 +1,16 @@
-"""Fetches stored records of partitions and decodes them in chunks.
+"""Fetches stored records of partitions, and returns their messages one by one.
 
-Stored records of one partition as messages, with leases where they were polled.
+- `Chunk` is a decoded answer. Decoding drops what a reader of stored records must not show (records
+  below the wanted offset, control records, delayed ones, those of aborted transactions) and checks
+  every checksum.
+- `Reader` reads one partition from an offset on, a few chunks ahead. It continues across restarts
+  of the broker, and at the next offset that the broker returns, which may be past records that are
+  never shown. An error that it cannot recover from takes the place of a chunk.
+- `Feed` returns the messages: an index into a list for each. A message counts as finished when the
+  next one is requested, so a consumer that dies while handling one gets it again.
 
-Owns what a reader of raw records has to drop: records below the wanted offset, control records,
-delayed ones, those of aborted transactions. Every sum is checked on the way.
-
-Reads one partition from an offset on, a few chunks ahead of whoever takes them.
-
-Goes on through restarts of the broker. Follows the offset that the broker names, so that it moves
-past what is never shown. What it cannot recover from is handed over in place of a chunk.
-
-Messages handed out one by one from chunks that readers bring.
-
-The hot path: handing out a message is an index and a list. A message counts as finished when the
-next one is asked for, so that a consumer that dies at work gets it again.
-
-Invariant: chunks of one partition are handed out in order, and each is given back to its reader
-exactly once.
+Invariant: chunks of one partition are returned in order, and each is released to its reader exactly
+once.
 """
 
 import asyncio

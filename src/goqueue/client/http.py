@@ -1,25 +1,13 @@
-"""HTTP/1.1 client: addresses, connections, a pool, requests and answers.
+"""HTTP/1.1 client: addresses, connections, a pool, requests and responses.
 
-Where the server is, and how its routes are spelled.
+- `Settings`: server, API key, timeouts, retries, number of connections.
+- `HttpConnection` sends one request at a time and parses its response. It knows no pool, retry or
+  clock. A response over its limit, or one that was not requested, ends the connection.
+- `Pool` keeps open connections to one server. Callers above the limit wait for a free one.
+- `Transport` adds time limits and retries. It never follows a redirect and never logs the key.
 
-How a connection behaves: where, as whom, how long, how many.
-
-One HTTP/1.1 connection: a request goes out, its answer comes in, one at a time.
-
-Owns the parsing of answers. Knows no pool, no retry and no clock. Bounded: an answer that grows
-over its limit, or that nobody asked for, ends the connection.
-
-Invariant: `is_usable` only while nothing is under way and the server will keep the line open.
-
-A request as a value, and what its answer means.
-
-Open connections to one server, kept for the next request.
-
-Invariant: never more connections than allowed; who comes later waits for one to be given back.
-
-Asks one server: a connection, a time limit, and as many attempts as are allowed.
-
-Owns the pools. Never follows a redirect, never shows the key, never decides what a request means.
+Invariants: a connection is usable only while nothing is under way and the server will keep it open.
+There are never more connections than allowed.
 """
 
 import asyncio

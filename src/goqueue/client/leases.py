@@ -1,14 +1,14 @@
-"""Leases, as their holder knows them, and their renewal.
+"""Leases as their holder knows them, and their renewal.
 
-Time is that of `time.monotonic`, which threads share. The end is reckoned from when the poll was
-sent, so it is never later than the broker's.
+Times are those of `time.monotonic`, which threads share. The end of a lease is computed from the
+moment the poll was sent, so it is never later than the broker's.
 
-Renews leases while their messages wait or are being handled.
+A renewer extends leases while their messages wait or are being handled. It checks every lease of a
+consumer several times before it can expire, and holds messages by weak references: one that the
+program dropped is not renewed.
 
-Every lease of a consumer is looked at several times before it can end. Watches weakly: a message
-that its program dropped without settling it is not renewed, and comes again when its lease ends.
-
-Invariant: a lease that is over, or that has been in hand for longer than allowed, is never renewed.
+Invariant: a lease that has expired, or whose message has been handled for longer than allowed, is
+never renewed.
 """
 
 import asyncio

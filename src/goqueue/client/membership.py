@@ -1,11 +1,7 @@
 """A member of a consumer group: subscription, join, heartbeat, leave.
 
-What a consumer asks for.
-
-One member of one group: joins, says that it lives, leaves.
-
-Owns the member id, the generation and the assignment. Joins again when the broker has forgotten
-it. Never reads or commits anything.
+Owns the member id, the generation and the assignment. Joins again when the broker has forgotten the
+member.
 """
 
 import asyncio

@@ -1,25 +1,15 @@
-"""The producer: partitions, delays, and one sender per partition.
+"""The producer: chooses partitions, resolves delays, and feeds one sender per partition.
 
-When a message is to be delivered, in the time of the broker.
-
-A delay counts by the clock of the broker, which is asked for the time now and then: between two
-questions a clock that nobody sets counts on. The answer is taken for the time at which the question
-left, so that what is reckoned is never early, and late by the time of the way there at most.
-
-A message as its sender words it, made into what records are built of.
-
-What is unusual about a message is tried out here: in a batch it would take the others down.
-
-Which partition a message goes to.
-
-The same rule as the broker's: an explicit partition wins, a key decides by its hash, and those
-without key take turns over all partitions. The client decides it, so that every message learns
-its own offset. Without a key it is batches that take turns, or each would hold little.
-
-Publishes messages one by one, and sends them many at a time.
-
-Owns the lanes, what is known about topics, and the failures that nobody was told of yet. Never
-loses a message silently: a failure is raised by its receipt, or else by the next flush or close.
+- Delays count by the broker's clock, which is asked for now and then; between two answers the
+  monotonic clock counts on. The answer is taken as the time at which the question left, so a
+  computed time is never early, and late by the network delay at most.
+- Unusual messages are checked on their own before they enter a batch, where they would take others
+  down with them.
+- Partitions follow the broker's rule: an explicit partition, else the hash of the key, else round
+  robin. The client applies it so that each message learns its offset. Without a key whole batches
+  take turns, so that batches stay large.
+- Failures are never silent: a receipt raises its own, and the next flush or close raises those that
+  nobody awaited.
 
 Invariant: messages of one partition are sent in the order of their `send` calls.
 """
@@ -341,7 +331,7 @@ class Producer:
     async def flush(self) -> None:
         """Send what waits, wait until all is answered, and raise the first failure nobody saw."""
         await self.drain()
-        unseen = [parcel.error for parcel in self._failed if not parcel.is_seen]
+        unseen = [batch.error for batch in self._failed if not batch.is_seen]
         self._failed.clear()
         for error in unseen:
             if error is not None:
@@ -349,9 +339,9 @@ class Producer:
 
     async def drain(self) -> None:
         """Send what waits, and wait until all is answered, in whichever way."""
-        for parcel in [lane.hurry() for lane in self._lanes()]:
-            if parcel is not None:
-                await parcel.wait()
+        for batch in [lane.hurry() for lane in self._lanes()]:
+            if batch is not None:
+                await batch.wait()
 
     def discard(self, error: GoQueueError) -> bool:
         """Give up what was not sent; whether something is under way all the same."""
@@ -414,8 +404,8 @@ class Producer:
             self._running.append(self._tasks.start(lane.run()))
         return lane
 
-    def _note_failure(self, parcel: ProducerBatch) -> None:
-        self._failed.append(parcel)
-        route = self._routes.get(parcel.topic)
-        if route is not None and parcel.error is not None and parcel.error.code in _OUTDATED:
+    def _note_failure(self, batch: ProducerBatch) -> None:
+        self._failed.append(batch)
+        route = self._routes.get(batch.topic)
+        if route is not None and batch.error is not None and batch.error.code in _OUTDATED:
             route.stale_at = 0.0

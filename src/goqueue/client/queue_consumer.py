@@ -1,22 +1,16 @@
-"""Consumes a topic as a queue: polls ahead by the pace of the handler.
+"""Consumes a topic as a queue: a member that leases messages ahead of their handler.
 
-How many messages to lease ahead of their turn.
+How far ahead: a lease runs while its message waits, so no more is leased than can be handled within
+a third of a lease at the measured pace. It starts at one and at most doubles with each poll. Where
+the program set no limit and the handler takes almost no time, more than the default is leased: a
+poll then costs more than the handling, and other members do not wait.
 
-Pure: told the time. A lease runs while its message waits, so no more is leased ahead than can be
-handled within a third of a lease at the measured pace. Starts at one, and at most doubles with
-each poll, so that a fast consumer reaches its bound within a few polls. Where the program named no
-limit, more than the usual number is leased ahead of a handler that is done with it in a moment:
-then a poll costs more than the handling, and other members wait for nothing.
+Owns the member, the messages that wait, and the acknowledgements. Renews the leases of messages
+that wait or are being handled, and returns only messages whose lease is live. Closing releases
+messages that were not started, without counting a delivery.
 
-Invariant: never more than the limit.
-
-A member of a group that leases messages and settles each.
-
-Owns the member, the messages that wait for their turn, and the acknowledgements. Polls ahead only
-as far as its workers keep up, renews what waits and what is in hand, and hands out live leases
-only. Closing gives back what was not begun, without a delivery being counted.
-
-`pop` may be called by another thread than that of the loop; everything else belongs to the loop.
+Invariant: never more messages ahead than the limit. `pop` may be called from another thread;
+everything else belongs to the loop.
 """
 
 import asyncio

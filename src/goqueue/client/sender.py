@@ -1,29 +1,21 @@
 """Sends the batches of one partition in order, with back-pressure.
 
-How much a producer may hold that was not answered yet.
+Four parts, from the outside in:
 
-Invariant: never more than the bound, except for a single message that alone is larger.
+- `PartitionSender` does the waiting: one request at a time for its partition, so what is sent again
+  after a failure is still ahead of what came later.
+- `BatchSender` sends one batch until its outcome is known, and decides what to do about refusals. A
+  numbered batch may be sent any number of times and is stored once. The broker takes a batch as a
+  whole or not at all: where it refuses one message by its index, the others are sent without it,
+  under the same number. Where it does not know the producer, the batch is sent under a new number,
+  but never if the outcome of an earlier attempt is unknown.
+- `Accumulator` fills batches and decides when the first one leaves. It is told the time and never
+  sends anything.
+- `Buffer` bounds the bytes of all messages of a producer that are not answered yet.
 
-Parcels of one partition in the order in which they will leave.
-
-Pure: told the time, decides when the first parcel is due. Never sends anything.
-
-Invariant: messages leave in the order in which they were added; no parcel is over its bounds,
-except one that holds a single message.
-
-A parcel on its way to the broker, until it is known what became of it.
-
-Owns what is done about refusals. A batch with a number may be sent any number of times and is
-taken once. The broker takes a batch as a whole or not at all: where it names the one message that
-it will not have, the others are sent without it, under the same number. Where it does not know the
-producer, the batch is sent as another one, but never if an attempt at it has an unknown outcome.
-
-Invariant: whatever is raised, no message was taken twice; if the outcome is known, none was taken.
-
-The way of messages to one partition: gathered, sent one parcel at a time, settled.
-
-One request under way per lane keeps the order: what is sent again after a failure is still ahead
-of what came later. Does the waiting; what leaves and when is the accumulator's to say.
+Invariants: messages leave in the order in which they were added. No batch is over its bounds,
+except one with a single message. Whatever is raised, no message is stored twice; if the outcome is
+known, none is stored.
 """
 
 import asyncio
@@ -65,7 +57,7 @@ class Buffer:
     def release(self, size_bytes: int) -> None:
         self.taken -= size_bytes
         assert self.taken >= 0, "released more than was taken"
-        # Not at the first free byte: a sender that wakes for every parcel gains nothing.
+        # Not at the first free byte: a sender that wakes for every batch gains nothing.
         if self._waiters and self.taken <= self.bytes_max // 2:
             for waiter in self._waiters:
                 if not waiter.done():
@@ -74,82 +66,82 @@ class Buffer:
 
 
 class Accumulator:
-    """Fills the last parcel, hands out the first."""
+    """Fills the last batch, hands out the first."""
 
     def __init__(self, topic: str, partition: int, gathering: ProducerConfig) -> None:
         self._topic = topic
         self._partition = partition
         self._gathering = gathering
-        self._parcels: deque[ProducerBatch] = deque()
+        self._batches: deque[ProducerBatch] = deque()
         self._open: ProducerBatch | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._parcels)
+        return bool(self._batches)
 
     def add(self, key: bytes, value: bytes | None, size_bytes: int, now: float) -> Receipt:
         """Encode a message of normal priority; `size_bytes` is what it occupies in a request."""
-        parcel = self._roomy(size_bytes, now)
-        receipt = parcel.add(key, value, size_bytes)
-        if parcel is not self._open:
-            self._append(parcel)
+        batch = self._roomy(size_bytes, now)
+        receipt = batch.add(key, value, size_bytes)
+        if batch is not self._open:
+            self._append(batch)
         return receipt
 
     def put(self, message: Message, size_bytes: int, now: float) -> Receipt:
         """Encode any message."""
-        parcel = self._roomy(size_bytes, now)
-        receipt = parcel.put(message, size_bytes)
-        if parcel is not self._open:
-            self._append(parcel)
+        batch = self._roomy(size_bytes, now)
+        receipt = batch.put(message, size_bytes)
+        if batch is not self._open:
+            self._append(batch)
         return receipt
 
     def _roomy(self, size_bytes: int, now: float) -> ProducerBatch:
-        """The open parcel, or a new one, which waits for nothing until a message is in it."""
-        parcel = self._open
+        """The open batch, or a new one, which waits for nothing until a message is in it."""
+        batch = self._open
         gathering = self._gathering
         if (
-            parcel is not None
-            and parcel.count < gathering.messages_max
-            and parcel.size_bytes + size_bytes <= gathering.size_bytes_max
+            batch is not None
+            and batch.count < gathering.messages_max
+            and batch.size_bytes + size_bytes <= gathering.size_bytes_max
         ):
-            return parcel
+            return batch
         return ProducerBatch(self._topic, self._partition, now)
 
-    def _append(self, parcel: ProducerBatch) -> None:
-        self._open = parcel
-        self._parcels.append(parcel)
+    def _append(self, batch: ProducerBatch) -> None:
+        self._open = batch
+        self._batches.append(batch)
 
     @property
     def is_full(self) -> bool:
-        """Whether the first parcel has what it should have, so that it leaves without waiting."""
-        if not self._parcels:
+        """Whether the first batch has what it should have, so that it leaves without waiting."""
+        if not self._batches:
             return False
-        first = self._parcels[0]
+        first = self._batches[0]
         gathering = self._gathering
         return (
-            len(self._parcels) > 1
+            len(self._batches) > 1
             or first.count >= gathering.messages
             or first.size_bytes >= gathering.size_bytes
         )
 
     @property
     def is_filling(self) -> bool:
-        """Whether a parcel is open that has less than it should have."""
+        """Whether a batch is open that has less than it should have."""
         return self._open is not None and self._open.count < self._gathering.messages
 
     def due_at(self) -> float | None:
-        """When the first parcel leaves even if it is not full; None while there is none."""
-        return self._parcels[0].opened_at + self._gathering.linger_s if self._parcels else None
+        """When the first batch leaves even if it is not full; None while there is none."""
+        return self._batches[0].opened_at + self._gathering.linger_s if self._batches else None
 
     def take(self) -> ProducerBatch:
-        """The first parcel, closed."""
-        parcel = self._parcels.popleft()
-        if parcel is self._open:
+        """The first batch, closed."""
+        batch = self._batches.popleft()
+        if batch is self._open:
             self._open = None
-        return parcel
+        return batch
 
     def last(self) -> ProducerBatch | None:
-        """The parcel that leaves last, of those that wait."""
-        return self._parcels[-1] if self._parcels else None
+        """The batch that leaves last, of those that wait."""
+        return self._batches[-1] if self._batches else None
 
 
 # The broker has another opinion of the producer than the lane: it was forgotten, or its partition
@@ -159,7 +151,7 @@ _RENEWALS_MAX = 2
 
 
 class BatchSender:
-    """Posts the parcels of one lane, one at a time."""
+    """Posts the batches of one lane, one at a time."""
 
     def __init__(
         self,
@@ -183,11 +175,11 @@ class BatchSender:
     def is_lost(self) -> bool:
         return self._sequence is not None and self._sequence.is_lost
 
-    async def post(self, parcel: ProducerBatch) -> PublishedBatch:
-        """Where the parcel went; raises if it went nowhere, or nobody can say."""
+    async def post(self, batch: ProducerBatch) -> PublishedBatch:
+        """Where the batch went; raises if it went nowhere, or nobody can say."""
         renewals = 0
         while True:
-            body, count = parcel.close(), parcel.remaining
+            body, count = batch.close(), batch.remaining
             try:
                 return await self._post_numbered(body, count)
             except GoQueueError as error:
@@ -195,7 +187,7 @@ class BatchSender:
                     raise
                 index = _culprit(error, body)
                 if index is not None and count > 1:
-                    parcel.refuse(index, _reworded(error, body, index))
+                    batch.refuse(index, _reworded(error, body, index))
                 elif index is not None:
                     raise _reworded(error, body, 0) from error
                 elif error.code in _ESTRANGED and self._can_renew and renewals < _RENEWALS_MAX:
@@ -281,7 +273,7 @@ class PartitionSender:
         self._sleeper: asyncio.Future[None] | None = None
         self._is_lingering = False
         self._is_ended = False
-        # The parcel whose answer has not come.
+        # The batch whose answer has not come.
         self.under_way: ProducerBatch | None = None
 
     @property
@@ -320,7 +312,7 @@ class PartitionSender:
         return receipt
 
     def hurry(self) -> ProducerBatch | None:
-        """Let what waits leave now; the parcel to wait for, if there is any."""
+        """Let what waits leave now; the batch to wait for, if there is any."""
         last = self._waiting.last()
         if last is None:
             return self.under_way
@@ -335,7 +327,7 @@ class PartitionSender:
             self._fail(self._waiting.take(), error)
 
     async def run(self) -> None:
-        """Send parcel after parcel until cancelled; then nothing is left unanswered for."""
+        """Send batch after batch until cancelled; then nothing is left unanswered for."""
         try:
             while True:
                 await self._send(await self._next())
@@ -344,7 +336,7 @@ class PartitionSender:
             self.discard(Closed("the producer ended before it was sent"))
 
     async def _next(self) -> ProducerBatch:
-        """Wait until the first parcel is full, due or hurried."""
+        """Wait until the first batch is full, due or hurried."""
         while True:
             due_at = self._waiting.due_at()
             if due_at is not None:
@@ -354,10 +346,10 @@ class PartitionSender:
             await self._sleep(due_at)
 
     def _take(self) -> ProducerBatch:
-        parcel = self._waiting.take()
-        if parcel is self._hurried:
+        batch = self._waiting.take()
+        if batch is self._hurried:
             self._hurried = None
-        return parcel
+        return batch
 
     async def _sleep(self, until: float | None) -> None:
         self._sleeper = self._loop.create_future()
@@ -374,25 +366,25 @@ class PartitionSender:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
-    async def _send(self, parcel: ProducerBatch) -> None:
-        self.under_way = parcel
+    async def _send(self, batch: ProducerBatch) -> None:
+        self.under_way = batch
         try:
-            placed = await self._posting.post(parcel)
+            placed = await self._posting.post(batch)
         except GoQueueError as error:
-            self._fail(parcel, error)
+            self._fail(batch, error)
         except BaseException:
             words = "the producer ended before the answer came: the outcome is unknown"
-            self._fail(parcel, Closed(words))
+            self._fail(batch, Closed(words))
             raise
         else:
-            parcel.settle(placed.first, placed.timestamp)
-            if parcel.error is not None:
-                self._on_failed(parcel)
-            self._buffer.release(parcel.size_bytes)
+            batch.settle(placed.first, placed.timestamp)
+            if batch.error is not None:
+                self._on_failed(batch)
+            self._buffer.release(batch.size_bytes)
         finally:
             self.under_way = None
 
-    def _fail(self, parcel: ProducerBatch, error: GoQueueError) -> None:
-        parcel.fail(error)
-        self._on_failed(parcel)
-        self._buffer.release(parcel.size_bytes)
+    def _fail(self, batch: ProducerBatch, error: GoQueueError) -> None:
+        batch.fail(error)
+        self._on_failed(batch)
+        self._buffer.release(batch.size_bytes)

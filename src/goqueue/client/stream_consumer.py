@@ -1,22 +1,15 @@
-"""Consumes a topic as a stream: positions, commits, rebalances.
+"""Consumes a topic as a stream: a member of a group that reads its partitions and commits offsets.
 
-Where a reader begins: at a committed offset, at an end of the log, or at a time.
+- Start: at the committed offset, the earliest, the latest, or a time.
+- Positions (pure): the next offset to read in each partition, and the offset last committed.
+- The consumer owns the fetchers of its assigned partitions. It commits finished messages only: one
+  is finished when the next is requested, or when `commit` is called. A transaction may commit the
+  positions instead.
 
-How far a group's member has come in each of its partitions, and what of it was committed.
+After a rebalance the broker refuses commits for partitions that were lost; their new owner reads
+again what was not committed: at least once, never less.
 
-Pure. A position is always the next offset to read, as in the contract.
-
-Invariant: a position never moves back while the partition is ours.
-
-How far a member of a group has come, as a transaction takes it along.
-
-A member of a group that reads its partitions as streams and commits how far it came.
-
-Owns the readers of the partitions that are assigned to it. Commits only what was finished: a
-message is finished when the next one is asked for, or when `commit` is called.
-
-After a rebalance the broker takes no commit for a partition that is no longer ours. What was read
-of it since the last commit is read again by its new owner: at least once, never less.
+Invariant: a position never moves back while the partition is assigned.
 """
 
 import asyncio

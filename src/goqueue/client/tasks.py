@@ -1,13 +1,9 @@
-"""Background tasks of a connection, and an initialiser that runs once.
+"""The background tasks of a connection, and an initialiser that runs once.
 
-The background tasks of one connection, owned by one group.
-
-A task group cannot stand around the caller's own block: it would wrap the caller's exceptions in
-a group of exceptions. So one task owns the group, and lives from `open` to `close`.
+One group owns all tasks. It cannot be an `asyncio.TaskGroup` around the caller's block: that would
+wrap the caller's exceptions in a group.
 
 Invariant: after `close` no task of the connection is running.
-
-Work that is done by whoever needs it first, and by nobody again.
 """
 
 import asyncio

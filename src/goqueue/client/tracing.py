@@ -1,16 +1,8 @@
 """OpenTelemetry propagation without a dependency on it.
 
-OpenTelemetry, if the program has it: imported by nobody here who would be the first.
-
-A span can only be current, and a tracer provider only be set, in a program that has imported
-`opentelemetry.trace` itself. So whoever does not trace pays for one look into a table, and neither
-the package nor the time to import it.
-
-A message that arrived: the trace that it is part of, and the span of the work on it.
-
-A message on its way out: the span of its sending, and the headers that carry its context.
-
-Never in the way of a message: where there is no room for the headers it goes without them.
+Only a program that has imported OpenTelemetry can have a current span or a tracer provider, so this
+module never imports it first. A sent message gets a span and the headers of its context, if they
+fit; a received one gets a span for its handling, linked to its trace.
 """
 
 import contextlib

@@ -1,24 +1,13 @@
 """A transaction: publishes, offsets and acks that take effect together.
 
-The commit of a transaction, asked for until its outcome is known.
-
-The same call answers the same again, so it is repeated as long as no answer comes. Where no answer
-comes in time, or one that does not tell what an earlier attempt did, that is said.
-
-Receipts that are to be acknowledged by a transaction, on their way to it.
-
-They travel many at a time: when there are enough, with every heartbeat, and before the commit. What
-was added is held for the transaction, so its lease does not run out any more and is not renewed.
-
-One transaction: messages, acknowledgements and positions that hold together.
-
-Owns the way from `begin` to its end, whatever happens on it. Leaving the block commits; leaving it
-by an exception aborts, and the exception goes on. What one publish or acknowledgement fails of,
-the whole fails of.
+- Leaving the block commits; leaving it by an exception aborts, and the exception propagates. If one
+  publish or ack of the transaction fails, the commit fails.
+- The commit is repeated until its outcome is known, which is safe: the same call has the same
+  answer. If no answer arrives in time, the error says that the outcome is unknown.
+- Acks are sent in batches: when there are enough, with each heartbeat, and before the commit. An
+  added message is held by the transaction, so its lease no longer expires and is not renewed.
 
 Invariant: a block that was left without an exception was committed.
-
-The transactional ids that one connection holds.
 """
 
 import asyncio

@@ -1,25 +1,17 @@
-"""A transactional id and its epoch: who may write, and in which transaction.
+"""A transactional id and its epochs: who may write, and in which transaction.
 
-One epoch of a transactional id: who holds it, and the producer that numbers its batches.
+- `ProducerEpoch` owns the producer that numbers its batches. Numbers continue from transaction to
+  transaction. The epoch ends when the outcome of a batch stays unknown: should that batch arrive
+  late, the broker could not tell it from one of the next transaction.
+- `Coordinator` has the calls, one per route, and decides nothing. All but `begin` may be repeated.
+  But a call names its producer and epoch, not its transaction: one that arrives late would act on
+  the next transaction. So the epoch is told of each attempt with an unknown outcome, and ends.
+- `TransactionalId` initialises the id once on this connection and runs one transaction at a time.
+  It takes a new epoch where the old one has ended, after checking that no other process has taken
+  the id over, and does so at once: until the transaction is decided, nobody can read the positions
+  that it would commit.
 
-The numbers of a partition run on from transaction to transaction. They end with the epoch, and the
-epoch ends when a batch is left whose outcome is unknown: the broker could not tell such a batch,
-should it arrive late, from one of the next transaction.
-
-What the broker is asked about producers and their transactions, one call per route.
-
-Never decides anything. All calls but `begin` may be repeated: they answer the same again. But a
-call names its producer and epoch, and not the transaction: one that arrives late, after another
-attempt was answered, would be taken for a call of the next transaction. So whoever holds the epoch
-is told of every attempt of a step whose outcome is unknown.
-
-Who holds a transactional id on this connection: initialised once, one transaction at a time.
-
-Takes a new epoch where the old one is spent, after asking whether it is still the newest: an id
-that another process took over is never taken back. That happens at once, not with the next
-transaction: as long as one is undecided, nobody is told the positions that it would commit.
-
-Invariant: when a transaction begins, no request of an earlier one can still be taken for its own.
+Invariant: when a transaction begins, no request of an earlier one can still take effect in it.
 """
 
 import asyncio

@@ -1,4 +1,15 @@
-"""One group on one partition: what is settled, what is in flight, what comes back when."""
+"""One consumer group on one partition, and the delayed messages of a partition.
+
+- `DeliveryQueue` is the machine: it is told what the log holds (read-ahead), leases messages, and
+  learns of acks, nacks, expiries. `MessageState` has the states of a message and their transitions.
+- `Position` is the durable part: the committed offset, settled messages above it, delivery counts.
+- `Lanes` chooses by priority, `PriorityIndex` finds messages of a priority in a long backlog.
+- `LeaseHandles` signs and reads lease handles.
+- `Delays` keeps delayed messages until they are due, on a timing wheel.
+
+Nothing here reads the log, a clock or a file: `goqueue.broker.groups` and `goqueue.broker.delayed`
+connect these machines with partitions.
+"""
 
 from goqueue.delivery.delays import Delayed, Delays, DelaysStated
 from goqueue.delivery.lanes import LANES, LaneFacts, Lanes

@@ -1,4 +1,9 @@
-"""Consumer groups: membership, generations, and partition assignment."""
+"""Consumer groups: members, generations and partition assignment.
+
+`Groups` has all groups of a node, `Group` one of them with its members, `assign` shares partitions
+out. Positions are in `goqueue.delivery`; joins, heartbeats and rebalances as commands of the node
+are in `goqueue.broker.groups.membership`.
+"""
 
 from goqueue.groups.assignment import assign
 from goqueue.groups.changes import GroupChange, GroupDeleted, GroupStated, MemberStated

@@ -1,4 +1,22 @@
-"""A record, a batch of records, and their bytes."""
+"""A record, a batch of records, and their bytes.
+
+Everything outside of this package treats a batch as opaque bytes. By what you have and want:
+
+- *Messages to a batch to publish*: `build` for a list, `Draft` for one after the other. Records
+  have offset 0 until the log assigns offsets (`stamp`).
+- *Bytes from a client to a batch to publish*: `walk` checks structure and checksums (raises
+  `Corrupt`), `mark_delayed` flags messages that carry a delivery time.
+- *A batch to its partitions*: `route`, the same rule for every gateway and client. A record that
+  goes nowhere has an `Unroutable` code in place of a partition.
+- *Stored bytes to messages*: `visible` (stream reads), `pick` (leased messages), `decode` (one
+  record). Gateways use `goqueue.gateways.visible_records`, which also decompresses.
+- *Stored bytes to another form without an object per message*: `JsonMessages`, `arrow`,
+  `write_share` for leases.
+- *Facts about stored bytes*: `scan_messages` (read-ahead), `index_records`, `find_delayed`,
+  `last_offset`, `scan_traces`.
+
+Most of it is compiled (`COMPILED` says whether); the same sources also run interpreted.
+"""
 
 from goqueue.records.batch import Draft, Stamped, build, crc32c, mark_delayed, stamp, sums, verify
 from goqueue.records.columns import Columns, Scan, scan, walk

@@ -1,4 +1,8 @@
-"""The shell around the core: real files, clock, threads."""
+"""The shell around the core: event loop, threads, clock, files.
+
+`Server` starts a node with its listeners; `Pump` runs its turns on the event loop; `Disk` writes
+and syncs on its own thread. None of them decides anything about messages.
+"""
 
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.data_directory import DataDirectory, DataDirectoryUnusable

@@ -35,10 +35,10 @@ _TURNS_NS = (0, 0, 50 * MILLISECOND, 200 * MILLISECOND)
 
 
 class DiskClock:
-    """The clock that storage reads: time goes on for it also while the disk works."""
+    """The clock that storage reads: it also advances while the disk works."""
 
     def __init__(self, random: Random, now: Callable[[], int]) -> None:
-        """`random` is a chance of its own, so that it disturbs no other."""
+        """`random` is a separate source, so that it changes no other draws."""
         self._random = random
         self._now = now
         self._ahead_ns = 0
@@ -52,7 +52,7 @@ class DiskClock:
 
 
 class Crashed(BaseException):
-    """The power went, or the process died, in the middle of a file operation.
+    """Power loss, or the death of the process, in the middle of a file operation.
 
     Not an Exception: nothing in the code under test may catch it.
     """
@@ -123,7 +123,7 @@ class _Inode:
 
 
 class _NameChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One change of a directory: a name made, removed, or moved with what it stands for."""
+    """One change of a directory: a name created, removed or renamed."""
 
     old: str | None = None
     new: str | None = None
@@ -143,7 +143,7 @@ class _NameChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Move:
-    """A directory that got another name, until the directories above both names were synced."""
+    """A renamed directory whose two parent directories are not both synced yet."""
 
     def __init__(self, old: str, new: str) -> None:
         self.old = old
@@ -215,7 +215,7 @@ class SimulatedFileSystem:
     """One machine's disk. Survives crashes; the handles that a process had do not."""
 
     def __init__(self, random: Random, faults: Faults, pages: Random | None = None) -> None:
-        """`pages` is the chance of a disk that tears at pages; it disturbs no other."""
+        """`pages` is the random source of a disk that tears at pages, separate from the others."""
         self.random = random
         self.faults = faults
         self._pages = pages
@@ -336,7 +336,7 @@ class SimulatedFileSystem:
     # What the simulation uses
 
     def step(self, operation: str) -> None:
-        """Every change of the disk passes here, so that a crash can come at any of them."""
+        """Called before every change of the disk, so that a crash can happen at any of them."""
         if self.faults.crashes_now():
             raise Crashed(operation)
 
@@ -364,7 +364,7 @@ class SimulatedFileSystem:
         inode.write(position, data)
 
     def lose_power(self) -> None:
-        """Forget what was not synced, and some of it not."""
+        """Lose what was not synced, except for some of it."""
         for directory in sorted(self._unsynced):
             for change in self._unsynced[directory]:
                 if self.random.random() < 0.5:
@@ -409,18 +409,18 @@ class SimulatedFileSystem:
         return b"" if inode is None else bytes(inode.durable)
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
-        """Rot: one bit changes on disk. The page cache shows it once the process is gone."""
+        """Bit rot: one bit changes on disk. Readers see it after the process is gone."""
         inode = self._seen[path]
         if position < len(inode.durable):
             inode.durable[position] ^= 1 << bit
             inode.flips.append((position, bit))
 
     def make_unreadable(self, path: str) -> None:
-        """Rot of another kind: the disk knows that it lost a sector of this file, and says so."""
+        """An unreadable sector: reads of it fail."""
         self._seen[path].is_unreadable = True
 
     def restart(self) -> None:
-        """The process is gone; what it had in the page cache is read from disk the next time."""
+        """The process is gone; later reads come from the disk, not from the page cache."""
         self.open_handles = 0
         for inode in self._seen.values():
             for position, bit in inode.flips:
@@ -429,14 +429,14 @@ class SimulatedFileSystem:
             inode.flips.clear()
 
     def replace_content(self, path: str, data: bytes) -> None:
-        """Somebody restored another version of this file."""
+        """Replace a file by another version, as an operator could."""
         inode = self._seen[path]
         inode.seen = bytearray(data)
         inode.durable = bytearray(data)
         inode.unsynced.clear()
 
     def delete(self, path: str) -> None:
-        """Somebody removed this file."""
+        """Remove a file, as an operator could."""
         self._seen.pop(path, None)
         self._durable.pop(path, None)
 
@@ -461,7 +461,7 @@ class SimulatedFileSystem:
         self._durable = {move.forth(path): inode for path, inode in self._durable.items()}
 
     def _durable_path(self, path: str) -> str:
-        """The name that this has on disk, where a directory was moved in memory alone."""
+        """The durable path of a file below a directory whose rename is not synced."""
         for move in reversed(self._moves):
             path = move.back(path)
         return path

@@ -50,7 +50,7 @@ class Swarm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Faults:
-    """The faults that are due, armed by the run and sprung by the disk."""
+    """The faults to inject: the run arms them, the disk triggers them."""
 
     def __init__(self) -> None:
         self._crash_in: int | None = None
@@ -60,7 +60,7 @@ class Faults:
         self._room: int | None = None
 
     def calm(self) -> None:
-        """Nothing goes wrong from here on."""
+        """Stop all faults."""
         self._crash_in = None
         self._sync_fails = self._write_fails = False
         self._names_fail_in = None
@@ -79,7 +79,7 @@ class Faults:
         self._write_fails = True
 
     def arm_name_error(self, operations: int) -> None:
-        """Some change of names from now on fails: a rename, a removal, a sync of a directory."""
+        """Let a later rename, removal or directory sync fail."""
         self._names_fail_in = operations
 
     def fill(self, room: int) -> None:

@@ -1,6 +1,6 @@
 """A process with one log: the real machine and the real storage, with queues between them.
 
-What threads of the runtime do at any time, this does when told to, so a run chooses the order of
+It does on request what the threads of the runtime do at any time, so a run chooses the order of
 everything.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["Machine"]
 
 
 class Machine:
-    """The log and the storage of the present life of the process, and what is on its way."""
+    """The log and the storage of a running process, and the work in its queues."""
 
     log: Log
     storage: Storage
@@ -40,7 +40,7 @@ class Machine:
         self._dead: list[Storage] = []
 
     def open(self) -> RecoveryReport:
-        """Begin a new life: whatever was in memory is gone."""
+        """Start the process; everything in memory is lost."""
         self._effects.clear()
         self._events.clear()
         self.storage = Storage(self._files, ticks=self._clock.read)
@@ -60,7 +60,7 @@ class Machine:
             self._effects.append(effects)
 
     def disk_turn(self, groups: int) -> None:
-        """The disk thread takes some of what has gathered."""
+        """Let the disk thread carry out some queued effects."""
         gathered: list[Effect] = []
         for _ in range(min(groups, len(self._effects))):
             gathered.extend(self._effects.popleft())
@@ -70,7 +70,7 @@ class Machine:
         self.storage.save_points()
 
     def work(self) -> None:
-        """The disk thread has nothing else to do."""
+        """Let the disk thread do its idle work."""
         if self.storage.has_background_work:
             self._events.extend(self.storage.work())
 

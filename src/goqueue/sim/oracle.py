@@ -1,4 +1,4 @@
-"""What a log must hold, known from what was asked of it and answered: the judge of a run.
+"""What a log must hold, derived from requests and answers: the judge of a run.
 
 Learns of every append, commit, refusal, truncation and planted damage, and is shown every record
 that is read. Raises Violation with the name of the invariant (docs/adr/0004) that was broken.
@@ -48,7 +48,7 @@ class Oracle:
             self._superseded.pop(record.offset, None)
 
     def advanced(self, committed: Offset, durable: Offset, end: Offset) -> None:
-        """The log says that everything below `committed` is committed."""
+        """The log reported that everything below `committed` is committed."""
         if committed < self.committed:
             raise Violation("committed-goes-back", f"from {self.committed} to {committed}")
         if committed > end:
@@ -56,7 +56,7 @@ class Oracle:
         self.committed, self.durable = committed, max(self.durable, durable)
 
     def refused_from(self, offset: Offset) -> None:
-        """The disk was full: the producers of these records are told that nothing was taken."""
+        """The disk was full: the producers of these records were refused."""
         if offset < self.committed:
             raise Violation("acked-refused", f"{offset} was committed up to {self.committed}")
         for gone in [known for known in self._records if known >= offset]:
@@ -75,7 +75,7 @@ class Oracle:
     ) -> None:
         """Retention moved the start of the log; records stamped from `oldest_kept` on must stay.
 
-        Of those that are set aside nobody knows the time; they go with what follows them.
+        Records in quarantine have no known time; they go with those after them.
         """
         if start < self.start:
             raise Violation("start-goes-back", f"from {self.start} to {start}")
@@ -93,14 +93,14 @@ class Oracle:
         self.start = start
 
     def damaged(self, harm: Harm) -> None:
-        """A record was harmed: from now on it may be refused, and no other."""
+        """A record was damaged: from now on it, and no other, may be refused."""
         if harm.offset is None:
             self._harmed_ranges.append((harm.base, harm.end))
         else:
             self._harmed[harm.offset] = None
 
     def compaction_planned(self) -> None:
-        """What is superseded now may go, also if what supersedes it is truncated later."""
+        """Superseded records may be removed, even if the newer ones are truncated later."""
         newest: dict[bytes, int] = {}
         for offset, record in sorted(self._records.items()):
             if record.key and offset < self.committed:
@@ -116,7 +116,7 @@ class Oracle:
         self._compacted_upto = offset
 
     def reopened(self, start: Offset, end: Offset, *, is_power_lost: bool) -> None:
-        """The log came back. What it promised must be there, and nothing that it never had."""
+        """The log was reopened: it must hold what it promised and nothing else."""
         self._promised = self.durable if is_power_lost else self.committed
         if end < self._promised:
             raise Violation("acked-lost", f"the log ends at {end}, promised up to {self._promised}")

@@ -75,7 +75,7 @@ class Run:
         return self._machine.log
 
     def live(self) -> None:
-        """The whole run: chaos, then calm, in which everything promised must come true."""
+        """The whole run: with faults, then without, when every promise must be kept."""
         actions = self._actions()
         for _ in range(self._steps):
             action = self._random.choice(actions)
@@ -149,7 +149,7 @@ class Run:
             self._read_at(Offset(offset), self._random.choice(_READ_BYTES))
 
     def _read_at(self, offset: Offset, bytes_max: int) -> Offset | None:
-        """Read once; where the next read starts, or None when nothing was there."""
+        """Read once; the offset of the next read, or None if there was nothing."""
         try:
             wanted = self._log.read(offset, bytes_max)
         except Refused as refused:
@@ -310,7 +310,7 @@ class Run:
         self._open(is_power_lost=is_power_lost)
 
     def _open(self, *, is_power_lost: bool) -> None:
-        """Start the process again, as often as it takes."""
+        """Start the process, repeatedly if it crashes."""
         self._is_truncating = False
         report: RecoveryReport | None = None
         while report is None:
@@ -353,14 +353,14 @@ class Run:
     # The end
 
     def _settle(self) -> None:
-        """Let everything that is under way finish."""
+        """Finish everything in flight."""
         while not self._machine.is_idle:
             self._disk_turn()
             self._compaction_step()
             self._deliver()
 
     def _heal(self) -> None:
-        """Nothing goes wrong any more: the log must get going again by itself or by a restart."""
+        """Stop all faults: the log must work again, by itself or after a restart."""
         self._faults.calm()
         self._trace.note("heal", None)
         self._settle()
@@ -376,7 +376,7 @@ class Run:
             raise Violation("does-not-heal", f"{self._log.high_watermark} of {self._log.end}")
 
     def _prove(self) -> None:
-        """Everything promised is there, before and after a clean stop, which leaves no scan."""
+        """Check every promise, before and after a clean stop, after which no scan is needed."""
         if self._swarm.compaction:
             self._maintain()
             self._settle()

@@ -1,4 +1,4 @@
-"""Damage done to files behind the back of the process: rot, and caches that lie."""
+"""Damage to files without the knowledge of the process: bit rot, and wrong caches."""
 
 from bisect import bisect_right
 from random import Random
@@ -26,7 +26,7 @@ _WITHOUT_EVIDENCE = int(Flag.TOMBSTONE | Flag.COMMIT | Flag.DELAYED)
 
 
 class Harm(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be refused from now on: one record, or any of a segment if nobody knows which."""
+    """What may be refused from now on: one record, or any record of a segment."""
 
     base: Offset
     end: Offset
@@ -34,7 +34,7 @@ class Harm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sabotage:
-    """Knows where the files of one log are, and how to spoil them."""
+    """Damages the files of one log."""
 
     def __init__(self, files: SimulatedFileSystem, random: Random, log: LogId) -> None:
         self._files = files
@@ -108,7 +108,7 @@ class Sabotage:
         return Harm(base=point.segment, end=Offset(end))
 
     def spoil_point_slot(self) -> None:
-        """Flip a bit of the recovery point: the other slot must do."""
+        """Flip a bit in one slot of the recovery point; the other slot must be used."""
         path = f"{self._directory}/{POINT_FILE}"
         if path in self._files.paths():
             size = len(self._files.content(path))

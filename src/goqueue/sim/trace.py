@@ -11,7 +11,7 @@ __all__ = ["Trace"]
 
 
 class Trace:
-    """Takes notes; hands each to `show` if one is given."""
+    """Records what happens; passes each line to `show` if given."""
 
     def __init__(self, show: Callable[[str], None] | None = None) -> None:
         self._hash = hashlib.blake2b(digest_size=16)

@@ -1,4 +1,4 @@
-"""What clients ask for in a run: settings and messages, drawn from the seed."""
+"""The settings and messages of a run, drawn from the seed."""
 
 from random import Random
 
@@ -32,7 +32,7 @@ def draw_settings(random: Random, swarm: Swarm) -> LogSettings:
 
 
 class Workload:
-    """Messages, each unlike any other, so that one that is read tells where it came from."""
+    """Unique messages: the value of one that is read identifies it."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -1,4 +1,9 @@
-"""Producer ids, fencing, and the decision about every transaction."""
+"""Producer ids, fencing, and the decision about every transaction: a machine without IO.
+
+`Producers` assigns ids and epochs, `Transactions` says what may happen to a transaction and when it
+times out. Sequence numbers and aborted ranges of a partition are in `goqueue.log.producer_state`;
+`goqueue.broker.transactions.coordinator` journals the decisions and writes the markers.
+"""
 
 from goqueue.transactions.changes import (
     Begun,

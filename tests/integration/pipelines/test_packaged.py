@@ -316,7 +316,7 @@ def bury(api: Api, topic: str, group: str, reasons: dict[str, str]) -> None:
 
 
 @pytest.mark.long
-def test_dead_letters_are_reported_and_put_back_by_selection_once(
+def test_dead_letters_are_reported_and_redriven_by_selection_once(
     spark: SparkSession, api: Api, connection: ConnectionOptions, name: Callable[[], str]
 ) -> None:
     topic, group = api.create(name(), 2), name()
@@ -370,7 +370,7 @@ def span(name: str, number: int, group: str = "", **events: int) -> str:
 
 
 @pytest.mark.long
-def test_span_files_tell_latencies_slow_journeys_and_unfinished_ones(
+def test_span_files_tell_latencies_slow_traces_and_unfinished_ones(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     lines = []

@@ -166,7 +166,7 @@ def redriven_shop() -> DrivenNode:
     return node
 
 
-def test_a_redrive_cut_off_before_any_piece_of_work_puts_each_letter_back_once() -> None:
+def test_a_redrive_cut_off_before_any_piece_of_work_puts_each_dead_letter_back_once() -> None:
     number = 0
     has_ended = False
     while not has_ended:
@@ -187,7 +187,7 @@ def test_a_redrive_cut_off_before_any_piece_of_work_puts_each_letter_back_once()
     assert number > 3
 
 
-def test_a_second_crash_while_the_first_is_being_mended_doubles_no_letter() -> None:
+def test_a_second_crash_while_the_first_is_being_mended_doubles_no_dead_letter() -> None:
     for first in range(PIECES):
         for second in range(0, 8, 2):
             life = Life()

@@ -107,7 +107,7 @@ def test_lag_is_answered_although_the_oldest_message_cannot_be_read() -> None:
     assert lag(node).lag in (2, 3)
 
 
-def test_letters_behind_damage_are_redriven() -> None:
+def test_dead_letters_behind_damage_are_redriven() -> None:
     node = shop()
     for delivery in poll(node):
         reject(node, delivery)

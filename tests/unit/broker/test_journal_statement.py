@@ -371,7 +371,7 @@ def test_a_journal_that_fails_halts_the_node() -> None:
     assert {*values(poll(node))} <= {"a"}
 
 
-def test_letters_and_redrives_survive_restating() -> None:
+def test_dead_letters_and_redrives_survive_restating() -> None:
     node = DrivenNode(limits=JournalLimits(snapshot_bytes=500, restate_bytes=3_000))
     create(node)
     join(node, session_ns=600 * SECOND)

@@ -60,7 +60,7 @@ def redrive(node: DrivenNode, to: str | None = None) -> None:
 
 
 @both
-def test_delayed_delivered_failed_twice_dead_redriven_and_acked_is_one_story(
+def test_delayed_delivered_failed_twice_dead_redriven_and_acked_is_one_trace(
     headers: tuple[Header, ...],
 ) -> None:
     node = store(max_deliveries=2)
@@ -95,7 +95,7 @@ def test_delayed_delivered_failed_twice_dead_redriven_and_acked_is_one_story(
 
 
 @both
-def test_the_spans_of_a_story_are_a_tree(headers: tuple[Header, ...]) -> None:
+def test_the_spans_of_a_trace_are_a_tree(headers: tuple[Header, ...]) -> None:
     node = store(max_deliveries=1)
     delay(node, ("a", SECOND), headers=headers)
     node.advance(2 * SECOND)
@@ -193,7 +193,7 @@ def test_a_message_has_the_same_trace_after_a_restart() -> None:
 
 
 @both
-def test_a_story_goes_on_after_restarts_at_every_step(headers: tuple[Header, ...]) -> None:
+def test_a_trace_goes_on_after_restarts_at_every_step(headers: tuple[Header, ...]) -> None:
     node = store(max_deliveries=1)
     delay(node, ("a", SECOND), headers=headers)
     trace_id = trace_of(node).trace.trace_id

@@ -273,7 +273,7 @@ def test_a_compacted_topic_says_so() -> None:
     assert created.config.cleanup_policy is Cleanup.COMPACT
 
 
-def test_a_topic_and_its_letters_are_deleted_while_a_letter_is_on_its_way() -> None:
+def test_a_topic_and_its_dead_letters_are_deleted_while_a_dead_letter_is_on_its_way() -> None:
     node = DrivenNode()
     create(node)
     join(node)

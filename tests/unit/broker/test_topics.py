@@ -299,7 +299,7 @@ def test_a_compacted_topic_cannot_become_a_dead_letter_topic() -> None:
         create(node, "b")
 
 
-def test_letters_of_one_key_outlive_the_compaction_an_earlier_version_allowed() -> None:
+def test_dead_letters_of_one_key_outlive_the_compaction_an_earlier_version_allowed() -> None:
     catalog = Catalog()
     config = TopicConfig(cleanup_policy=Cleanup.COMPACT).for_topic("letters")
     letters = catalog.apply(

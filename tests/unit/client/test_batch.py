@@ -24,8 +24,8 @@ def gather(*sizes: int, now: float = 0.0) -> Accumulator:
     return accumulator
 
 
-def values_of(parcel: ProducerBatch) -> list[bytes | None]:
-    body = parcel.close()
+def values_of(batch: ProducerBatch) -> list[bytes | None]:
+    body = batch.close()
     return [records.decode(body, position).value for position in records.walk(body).positions]
 
 
@@ -36,31 +36,31 @@ def test_nothing_is_due_while_nothing_waits() -> None:
     assert not accumulator
 
 
-def test_a_parcel_is_due_a_linger_after_its_first_message() -> None:
+def test_a_batch_is_due_a_linger_after_its_first_message() -> None:
     accumulator = gather(1, now=5.0)
     accumulator.add(b"", b"", 1, 5.9)
     assert accumulator.due_at() == 6.0
     assert not accumulator.is_full
 
 
-def test_a_parcel_is_full_by_its_messages() -> None:
+def test_a_batch_is_full_by_its_messages() -> None:
     assert not gather(1, 1).is_full
     assert gather(1, 1, 1).is_full
 
 
-def test_a_parcel_is_full_by_its_bytes() -> None:
+def test_a_batch_is_full_by_its_bytes() -> None:
     assert not gather(299).is_full
     assert gather(300).is_full
 
 
-def test_a_full_parcel_grows_on_while_it_cannot_leave() -> None:
+def test_a_full_batch_grows_on_while_it_cannot_leave() -> None:
     accumulator = gather(1, 1, 1, 1, 1, 1)
     assert accumulator.take().count == 5
     assert accumulator.take().count == 1
     assert not accumulator
 
 
-def test_a_parcel_never_grows_over_its_bytes() -> None:
+def test_a_batch_never_grows_over_its_bytes() -> None:
     accumulator = gather(400, 100, 1)
     assert accumulator.take().size_bytes == 500
     assert accumulator.take().size_bytes == 1
@@ -91,10 +91,10 @@ def test_messages_leave_once_in_the_order_in_which_they_came(steps: list[int | N
         elif accumulator:
             left += values_of(accumulator.take())
     while accumulator:
-        parcel = accumulator.take()
-        assert parcel.count <= 5
-        assert parcel.size_bytes <= 500 or parcel.count == 1
-        left += values_of(parcel)
+        batch = accumulator.take()
+        assert batch.count <= 5
+        assert batch.size_bytes <= 500 or batch.count == 1
+        left += values_of(batch)
     assert left == added
 
 
@@ -113,17 +113,17 @@ def test_a_message_that_cannot_be_encoded_leaves_no_trace() -> None:
 def test_a_refused_message_is_cut_out_and_the_others_keep_their_order(
     count: int, data: st.DataObject
 ) -> None:
-    parcel = ProducerBatch("orders", 0, 0.0)
-    receipts = [parcel.add(b"", b"%d" % number, 1) for number in range(count)]
+    batch = ProducerBatch("orders", 0, 0.0)
+    receipts = [batch.add(b"", b"%d" % number, 1) for number in range(count)]
     left = list(range(count))
     for index in data.draw(st.lists(st.integers(0, 100), max_size=count)):
         refused = left.pop(index % len(left)) if left else None
         if refused is not None:
             error = GoQueueError("request_invalid", f"{refused}")
-            parcel.refuse(index % (len(left) + 1), error)
-    assert values_of(parcel) == [b"%d" % number for number in left]
-    assert parcel.remaining == len(left)
-    parcel.settle(100, 7)
+            batch.refuse(index % (len(left) + 1), error)
+    assert values_of(batch) == [b"%d" % number for number in left]
+    assert batch.remaining == len(left)
+    batch.settle(100, 7)
     for number, receipt in enumerate(receipts):
         if number in left:
             assert asyncio.run(waited(receipt)).offset == 100 + left.index(number)
@@ -137,29 +137,29 @@ async def waited(receipt: Receipt) -> Sent:
 
 
 def test_each_message_learns_its_own_offset() -> None:
-    parcel = ProducerBatch("orders", 2, 0.0)
-    parcel.settle(100, 7)
-    assert asyncio.run(waited(Receipt(parcel, 3))) == Sent("orders", 2, 103, 7)
+    batch = ProducerBatch("orders", 2, 0.0)
+    batch.settle(100, 7)
+    assert asyncio.run(waited(Receipt(batch, 3))) == Sent("orders", 2, 103, 7)
 
 
-def test_a_failure_is_raised_by_every_receipt_of_the_parcel() -> None:
-    parcel = ProducerBatch("orders", 2, 0.0)
-    parcel.fail(GoQueueError("storage_full", "full"))
+def test_a_failure_is_raised_by_every_receipt_of_the_batch() -> None:
+    batch = ProducerBatch("orders", 2, 0.0)
+    batch.fail(GoQueueError("storage_full", "full"))
     for index in range(2):
         with pytest.raises(GoQueueError) as failed:
-            asyncio.run(waited(Receipt(parcel, index)))
+            asyncio.run(waited(Receipt(batch, index)))
         assert failed.value.code == "storage_full"
-    assert parcel.is_seen
+    assert batch.is_seen
 
 
 def test_many_may_wait_and_one_that_gives_up_takes_nobody_along() -> None:
     async def scene() -> list[Sent]:
-        parcel = ProducerBatch("orders", 0, 0.0)
-        waiting = [asyncio.ensure_future(waited(Receipt(parcel, index))) for index in range(3)]
+        batch = ProducerBatch("orders", 0, 0.0)
+        waiting = [asyncio.ensure_future(waited(Receipt(batch, index))) for index in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
         await asyncio.sleep(0)
-        parcel.settle(10, 1)
+        batch.settle(10, 1)
         return [await waiting[0], await waiting[2]]
 
     assert [sent.offset for sent in asyncio.run(scene())] == [10, 12]
@@ -167,10 +167,10 @@ def test_many_may_wait_and_one_that_gives_up_takes_nobody_along() -> None:
 
 def test_receipts_can_be_gathered() -> None:
     async def scene() -> list[Sent]:
-        parcel = ProducerBatch("orders", 0, 0.0)
-        gathered = asyncio.gather(*(Receipt(parcel, index) for index in range(3)))
+        batch = ProducerBatch("orders", 0, 0.0)
+        gathered = asyncio.gather(*(Receipt(batch, index) for index in range(3)))
         await asyncio.sleep(0)
-        parcel.settle(0, 1)
+        batch.settle(0, 1)
         return await gathered
 
     assert [sent.offset for sent in asyncio.run(scene())] == [0, 1, 2]

@@ -243,7 +243,7 @@ def test_messages_without_key_fill_one_batch_before_the_next_partition_has_its_t
     assert sizes == {0: 10, 1: 10, 2: 5}
 
 
-def test_a_lane_begins_anew_before_its_numbers_run_out() -> None:
+def test_a_partition_gets_a_new_producer_before_its_numbers_run_out() -> None:
     class Counter:
         is_renewable = True
 

@@ -289,7 +289,7 @@ def test_failing_fast_names_the_record() -> None:
 
 
 @pytest.mark.parametrize("headers_as", ["map", "array"])
-def test_letters_hold_all_that_a_dead_letter_topic_wants(headers_as: str) -> None:
+def test_dead_letters_hold_all_that_a_dead_letter_topic_wants(headers_as: str) -> None:
     form = Shape(
         columns=("value", "_letter"),
         headers_as=headers_as,
@@ -352,7 +352,7 @@ def test_turns_take_no_notice_of_keys_if_that_is_wanted() -> None:
     assert len(ArrowWriter(3, 1 << 20).write(to_input_columns(batch)).counts) == 1
 
 
-def test_a_refused_row_becomes_a_letter_that_fits() -> None:
+def test_a_refused_row_becomes_a_dead_letter_that_fits() -> None:
     row = pa.RecordBatch.from_pydict(
         {
             "key": [b"gq.reserved"],

@@ -182,7 +182,7 @@ def test_no_value_depends_on_its_neighbours(texts: list[bytes]) -> None:
         assert (alone[0], bool(fault)) == (together[index], index in faults)
 
 
-def test_a_letter_names_its_origin_and_keeps_its_own_headers() -> None:
+def test_a_dead_letter_names_its_origin_and_keeps_its_own_headers() -> None:
     origin = Origin(topic="orders", partition=2, offset=7, group="g", reason="x" * 5000)
 
     headers = letter_headers(
@@ -222,6 +222,6 @@ class Rows:
         {"when": "true", "dlq_topic": "d", "reason": "r"},
     ],
 )
-def test_rows_without_what_a_letter_needs_are_refused(arguments: dict[str, str]) -> None:
+def test_rows_without_what_a_dead_letter_needs_are_refused(arguments: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"column|needs"):
         split_bad(Rows(), **arguments)  # type: ignore[arg-type]  # refused before Spark is asked

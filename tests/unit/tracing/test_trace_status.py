@@ -72,11 +72,11 @@ def status(happened: Happened) -> TraceStatus:
         ([(D, "")], PENDING),
     ],
 )
-def test_a_story_has_its_end(happened: Happened, expected: TraceStatus) -> None:
+def test_a_trace_has_its_end(happened: Happened, expected: TraceStatus) -> None:
     assert status(happened) is expected
 
 
-def test_a_group_that_is_done_stays_done_when_another_has_its_letter_redriven() -> None:
+def test_a_group_that_is_done_stays_done_when_another_has_its_dead_letter_redriven() -> None:
     done: Happened = [(P, ""), (F, "g"), (A, "g"), (F, "h"), (R, "h"), (L, "h"), (D, "")]
     assert status(done) is PENDING
     # A group that is done with the first copy gets the second one as well.
@@ -84,7 +84,7 @@ def test_a_group_that_is_done_stays_done_when_another_has_its_letter_redriven() 
 
 
 @given(st.lists(st.tuples(st.sampled_from((F, N, X, E)), st.sampled_from("gh")), max_size=8))
-def test_nothing_but_settling_ends_a_story(happened: Happened) -> None:
+def test_nothing_but_settling_ends_a_trace(happened: Happened) -> None:
     assert status([(P, ""), *happened]) is PENDING
 
 

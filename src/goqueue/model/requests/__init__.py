@@ -1,4 +1,17 @@
-"""What a node is asked and what it answers, and the words of topics and groups."""
+"""Commands to a node and its replies, and the types in their fields.
+
+| commands and replies about | module |
+|---|---|
+| topics, publishing, reading, groups, offsets, acks, the node | `commands`, `replies` |
+| leases: `Leased`, `Acked`, `Extended`, `Released`, receipts | `leases` |
+| delayed messages | `delays` |
+| producers and transactions | `transactions` |
+| traces | `traces` |
+| the settings of a topic | `topics` |
+| modes, assignors and states of groups | `groups` |
+
+The docstring of a command names the reply that answers it. `Command` and `Reply` are the unions.
+"""
 
 from goqueue.model.requests.commands import (
     Ack,

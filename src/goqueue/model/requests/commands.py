@@ -1,7 +1,8 @@
-"""What a caller may ask of a node. Commands are imperative; each is answered once.
+"""The commands of a node. Each is answered exactly once.
 
-Built by gateways after they checked types; names, numbers and states are the core's to refuse.
-Durations are nanoseconds. Every command names the reply that answers it.
+Gateways build them after they checked types and sizes; the node checks names, numbers and states
+and refuses what does not fit. The docstring of a command names its reply. Durations are
+nanoseconds.
 """
 
 import msgspec
@@ -67,7 +68,7 @@ __all__ = [
 
 
 class CreateTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """Make a topic; answered by `TopicDescription`."""
+    """Create a topic; answered by `TopicDescription`."""
 
     name: str
     partitions: int = PARTITIONS_DEFAULT
@@ -82,7 +83,7 @@ class AlterTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """Remove a topic, its messages and every group's place in it; answered by `Done`."""
+    """Delete a topic, its messages and every group's position in it; answered by `Done`."""
 
     name: str
 
@@ -109,14 +110,19 @@ class DescribePartitions(msgspec.Struct, frozen=True, kw_only=True):
 class Publish(msgspec.Struct, frozen=True, kw_only=True):
     """Append messages; answered by `Published`.
 
-    `batch` holds whole, verified records in request order, with offset 0; it is the node's from
-    now on. `targets` names the partition of each record, -1 where its key or its turn decides;
-    None stands for -1 throughout. With `is_whole` one message that cannot be taken refuses all.
-    `dues` says when each record is to be delivered, 0 for at once; the others carry the flag and
-    the header of delayed records. With a `producer` that has a sequence all records go to one
-    partition, which `targets` names. `trace` has the headers of the trace that the request is part
-    of, for messages that name none themselves. `refused` counts the messages of the same request
-    that the gateway could not take, by code: they are not in the batch, only in the metrics.
+    `batch` holds whole, verified records in request order, with offset 0 (`records.build`,
+    `records.Draft`). The node owns it from now on and changes it in place.
+
+    `targets` has the partition of each record, or -1 to route it by its key, or round robin without
+    one; None routes all of them. With `is_whole` one unacceptable message refuses the whole batch;
+    otherwise the reply lists what was refused. Without `waits` the answer does not wait for the
+    sync.
+
+    `dues` has the delivery time of each record, 0 for now; delayed records carry their flag and
+    header already. A `producer` with a sequence names one partition in `targets`, the same for all
+    records; its open transaction, if any, includes them. `trace` has the trace headers of the
+    request, for messages without their own. `refused` counts messages that the gateway refused
+    itself, by code, for the metrics.
     """
 
     topic: str
@@ -133,10 +139,12 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True):
 class Read(msgspec.Struct, frozen=True, kw_only=True):
     """Read a partition in offset order; answered by `Records`.
 
-    From `timestamp` if it is given, else from `offset`, -1 being the earliest kept. With `is_exact`
-    another offset outside the log
-    is refused; otherwise it is moved to the earliest, or waited for. `messages_max` tells how many
-    of them are taken, which counts; what is answered goes by bytes alone.
+    Starts at `timestamp` (the first record at or after it) if given, else at `offset`; -1 is the
+    earliest offset. With `is_exact` an offset outside the log is refused; otherwise one below the
+    log start moves to it, and one above the end waits. `wait_ns` is how long to wait for a record.
+
+    `bytes_max` bounds the answer; one record is returned whatever its size. `messages_max` is how
+    many messages the gateway will pass on: it bounds what metrics and traces count, not the answer.
     """
 
     topic: str
@@ -154,9 +162,10 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Join(msgspec.Struct, frozen=True, kw_only=True):
-    """Become a member of a group, or say again that one is; answered by `Joined`.
+    """Join a group, or rejoin it with a `member_id`; answered by `Joined`.
 
-    `token` makes a new member's id unique; the shell draws it.
+    `token` makes the id of a new member unique: the gateway draws it at random. `mode` and
+    `assignor` of None take those of the group, or the defaults if it is new.
     """
 
     group: str
@@ -171,7 +180,7 @@ class Join(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """Stay a member; answered by `Beat`."""
+    """Keep the membership alive; answered by `Beat`, also with the current generation."""
 
     group: str
     member_id: str
@@ -179,7 +188,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leave(msgspec.Struct, frozen=True, kw_only=True):
-    """Stop being a member: leases are free at once; answered by `Done`."""
+    """Leave a group; its leases end at once; answered by `Done`."""
 
     group: str
     member_id: str
@@ -217,7 +226,12 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Move positions forward, all or none of them; answered by `Offsets`."""
+    """Move positions forward; answered by `Offsets`.
+
+    A position never moves back: a lower offset is answered with the current one (`ResetOffsets`
+    moves back). Up to 250 positions are committed together or not at all. A `member_id`
+    is required while the group has members; its generation and assignment are checked.
+    """
 
     group: str
     offsets: dict[LogId, Offset]
@@ -226,7 +240,10 @@ class CommitOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribeOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Answered by `Offsets`; `is_stable`: once no open transaction holds any of them."""
+    """Committed offsets of a group; answered by `Offsets`.
+
+    With `is_stable` the answer waits until no open transaction is about to change them.
+    """
 
     group: str
     topic: str | None = None
@@ -234,7 +251,7 @@ class DescribeOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResetOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Put positions anywhere in the log; answered by `PositionsReset`."""
+    """Move positions anywhere in the log; open leases end; answered by `PositionsReset`."""
 
     group: str
     topic: str
@@ -255,9 +272,9 @@ class DescribeLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ack(msgspec.Struct, frozen=True, kw_only=True):
-    """Settle messages: their group will not get them again; answered by `Acked`.
+    """Acknowledge messages: the group never gets them again; answered by `Acked`.
 
-    Where `group` is given, leases of others are refused; so in all that name leases.
+    With `group`, leases of other groups are refused; the same holds for all commands below.
     """
 
     leases: tuple[LeaseOffsets, ...]
@@ -265,7 +282,7 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nack(msgspec.Struct, frozen=True, kw_only=True):
-    """Give a message back, to be delivered again later; answered by `Returned`."""
+    """Return a message for redelivery, after a delay if given; answered by `Returned`."""
 
     receipt: str
     delay_ns: int | None = None
@@ -274,7 +291,7 @@ class Nack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """Send a message to the dead letters now; answered by `Returned`."""
+    """Move a message to the dead letters now; answered by `Returned`."""
 
     receipt: str
     reason: str = ""
@@ -282,7 +299,7 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extend(msgspec.Struct, frozen=True, kw_only=True):
-    """Keep messages for `timeout_ns` from now; answered by `Extended`."""
+    """Set the end of leases to `timeout_ns` from now; answered by `Extended`."""
 
     leases: tuple[LeaseOffsets, ...]
     timeout_ns: int
@@ -290,9 +307,9 @@ class Extend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """Give leases back at once, as if they had never been; answered by `Released`.
+    """Return messages that were not started, for redelivery at once; answered by `Released`.
 
-    For messages that were not begun: the delivery that the lease counted is taken back.
+    The delivery that the lease counted is taken back.
     """
 
     leases: tuple[LeaseOffsets, ...]
@@ -300,7 +317,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redrive(msgspec.Struct, frozen=True, kw_only=True):
-    """Put dead letters of a topic back, oldest first; answered by `Redriven`.
+    """Move dead letters of a topic back to it, oldest first; answered by `Redriven`.
 
     `dead_letters` selects some of them, by partition and offset in the dead-letter topic.
     """

@@ -1,7 +1,8 @@
-"""Words of leases: what a poll got, and which messages of it are meant later.
+"""Leases: what a poll returns, how messages of a lease are named, and how settling them ended.
 
-A lease handle names all messages of a lease; the receipt of one message is the handle with its
-offset put in after the partition. Who may write a handle is decided elsewhere: here it is text.
+A lease handle names all messages of a lease. The receipt of one message is the handle with its
+offset inserted after the partition. Here both are text; `delivery.lease_handles` signs and checks
+them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ _OFFSET_DIGITS_MAX = 19
 
 
 class LeasedRun(msgspec.Struct, frozen=True):
-    """A lease: its handle, its delivery count, its messages in the order of delivery."""
+    """One lease: its handle, its delivery count, its messages in the order of delivery."""
 
     handle: str
     attempt: int

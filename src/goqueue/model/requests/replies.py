@@ -1,7 +1,7 @@
-"""What a node answers. Replies are values; a refusal is `Refused`, which is no reply.
+"""The replies of a node. A refusal is not a reply: `ask` raises `Refused`.
 
-Where log bytes are part of an answer the node names slices, and whoever carries out the effect
-hands over the bytes with the reply: `data` is empty until then.
+Replies with records name slices of the log; the runtime reads them and puts the bytes into `data`
+before the gateway sees the reply.
 """
 
 import msgspec
@@ -56,14 +56,14 @@ __all__ = [
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The command was carried out and there is nothing more to say."""
+    """The command was carried out; there is nothing to return."""
 
 
 # Topics
 
 
 class TopicList(msgspec.Struct, frozen=True, kw_only=True):
-    """The topics that users made, sorted."""
+    """The topics that users created, sorted."""
 
     topics: tuple[str, ...]
 
@@ -104,9 +104,9 @@ class PartitionList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the records of one partition went, or why they were not taken; `size` is in bytes.
+    """The outcome for all records of one partition: `first` offset and `count`, or `refused`.
 
-    A duplicate was taken before: it is told where it went then.
+    With `is_duplicate` an earlier attempt stored them: `first` is where. `size` is in bytes.
     """
 
     partition: int
@@ -118,9 +118,12 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """Where each record went: its partition, or a negative number why not (records.Unroutable).
+    """The outcome of a `Publish`.
 
-    The records of one partition have consecutive offsets in request order.
+    `targets` has, in request order, the partition of each record, or a negative number that says
+    why it was not routed (`records.Unroutable`). `placed` has one entry per partition; its records
+    have consecutive offsets in request order. So the offset of a record is the `first` of its
+    partition plus the number of earlier records with the same target.
     """
 
     targets: list[int]
@@ -129,12 +132,13 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored records from `offset` on, not filtered.
+    """Stored records from `offset` on, not filtered: `gateways.visible_records` does that.
 
-    `offset` is where the reading began. Between it and `upto` there is nothing else if `data`
-    holds nothing, so a reader goes on after the last record, or at `upto` if there is none.
-    Whoever wants only what was committed drops the `aborted` ranges, each from its first offset to
-    the one after its last.
+    `offset` is where the read started. The next read starts after the last record of `data`, or at
+    `upto` if there is none (`gateways.offset_after`). `stable` is the last stable offset, `start`
+    the log start offset. Readers of committed messages drop the `aborted` ranges, each from its
+    first offset to the one after its last. `seed` derives the trace contexts of messages that carry
+    none.
     """
 
     log: LogId
@@ -152,7 +156,7 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
-    """Membership and what comes with it."""
+    """The membership: id, generation, and the partitions assigned to the member."""
 
     member_id: str
     generation: int
@@ -163,7 +167,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the group; a member with another generation adopts this one."""
+    """The answer to a heartbeat; a member of another generation adopts this assignment."""
 
     is_rebalanced: bool
     state: GroupState
@@ -205,7 +209,7 @@ class GroupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Offsets(msgspec.Struct, frozen=True, kw_only=True):
-    """The next offset of a group in every partition where it has a position."""
+    """The committed offset of a group in each partition, which is the next one to read."""
 
     group: str
     offsets: dict[LogId, Offset]
@@ -250,7 +254,7 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Returned(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that was given back: to be delivered again, or sent to the dead letters."""
+    """A nacked or rejected message: when it is redelivered, or its dead-letter topic."""
 
     log: LogId
     offset: Offset
@@ -260,7 +264,7 @@ class Returned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redriven(msgspec.Struct, frozen=True, kw_only=True):
-    """How many dead letters were put back."""
+    """How many dead letters were redriven."""
 
     moved: int
 

@@ -1,8 +1,9 @@
-"""Producers and transactions: what may be asked about them, and what is answered.
+"""Producers and transactions: commands and replies.
 
-A producer is known by an id that is never given twice and an epoch that rises with each
-initialisation of its transactional id; whoever comes with an older epoch is fenced. Transactions
-are numbered by the broker, within each producer.
+A producer has an id that is never assigned twice, and an epoch that rises each time its
+transactional id is initialised; a producer with an older epoch is fenced. The broker numbers the
+transactions of each producer. So there are three ids: the *transactional id* that the program
+chose, the *producer id* of this incarnation, and the *transaction id* of one transaction.
 """
 
 import enum
@@ -39,9 +40,9 @@ __all__ = [
 
 
 class Isolation(enum.StrEnum):
-    """What a reader is shown of transactions.
+    """What a reader sees of transactions.
 
-    Committed: nothing of open or aborted ones, and nothing behind the first open one.
+    READ_COMMITTED: nothing of open or aborted ones, and nothing after the first open one.
     """
 
     READ_COMMITTED = "read_committed"
@@ -49,10 +50,11 @@ class Isolation(enum.StrEnum):
 
 
 class ProducerStamp(msgspec.Struct, frozen=True, kw_only=True):
-    """Who publishes a batch, so that a retry is known and a zombie is refused.
+    """Who publishes a batch: retries are recognised, and fenced producers refused.
 
     `sequence` is the number of the first message of the batch among all that this producer and
-    epoch sent to the partition; without it nothing is deduplicated.
+    epoch sent to the partition; without it nothing is deduplicated. Messages of a producer with an
+    open transaction belong to it.
     """
 
     producer_id: int
@@ -61,7 +63,7 @@ class ProducerStamp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose transaction is meant."""
+    """Names the open transaction of a producer."""
 
     producer_id: int
     epoch: int
@@ -72,9 +74,9 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InitProducer(msgspec.Struct, frozen=True, kw_only=True):
-    """Become a producer; answered by `ProducerGranted`.
+    """Get a producer id and epoch; answered by `ProducerGranted`.
 
-    With a transactional id the older holder of it is fenced, and its transaction ends first.
+    With a transactional id the earlier holder is fenced, and its open transaction is ended first.
     """
 
     transactional_id: str | None = None
@@ -82,7 +84,7 @@ class InitProducer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeartbeatProducer(msgspec.Struct, frozen=True, kw_only=True):
-    """Say that the producer is still there; answered by `Done`."""
+    """Keep a producer and its open transaction alive; answered by `Done`."""
 
     producer_id: int
     epoch: int
@@ -95,17 +97,14 @@ class BeginTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """Say that the transaction will write to a partition; publishing does it, too.
-
-    Answered by `Done`.
-    """
+    """Add a partition to the transaction; publishing to it does the same. Answered by `Done`."""
 
     owner: Owner
     log: LogId
 
 
 class AddOffsets(msgspec.Struct, frozen=True, kw_only=True):
-    """Let a group's progress take effect with the transaction; answered by `Done`.
+    """Commit a group's offsets and acks with the transaction; answered by `Done`.
 
     `offsets` are committed and `receipts` acknowledged when it commits, all or none of them.
     """
@@ -119,7 +118,7 @@ class AddOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrepareTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """Take no more, and wait for `CommitGroup`; answered by `TransactionPrepared`."""
+    """Close the transaction and wait for `CommitGroup`; answered by `TransactionPrepared`."""
 
     owner: Owner
 
@@ -134,7 +133,7 @@ class CommitGroup(msgspec.Struct, frozen=True, kw_only=True):
 class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """Commit or abort; answered by `TransactionEnded`.
 
-    With a transaction id only that one is meant, whatever the producer has begun since.
+    With a transaction id only that transaction is ended, whatever the producer began since.
     """
 
     owner: Owner
@@ -163,7 +162,7 @@ class DescribeTransactions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerGranted(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the producer is from now on."""
+    """The id and epoch of a producer."""
 
     producer_id: int
     epoch: int
@@ -176,13 +175,13 @@ class TransactionBegan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionPrepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction waits for the decision about it, over restarts, too."""
+    """A transaction waits for its decision, also across restarts."""
 
     transaction_id: str
 
 
 class TransactionEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a transaction: all readers see it so from now on."""
+    """The outcome of a transaction; every reader sees it from now on."""
 
     is_commit: bool
 
@@ -194,7 +193,7 @@ class GroupCommitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionState(enum.StrEnum):
-    """Where a transaction is on its way; the decision is durable from the second on."""
+    """The state of a transaction; from PREPARING on its decision is durable."""
 
     ONGOING = "ongoing"
     PREPARING_COMMIT = "preparing_commit"

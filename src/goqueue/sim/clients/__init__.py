@@ -1,1 +1,3 @@
-"""Simulated clients of a node: they ask, remember the answers, and report what broke a promise."""
+"""Simulated clients of a node: they send commands, record the answers, and
+report every answer that breaks a promise.
+"""

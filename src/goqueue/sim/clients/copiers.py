@@ -27,7 +27,7 @@ _FOLLOWERS = 2
 
 
 class Followers:
-    """A few readers, each with its place in every log."""
+    """Readers that each follow every log from their own position."""
 
     def __init__(self, world: World, publishers: Publishers) -> None:
         self._world = world
@@ -38,7 +38,7 @@ class Followers:
         self._busy: dict[tuple[int, int, int], None] = {}
 
     def step(self) -> None:
-        """One of them reads on."""
+        """Let one reader continue."""
         topic = self._publishers.choose_topic(with_dead_letters=True)
         if topic is None:
             return
@@ -81,7 +81,7 @@ _STEPS = 4
 
 
 def copied_groups(mode: Mode) -> list[GroupTruth]:
-    """The groups that only workers who copy may move."""
+    """The groups whose positions only copying workers may change."""
     queue = GroupTruth(_QUEUE, mode, Start.EARLIEST)
     stream = GroupTruth(_STREAM, Mode.PARTITIONED, Start.EARLIEST)
     queue.is_copied = stream.is_copied = stream.is_stream = True
@@ -89,7 +89,7 @@ def copied_groups(mode: Mode) -> list[GroupTruth]:
 
 
 class _Chain:
-    """A piece of a stream that is being copied: for whom, and from where on."""
+    """A part of a stream that is being copied: for which member, from which offset."""
 
     def __init__(
         self, group: GroupTruth, member: MemberTruth, topic: TopicTruth, log: LogId
@@ -102,7 +102,7 @@ class _Chain:
 
 
 class Copiers:
-    """Copies what groups get."""
+    """Workers that copy the messages of two groups in transactions."""
 
     def __init__(
         self,
@@ -127,11 +127,11 @@ class Copiers:
         return self._world.ledger.topics.get(COPIES)
 
     def create(self) -> None:
-        """The topic for the copies."""
+        """Create the topic for the copies."""
         self._publishers.create_kept(COPIES)
 
     def stir(self) -> None:
-        """Members join, leave and stay; workers that copy a queue lease messages."""
+        """Let members join, leave or heartbeat, and workers of the queue group poll."""
         random = self._random
         group = self._world.groups[random.choice([_QUEUE, _STREAM])]
         members = list(group.members.values())
@@ -153,7 +153,7 @@ class Copiers:
     # Queues
 
     def copy_queue(self, holder: Holder, current: TransactionTruth) -> None:
-        """Copy some of what members hold, and settle it."""
+        """Copy some leased messages and ack them in the same transaction."""
         group = self._world.groups[_QUEUE]
         found = [
             each
@@ -181,7 +181,7 @@ class Copiers:
             self._progressors.add(holder, group, deliveries)
 
     def _send(self, holder: Holder, group: GroupTruth, sources: list[str]) -> None:
-        """Write copies as part of the transaction."""
+        """Publish the copies in the transaction."""
         target, current = self._target, holder.current
         assert target is not None
         assert current is not None
@@ -192,17 +192,17 @@ class Copiers:
             messages.append(message)
             copied = Copied(group=group.name, source=source, value=message.serial)
             self._world.history.note(copied)
-        lane = holder.lane(target, self._random.randrange(target.partitions))
-        is_numbered = lane.missing is None and lane.is_usable and self._random.random() < 0.5
+        sends = holder.sends_to(target, self._random.randrange(target.partitions))
+        is_numbered = sends.missing is None and sends.is_usable and self._random.random() < 0.5
         if is_numbered:
-            lane.send(messages, holder.speak().judge, current)
+            sends.send(messages, holder.speak().judge, current)
         else:
             self._transactors.send(holder, target, messages)
 
     # Streams
 
     def copy_stream(self, holder: Holder, current: TransactionTruth) -> None:
-        """Copy what comes next in some partition that a member owns."""
+        """Copy the next messages of a partition that is assigned to a member."""
         group = self._world.groups[_STREAM]
         idle = [each for each in group.members.values() if each.assigned and not each.is_busy]
         if not idle or self._target is None or current is not holder.current:
@@ -214,7 +214,7 @@ class Copiers:
         self._follow(holder, group, member, log)
 
     def _follow(self, holder: Holder, group: GroupTruth, member: MemberTruth, log: LogId) -> None:
-        """Ask for the group's position, and continue from there."""
+        """Ask for the group's committed offset and continue there."""
         topic = self._world.ledger.topics.get(log.topic)
         if topic is None or topic.is_leaving:
             return
@@ -291,7 +291,7 @@ class Copiers:
     # The end
 
     def finish(self, group: GroupTruth, member: MemberTruth, holder: Holder) -> bool:
-        """Copy all that there is for a member now; False if there is nothing."""
+        """Copy everything available to a member; False if there is nothing."""
         self._members.beat(group, member)
         self._settle()
         if not group.is_stream:
@@ -317,7 +317,7 @@ class Copiers:
         return current.is_strict
 
     def drained(self, group: GroupTruth) -> None:
-        """Nothing is left for a group; what died is among the dead letters, if they still exist."""
+        """Check that a group has nothing left: every message is copied or a dead letter."""
         if not self._world.dead_letters.is_strict:
             return
         for topic in self._world.ledger.topics.values():
@@ -327,7 +327,7 @@ class Copiers:
                     self._world.history.note(drained)
 
     def holder(self) -> Holder:
-        """Somebody who writes the last copies."""
+        """The transactional producer that writes the last copies."""
         found: list[Holder] = []
         self._transactors.init("last", _LONG_NS, found.append)
         self._settle()
@@ -359,7 +359,7 @@ class Copiers:
 
 
 def _sources(world: World, chain: _Chain, records: list[Record], reply: Records) -> list[str]:
-    """The messages among some records: where each stands, and what it is."""
+    """The position and identity of each message among some records."""
     name = log_name(chain.topic, chain.log.partition)
     return [
         f"{name}:{each.offset}={world.ledger.message_of(each).serial}"

@@ -30,7 +30,7 @@ _SURE_REFUSALS = frozenset({Code.STORAGE_FULL, Code.LOG_BUSY})
 
 
 class _Known:
-    """What was certain of a message when somebody asked for it."""
+    """What was certain about a message when a request about it was sent."""
 
     def __init__(self, world: World, message: MessageTruth) -> None:
         assert message.delay is not None
@@ -52,7 +52,7 @@ class _Known:
 
     @property
     def is_clear(self) -> bool:
-        """Whether an answer may be held against what was known."""
+        """Whether an answer may be judged by what was known."""
         topic = self.message.topic
         return not (topic.is_leaving or topic.is_gone)
 
@@ -62,14 +62,14 @@ class _Known:
         return is_untouched and self.delay.first is not None and self.is_promised
 
     def check_missing(self) -> None:
-        """The node knows nothing of it: only retention takes it away, once it has ended."""
+        """The node does not know the message: right only if it ended and retention removed it."""
         if not self.is_clear or not self.is_promised:
             return
         if self.is_surely_pending or not self.message.topic.retires:
             raise Violation("delayed-message-unknown", self.name)
 
     def check(self, described: DelayedDescription) -> None:
-        """The node says what became of it."""
+        """Judge the state that the node reports."""
         if not self.is_clear:
             return
         if described.due != self.delay.due or described.priority != self.message.priority:
@@ -112,14 +112,14 @@ class _Known:
 
 
 class Delayers:
-    """Asks about delayed messages."""
+    """Clients that look up, list and cancel delayed messages."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.random
 
     def _choose(self) -> MessageTruth | None:
-        """Mostly a recent one, half of the time the one whose time is nearest."""
+        """Choose a message: mostly a recent one, half of the time the one that is due first."""
         found = [each for each in self._world.ledger.delayed if _is_there(each)][-_RECENT:]
         if not found:
             return None
@@ -135,7 +135,7 @@ class Delayers:
                 self._cancel(message)
 
     def cancel_on_a_full_disk(self) -> None:
-        """What is about to be cancelled or delivered finds no room."""
+        """Cancel while the disk is full."""
         faults = self._world.faults
         if not faults.is_full:
             faults.fill(self._random.choice([0, 30, 300]))
@@ -169,7 +169,7 @@ class Delayers:
         self._world.ask(command, done)
 
     def find_all(self) -> None:
-        """Look for every message that is known."""
+        """Look up every known message."""
         for message in self._world.ledger.delayed:
             if _is_there(message):
                 self._find(message)
@@ -181,7 +181,7 @@ class Delayers:
             self._list(topic, limit, skip=self._random.choice([0, 0, 2]))
 
     def list_all(self) -> list[DelayedDescription]:
-        """List every topic: all messages that wait."""
+        """List the pending messages of every topic."""
         world = self._world
         lists: list[DelayedList] = []
         for topic in list(world.ledger.topics.values()):

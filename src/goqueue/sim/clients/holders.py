@@ -1,8 +1,7 @@
 """Holders of transactional ids, and what each sends to a partition with sequence numbers.
 
-Each holder believes to be the only one. Per producer, epoch and partition the module knows which
-answer each sequence number must get: in order, repeated, or too late. A lane is dropped with its
-topic.
+Each holder believes that it is the only one. For each producer, epoch and partition this module
+knows which answer a sequence number must get: accepted, duplicate, or out of order.
 """
 
 from collections.abc import Callable
@@ -18,14 +17,14 @@ from goqueue.sim.truth.groups import GroupTruth, MemberTruth
 from goqueue.sim.truth.ledger import MessageTruth, TopicTruth
 from goqueue.sim.truth.transactions import IdentityTruth, TransactionTruth
 
-__all__ = ["Batch", "Holder", "Holders", "Lane"]
+__all__ = ["Batch", "Holder", "Holders", "SequencedSends"]
 
 _WINDOW = 5
 After = Callable[[Reply | Refused | None], None]
 
 
 class Batch:
-    """Messages under one sequence, as their producer knows them."""
+    """Messages with one sequence number, as their producer knows them."""
 
     def __init__(
         self, sequence: int, messages: list[MessageTruth], transaction: TransactionTruth | None
@@ -43,8 +42,8 @@ class Batch:
         return self.sequence + len(self.messages)
 
 
-class Lane:
-    """One partition of one topic, for one producer and epoch."""
+class SequencedSends:
+    """What one producer and epoch sent to one partition."""
 
     def __init__(
         self, world: World, process: str, stamp: ProducerStamp, topic: TopicTruth, partition: int
@@ -84,12 +83,12 @@ class Lane:
 
     @property
     def _is_certain(self) -> bool:
-        """Whether the node must know the same as the producer."""
+        """Whether the node must agree with what the producer knows."""
         return all(batch.is_taken for batch in self.batches) and self.keeps_all
 
     @property
     def keeps_all(self) -> bool:
-        """Whether the log still says all that was told of it: else a restart may forget some."""
+        """Whether the log still holds every sent batch: else a restart may forget some."""
         return not self.topic.is_loose and not self.topic.retires
 
     # Sending
@@ -97,7 +96,7 @@ class Lane:
     def send(
         self, messages: list[MessageTruth], after: After, transaction: TransactionTruth | None
     ) -> None:
-        """The next batch."""
+        """Send the next batch."""
         is_certain = self._is_certain
         batch = Batch(self.next_sequence, messages, transaction)
         self.batches.append(batch)
@@ -115,9 +114,9 @@ class Lane:
     def send_again(
         self, batch: Batch, after: After, current: TransactionTruth | None = None
     ) -> None:
-        """A batch whose answer was lost, or which somebody sends again for no reason.
+        """Send a batch again: its answer was lost, or there is no reason.
 
-        It is known again only as part of the transaction that it was sent in.
+        It counts as a duplicate only within the transaction in which it was first sent.
         """
         was_taken = batch.is_taken
         batch.is_repeated = True
@@ -136,7 +135,7 @@ class Lane:
         self._send(batch, judge, after)
 
     def send_with_gap(self, messages: list[MessageTruth]) -> None:
-        """A batch that leaves some out before it: it must not be taken."""
+        """Send a batch that skips sequence numbers: it must be refused."""
         batch = Batch(self.next_sequence + 1, messages, None)
 
         def judge(reply: Published | Refused) -> None:
@@ -191,7 +190,7 @@ class Lane:
 
 
 class Holder:
-    """One client: it was given an epoch of a transactional id."""
+    """One client with an epoch of a transactional id."""
 
     def __init__(
         self, world: World, identity: IdentityTruth, granted: ProducerGranted, timeout_ns: int
@@ -211,37 +210,37 @@ class Holder:
         self.spoke_at = world.now.instant
         self.is_fenced = False
         self.current: TransactionTruth | None = None
-        self.lanes: list[Lane] = []
+        self.by_partition: list[SequencedSends] = []
         # Members for which it copies, with their groups.
         self.busy: list[tuple[GroupTruth, MemberTruth]] = []
 
     def speak(self) -> "Question":
-        """It asks something."""
+        """Record what is known as this holder sends a request."""
         self.spoke_at = self._world.now.instant
         return Question(self._world, self)
 
     def takes_more(self, transaction: TransactionTruth) -> bool:
-        """Whether a transaction is the present one, and nobody wants it to end."""
+        """Whether a transaction is the current one and nobody has asked to end it."""
         is_ending = transaction.commits or transaction.is_prepared or transaction.is_spoiled
         return self.current is transaction and transaction.outcome is None and not is_ending
 
     def knows_whole(self, transaction: TransactionTruth) -> bool:
-        """Whether all that was to be part of a transaction surely is."""
-        batches = [batch for lane in self.lanes for batch in lane.batches]
+        """Whether everything sent in a transaction is certainly part of it."""
+        batches = [batch for sends in self.by_partition for batch in sends.batches]
         is_whole = all(each.is_taken for each in batches if each.transaction is transaction)
         return is_whole and not transaction.is_spoiled and not transaction.pending
 
-    def lane(self, topic: TopicTruth, partition: int) -> Lane:
-        for lane in self.lanes:
-            if lane.topic is topic and lane.partition == partition:
-                return lane
-        lane = Lane(self._world, self.process, self.stamp, topic, partition)
-        self.lanes.append(lane)
-        return lane
+    def sends_to(self, topic: TopicTruth, partition: int) -> SequencedSends:
+        for sends in self.by_partition:
+            if sends.topic is topic and sends.partition == partition:
+                return sends
+        sends = SequencedSends(self._world, self.process, self.stamp, topic, partition)
+        self.by_partition.append(sends)
+        return sends
 
 
 class Question:
-    """What was known when a holder asked something."""
+    """What was known when a holder sent a request."""
 
     def __init__(self, world: World, holder: Holder) -> None:
         self._holder = holder
@@ -249,7 +248,7 @@ class Question:
         self._was_fenced = holder.epoch < holder.identity.epoch
 
     def judge(self, reply: Reply | Refused | None) -> None:
-        """Nobody who was fenced is heard, and nobody is fenced without another holder."""
+        """Judge an answer: fenced holders are refused, and only a newer holder fences."""
         holder = self._holder
         if reply is None:
             return
@@ -280,14 +279,14 @@ class Holders:
         return self.identities.setdefault(name, IdentityTruth(name))
 
     def note_producer(self, producer_id: int, name: str) -> None:
-        """A producer id was given: to one transactional id, or to nobody else ever."""
+        """A producer id was assigned: check that it was never assigned before."""
         known = self._producers.get(producer_id)
         if producer_id in self._producers and (known != name or not name):
             raise Violation("producer-id-given-twice", f"{producer_id}: {known!r}, {name!r}")
         self._producers[producer_id] = name
 
     def granted(self, identity: IdentityTruth, reply: ProducerGranted, at_least: int) -> None:
-        """The older holders are out, and what they had not asked to be committed was aborted."""
+        """A holder got a new epoch: older ones are fenced, their open transactions aborted."""
         self.note_producer(reply.producer_id, identity.name)
         before = list(identity.epochs)
         ended = identity.granted(reply.producer_id, reply.epoch, at_least)
@@ -299,7 +298,7 @@ class Holders:
                 self.end(transaction, is_commit=False)
 
     def begin(self, holder: Holder) -> TransactionTruth:
-        """Somebody asks for a transaction."""
+        """A transaction was requested."""
         self._transactions += 1
         begun = TransactionTruth(
             self._transactions, holder.process, holder.epoch, self._world.now.instant
@@ -310,7 +309,7 @@ class Holders:
         return begun
 
     def name(self, transaction: TransactionTruth, identity: str) -> None:
-        """The id of a transaction is told."""
+        """The node returned the id of a transaction."""
         if identity in self._ids:
             raise Violation("transaction-id-given-twice", identity)
         self._ids[identity] = None
@@ -318,7 +317,7 @@ class Holders:
         transaction.told_at = self._world.now.instant
 
     def end(self, transaction: TransactionTruth, *, is_commit: bool) -> None:
-        """It is certain how a transaction ended."""
+        """The outcome of a transaction is certain."""
         if transaction.end(is_commit=is_commit):
             ended = Ended(transaction=transaction.number, is_commit=is_commit)
             self._world.history.note(ended)

@@ -43,7 +43,7 @@ class Members:
     # Choosing
 
     def choose_group(self, *, is_free: bool = False) -> GroupTruth | None:
-        """Any group; a free one may also be moved by others than transactions."""
+        """Choose a group; with `is_free`, none that only transactions move."""
         found = [
             group
             for group in self._world.groups.values()
@@ -176,7 +176,7 @@ class Members:
         reply: Reply | Refused | None,
         asked_at: Instant,
     ) -> None:
-        """A member said something: it is a member still, or was told that it is not."""
+        """A member got an answer: it is still a member, or was told that it is not."""
         if isinstance(reply, Refused) and reply.code in _OUT:
             if asked_at < member.sure_until and not group.is_leaving and not group.is_gone:
                 raise Violation("member-taken-out-early", f"{group.name} {member.member_id}")

@@ -1,7 +1,7 @@
-"""Clients that ask for hundreds of things at once, and operators that move the positions of groups.
+"""Clients that send very large requests, and operators that move the positions of groups.
 
-Large requests are judged as if they had been sent one by one; their number is the point, because
-one turn must not carry out all of them.
+A large request is judged like many small ones. Its size is the point: one turn of the node must not
+carry out all of it.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _MANY = 150
 
 
 class Masses:
-    """Batches, leases and settlements by the hundred."""
+    """Publishes, leases and acks by the hundred."""
 
     def __init__(
         self, world: World, publishers: Publishers, members: Members, settlers: Settlers
@@ -48,7 +48,7 @@ class Masses:
         self._settlers = settlers
 
     def actions(self) -> list[Callable[[], None]]:
-        """What they do, as often as it is named."""
+        """The actions to choose from; one that is named twice is twice as likely."""
         actions: list[Callable[[], None]] = [self._publish] * 3 + [self._lease] * 8
         return [*actions, self._ack, self._give_back, self._bury]
 
@@ -68,7 +68,7 @@ class Masses:
             self._settlers.ack(group, held)
 
     def _give_back(self) -> None:
-        """All of them come again at the same time, or at once."""
+        """Nack them with the same delay, or release them."""
         group, held = self._held()
         delay_ns = self._random.choice([None, 0, SECOND // 2, 2 * SECOND])
         for delivery in held if group is not None else []:
@@ -82,7 +82,7 @@ class Masses:
             self._settlers.bury(group, delivery)
 
     def _held(self) -> tuple[GroupTruth | None, list[Delivery]]:
-        """Much of what one group holds."""
+        """Many messages that one group has leased."""
         groups = [group for group in self._world.groups.values() if not group.is_leaving]
         held: dict[GroupTruth, list[Delivery]] = {}
         for group in groups:
@@ -97,7 +97,7 @@ class Masses:
 
 
 class Movers:
-    """Commits, resets and questions."""
+    """Operators that commit, reset and describe positions."""
 
     def __init__(self, world: World, members: Members) -> None:
         self._world = world

@@ -43,7 +43,7 @@ class Progressors:
     # Receipts
 
     def add_any(self, holder: Holder, current: TransactionTruth) -> None:
-        """Receipts of a group that others settle for, too."""
+        """Add receipts of a group whose messages others also ack."""
         found = self._settlers.choose()
         if found is None or found[0].is_copied or current is not holder.current:
             return
@@ -55,7 +55,7 @@ class Progressors:
         self.add(holder, group, deliveries)
 
     def add(self, holder: Holder, group: GroupTruth, deliveries: list[Delivery]) -> None:
-        """Let messages be settled for a group when the transaction of a holder commits."""
+        """Ack messages of a group when a holder's transaction commits."""
         current = holder.current
         assert current is not None
         unique = list({each.handed.receipt: each for each in deliveries}.values())
@@ -116,7 +116,7 @@ class Progressors:
         topic: TopicTruth,
         goal: tuple[LogId, int],
     ) -> None:
-        """Let a group stand elsewhere when the transaction of a holder commits."""
+        """Commit an offset of a group when a holder's transaction commits."""
         group, member = owner
         log, offset = goal
         current = holder.current
@@ -162,7 +162,7 @@ class Progressors:
         reply: Reply | Refused | None,
         asked_at: Instant,
     ) -> None:
-        """A refusal that is the holder's fault says nothing of the member."""
+        """Learn about the member, unless the refusal was about the holder."""
         if isinstance(reply, Refused) and reply.code is not Code.MEMBER_NOT_FOUND:
             return
         self._members.heard(group, member, reply, asked_at)
@@ -194,7 +194,7 @@ _TOGETHER_MAX = 3
 
 
 class Committers:
-    """Prepares, and commits in groups."""
+    """Clients that prepare transactions and commit several together."""
 
     def __init__(self, world: World, holders: Holders, transactors: Transactors) -> None:
         self._world = world
@@ -205,7 +205,7 @@ class Committers:
         self._keys: list[KeyTruth] = []
 
     def prepare(self, holder: Holder, current: TransactionTruth) -> None:
-        """Take no more; only what is known to be whole, if that matters."""
+        """Prepare the transaction; a strict one only if everything in it is known to be stored."""
         is_fit = not current.is_strict or holder.knows_whole(current)
         if current.commits or current.transaction_id is None or not is_fit:
             return
@@ -224,7 +224,7 @@ class Committers:
         self._world.ask(PrepareTransaction(owner=holder.owner), done)
 
     def wait(self, holder: Holder, current: TransactionTruth) -> None:
-        """After a prepare: ask again, abort, or try to write more, which is refused."""
+        """After a prepare: repeat it, abort, or try to publish more, which must be refused."""
         chance = self._random.random()
         if chance < 0.2:
             self.prepare(holder, current)
@@ -239,7 +239,7 @@ class Committers:
         current.is_spoiled = was_spoiled
 
     def commit_group(self) -> None:
-        """Commit some that are prepared, under a new key or one that was used."""
+        """Commit some prepared transactions together, under a new key or a used one."""
         random = self._random
         self._prepared = [each for each in self._prepared if each.outcome is None]
         ready = [each for each in self._prepared if each.transaction_id is not None]
@@ -284,7 +284,7 @@ class Committers:
         *,
         is_counted: bool,
     ) -> None:
-        """The whole was refused, or another group was committed under the key before."""
+        """The group commit was refused, or another one used the key before."""
         if isinstance(reply, GroupCommitted) and not key.may_be_used_before(group):
             raise Violation("key-made-up", f"{key.key}: {reply}")
         key.asked.remove(group)

@@ -67,7 +67,7 @@ __all__ = [
 
 
 class LogReader(msgspec.Struct, frozen=True, kw_only=True):
-    """Who reads, and how; one name stands for one reader that continues where it was."""
+    """A reader and its isolation; the same name continues at its last position."""
 
     reader: str
     isolation: Isolation = Isolation.READ_COMMITTED
@@ -79,7 +79,7 @@ class LogReader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_aborted(record: Record, reply: Records) -> bool:
-    """Whether an answer says of a record that it is not to be shown."""
+    """Whether an answer marks a record as aborted."""
     return any(first <= record.offset < following for first, following in reply.aborted)
 
 
@@ -93,7 +93,7 @@ def messages_in(data: Iterable[memoryview]) -> list[Record]:
 
 
 def records_in(data: Iterable[memoryview]) -> list[Record]:
-    """The records in the bytes of an answer, also those that are no messages."""
+    """All records in the bytes of an answer, including control records."""
     found: list[Record] = []
     for piece in data:
         if len(piece):
@@ -115,7 +115,7 @@ _SURE_REFUSALS = frozenset(
 
 
 class Sender(msgspec.Struct, frozen=True, kw_only=True):
-    """In whose name messages are sent, and as part of what."""
+    """The producer and transaction of a publish."""
 
     process: str
     transaction: TransactionTruth | None = None
@@ -156,7 +156,7 @@ class SentBatch:
         self._asked[message.serial] = self._world.history.note(sent)
 
     def answered(self, reply: Reply | Refused | None, *, waits: bool = True) -> None:
-        """Conclude what there is to conclude; None: no answer will come."""
+        """Record the outcome of a publish; a reply of None means that no answer will come."""
         if isinstance(reply, Refused):
             for message in self._messages:
                 self._refused(message)
@@ -202,13 +202,13 @@ class SentBatch:
 
 
 def dues_of(messages: list[MessageTruth]) -> list[int] | None:
-    """When each of some messages is due, 0 for at once; None if none of them waits."""
+    """The delivery time of each message, 0 for now; None if no message is delayed."""
     dues = [0 if each.delay is None else each.delay.due for each in messages]
     return dues if any(dues) else None
 
 
 def built(message: MessageTruth) -> Message:
-    """What is sent of a message."""
+    """The batch that is published."""
     headers: tuple[tuple[str, bytes], ...] = ()
     if message.delay is not None:
         headers = ((DELIVER_AT, b"%d" % message.delay.due),)
@@ -236,7 +236,7 @@ _VISIBILITIES_NS = (SECOND, 2 * SECOND, 5 * SECOND)
 
 
 class Publishers:
-    """Producers, readers and those who keep the topics."""
+    """Clients that publish, read, and create, alter and delete topics."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -270,7 +270,7 @@ class Publishers:
         self._create(name, random.randint(1, 3), config)
 
     def create_kept(self, name: str) -> None:
-        """A topic that nobody deletes, and that keeps whatever it was told."""
+        """Create a topic that is never deleted and retains everything."""
         if name in self._world.ledger.topics or name in self._world.topics_in_doubt:
             return
         self._create(name, 2, TopicConfig(retention_hours=-1))
@@ -289,7 +289,7 @@ class Publishers:
         world.ask(CreateTopic(name=name, partitions=partitions, config=config), done)
 
     def learn_topic(self, described: TopicDescription) -> TopicTruth:
-        """A topic is there that was not known of."""
+        """Record a topic that exists and was not known."""
         holds_dead_letters = described.name.endswith(".dlq")
         topic = self._world.ledger.topic_made(
             described.name, len(described.offsets), holds_dead_letters=holds_dead_letters
@@ -334,7 +334,7 @@ class Publishers:
         world.ask(DeleteTopic(name=topic.name), done)
 
     def redrive(self) -> None:
-        """Mostly where somebody was told of dead letters; at times two do so at once."""
+        """Redrive, mostly a topic with known dead letters; sometimes twice at the same time."""
         world, random = self._world, self._random
         topic = self.choose_topic()
         dead = [each for each in world.dead_letters.origins if each in world.ledger.topics]
@@ -362,7 +362,7 @@ class Publishers:
             self._publish(topic, [self.message(topic) for _ in range(random.randint(1, 4))])
 
     def publish_many(self, topic: TopicTruth, count: int) -> None:
-        """Small messages in one batch."""
+        """Publish many small messages in one batch."""
         sent = [self._world.ledger.publishing(b"", b"", topic) for _ in range(count)]
         self._publish(topic, sent)
 
@@ -407,7 +407,7 @@ class Publishers:
         return message
 
     def dues(self, sent: list[MessageTruth]) -> list[int] | None:
-        """Let some of a batch wait, or none."""
+        """Choose which messages of a batch are delayed, if any."""
         world, random = self._world, self._random
         if not world.swarm.delays or random.random() < 0.4:
             return None
@@ -459,7 +459,7 @@ class Publishers:
         return Isolation.READ_COMMITTED
 
     def check_records(self, topic: TopicTruth, reply: Records, reading: LogReader) -> list[Record]:
-        """Judge what a reader got, also hidden records; return what it continues with."""
+        """Judge the records that a reader got, including hidden ones; return its next offset."""
         if self._world.ledger.topics.get(topic.name) is not topic:
             return []
         records = records_in(reply.data)
@@ -494,7 +494,7 @@ class Publishers:
         upto: int,
         records: list[Record],
     ) -> None:
-        """Keep what a reader makes of an answer: the messages that it takes for committed."""
+        """Record the messages that a reader takes for committed."""
         shown = [each for each in records if not is_hidden(each) and not is_copy(each)]
         messages = [
             (each.offset, self._world.ledger.message_of(each))
@@ -516,4 +516,4 @@ class Publishers:
 
 
 def _ignore(_: Reply | Refused | None) -> None:
-    """Nothing follows from this answer."""
+    """Ignore an answer."""

@@ -8,7 +8,7 @@ from goqueue.model.requests import (
     ProducerStamp,
     Reply,
 )
-from goqueue.sim.clients.holders import Holders, Lane
+from goqueue.sim.clients.holders import Holders, SequencedSends
 from goqueue.sim.clients.publishers import Publishers
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -27,11 +27,11 @@ class _Producer:
     def __init__(self, stamp: ProducerStamp) -> None:
         self.stamp = stamp
         self.process = f"{stamp.producer_id}/{stamp.epoch}"
-        self.lanes: list[Lane] = []
+        self.by_partition: list[SequencedSends] = []
 
 
 class Retriers:
-    """Sends with sequences, and retries."""
+    """Idempotent producers that retry."""
 
     def __init__(self, world: World, publishers: Publishers, holders: Holders) -> None:
         self._world = world
@@ -41,7 +41,7 @@ class Retriers:
         self._producers: list[_Producer] = []
 
     def step(self) -> None:
-        """One of them does something."""
+        """Let one producer act."""
         random = self._random
         if len(self._producers) < _PRODUCERS_MAX and random.random() < 0.2:
             self._init()
@@ -49,18 +49,18 @@ class Retriers:
         if not self._producers:
             return
         producer = random.choice(self._producers)
-        lane = self._lane(producer)
+        sends = self._choose(producer)
         chance = random.random()
         if chance < 0.04:
             self._producers.remove(producer)
         elif chance < 0.08:
             self._heartbeat(producer)
-        elif lane is not None and chance < 0.14:
-            lane.send_with_gap(self._messages(lane))
-        elif lane is not None and chance < 0.4 and lane.batches:
-            self._repeat(producer, lane)
-        elif lane is not None:
-            self._send(producer, lane)
+        elif sends is not None and chance < 0.14:
+            sends.send_with_gap(self._messages(sends))
+        elif sends is not None and chance < 0.4 and sends.batches:
+            self._repeat(producer, sends)
+        elif sends is not None:
+            self._send(producer, sends)
 
     def _init(self) -> None:
         def done(reply: Reply | Refused | None) -> None:
@@ -82,50 +82,52 @@ class Retriers:
 
         self._world.ask(HeartbeatProducer(producer_id=stamp.producer_id, epoch=stamp.epoch), done)
 
-    def _lane(self, producer: _Producer) -> Lane | None:
-        """One that it has, or another."""
+    def _choose(self, producer: _Producer) -> SequencedSends | None:
+        """A partition that the producer has sent to, or another one."""
         random = self._random
-        usable = [lane for lane in producer.lanes if lane.is_usable]
+        usable = [sends for sends in producer.by_partition if sends.is_usable]
         if usable and random.random() < 0.8:
             return random.choice(usable)
         topic = self._publishers.choose_topic()
         if topic is None:
             return None
         partition = random.randrange(topic.partitions)
-        for lane in producer.lanes:
-            if lane.topic is topic and lane.partition == partition:
-                return lane if lane.is_usable else None
-        lane = Lane(self._world, producer.process, producer.stamp, topic, partition)
-        producer.lanes.append(lane)
-        return lane
+        for sends in producer.by_partition:
+            if sends.topic is topic and sends.partition == partition:
+                return sends if sends.is_usable else None
+        sends = SequencedSends(self._world, producer.process, producer.stamp, topic, partition)
+        producer.by_partition.append(sends)
+        return sends
 
-    def _messages(self, lane: Lane) -> list[MessageTruth]:
+    def _messages(self, sends: SequencedSends) -> list[MessageTruth]:
         return [
-            self._publishers.message(lane.topic) for _ in range(self._random.choice([1, 1, 2, 3]))
+            self._publishers.message(sends.topic) for _ in range(self._random.choice([1, 1, 2, 3]))
         ]
 
-    def _send(self, producer: _Producer, lane: Lane) -> None:
-        missing = lane.missing
+    def _send(self, producer: _Producer, sends: SequencedSends) -> None:
+        missing = sends.missing
         if missing is not None:
-            lane.send_again(missing, lambda reply: self._answered(producer, lane, reply))
-        elif lane.pending < _IN_FLIGHT_MAX:
-            messages = self._messages(lane)
-            lane.send(messages, lambda reply: self._answered(producer, lane, reply), None)
+            sends.send_again(missing, lambda reply: self._answered(producer, sends, reply))
+        elif sends.pending < _IN_FLIGHT_MAX:
+            messages = self._messages(sends)
+            sends.send(messages, lambda reply: self._answered(producer, sends, reply), None)
 
-    def _repeat(self, producer: _Producer, lane: Lane) -> None:
-        """Something that was sent before: mostly of late, at times long ago, in any order."""
+    def _repeat(self, producer: _Producer, sends: SequencedSends) -> None:
+        """Send an earlier batch again: mostly a recent one, sometimes an old one."""
         random = self._random
-        recent = lane.batches[-5:] if random.random() < 0.8 else lane.batches
+        recent = sends.batches[-5:] if random.random() < 0.8 else sends.batches
         batch = random.choice(recent)
         if batch.is_taken or batch.pending:
-            lane.send_again(batch, lambda _: None)
+            sends.send_again(batch, lambda _: None)
         else:
-            self._send(producer, lane)
+            self._send(producer, sends)
 
-    def _answered(self, producer: _Producer, lane: Lane, reply: Reply | Refused | None) -> None:
-        """A producer that is out of order without intending it starts again."""
+    def _answered(
+        self, producer: _Producer, sends: SequencedSends, reply: Reply | Refused | None
+    ) -> None:
+        """Record the answer; a producer that lost its order starts again."""
         if not isinstance(reply, Refused) or reply.code not in _GIVE_UP:
             return
-        is_behind = any(not batch.is_taken for batch in lane.batches[:-1])
+        is_behind = any(not batch.is_taken for batch in sends.batches[:-1])
         if not is_behind and producer in self._producers:
-            lane.is_broken = True
+            sends.is_broken = True

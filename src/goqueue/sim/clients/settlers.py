@@ -29,7 +29,7 @@ _REASON_WORDS = (1, 30, 42, 43, 170, 171, 5000)
 
 
 class Use:
-    """A receipt that is being used: what was known when it was."""
+    """A receipt in use, and what was known when it was sent."""
 
     def __init__(self, world: World, group: GroupTruth, delivery: Delivery) -> None:
         handed, now = delivery.handed, world.now.instant
@@ -62,18 +62,18 @@ class Use:
 
     @property
     def is_clear(self) -> bool:
-        """Whether what was known then may be compared with an answer now."""
+        """Whether an answer may be judged by what was known when the request was sent."""
         topic = self.queue.topic
         is_there = not (topic.is_leaving or topic.is_gone or self.group.is_leaving)
         return is_there and self.epoch is not None and self.epoch == self.group.epoch
 
     def is_shared_in(self, uses: list["Use"]) -> bool:
-        """Whether another receipt of the same message is used at the same time."""
+        """Whether a concurrent request uses another receipt of the same message."""
         places = [(use.queue, use.offset) for use in uses]
         return places.count((self.queue, self.offset)) > 1
 
     def check_accepted(self) -> None:
-        """A receipt did something."""
+        """Judge a receipt that was accepted."""
         if self.is_clear and self.is_stale:
             raise Violation("stale-receipt-accepted", self.delivery.handed.receipt)
 
@@ -83,7 +83,7 @@ class Use:
 
 
 class Settlers:
-    """Uses receipts."""
+    """Members that settle their leases."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -93,7 +93,7 @@ class Settlers:
     # Choosing
 
     def choose(self) -> tuple[GroupTruth, Delivery] | None:
-        """Mostly something that is held; sometimes what was used, is over, or somebody else's."""
+        """Choose a receipt: mostly of a live lease, sometimes a used, expired or foreign one."""
         random = self._random
         groups = [group for group in self._world.groups.values() if not group.is_leaving]
         found: list[tuple[GroupTruth, Delivery]] = []
@@ -172,7 +172,7 @@ class Settlers:
             self.give_back(*found, delay_ns)
 
     def give_back(self, group: GroupTruth, delivery: Delivery, delay_ns: int | None) -> None:
-        """Let a message be delivered again, or die if this was its last delivery."""
+        """Nack a message; it becomes a dead letter if this was its last delivery."""
         use = Use(self._world, group, delivery)
         limit = use.queue.topic.limit_min
         is_last = limit is not None and delivery.handed.attempt >= limit
@@ -186,13 +186,13 @@ class Settlers:
             self.bury(*found)
 
     def bury(self, group: GroupTruth, delivery: Delivery) -> None:
-        """Send a message to the dead letters."""
+        """Reject a message."""
         use = Use(self._world, group, delivery)
         command = Reject(receipt=delivery.handed.receipt, reason=self._reason("rejected"))
         self._give_up(use, command, may_die=True)
 
     def _reason(self, words: str) -> str:
-        """Why: in a few words, or in as many as nobody should need."""
+        """A reason of ordinary or excessive length."""
         if not self._world.swarm.large_fields:
             return words
         return words * self._sizes.choice(_REASON_WORDS)

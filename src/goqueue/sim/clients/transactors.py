@@ -54,7 +54,7 @@ class Transactors:
     # Coming and going
 
     def init_any(self) -> None:
-        """A client comes up; without zombies the one before it is gone."""
+        """Start a client; without zombies the previous one has stopped."""
         name = self._random.choice(_NAMES)
         rivals = [each for each in self.living if each.identity.name == name]
         if len(self.living) >= _HOLDERS_MAX:
@@ -67,7 +67,7 @@ class Transactors:
         self.init(name, timeout_ns, self.living.append)
 
     def init(self, name: str, timeout_ns: int, ready: Callable[[Holder], None]) -> None:
-        """Ask for the next epoch of a transactional id."""
+        """Request the next epoch of a transactional id."""
         identity = self._holders.identity(name)
         at_least = identity.epoch
         identity.doubts += 1
@@ -82,7 +82,7 @@ class Transactors:
         self._world.ask(InitProducer(transactional_id=name, timeout_ns=timeout_ns), done)
 
     def leave(self, holder: Holder) -> None:
-        """A client is gone, without a word."""
+        """Stop a client without ending its transaction."""
         if holder in self.living:
             self.living.remove(holder)
         for group, member in holder.busy:
@@ -92,7 +92,7 @@ class Transactors:
     # Stepping
 
     def step(self) -> None:
-        """One of them takes a step."""
+        """Let one client act."""
         random = self._random
         if not self.living:
             self.init_any()
@@ -177,7 +177,7 @@ class Transactors:
     # Writing
 
     def publish(self, holder: Holder, current: TransactionTruth) -> None:
-        """Some messages to one topic."""
+        """Publish some messages to one topic."""
         topic = self._publishers.choose_topic()
         if topic is None or current is not holder.current:
             return
@@ -195,7 +195,7 @@ class Transactors:
         messages: list[MessageTruth],
         after: Callable[[bool], None] | None = None,
     ) -> None:
-        """Messages without a sequence; `after` is told whether all of them were taken."""
+        """Publish without sequence numbers; `after` receives whether everything was stored."""
         current = holder.current
         question = holder.speak()
         was_over = current is None or current.outcome is not None or current.is_closed
@@ -231,32 +231,32 @@ class Transactors:
         self._world.ask(command, done)
 
     def publish_numbered(self, holder: Holder, current: TransactionTruth) -> None:
-        """A batch with a sequence, or one that was sent before."""
+        """Publish a numbered batch, or repeat one."""
         topic = self._publishers.choose_topic()
         if topic is None:
             return
-        lane = holder.lane(topic, self._random.randrange(topic.partitions))
-        missing = lane.missing
-        if not lane.is_usable or (missing is not None and missing.transaction is not current):
+        sends = holder.sends_to(topic, self._random.randrange(topic.partitions))
+        missing = sends.missing
+        if not sends.is_usable or (missing is not None and missing.transaction is not current):
             # What was meant for a transaction that ended must not get into another.
-            lane.is_broken = True
+            sends.is_broken = True
             return
         question = holder.speak()
         after = question.judge
         # What a log has forgotten with its end, or its start, would get into another, too.
         taken = [
             batch
-            for batch in lane.batches
-            if batch.is_taken and (batch.transaction is current or lane.keeps_all)
+            for batch in sends.batches
+            if batch.is_taken and (batch.transaction is current or sends.keeps_all)
         ]
         if missing is not None:
-            lane.send_again(missing, after, current)
+            sends.send_again(missing, after, current)
         elif taken and self._random.random() < 0.3:
-            lane.send_again(self._random.choice(taken[-5:]), after, current)
+            sends.send_again(self._random.choice(taken[-5:]), after, current)
         else:
             count = self._random.randint(1, 3)
             messages = [self._publishers.message(topic) for _ in range(count)]
-            lane.send(messages, after, current)
+            sends.send(messages, after, current)
 
     def _write_outside(self, holder: Holder) -> None:
         """Publish without a transaction, which must be refused."""
@@ -311,7 +311,7 @@ class Transactors:
             current.is_spoiled = True
 
     def _end_nothing(self, holder: Holder) -> None:
-        """Commit without a begin: at best that is the end of an older transaction told again."""
+        """Commit without a begin: refused, or the outcome of the previous transaction again."""
         question = holder.speak()
         may_be = any(each.may_commit for each in holder.identity.transactions)
 
@@ -323,7 +323,7 @@ class Transactors:
         self._world.ask(EndTransaction(owner=holder.owner, is_commit=True), done)
 
     def _end_again(self, holder: Holder, current: TransactionTruth, *, is_commit: bool) -> None:
-        """The same call again must be answered the same."""
+        """Repeat the end of a transaction: the answer must be the same."""
         question = holder.speak()
 
         def done(reply: Reply | Refused | None) -> None:
@@ -341,7 +341,7 @@ class Transactors:
 
 
 def _is_whole(reply: Reply | Refused | None) -> bool:
-    """Whether all that was sent was taken."""
+    """Whether everything that was sent is stored."""
     return (
         isinstance(reply, Published)
         and min(reply.targets, default=0) >= 0

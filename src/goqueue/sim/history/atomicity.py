@@ -17,7 +17,7 @@ __all__ = [
 
 
 def torn_transactions(evidence: Evidence) -> Iterator[str]:
-    """A part of a transaction was seen as committed, and another part is not there in the end."""
+    """A part of a transaction was seen as committed, and another part is missing at the end."""
     starts = evidence.starts()
     for (reader, log), contents in evidence.finals.items():
         present = set(contents.values())
@@ -33,7 +33,7 @@ def torn_transactions(evidence: Evidence) -> Iterator[str]:
 
 
 def torn_groups(evidence: Evidence) -> Iterator[str]:
-    """Of transactions that one decision was asked for some were committed and others were not."""
+    """A group commit committed some of its transactions and not others."""
     for trial in evidence.trials.values():
         for group in trial.groups:
             fates = {number: _fate(evidence, evidence.trials[number]) for number in group}
@@ -60,7 +60,7 @@ def _fate(evidence: Evidence, trial: Trial) -> bool | None:
 
 
 def torn_progress(evidence: Evidence) -> Iterator[str]:
-    """The messages of a transaction were committed without the progress of a group, or not."""
+    """Messages of a transaction were committed without its offsets or acks, or the reverse."""
     for trial in evidence.trials.values():
         fate = _fate(evidence, trial)
         for at, move in trial.moves:
@@ -77,7 +77,7 @@ def torn_progress(evidence: Evidence) -> Iterator[str]:
 
 
 def wrong_stands(evidence: Evidence) -> Iterator[str]:
-    """A group that only transactions move stands where none has put it, or went back."""
+    """The offset of a group that only transactions move is one that none committed, or fell."""
     highest: dict[tuple[str, str], int] = {}
     known: dict[str, list[int]] = {}
     for value in evidence.committed:
@@ -127,7 +127,7 @@ def passed_while_open(evidence: Evidence) -> Iterator[str]:
 
 
 def delivered_while_held(evidence: Evidence) -> Iterator[str]:
-    """A message was handed out while an open transaction held it."""
+    """A message was delivered while an open transaction held it."""
     held: dict[tuple[str, str, int], list[tuple[int, Trial]]] = {}
     for trial in evidence.trials.values():
         for at, move in trial.moves:
@@ -149,7 +149,7 @@ def copied_twice(evidence: Evidence) -> Iterator[str]:
 
 
 def uncopied(evidence: Evidence) -> Iterator[str]:
-    """Workers found nothing left to do, but a message has no committed copy."""
+    """Workers found nothing left to copy, but a message has no committed copy."""
     finals = evidence.finals
     for drained in evidence.drained:
         for (_, log), contents in finals.items():

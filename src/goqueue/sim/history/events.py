@@ -1,7 +1,7 @@
 """What clients did and were told, in order: the evidence that the checkers judge.
 
-Values only, and only what clients can know. The place of an event in the history is its time: what
-was asked before something was answered may have happened before it.
+Values only, and only what clients can know. The index of an event in the history is its time: a
+request that was sent before an answer arrived may have taken effect before it.
 """
 
 import msgspec
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """A value is on its way to a log; the same value again is a retry of the same message.
+    """A value was sent to a log; the same value again is a retry.
 
     `process` is the sender: a producer with its epoch. `log` is None where the broker chooses.
     """
@@ -44,7 +44,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """The sender was told that its value stands here; `asked` is when it was sent."""
+    """The sender was told the offset of its value; `asked` is when it was sent."""
 
     value: int
     log: str
@@ -54,14 +54,14 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """The sender was told that its value was surely not taken, in answer to what it sent then."""
+    """The sender was told that its value is certainly not stored."""
 
     value: int
     asked: int
 
 
 class Polled(msgspec.Struct, frozen=True, kw_only=True):
-    """A reader was shown a piece of a log: all that it was shown, by offset.
+    """A reader got a part of a log: everything in it, by offset.
 
     The piece begins at `first` and ends before `upto`. A reader that follows a log continues where
     its last piece ended; a reader of the final phase reads everything from the start.
@@ -79,7 +79,7 @@ class Polled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True):
-    """A member of a group was handed a message of a queue."""
+    """A message of a queue was delivered to a member."""
 
     group: str
     log: str
@@ -88,14 +88,14 @@ class Delivered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Began(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody asked for a transaction; it is known by this number from now on."""
+    """A transaction was requested; the history knows it by this number."""
 
     transaction: int
     process: str
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of a group was asked to take effect with a transaction."""
+    """Offsets or acks of a group were sent, to take effect with a transaction."""
 
     transaction: int
     group: str
@@ -105,27 +105,27 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Added(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress that was asked for then belongs to the transaction."""
+    """The node accepted them into the transaction."""
 
     transaction: int
     asked: int
 
 
 class EndAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants a transaction to end."""
+    """The end of a transaction was requested."""
 
     transaction: int
     is_commit: bool
 
 
 class Grouped(msgspec.Struct, frozen=True, kw_only=True):
-    """Several transactions are asked to be committed by one decision, and in no other way."""
+    """A group commit of several transactions was requested, and nothing else may commit them."""
 
     transactions: tuple[int, ...]
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """It is known how a transaction ended; `asked` is when its end was asked for, if by anybody."""
+    """The outcome of a transaction is known; `asked` is when its end was requested, if it was."""
 
     transaction: int
     is_commit: bool
@@ -133,13 +133,13 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """Another holds the rights of a process: nothing that it sends from now on may be taken."""
+    """A process was fenced: nothing that it sends from now on may be stored."""
 
     process: str
 
 
 class Stood(msgspec.Struct, frozen=True, kw_only=True):
-    """A group that only transactions move was said to stand here."""
+    """The committed offset of a group that only transactions move."""
 
     group: str
     log: str
@@ -172,7 +172,7 @@ class Drained(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log had from this offset on may be gone, as it was allowed to be."""
+    """A log without syncs may have lost everything from this offset on."""
 
     log: str
     end: int
@@ -207,13 +207,13 @@ Event = (
 
 
 class History:
-    """Events in the order in which clients met them."""
+    """Events in the order in which clients observed them."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
 
     def note(self, event: Event) -> int:
-        """Keep an event; its time."""
+        """Record an event, and return its time."""
         self._events.append(event)
         return len(self._events) - 1
 

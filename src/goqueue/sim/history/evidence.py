@@ -36,7 +36,7 @@ Place = tuple[str, int]
 
 
 class Send(msgspec.Struct, kw_only=True):
-    """All that is known of one value from its sender."""
+    """Everything that is known about one sent value."""
 
     first: Sent
     times: list[int]
@@ -47,12 +47,12 @@ class Send(msgspec.Struct, kw_only=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it is certain that no attempt was taken."""
+        """Whether certainly no attempt was stored."""
         return self.taken is None and not self.doubtful
 
 
 class Trial(msgspec.Struct, kw_only=True):
-    """All that is known of one transaction."""
+    """Everything that is known about one transaction."""
 
     number: int
     process: str
@@ -100,7 +100,7 @@ class Evidence:
         return None if number is None else self.trials.get(number)
 
     def must_be_seen(self, value: int) -> bool:
-        """Whether a value was promised to every reader, as far as its sender knows."""
+        """Whether every reader must see the value, as far as its sender knows."""
         send = self.sends[value]
         trial = self.trial_of(value)
         if send.taken is None or send.taken[0] in self.gone:
@@ -122,7 +122,7 @@ class Evidence:
         return {value: None for seen in self.finals.values() for value in seen.values()}
 
     def starts(self) -> dict[str, int]:
-        """Where each log began at last."""
+        """The last known log start of each log."""
         return {poll.log: poll.start for _, poll in self.polls}
 
     # Taking in
@@ -153,7 +153,7 @@ class Evidence:
                 self._try(at, event)
 
     def _grouped(self, at: int, event: Stood | Copied | Died | Drained) -> None:
-        """Something about a group and its workers."""
+        """Sort an event about a group and its workers."""
         match event:
             case Stood():
                 self.stands.append((at, event))
@@ -165,7 +165,7 @@ class Evidence:
                 self.drained.append(event)
 
     def _try(self, at: int, event: Began | Asked | Added | EndAsked | Grouped | Ended) -> None:
-        """Something about a transaction."""
+        """Sort an event about a transaction."""
         match event:
             case Began():
                 self.trials[event.transaction] = Trial(
@@ -222,7 +222,7 @@ class Evidence:
         self.holders.setdefault(place, {}).setdefault(value, at)
 
     def _lost(self, event: Lost) -> None:
-        """Forget what was there: it may be taken again, elsewhere, or another in its place."""
+        """Forget lost values: they may be stored again, and others in their positions."""
         self.shaken[event.log] = min(event.end, self.shaken.get(event.log, event.end))
         for place in [each for each in self.holders if each[0] == event.log]:
             if place[1] < event.end:
@@ -240,7 +240,7 @@ class Evidence:
 
 
 def _is_behind(source: str, lost: Lost) -> bool:
-    """Whether the place that was copied from is one of those that were lost."""
+    """Whether the source of a copy was lost."""
     log, _, rest = source.rpartition(":")
     return log == lost.log and int(rest.partition("=")[0]) >= lost.end
 

@@ -1,4 +1,4 @@
-"""Checkers of what readers were shown: in order, without gaps, and nothing that is not stable."""
+"""Checkers of reads: in order, without gaps, and nothing above the last stable offset."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def nonmonotonic_polls_within(evidence: Evidence) -> Iterator[str]:
-    """One answer goes backwards, or shows what it was not asked for."""
+    """Offsets fall within one answer, or lie outside the requested range."""
     for _, poll in evidence.polls:
         offsets = [offset for offset, _ in poll.values]
         is_rising = all(before < after for before, after in pairwise(offsets))
@@ -27,7 +27,7 @@ def nonmonotonic_polls_within(evidence: Evidence) -> Iterator[str]:
 
 
 def skipping_polls_within(evidence: Evidence) -> Iterator[str]:
-    """One answer leaves out what others see at the same place."""
+    """One answer leaves out an offset that other readers see."""
     known = _committed_offsets(evidence)
     for _, poll in evidence.polls:
         end = min(poll.upto, evidence.shaken.get(poll.log, poll.upto))
@@ -59,7 +59,7 @@ def _followed(evidence: Evidence) -> Iterator[tuple[Polled, Polled]]:
 
 
 def nonmonotonic_polls(evidence: Evidence) -> Iterator[str]:
-    """A reader that follows a log is shown again what it was shown."""
+    """A reader that follows a log gets the same offset twice."""
     for before, after in _followed(evidence):
         highest = max((offset for offset, _ in before.values), default=-1)
         lowest = min((offset for offset, _ in after.values), default=highest + 1)
@@ -68,7 +68,7 @@ def nonmonotonic_polls(evidence: Evidence) -> Iterator[str]:
 
 
 def skipping_polls(evidence: Evidence) -> Iterator[str]:
-    """A reader that follows a log is not shown what stands between two answers."""
+    """A reader that follows a log misses offsets between two answers."""
     known = _committed_offsets(evidence)
     for before, after in _followed(evidence):
         for offset, value in known.get(after.log, {}).items():
@@ -77,7 +77,7 @@ def skipping_polls(evidence: Evidence) -> Iterator[str]:
 
 
 def precommitted_reads(evidence: Evidence) -> Iterator[str]:
-    """A reader of committed messages saw one before anybody wanted it to be committed."""
+    """A reader of committed messages saw one before its commit was requested."""
     for value, at in evidence.committed.items():
         trial = evidence.trial_of(value)
         if trial is not None and trial.commits_asked and at < trial.commits_asked[0]:
@@ -85,7 +85,7 @@ def precommitted_reads(evidence: Evidence) -> Iterator[str]:
 
 
 def unstable_reads(evidence: Evidence) -> Iterator[str]:
-    """A reader of committed messages was shown something behind the last stable offset."""
+    """A reader of committed messages saw one above the last stable offset."""
     for _, poll in evidence.polls:
         beyond = [offset for offset, _ in poll.values if offset >= poll.stable]
         if poll.is_committed and beyond:

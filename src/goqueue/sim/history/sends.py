@@ -1,4 +1,4 @@
-"""Checkers of what was sent: nothing is lost, invented, moved or stored twice.
+"""Checkers of writes: nothing is lost, invented, moved or stored twice.
 
 Each takes the evidence and returns one line per finding.
 """
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def lost_writes(evidence: Evidence) -> Iterator[str]:
-    """A value was promised and nobody ever saw it, though something behind it was seen."""
+    """An acknowledged value was never seen, although a later one was."""
     seen_upto: dict[str, int] = {}
     for value in evidence.committed:
         for log, offset in evidence.places.get(value, {}):
@@ -38,7 +38,7 @@ def lost_writes(evidence: Evidence) -> Iterator[str]:
 
 
 def unseen(evidence: Evidence) -> Iterator[str]:
-    """A value was promised, and a reader of everything does not see it in the end."""
+    """An acknowledged value is missing in a complete read at the end."""
     starts = evidence.starts()
     for (reader, log), contents in evidence.finals.items():
         for value, send in evidence.sends.items():
@@ -50,14 +50,14 @@ def unseen(evidence: Evidence) -> Iterator[str]:
 
 
 def failed_reads(evidence: Evidence) -> Iterator[str]:
-    """A value that was surely not taken was seen by somebody, in whatever isolation."""
+    """A value that was certainly refused was seen, in any isolation."""
     for value, send in evidence.sends.items():
         if send.has_failed and (value in evidence.seen or value in evidence.committed):
             yield f"{value} failed and is at {list(evidence.places[value])}"
 
 
 def aborted_reads(evidence: Evidence) -> Iterator[str]:
-    """A reader of committed messages saw what was aborted, or never asked to be committed."""
+    """A reader of committed messages saw one that was aborted or never committed."""
     for value in evidence.committed:
         trial = evidence.trial_of(value)
         if trial is not None and not trial.may_commit:
@@ -65,14 +65,14 @@ def aborted_reads(evidence: Evidence) -> Iterator[str]:
 
 
 def inconsistent_offsets(evidence: Evidence) -> Iterator[str]:
-    """One place holds two values."""
+    """One offset held two values."""
     for (log, offset), values in evidence.holders.items():
         if len(values) > 1:
             yield f"{log}:{offset} holds {list(values)}"
 
 
 def duplicates(evidence: Evidence) -> Iterator[str]:
-    """One value is at several places."""
+    """One value is at several offsets."""
     for value, places in evidence.places.items():
         if len(places) > 1:
             yield f"{value} is at {list(places)}"
@@ -93,7 +93,7 @@ def repeated_sequences(evidence: Evidence) -> Iterator[str]:
 
 
 def fenced_appends(evidence: Evidence) -> Iterator[str]:
-    """What a producer sent after it was fenced is in a log."""
+    """A value is stored that a producer sent after it was fenced."""
     for value, send in evidence.sends.items():
         fenced_at = evidence.fenced.get(send.first.process)
         if fenced_at is not None and send.times[0] > fenced_at and evidence.places.get(value):
@@ -101,7 +101,7 @@ def fenced_appends(evidence: Evidence) -> Iterator[str]:
 
 
 def nonmonotonic_sends(evidence: Evidence) -> Iterator[str]:
-    """What a process sent later stands earlier."""
+    """A value that a process sent later has a lower offset."""
     lines: dict[tuple[str, str], list[Send]] = {}
     for send in evidence.sends.values():
         if send.taken is not None:
@@ -121,7 +121,7 @@ def nonmonotonic_sends_within(evidence: Evidence) -> Iterator[str]:
 
 
 def _backwards(sends: list[Send]) -> Iterator[str]:
-    """Among sends to one log: those that stand before what was answered before they were sent."""
+    """Sends with a lower offset than a value that was acknowledged before they were sent."""
     highest: tuple[int, Send] | None = None
     answered = sorted(
         (send for send in sends if send.taken_at is not None), key=lambda send: send.taken_at or 0

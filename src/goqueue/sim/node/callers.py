@@ -15,7 +15,7 @@ __all__ = ["Call", "Callers"]
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One question on its way; `done` is told None if no answer will come."""
+    """One request without an answer yet; `done` gets None if there will be none."""
 
     request: RequestId
     command: Command
@@ -25,7 +25,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Callers:
-    """The questions that are not answered yet."""
+    """The requests that are not answered yet."""
 
     def __init__(self) -> None:
         self._calls: dict[RequestId, Call] = {}
@@ -37,7 +37,7 @@ class Callers:
 
     @property
     def waiting(self) -> list[Call]:
-        """Those that said how long they would wait."""
+        """The requests with a waiting time."""
         return [call for call in self._calls.values() if call.answer_by is not None]
 
     @property
@@ -65,7 +65,7 @@ class Callers:
         return call
 
     def answer(self, request: RequestId, reply: Reply | Refused) -> Call | None:
-        """An answer arrived; None if its caller has left."""
+        """Pass an answer to its caller; None if the caller has left."""
         if self._gone.pop(request, 0) is None:
             return None
         call = self._calls.pop(request, None)
@@ -75,20 +75,20 @@ class Callers:
         return call
 
     def leave(self, request: RequestId) -> None:
-        """A caller waits no longer; an answer that is on its way goes nowhere."""
+        """Cancel a request; a later answer is dropped."""
         call = self._calls.pop(request)
         self._gone[request] = None
         call.done(None)
 
     def lose_all(self) -> None:
-        """The process is gone, and with it every answer."""
+        """The process crashed: no request will be answered."""
         calls, self._calls = self._calls, {}
         self._gone.clear()
         for call in calls.values():
             call.done(None)
 
     def check_patience(self, now: Now) -> None:
-        """Nobody waits longer than asked for, once nothing is under way."""
+        """Check that no request waits longer than it asked for."""
         for call in self.waiting:
             assert call.answer_by is not None
             if call.answer_by <= now.instant:

@@ -49,14 +49,14 @@ class Crowd:
             self.transactors.writes += [self.copiers.copy_stream] * 4
 
     def form_groups(self) -> None:
-        """Groups that only transactions move."""
+        """Create the groups that only transactions move."""
         if self._world.swarm.transactions and self._world.swarm.copying:
             mode = self._world.random.choice([Mode.SHARED, Mode.KEY_ORDERED, Mode.PARTITIONED])
             for group in copied_groups(mode):
                 self._world.groups[group.name] = group
 
     def transactional_actions(self) -> list[_Action]:
-        """What is done by those who retry or write in transactions, as often as it is named."""
+        """The actions of transactional clients; one that is named twice is twice as likely."""
         swarm = self._world.swarm
         actions: list[_Action] = []
         if swarm.idempotence:

@@ -103,7 +103,7 @@ class NodeRun:
 
     @property
     def outcomes(self) -> str:
-        """One hash over what clients were told."""
+        """One hash over all answers."""
         return self._world.outcomes
 
     def live(self) -> None:
@@ -202,7 +202,7 @@ class NodeRun:
             world.callers.check_patience(world.now)
 
     def pass_time(self, elapsed: int) -> None:
-        """Time goes by; the node is woken whenever it wants to be."""
+        """Advance the clock, and wake the node at its deadlines."""
         world = self._world
         target = Instant(world.now.instant + elapsed)
         for _ in range(_WAKES_MAX):
@@ -233,7 +233,7 @@ class NodeRun:
         self._world.now = Now(now.instant, Timestamp(now.wall + jump))
 
     def _sleep(self) -> None:
-        """The machine stands still, then all that became due meanwhile comes at once."""
+        """Suspend the machine; on resume everything that became due arrives at once."""
         if self._random.random() < 0.5:
             return
         self._age()
@@ -245,14 +245,14 @@ class NodeRun:
         self.pass_time(0)
 
     def _age(self) -> None:
-        """Days go by: nothing is under way meanwhile of which one might ask when it came."""
+        """Advance the clock by days while nothing is in flight."""
         self._world.process.settle(self._world.now)
         self._world.ages += 1
         # Dead letters are kept for two weeks.
         self._world.dead_letters.is_strict = False
 
     def _walk_away(self) -> None:
-        """Somebody no longer waits."""
+        """Cancel a waiting request."""
         world = self._world
         calls = world.callers.waiting
         if calls:
@@ -286,7 +286,7 @@ class NodeRun:
         return self._swarm.power_loss
 
     def _halted(self) -> None:
-        """The process has ended itself; somebody starts it again."""
+        """The process halted itself: start it again."""
         if not self._is_serving and self._random.random() < 0.5:
             self._world.faults.calm()
         self.crash(is_power_lost=False)
@@ -317,7 +317,7 @@ class NodeRun:
         self._begin()
 
     def _spoil(self) -> None:
-        """Damage what the node can do without: caches, and one of two recovery points."""
+        """Damage files that the node can do without: caches, and one of two recovery points."""
         random, files = self._random, self._world.files
         if self._swarm.snapshots_lost and random.random() < 0.5:
             # At times those of the delays alone: they may be older than what the journals say.
@@ -340,13 +340,13 @@ class NodeRun:
         self._world.files.lose_power()
 
     def lose_snapshots(self, kind: str = "") -> None:
-        """Delete the snapshots whose names begin like this."""
+        """Delete the snapshots with this prefix."""
         for path in self._world.files.paths():
             if path.startswith(f"{SNAPSHOTS}/{kind}"):
                 self._world.files.delete(path)
 
     def _begin(self) -> None:
-        """Start the process, as often as it takes."""
+        """Start the process, repeatedly if it crashes."""
         self._is_serving = False
         while True:
             self._starts += 1
@@ -364,7 +364,7 @@ class NodeRun:
     # Coming back
 
     def serve(self) -> None:
-        """Let the node come up; nothing goes wrong any more."""
+        """Let the node start without further faults."""
         world = self._world
         for _ in range(50):
             world.process.settle(world.now)

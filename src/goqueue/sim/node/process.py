@@ -53,7 +53,7 @@ _SHORT = JournalLimits(snapshot_bytes=2000, restate_bytes=6000, turn_units=3)
 
 
 class Process:
-    """The present life of the node, and what is on its way."""
+    """The running node, and the work and reports in its queues."""
 
     node: Node
     storage: Storage
@@ -90,7 +90,7 @@ class Process:
         self.ends: dict[LogId, Offset] = {}
 
     def begin(self, entropy: bytes) -> None:
-        """A new life: whatever was in memory is gone."""
+        """Start the node; everything in memory is lost."""
         for queue in (self._events, self._late, self._submitted, self._reports, self._opens):
             queue.clear()
         self._work.clear()
@@ -114,7 +114,7 @@ class Process:
         self._finish_turn()
 
     def stop(self, now: Now) -> None:
-        """Ask the node to stop; the caller lets everything settle and closes the storage then."""
+        """Stop the node; the caller then settles everything and closes the storage."""
         self._carry_out(self.node.stop(now), now)
         self._finish_turn()
 
@@ -130,12 +130,12 @@ class Process:
         return self.node.next_deadline()
 
     def is_behind(self, now: Now) -> bool:
-        """Whether the node has left work that is due to a later turn."""
+        """Whether due work waits for a later turn."""
         deadline = self.deadline
         return deadline is not None and deadline <= now.instant
 
     def take(self, event: NodeEvent, now: Now) -> None:
-        """Something happened: the node learns it, and what follows from it at once."""
+        """Pass an event to the node, and carry out the immediate effects."""
         self._events.append(event)
         self._drain(now)
 
@@ -145,7 +145,7 @@ class Process:
             self.take(Woke(), now)
 
     def disk_turn(self, submissions: int) -> None:
-        """The disk thread takes some of what has gathered: one sync for all of it."""
+        """Let the disk thread carry out some queued effects, with one sync."""
         group: list[_Work] = []
         for _ in range(min(submissions, len(self._submitted))):
             group.extend(self._submitted.popleft())
@@ -162,18 +162,18 @@ class Process:
             self._try("save", lambda save=save: self.storage.save(save.name, save.data))  # type: ignore[misc]  # bound now
 
     def background_turn(self) -> None:
-        """The disk thread has nothing else to do."""
+        """Let the disk thread do its idle work."""
         if self.storage.has_background_work:
             self._report(self.storage.work())
 
     def report_turn(self, now: Now) -> None:
-        """One report of the disk arrives."""
+        """Deliver one report of the disk."""
         if self._reports:
             self._events.extend(self._reports.popleft())
             self._drain(now)
 
     def open_turn(self, now: Now) -> None:
-        """One log is recovered."""
+        """Recover one log."""
         if not self._opens:
             return
         wanted = self._opens.popleft()
@@ -186,12 +186,12 @@ class Process:
         self.take(Opened(log=wanted.log, state=state), now)
 
     def late_turn(self, now: Now) -> None:
-        """One slow read ends."""
+        """Finish one slow read."""
         if self._late:
             self.take(self._late.popleft(), now)
 
     def settle(self, now: Now) -> None:
-        """Let everything that is under way end, without any time passing."""
+        """Finish everything in flight without advancing the clock."""
         while self.halted is None and (not self.is_idle or self.is_behind(now)):
             self.wake(now)
             self.open_turn(now)
@@ -216,7 +216,7 @@ class Process:
         self._finish_turn()
 
     def _count_committed(self, event: NodeEvent) -> int:
-        """How many records an event commits: what others wrote before it."""
+        """How many records an event commits."""
         if not isinstance(event, Synced):
             return 0
         before = self._committed.get(event.log, Offset(0))
@@ -296,7 +296,7 @@ class Process:
             self._reports.append(events)
 
     def _try(self, what: str, step: Callable[[], object]) -> None:
-        """Do what nothing depends on."""
+        """Carry out optional work; its failure is ignored."""
         try:
             step()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The end of a run, without faults: everything that was promised is looked for."""
+"""The end of a run, without faults: checks that every promise was kept."""
 
 from typing import Protocol
 
@@ -40,7 +40,7 @@ _TRANSACTION_NS = 60 * SECOND
 
 
 class _Run(Protocol):
-    """What the end needs of the run."""
+    """The part of a run that its end uses."""
 
     def serve(self) -> None: ...
     def pass_time(self, elapsed: int) -> None: ...
@@ -49,7 +49,7 @@ class _Run(Protocol):
 
 
 class _Holdings(msgspec.Struct, frozen=True):
-    """Where a partition starts, all that it holds, and what of it are messages."""
+    """The log start of a partition, its records, and which of them are messages."""
 
     start: int
     records: list[Record]
@@ -57,7 +57,7 @@ class _Holdings(msgspec.Struct, frozen=True):
 
 
 class RunEnd:
-    """Heals a world, drains its groups, and reads all that is left."""
+    """Stops faults, drains all groups, and reads everything that is left."""
 
     def __init__(self, world: World, crowd: Crowd, run: _Run) -> None:
         self._world = world
@@ -121,7 +121,7 @@ class RunEnd:
         self._check_owners()
 
     def _check_owners(self) -> None:
-        """Whatever members subscribed to is somebody's, also if a crash came in between."""
+        """Check that every subscribed partition has an owner, also after a crash."""
         reply = self._world.ask_now(ListGroups())
         assert isinstance(reply, GroupList)
         topics = self._world.ledger.topics
@@ -161,7 +161,7 @@ class RunEnd:
     # Delays
 
     def _let_all_be_due(self) -> None:
-        """Wait for the last delayed message, or let it become due by a jump or while all is off."""
+        """Let all delayed messages become due: by waiting, a clock jump or a downtime."""
         world, random = self._world, self._world.random
         if not world.swarm.delays:
             return
@@ -177,7 +177,7 @@ class RunEnd:
         self._deliver_due()
 
     def _deliver_due(self) -> None:
-        """What is due comes, and what came before does not come again."""
+        """Check that due messages are delivered, and none twice."""
         world = self._world
         overdue: list[DelayedDescription] = []
         for _ in range(_ROUNDS_MAX):
@@ -192,7 +192,7 @@ class RunEnd:
     # Transactions
 
     def _end_transactions(self) -> None:
-        """Every holder of a transactional id is fenced; nothing is left open."""
+        """Fence every holder of a transactional id, so that no transaction stays open."""
         transactors = self._crowd.transactors
         for name in self._crowd.holders.identities:
             transactors.init(name, _TRANSACTION_NS, lambda _: None)
@@ -207,7 +207,7 @@ class RunEnd:
         raise Violation("transaction-hangs", f"{reply}")
 
     def _drain_copied(self, group: GroupTruth, topics: tuple[str, ...]) -> None:
-        """A new worker copies all that is left for a group."""
+        """Copy everything that is left for a group, with a new worker."""
         member = self._join(group, topics)
         copiers = self._crowd.copiers
         copiers.create()
@@ -223,7 +223,7 @@ class RunEnd:
         raise Violation("group-does-not-drain", f"{group.name}: {self._lag(group)}")
 
     def _note_deaths(self, contents: dict[TopicTruth, dict[int, list[Record]]]) -> None:
-        """What is among the dead letters needs no copy."""
+        """Record dead letters: they need no copy."""
         world = self._world
         for group in [each for each in world.groups.values() if each.is_copied]:
             for topic, partitions in contents.items():
@@ -239,7 +239,7 @@ class RunEnd:
     # Draining
 
     def _drain(self, group: GroupTruth) -> None:
-        """A new member takes and settles all that is left for a group."""
+        """Ack everything that is left for a group, with a new member."""
         topics = tuple(name for name in sorted(group.topics) if name in self._world.ledger.topics)
         if not topics:
             return
@@ -322,7 +322,7 @@ class RunEnd:
             )
 
     def _check_groups(self, contents: dict[TopicTruth, dict[int, list[Record]]]) -> None:
-        """Whatever a group should get it has got and settled, or it is dead."""
+        """Check that each message of a group is settled or a dead letter."""
         for group in self._world.groups.values():
             for topic, partitions in contents.items():
                 if topic.name in group.topics and group.start is Start.EARLIEST:

@@ -1,4 +1,4 @@
-"""After a crash the node is back: what clients were in doubt about becomes certain."""
+"""After a restart: resolves what clients could not know, such as whether a topic exists."""
 
 from goqueue.model import LogId
 from goqueue.model.requests import (
@@ -15,14 +15,14 @@ __all__ = ["Stock"]
 
 
 class Stock:
-    """Compares what is there with what should be."""
+    """Compares the topics and groups of the node with those that are known."""
 
     def __init__(self, world: World, crowd: Crowd) -> None:
         self._world = world
         self._crowd = crowd
 
     def take(self, described: NodeDescription, *, is_power_lost: bool) -> None:
-        """The node is back: what was in doubt is certain now."""
+        """Resolve all doubts after a restart."""
         world = self._world
         world.served_at = world.now.instant
         there = {topic.name: topic for topic in described.topics}

@@ -1,6 +1,7 @@
-"""Which faults and habits the world of one seed has.
+"""Which faults and client behaviour the run of one seed has.
 
-Each seed enables some and not others: what is always there hides the bugs that need its absence.
+Each seed enables some and not others: a fault that is always there hides the bugs that need its
+absence.
 """
 
 from random import Random
@@ -98,17 +99,17 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**drawn)
 
     def with_late(self, random: Random) -> "NodeSwarm":
-        """The same world with habits drawn for it that were not there from the beginning."""
+        """The same swarm with features that were added after the first seeds were recorded."""
         drawn = {name: random.random() < 0.6 for name in _LATE}
         return msgspec.structs.replace(self, **drawn)
 
     def with_transactions(self, random: Random) -> "NodeSwarm":
-        """The same world with producers that retry, and some that write in transactions."""
+        """The same swarm with idempotent and transactional producers."""
         drawn = {name: random.random() < 0.6 for name in _TRANSACTIONAL}
         return msgspec.structs.replace(self, **drawn)
 
     def with_extremes(self, random: Random) -> "NodeSwarm":
-        """The same world with limits that are met, of days and of sizes."""
+        """The same swarm with extreme durations and sizes."""
         drawn = {name: random.random() < _RARE for name in _EXTREME}
         drawn["page_tears"] = random.random() < 0.5
         # Hundreds of long reasons are one piece of what a journal states, and a turn of its own.
@@ -117,13 +118,13 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_ages(self) -> bool:
-        """Whether days pass in this world, or seem to."""
+        """Whether days pass in this run, or seem to."""
         return self.long_pauses or self.week_jumps
 
     def with_clock(self, *, jumps: bool) -> "NodeSwarm":
-        """The same world with or without a jumping clock, in which nothing depends on it.
+        """The same swarm with or without clock jumps, and without anything that depends on them.
 
-        After a restart the time that is left to a transaction is told by the wall clock.
+        After a restart the wall clock decides how much time a transaction has left.
         """
         return msgspec.structs.replace(
             self,

@@ -1,4 +1,4 @@
-"""Everything that exists in one run: the process, its disk, the clients, and the truth.
+"""The shared state of one run: the process, its disk, its clients, and what must hold.
 
 Passes requests to the node and answers to the client that asked. Decides nothing by itself.
 """
@@ -28,7 +28,7 @@ Asker = Callable[[Reply | Refused | None], None]
 
 
 class World:
-    """The world of one seed."""
+    """The shared state of one run."""
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class World:
         pages: Random | None = None,
         sizes: Random | None = None,
     ) -> None:
-        """Chances of their own: `ticks` for the clock of storage, `pages` for a disk that tears at
-        pages, `sizes` for large fields.
+        """Separate random sources keep the draws of one feature from changing those of another.
+
+        `ticks` is for the clock of storage, `pages` for a disk that tears at pages, `sizes` for
+        large fields.
         """
         self.random = random
         self.sizes = random if sizes is None else sizes
@@ -92,7 +94,7 @@ class World:
 
     @property
     def outcomes(self) -> str:
-        """One hash over what was answered, without any time: clocks must not matter."""
+        """One hash over all answers without times, which clock jumps must not change."""
         return self._outcomes.hexdigest()
 
     def ask(self, command: Command, done: Asker, wait_ns: int = 0) -> RequestId:
@@ -102,26 +104,26 @@ class World:
         return call.request
 
     def later(self, step: Callable[[], None]) -> None:
-        """Do something once the node has said all that it has to say: asking it again, above all.
+        """Do something after the current turn, for example send another command.
 
-        Clients are told of it in the middle of a turn.
+        Clients get their answers in the middle of a turn.
         """
         self._later.append(step)
 
     def catch_up(self) -> None:
-        """Do what was put off."""
+        """Run the deferred steps."""
         while self._later:
             self._later.popleft()()
 
     def ask_now(self, command: Command) -> Reply | Refused | None:
-        """Ask, and let everything come to rest: the answer, if the node gives one by then."""
+        """Send a command and finish everything in flight; the answer, if there is one by then."""
         answers: list[Reply | Refused | None] = []
         self.ask(command, answers.append)
         self.process.settle(self.now)
         return answers[0] if answers else None
 
     def ask_in_turns(self, command: Command) -> Reply | Refused | None:
-        """Ask what needs no disk, and let the node take the turns that it wants for the answer."""
+        """Send a command that needs no disk, and run turns until it is answered."""
         answers: list[Reply | Refused | None] = []
         self.ask(command, answers.append)
         while not answers and self.process.halted is None and self.process.is_behind(self.now):
@@ -129,22 +131,22 @@ class World:
         return answers[0] if answers else None
 
     def is_surely_out(self, member: MemberTruth) -> bool:
-        """Whether somebody is certainly no member any more.
+        """Whether a membership has certainly ended.
 
-        The end of a session may wait for a later turn of the node: until then its member is one.
+        A session that is over may be ended by a later turn; until then it still counts.
         """
         is_judged = member.has_left or not self.process.is_behind(self.now)
         return is_judged and member.is_surely_out(self.now.instant)
 
     def topic_gone(self, topic: TopicTruth) -> None:
-        """A topic was deleted; one that is made under its name is another."""
+        """A topic was deleted; a new one of the same name is another topic."""
         self.ledger.topic_gone(topic)
         self.dead_letters.topic_gone(topic.name)
         for partition in range(topic.partitions):
             self.history.note(Gone(log=log_name(topic, partition)))
 
     def lost(self, topic: TopicTruth, ends: list[int]) -> None:
-        """The power took what a loose topic had from these offsets on."""
+        """Power loss removed what a topic without syncs held from these offsets on."""
         self.ledger.lost(topic, ends)
         self.dead_letters.lost(topic, ends)
         for partition, end in enumerate(ends):
@@ -161,7 +163,7 @@ class World:
 
 
 def _summary(reply: Reply | Refused) -> str:
-    """What an answer says, but for times and bytes."""
+    """An answer without times and bytes."""
     match reply:
         case Refused():
             return f"refused {reply.code}"

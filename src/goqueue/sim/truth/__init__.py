@@ -1,1 +1,1 @@
-"""What the simulated clients were told, and so what must hold."""
+"""What must hold, derived from the answers that simulated clients got."""

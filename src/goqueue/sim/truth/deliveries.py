@@ -26,7 +26,7 @@ class Handed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery:
-    """One delivery of one message, as the member that got it knows it."""
+    """One delivery of one message, as its member knows it."""
 
     def __init__(self, handed: Handed, member_id: str, life: int) -> None:
         self.handed = handed
@@ -44,7 +44,7 @@ class Delivery:
 
 
 class LostPolls:
-    """How many polls of a group got no answer: each may have leased anything to nobody."""
+    """The number of unanswered polls of a group: each may have leased messages that nobody got."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -75,7 +75,7 @@ class QueueTruth:
         self.losses = 0
 
     def loosen(self) -> None:
-        """A reset was asked for: what is settled may come again, counts begin anew."""
+        """A reset was requested: settled messages may be delivered again, and counts restart."""
         # What was on its way to the dead letters arrives there, and is settled by that.
         for offset in self.latest:
             if self._may_be_dead(offset):
@@ -97,7 +97,7 @@ class QueueTruth:
         self.maybe_floor = max(self.maybe_floor, offset)
 
     def committed(self, offset: int) -> None:
-        """A commit is answered: all below is done with."""
+        """A commit was answered: everything below the offset is settled."""
         self.floor = max(self.floor, offset)
 
     def is_settled(self, offset: int) -> bool:
@@ -112,14 +112,14 @@ class QueueTruth:
         return self.is_settled(offset) or self._may_be_dead(offset)
 
     def _may_be_dead(self, offset: int) -> bool:
-        """Whether it may have been delivered as often as it is allowed to."""
+        """Whether a message may have reached its last delivery."""
         limit = self.topic.limit_min
         latest = self.latest.get(offset)
         attempts = (0 if latest is None else latest.handed.attempt) + self._lost.count
         return limit is not None and attempts >= limit
 
     def lost(self, end: int) -> None:
-        """The log ends here now, and nothing from here on was ever settled or counted."""
+        """Power loss cut the log at `end`: nothing from there on was settled or counted."""
         self.losses += 1
         for delivery in self._deliveries:
             delivery.is_lost |= delivery.handed.offset >= end
@@ -132,7 +132,7 @@ class QueueTruth:
             self.required_from = min(self.required_from, end)
 
     def told_committed(self, offset: int, at_least: int) -> None:
-        """A committed offset was named; `at_least` was known when the question was asked."""
+        """A committed offset was returned; `at_least` was known when the request was sent."""
         # The start of a log that retires messages is seen here, and may be back after a crash.
         if offset < at_least and not self.topic.retires:
             raise Violation("committed-offset-fell", f"{self._name(offset)} after {at_least}")
@@ -141,11 +141,11 @@ class QueueTruth:
     # Settling
 
     def asked(self, offset: int) -> None:
-        """An ack or a reject is on its way, or a last nack."""
+        """An ack, a reject, or the nack of a last delivery was sent."""
         self.maybe[offset] = self.maybe.get(offset, 0) + 1
 
     def answered(self, offset: int, *, is_settled: bool) -> None:
-        """It was answered; a loss is never answered, and stays possible."""
+        """The request was answered; one without an answer stays possible."""
         count = self.maybe.pop(offset, 1) - 1
         if count > 0:
             self.maybe[offset] = count
@@ -155,9 +155,9 @@ class QueueTruth:
     # Delivering
 
     def deliver(self, delivery: Delivery, now: Instant, sure_live: Instant) -> None:
-        """A member got a message: judge it by what was known before.
+        """Judge a delivery by what was known before it.
 
-        `sure_live` is until when the latest lease surely lives as far as its holder's session says.
+        `sure_live` is until when the session of the previous holder certainly lasts.
         """
         handed = delivery.handed
         offset = handed.offset
@@ -211,13 +211,13 @@ class QueueTruth:
     # Receipts
 
     def excuse(self, now: Instant) -> None:
-        """It is not known any more when the leases end that ended until now."""
+        """Forget when leases ended that were over by `now`: the node may grant them more time."""
         for delivery in self._deliveries:
             if delivery.over_at is not None and delivery.over_at <= now:
                 delivery.over_at = None
 
     def is_surely_stale(self, delivery: Delivery, life: int, now: Instant) -> bool:
-        """Whether a lease is over, whatever was lost."""
+        """Whether a lease has certainly ended."""
         if delivery.life != life:
             return True
         if self.latest.get(delivery.handed.offset) not in {None, delivery}:

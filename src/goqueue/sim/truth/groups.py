@@ -1,4 +1,4 @@
-"""What members of a group were told: generations, owners, positions, and who is still a member."""
+"""The judge of groups: generations, assignments, positions, and who is still a member."""
 
 from goqueue.model import Instant, LogId
 from goqueue.model.requests import Mode, Start
@@ -30,19 +30,19 @@ class MemberTruth:
 
     @property
     def sure_until(self) -> Instant:
-        """Until then nobody takes it for silent."""
+        """Until when the session certainly lasts."""
         unsure = self.has_left or self.is_unsure
         return Instant(0) if unsure else Instant(self.heard_at + self.session_ns)
 
     def is_surely_out(self, now: Instant) -> bool:
-        """Whether it is no member any more, once the node was woken for it."""
+        """Whether the session is certainly over, once the node has been woken for it."""
         # As long as a poll waits its member is heard of.
         is_silent = not self.polls and self.spoke_at + self.session_ns < now
         return self.has_left or is_silent
 
 
 class GroupTruth:
-    """One group, from its forming to its end."""
+    """One group, from its creation to its deletion."""
 
     def __init__(self, name: str, mode: Mode, start: Start) -> None:
         self.name = name
@@ -69,7 +69,7 @@ class GroupTruth:
 
     @property
     def epoch(self) -> int | None:
-        """What was asked before and after a reset must not be compared; None while one runs."""
+        """Counts resets: requests of different epochs are not compared. None during a reset."""
         return None if self._resets_pending else self._epoch
 
     def begin_reset(self) -> None:
@@ -91,7 +91,7 @@ class GroupTruth:
         return list(self._queues.values())
 
     def excuse(self, now: Instant) -> None:
-        """The node was away: what ended meanwhile may last a little longer."""
+        """The node was paused: sessions and leases that ended meanwhile may last longer."""
         for member in (*self.members.values(), *self.past):
             member.spoke_at = max(member.spoke_at, now)
         for queue in self.queues:
@@ -100,13 +100,13 @@ class GroupTruth:
     # What members are told
 
     def told_generation(self, generation: int, at_least: int) -> None:
-        """A generation was named; `at_least` was known when the question was asked."""
+        """A generation was returned; `at_least` was known when the request was sent."""
         if generation < at_least:
             raise Violation("generation-fell", f"{self.name}: {generation} after {at_least}")
         self.generation = max(self.generation, generation)
 
     def told_share(self, member_id: str, generation: int, logs: tuple[LogId, ...]) -> None:
-        """What a member owns in a generation."""
+        """Check the assignment of a member in a generation."""
         known = self._shares.setdefault((generation, member_id), logs)
         if known != logs:
             raise Violation(
@@ -123,6 +123,6 @@ class GroupTruth:
                 )
 
     def retire(self, member: MemberTruth) -> None:
-        """Nobody acts for this member any more."""
+        """Stop acting for this member."""
         if self.members.pop(member.member_id, None) is not None:
             self.past.append(member)

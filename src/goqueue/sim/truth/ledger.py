@@ -68,7 +68,7 @@ class DelayTruth:
 
 
 def number_in(record: Record, name: str) -> int | None:
-    """What a header says that holds a number, if it is there."""
+    """The number in a header, if the header exists."""
     return next((int(value) for header, value in record.headers if header == name), None)
 
 
@@ -82,18 +82,18 @@ class Peaks:
 
     @property
     def moment(self) -> int:
-        """Now, to ask from later."""
+        """A mark of the present, for `highest_since`."""
         return self._moment
 
     def note(self, wall: int) -> None:
-        """The clock says this now."""
+        """Record a reading of the clock."""
         self._moment += 1
         while self._peaks and self._peaks[-1][1] <= wall:
             self._peaks.pop()
         self._peaks.append((self._moment, wall))
 
     def highest_since(self, moment: int) -> int:
-        """The latest time since that moment, what it was then included."""
+        """The highest reading since a mark, inclusive."""
         return self._peaks[bisect_left(self._peaks, (moment,))][1]
 
 
@@ -103,7 +103,7 @@ _REDRIVEN = _PREFIX + "redriven-from"
 
 
 class Fate(enum.Enum):
-    """What a producer knows of a message."""
+    """The outcome of a publish, as its producer knows it."""
 
     UNKNOWN = "unknown"
     TAKEN = "taken"
@@ -111,7 +111,7 @@ class Fate(enum.Enum):
 
 
 class TopicTruth:
-    """One topic, from its making to its end."""
+    """One topic, from its creation to its deletion."""
 
     def __init__(
         self, name: str, number: int, partitions: int, *, holds_dead_letters: bool
@@ -138,7 +138,7 @@ class TopicTruth:
 
     @property
     def limit_max(self) -> int | None:
-        """No message is delivered more often; None: there is no limit."""
+        """The highest limit on deliveries so far; None for no limit."""
         return (
             None if self.holds_dead_letters or 0 in self.limits else max(self.limits, default=None)
         )
@@ -170,7 +170,7 @@ class MessageTruth:
 
 
 class Ledger:
-    """Every topic and every message that ever was."""
+    """All topics and messages of a run."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicTruth] = {}
@@ -199,7 +199,7 @@ class Ledger:
     # Messages
 
     def message_of(self, record: Record) -> MessageTruth:
-        """The message that a record was, by its value."""
+        """The message of a record, found by its value."""
         return self._messages[int((record.value or b"0").partition(b":")[0])]
 
     def publishing(self, value: bytes, key: bytes, topic: TopicTruth) -> MessageTruth:
@@ -209,12 +209,12 @@ class Ledger:
         return message
 
     def delay(self, message: MessageTruth, due: int) -> None:
-        """A message is published now that is to be delivered when it is due."""
+        """A delayed message is being published."""
         message.delay = DelayTruth(due, self.peaks.moment)
         self.delayed.append(message)
 
     def taken(self, message: MessageTruth, place: Place) -> None:
-        """A producer was told that its message is committed here."""
+        """A producer was told the position of its message."""
         if message.delay is None:
             self._put(message.topic, place, message)
         else:
@@ -241,9 +241,9 @@ class Ledger:
     def check_record(
         self, topic: TopicTruth, partition: int, record: Record, *, is_committed: bool = True
     ) -> MessageTruth:
-        """Judge a message that somebody got; from now on it must stay where it is.
+        """Judge a message that a client got; from now on its position must not change.
 
-        One that is not committed may be shown to nobody in the end, but keeps its place.
+        An uncommitted message may vanish, but no other may take its position.
         """
         place = Place(partition, record.offset)
         serial = int((record.value or b"0").partition(b":")[0])
@@ -273,7 +273,7 @@ class Ledger:
     # Delays
 
     def check_control(self, topic: TopicTruth, partition: int, record: Record) -> None:
-        """Judge a control record that somebody got: the cancellation of a message."""
+        """Judge a control record that a client got: the cancellation of a message."""
         offset = cancelled_by(record)
         if offset is None:
             return
@@ -285,7 +285,7 @@ class Ledger:
         self.cancelled(self._messages[serial])
 
     def cancelled(self, message: MessageTruth) -> None:
-        """It is certain that a message was cancelled: it never comes."""
+        """A message is certainly cancelled: it must never be delivered."""
         delay = message.delay
         if delay is None or not delay.cancels:
             raise Violation("cancelled-by-nobody", f"{message.serial}")
@@ -294,7 +294,7 @@ class Ledger:
         delay.is_cancelled = True
 
     def delivered(self, message: MessageTruth, offset: int) -> None:
-        """Somebody was told that a delayed message was delivered, and where it is now."""
+        """A client was told that a delayed message was delivered, and its new position."""
         delay = message.delay
         assert delay is not None
         assert delay.first is not None
@@ -302,9 +302,9 @@ class Ledger:
         self._put(message.topic, Place(delay.first.partition, offset), message)
 
     def may_be_shown(self, message: MessageTruth) -> bool:
-        """Whether a delayed message may have been delivered: the clock was late enough once.
+        """Whether a delayed message may be delivered: the clock has reached its time once.
 
-        One of a transaction waits for its commit, too.
+        One in a transaction also waits for its commit.
         """
         delay, transaction = message.delay, message.transaction
         if transaction is not None and not transaction.may_commit:
@@ -346,7 +346,7 @@ class Ledger:
             raise Violation("delivered-early", f"{message.serial}: {delay.due} at {peak}")
 
     def check_delays(self, topic: TopicTruth, starts: list[int]) -> None:
-        """All is due and was read: what was not cancelled is there."""
+        """Everything is due and was read: every message that was not cancelled must be there."""
         for serial in topic.hidden.values():
             message = self._messages[serial]
             delay = message.delay
@@ -386,7 +386,7 @@ class Ledger:
     def check_partition(
         self, topic: TopicTruth, partition: int, records: list[Record], start: int
     ) -> None:
-        """Judge all that a partition holds: nothing that was promised is missing."""
+        """Judge everything in a partition: no promised message may be missing."""
         if start and not topic.retires:
             raise Violation("log-starts-late", f"{topic.name}-{partition} at {start}")
         there = {record.offset for record in records}
@@ -396,7 +396,7 @@ class Ledger:
                 raise Violation("committed-message-lost", f"{serial} of {topic.name} {place}")
 
     def lost(self, topic: TopicTruth, ends: list[int]) -> None:
-        """The power went: what a loose topic had from these offsets on may be gone."""
+        """Power loss may have removed what a topic without syncs held from these offsets on."""
         for place in [each for each in topic.places if each.offset >= ends[each.partition]]:
             message = self._messages[topic.places.pop(place)]
             if message.topic is topic and message.place == place:
@@ -415,7 +415,7 @@ class Ledger:
             offsets[:] = [offset for offset in offsets if offset < ends[partition]]
 
     def before(self, topic: TopicTruth, partition: int, offset: int, key: bytes) -> list[int]:
-        """The known offsets before this one that hold the same key, and count."""
+        """The known offsets of earlier messages with the same key that must be delivered first."""
         return [
             each
             for each in topic.keys.get((partition, key), ())
@@ -423,26 +423,26 @@ class Ledger:
         ]
 
     def _is_promised(self, topic: TopicTruth, place: Place) -> bool:
-        """Whether what stands here is surely part of no transaction that may have been aborted."""
+        """Whether the message at this position certainly belongs to no aborted transaction."""
         transaction = self._messages[topic.places[place]].transaction
         return transaction is None or transaction.outcome is True
 
 
 def log_name(topic: TopicTruth, partition: int) -> str:
-    """How the history names a log: not as its namesake."""
+    """The unique name of a log in the history."""
     return f"{topic.name}#{topic.number}-{partition}"
 
 
 def is_copy(record: Record) -> bool:
-    """Whether the node made this record itself: a dead letter, or one that was put back."""
+    """Whether the node wrote this record itself: a dead letter, or a redriven one."""
     return any(name.startswith(_PREFIX) for name, _ in record.headers)
 
 
 def is_hidden(record: Record) -> bool:
-    """Whether nobody gets this record as a message."""
+    """Whether readers must not see this record as a message."""
     return bool(record.flags & (Flag.CONTROL | Flag.DELAYED))
 
 
 def redriven_from(record: Record) -> str | None:
-    """The dead letter that this record was, if it was redriven."""
+    """The dead letter from which this record was redriven, if any."""
     return next((value.decode() for name, value in record.headers if name == _REDRIVEN), None)

@@ -14,7 +14,7 @@ _SILENCE_NS = 30 * SECOND
 
 
 class TransactionTruth:
-    """One transaction, from when it was asked for."""
+    """One transaction, from the request to begin it."""
 
     def __init__(self, number: int, process: str, epoch: int, began_at: Instant) -> None:
         self.number = number
@@ -45,21 +45,21 @@ class TransactionTruth:
         return self.outcome is True or (self.outcome is None and self.commits > 0)
 
     def hold(self, receipt: str) -> None:
-        """The message of a receipt is settled with it."""
+        """Add the message of a receipt, to be acked with the transaction."""
         self._receipts[receipt] = None
 
     def holds(self, receipt: str) -> bool:
         return receipt in self._receipts
 
     def when_ended(self, ending: Callable[[bool], None]) -> None:
-        """Let somebody know how it ended, once that is certain."""
+        """Call back with the outcome once it is certain."""
         if self.outcome is None:
             self._endings.append(ending)
         else:
             ending(self.outcome)
 
     def end(self, *, is_commit: bool) -> bool:
-        """It is certain how it ended; False if that was known."""
+        """Record the certain outcome; False if it was known."""
         if self.outcome is not None:
             if self.outcome != is_commit:
                 raise Violation(
@@ -75,7 +75,7 @@ class TransactionTruth:
         return True
 
     def is_surely_over(self, served_at: Instant, heard_at: Instant, now: Instant) -> bool:
-        """Whether its time has run out, whatever the node heard."""
+        """Whether it has certainly timed out."""
         if self.is_prepared:
             return False
         since = max(self.told_at, served_at)
@@ -83,12 +83,12 @@ class TransactionTruth:
         return is_late or max(heard_at, served_at) + _SILENCE_NS < now
 
     def is_surely_in_time(self, heard_at: Instant, now: Instant) -> bool:
-        """Whether nobody may end it for lack of time, if the clocks run evenly."""
+        """Whether it has certainly not timed out, if clocks do not jump."""
         return now < self.began_at + self.timeout_ns and now < heard_at + _SILENCE_NS
 
 
 class IdentityTruth:
-    """One transactional id: who was given it, and what was done with it."""
+    """One transactional id: its epochs and its transactions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -100,17 +100,17 @@ class IdentityTruth:
 
     @property
     def epoch(self) -> int:
-        """The highest that was given, -1 if none was."""
+        """The highest epoch that was granted, -1 for none."""
         return max(self.epochs, default=-1)
 
     def has_newer(self, epoch: int) -> bool:
-        """Whether a newer epoch than this was or may have been given."""
+        """Whether a newer epoch was, or may have been, granted."""
         return epoch < self.epoch or self.doubts > 0
 
     def granted(self, producer_id: int, epoch: int, at_least: int) -> list[TransactionTruth]:
-        """Somebody was given the id: those of older epochs have ended, and are returned.
+        """A new epoch was granted; returns the transactions of older epochs, which have ended.
 
-        `at_least` is the highest epoch that was known when the question was asked.
+        `at_least` is the highest epoch that was known when the request was sent.
         """
         if self.producer_id not in {None, producer_id}:
             raise Violation("producer-changed", f"{self.name}: {self.producer_id}, {producer_id}")
@@ -122,7 +122,7 @@ class IdentityTruth:
 
 
 class KeyTruth:
-    """One key of group commits: which groups were asked to be committed under it."""
+    """One key of group commits, and the commits that were requested under it."""
 
     def __init__(self, key: str, age: int) -> None:
         self.key = key
@@ -133,11 +133,11 @@ class KeyTruth:
         self.winner: list[TransactionTruth] | None = None
 
     def may_be_used_before(self, group: list[TransactionTruth]) -> bool:
-        """Whether another group may have been committed under the key."""
+        """Whether another group commit may have used the key."""
         return any(each is not group for each in self.asked)
 
     def won(self, group: list[TransactionTruth]) -> None:
-        """A group was told that it is the first under this key."""
+        """A group commit was told that it is the first under this key."""
         if self.winner is not None and self.winner is not group:
             raise Violation("key-forgotten", self.key)
         self.winner = group

@@ -259,7 +259,7 @@ def test_the_lag_that_a_reset_tells_does_not_count_what_is_delayed() -> None:
     assert reset.lag == lag(node).lag == 1
 
 
-def test_a_delivered_message_that_dies_is_a_letter_once_and_can_be_put_back() -> None:
+def test_a_delivered_message_that_dies_is_a_dead_letter_once_and_can_be_redriven() -> None:
     node = store()
     delay(node, ("later", SECOND))
     node.advance(2 * SECOND)

@@ -267,7 +267,7 @@ def dead_letter() -> DrivenNode:
     return node
 
 
-def test_a_letter_says_nothing_about_delays_in_the_topic_of_letters() -> None:
+def test_a_dead_letter_says_nothing_about_delays_in_the_dead_letter_topic() -> None:
     node = dead_letter()
     node.ask(DeleteTopic(name="orders.dlq"), Done)
     create(node, "orders.dlq")
@@ -285,7 +285,7 @@ def test_a_letter_says_nothing_about_delays_in_the_topic_of_letters() -> None:
     assert letters(node) == ["more", "pending"]
 
 
-def test_a_letter_put_back_is_delivered_and_says_nothing_about_delays() -> None:
+def test_a_dead_letter_redriven_is_delivered_and_says_nothing_about_delays() -> None:
     node = dead_letter()
     assert node.ask(Redrive(topic="orders"), Redriven).moved == 1
     (again,) = poll(node)
@@ -298,7 +298,7 @@ def test_a_letter_put_back_is_delivered_and_says_nothing_about_delays() -> None:
     assert state_of(node, 0) is DelayState.DELIVERED
 
 
-def test_a_letter_put_into_another_topic_ends_no_delay_there() -> None:
+def test_a_dead_letter_put_into_another_topic_ends_no_delay_there() -> None:
     node = dead_letter()
     create(node, "more")
     delay(node, ("pending", 50 * SECOND), topic="more")
@@ -310,7 +310,7 @@ def test_a_letter_put_into_another_topic_ends_no_delay_there() -> None:
     assert sorted(shown_values(node, LogId("more", 0))) == ["later", "pending"]
 
 
-def test_delayed_messages_can_be_published_to_the_topic_of_letters() -> None:
+def test_delayed_messages_can_be_published_to_the_dead_letter_topic() -> None:
     node = dead_letter()
     delay(node, ("more", SECOND), topic="orders.dlq")
     node.advance(2 * SECOND)

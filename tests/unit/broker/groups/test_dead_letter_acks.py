@@ -73,7 +73,7 @@ def test_an_ack_of_a_rejected_message_is_stale() -> None:
     assert code_of(node, *found) == [Code.RECEIPT_STALE]
 
 
-def test_an_ack_is_stale_while_the_letter_is_on_its_way() -> None:
+def test_an_ack_is_stale_while_the_dead_letter_is_on_its_way() -> None:
     node = shop(max_deliveries=1, visibility_ns=10 * SECOND)
     create(node, "orders.dlq")
     publish(node, "a")

@@ -72,7 +72,7 @@ def redrive(node: DrivenNode, count: int = 10_000) -> int:
     return node.ask(Redrive(topic="orders", messages_max=count), Redriven).moved
 
 
-def test_a_redrive_of_thousands_does_bounded_turns_and_the_same_work_per_letter() -> None:
+def test_a_redrive_of_thousands_does_bounded_turns_and_the_same_work_per_dead_letter() -> None:
     few, many = with_letters(1000), with_letters(4000)
     assert redrive(few) == 1000
     assert redrive(many) == 4000
@@ -82,7 +82,7 @@ def test_a_redrive_of_thousands_does_bounded_turns_and_the_same_work_per_letter(
     assert len(read_values(many)) == 4000
 
 
-def test_letters_that_go_the_same_way_share_appends_and_records_of_the_journal() -> None:
+def test_dead_letters_that_go_the_same_way_share_appends_and_records_of_the_journal() -> None:
     node = with_letters(1000)
     written: Counter[LogId] = Counter()
 
@@ -98,7 +98,7 @@ def test_letters_that_go_the_same_way_share_appends_and_records_of_the_journal()
     assert written[GROUPS] <= 50
 
 
-def test_letters_come_back_in_the_order_in_which_they_died() -> None:
+def test_dead_letters_come_back_in_the_order_in_which_they_died() -> None:
     node = with_letters(1500)
     redrive(node)
 
@@ -160,7 +160,7 @@ def leave(node: DrivenNode, client: str) -> None:
 
 @pytest.mark.parametrize("log", [ORDERS, GROUPS], ids=str)
 @pytest.mark.parametrize("writes", [1, 2, 3, 5])
-def test_a_crash_in_the_midst_of_a_redrive_leaves_each_letter_in_one_place(
+def test_a_crash_in_the_midst_of_a_redrive_leaves_each_dead_letter_in_one_place(
     log: LogId, writes: int
 ) -> None:
     node = with_letters(600)

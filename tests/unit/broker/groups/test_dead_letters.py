@@ -55,7 +55,7 @@ def test_a_rejected_message_is_a_dead_letter_and_settled_at_once() -> None:
     assert committed(node) == 1
 
 
-def test_a_letter_keeps_all_of_its_message_and_says_where_it_comes_from() -> None:
+def test_a_dead_letter_keeps_all_of_its_message_and_says_where_it_comes_from() -> None:
     node = joined_shop(3)
     message = Message(
         key=b"k", value=b"v", priority=0, headers=(("mine", b"1"), ("goqueue.other", b"2"))
@@ -135,7 +135,7 @@ def test_counts_of_deliveries_survive_a_restart(without_snapshots: bool) -> None
     assert letters(node) == ["a"]
 
 
-def test_the_topic_of_letters_has_as_many_partitions_and_is_kept_for_two_weeks() -> None:
+def test_the_dead_letter_topic_has_as_many_partitions_and_is_kept_for_two_weeks() -> None:
     node = joined_shop(3)
     publish(node, "a")
     reject(node, poll(node)[0])
@@ -145,7 +145,7 @@ def test_the_topic_of_letters_has_as_many_partitions_and_is_kept_for_two_weeks()
     assert described.config.retention_hours == 336
 
 
-def test_letters_go_to_the_topic_that_was_chosen() -> None:
+def test_dead_letters_go_to_the_topic_that_was_chosen() -> None:
     node = joined_shop(3, TopicConfig(dead_letter_topic="graves"))
     create(node, "graves", partitions=2)
     publish(node, "a", "b", "c", targets=[0, 1, 2])
@@ -155,7 +155,7 @@ def test_letters_go_to_the_topic_that_was_chosen() -> None:
     assert [read_values(node, LogId("graves", n)) for n in range(2)] == [["a", "c"], ["b"]]
 
 
-def test_a_topic_of_letters_is_read_like_any_other_and_keeps_its_own() -> None:
+def test_a_dead_letter_topic_is_read_like_any_other_and_keeps_its_own() -> None:
     node = joined_shop()
     publish(node, "a")
     reject(node, poll(node)[0])
@@ -172,7 +172,7 @@ def test_a_topic_of_letters_is_read_like_any_other_and_keeps_its_own() -> None:
     assert ack_code(node, letter) is None
 
 
-def test_a_reject_is_answered_when_the_letter_is_there_and_the_message_settled() -> None:
+def test_a_reject_is_answered_when_the_dead_letter_is_there_and_the_message_settled() -> None:
     node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a")
@@ -186,7 +186,7 @@ def test_a_reject_is_answered_when_the_letter_is_there_and_the_message_settled()
     assert node.reply(request, Returned).dead_letter_topic == "orders.dlq"
 
 
-def test_a_full_disk_delays_a_letter_and_loses_nothing() -> None:
+def test_a_full_disk_delays_a_dead_letter_and_loses_nothing() -> None:
     node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a" * 3000)
@@ -213,7 +213,7 @@ def test_a_reason_of_any_length_is_cut_and_not_refused() -> None:
     assert set(said) == {"é"}
 
 
-def test_a_message_that_dies_while_its_topic_of_letters_is_deleted_gets_a_new_one() -> None:
+def test_a_message_that_dies_while_its_dead_letter_topic_is_deleted_gets_a_new_one() -> None:
     node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a")
@@ -284,7 +284,9 @@ def test_a_dying_message_is_forgotten_with_its_group() -> None:
     assert values(poll(node)) == ["a"]
 
 
-def test_a_reset_while_a_message_dies_delivers_it_again_and_the_letter_settles_nothing() -> None:
+def test_a_reset_while_a_message_dies_delivers_it_again_and_the_dead_letter_settles_nothing() -> (
+    None
+):
     node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a")
@@ -301,7 +303,7 @@ def test_a_reset_while_a_message_dies_delivers_it_again_and_the_letter_settles_n
     assert committed(node) == 1
 
 
-def test_a_commit_over_a_dying_message_keeps_its_letter() -> None:
+def test_a_commit_over_a_dying_message_keeps_its_dead_letter() -> None:
     node = joined_shop()
     create(node, "orders.dlq")
     publish(node, "a", "b")
@@ -317,7 +319,7 @@ def test_a_commit_over_a_dying_message_keeps_its_letter() -> None:
     assert committed(node) == 2
 
 
-def test_two_groups_may_each_have_a_letter_of_one_message() -> None:
+def test_two_groups_may_each_have_a_dead_letter_of_one_message() -> None:
     node = joined_shop()
     join(node, group="audit", client="a1")
     publish(node, "a")
@@ -328,7 +330,7 @@ def test_two_groups_may_each_have_a_letter_of_one_message() -> None:
     assert groups == [b"shop", b"audit"]
 
 
-def test_a_nack_of_the_last_delivery_waits_for_its_letter() -> None:
+def test_a_nack_of_the_last_delivery_waits_for_its_dead_letter() -> None:
     node = joined_shop(config=TopicConfig(max_deliveries=1))
     create(node, "orders.dlq")
     publish(node, "a")

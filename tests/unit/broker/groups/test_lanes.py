@@ -254,7 +254,7 @@ def test_a_group_that_is_put_back_gets_everything_again() -> None:
     assert sorted(offsets_of(drain(node))) == list(range(len(MIXES[0])))
 
 
-def test_a_critical_letter_behind_many_others_comes_first_once_they_are_counted() -> None:
+def test_a_critical_dead_letter_behind_many_others_comes_first_once_they_are_counted() -> None:
     node = shop()
     # A letter takes two offsets, and a block of the census is 4096 of them.
     for lane in [LOW] * 2100 + [CRITICAL]:

@@ -44,7 +44,7 @@ def kill(node: DrivenNode, *wanted: str, reason: str = "") -> None:
         reject(node, delivery, reason)
 
 
-def test_redriven_letters_come_back_with_counts_that_start_again() -> None:
+def test_redriven_dead_letters_come_back_with_counts_that_start_again() -> None:
     node = joined_shop()
     kill(node, "a", "b")
     assert redrive(node) == 2
@@ -53,7 +53,7 @@ def test_redriven_letters_come_back_with_counts_that_start_again() -> None:
     assert [(each.value, each.attempt) for each in again] == [(b"a", 1), (b"b", 1)]
 
 
-def test_each_letter_is_redriven_once() -> None:
+def test_each_dead_letter_is_redriven_once() -> None:
     node = joined_shop()
     kill(node, "a", "b")
     assert redrive(node) == 2
@@ -64,7 +64,7 @@ def test_each_letter_is_redriven_once() -> None:
     assert read_values(node) == ["a", "b", "a", "b"]
 
 
-def test_letters_go_back_to_the_partition_they_came_from() -> None:
+def test_dead_letters_go_back_to_the_partition_they_came_from() -> None:
     node = joined_shop(3)
     publish(node, "a", "b", "c", targets=[2, 0, 1])
     for delivery in poll(node):
@@ -74,7 +74,7 @@ def test_letters_go_back_to_the_partition_they_came_from() -> None:
     assert [read_values(node, LogId("orders", n))[1:] for n in range(3)] == [["b"], ["c"], ["a"]]
 
 
-def test_letters_are_redriven_oldest_first_and_no_more_than_wanted() -> None:
+def test_dead_letters_are_redriven_oldest_first_and_no_more_than_wanted() -> None:
     node = joined_shop(2)
     for number, target in enumerate([1, 0, 1, 0]):
         publish(node, str(number), targets=[target])
@@ -86,7 +86,7 @@ def test_letters_are_redriven_oldest_first_and_no_more_than_wanted() -> None:
     assert redrive(node, count=100) == 2
 
 
-def test_letters_may_be_redriven_to_another_topic() -> None:
+def test_dead_letters_may_be_redriven_to_another_topic() -> None:
     node = joined_shop(3)
     create(node, "other", partitions=2)
     publish(node, "a", targets=[2])
@@ -104,7 +104,7 @@ def test_letters_may_be_redriven_to_another_topic() -> None:
         ("__groups", Code.TOPIC_INTERNAL),
     ],
 )
-def test_letters_cannot_be_redriven_to_what_is_no_proper_target(to: str, code: Code) -> None:
+def test_dead_letters_cannot_be_redriven_to_what_is_no_proper_target(to: str, code: Code) -> None:
     node = joined_shop()
     kill(node, "a")
 
@@ -114,7 +114,7 @@ def test_letters_cannot_be_redriven_to_what_is_no_proper_target(to: str, code: C
     assert redrive(node) == 1
 
 
-def test_redriving_a_topic_without_letters_moves_nothing() -> None:
+def test_redriving_a_topic_without_dead_letters_moves_nothing() -> None:
     assert redrive(joined_shop()) == 0
 
 
@@ -125,7 +125,7 @@ def test_redriving_needs_a_positive_number(count: int) -> None:
     assert refused.value.code is Code.REQUEST_INVALID
 
 
-def test_letters_are_chosen_by_cause_or_by_reason() -> None:
+def test_dead_letters_are_chosen_by_cause_or_by_reason() -> None:
     node = joined_shop(config=TopicConfig(max_deliveries=1))
     publish(node, "a", "b", "c")
     first, second, third = poll(node)
@@ -140,7 +140,7 @@ def test_letters_are_chosen_by_cause_or_by_reason() -> None:
     assert read_values(node)[3:] == ["b", "c", "a"]
 
 
-def test_only_letters_of_that_topic_are_redriven_from_a_shared_one() -> None:
+def test_only_dead_letters_of_that_topic_are_redriven_from_a_shared_one() -> None:
     node = joined_shop(config=TopicConfig(dead_letter_topic="graves"))
     create(node, "other", config=TopicConfig(dead_letter_topic="graves"))
     join(node, group="others", topics=("other",))
@@ -164,7 +164,7 @@ def test_hops_rise_with_each_death() -> None:
     assert redrive(node) == 1
 
 
-def test_letters_that_were_not_put_back_are_counted() -> None:
+def test_dead_letters_that_were_not_redriven_are_counted() -> None:
     node = joined_shop()
     kill(node, "a", "b", "c")
     redrive(node, count=1)
@@ -173,7 +173,7 @@ def test_letters_that_were_not_put_back_are_counted() -> None:
     assert (counted.dead_letters, counted.dead_letters_by_topic) == (2, {"orders.dlq": 2})
 
 
-def test_two_redrives_at_a_time_move_each_letter_once() -> None:
+def test_two_redrives_at_a_time_move_each_dead_letter_once() -> None:
     node = joined_shop()
     kill(node, "a", "b")
     node.reads_are_late = True
@@ -186,7 +186,7 @@ def test_two_redrives_at_a_time_move_each_letter_once() -> None:
     assert read_values(node) == ["a", "b", "a", "b"]
 
 
-def test_a_redrive_whose_target_is_deleted_is_answered_and_keeps_the_letters() -> None:
+def test_a_redrive_whose_target_is_deleted_is_answered_and_keeps_the_dead_letters() -> None:
     node = joined_shop()
     create(node, "other")
     kill(node, "a")
@@ -201,7 +201,7 @@ def test_a_redrive_whose_target_is_deleted_is_answered_and_keeps_the_letters() -
     assert redrive(node) == 1
 
 
-def test_a_redrive_whose_letters_are_deleted_meanwhile_is_answered() -> None:
+def test_a_redrive_whose_dead_letters_are_deleted_meanwhile_is_answered() -> None:
     node = joined_shop()
     kill(node, "a")
     node.reads_are_late = True
@@ -213,7 +213,7 @@ def test_a_redrive_whose_letters_are_deleted_meanwhile_is_answered() -> None:
     assert node.is_answered(request)
 
 
-def test_a_message_that_is_no_letter_is_not_redriven() -> None:
+def test_a_message_that_is_no_dead_letter_is_not_redriven() -> None:
     node = joined_shop()
     kill(node, "a")
     publish(node, "stray", topic="orders.dlq")
@@ -223,7 +223,7 @@ def test_a_message_that_is_no_letter_is_not_redriven() -> None:
     assert node.ask(DescribeReliability(), Reliability).dead_letters == 1
 
 
-def test_a_topic_of_letters_that_was_made_again_starts_without_a_place_for_redrives() -> None:
+def test_a_dead_letter_topic_that_was_made_again_starts_without_a_place_for_redrives() -> None:
     node = joined_shop()
     kill(node, "a")
     redrive(node)
@@ -236,7 +236,7 @@ def test_a_topic_of_letters_that_was_made_again_starts_without_a_place_for_redri
     assert read_values(node) == ["a", "a", "b", "b"]
 
 
-def test_only_the_letters_that_are_named_go_back() -> None:
+def test_only_the_dead_letters_that_are_named_go_back() -> None:
     node = joined_shop(partitions=2)
     kill(node, "a", "b", "c", "d")
     by_log = {number: read(node, LogId("orders.dlq", number)) for number in range(2)}

@@ -43,7 +43,7 @@ def test_a_node_is_ready_until_it_stops() -> None:
     assert gauges(node, "goqueue_broker_ready") == {(): 0}
 
 
-def test_letters_are_told_by_the_topic_that_keeps_them() -> None:
+def test_dead_letters_are_told_by_the_topic_that_keeps_them() -> None:
     node = shop()
     assert gauges(node, "goqueue_broker_dead_letters") == {}
     publish(node, "a", "b", "c")

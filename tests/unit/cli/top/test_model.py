@@ -190,7 +190,7 @@ def test_an_outage_began_with_the_first_round_that_failed_and_ends_with_an_answe
     assert board.outage is None
 
 
-def test_letters_that_were_all_put_back_go_on_at_zero() -> None:
+def test_dead_letters_that_were_all_redriven_go_on_at_zero() -> None:
     board = Board()
     topics = {"orders.dlq": topic(4)}
     board.apply(sample(0.0, topics=topics, letters={"orders.dlq": 4}))

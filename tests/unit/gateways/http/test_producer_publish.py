@@ -30,7 +30,7 @@ def publish(fields: dict[str, object]) -> Publish:
     return command
 
 
-def test_one_message_is_published_with_all_its_parts_and_its_author() -> None:
+def test_one_message_is_published_with_all_its_parts_and_its_producer() -> None:
     command = publish(
         {
             "key": "aw==",

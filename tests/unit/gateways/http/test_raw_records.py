@@ -98,7 +98,7 @@ def test_a_batch_of_tombstones_is_taken() -> None:
     assert asked(encode(record) * 3, "?partition=0").targets == [0, 0, 0]
 
 
-def test_records_without_an_author_are_nobodys() -> None:
+def test_records_without_a_producer_have_no_stamp() -> None:
     assert asked(bytes(GOOD)).producer is None
 
 
@@ -140,7 +140,7 @@ def test_whoever_publishes_records_may_say_who_it_is(query: str, stamp: Producer
         ("?producer_id=7&epoch=0&partition=0&sequence=", "sequence"),
     ],
 )
-def test_half_an_author_and_numbers_out_of_range_are_refused_by_their_field(
+def test_half_a_producer_and_numbers_out_of_range_are_refused_by_their_field(
     query: str, field: str
 ) -> None:
     assert refused(bytes(GOOD), query)["field"] == field

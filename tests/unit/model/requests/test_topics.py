@@ -80,7 +80,7 @@ def test_schemas_are_refused_as_long_as_nobody_would_check_them() -> None:
     ("letters", "code"),
     [("a/b", Code.NAME_INVALID), ("__own", Code.TOPIC_INTERNAL), ("x" * 250, Code.NAME_INVALID)],
 )
-def test_letters_need_a_proper_place(letters: str, code: Code) -> None:
+def test_dead_letters_need_a_proper_place(letters: str, code: Code) -> None:
     with pytest.raises(Refused) as refused:
         TopicConfig(dead_letter_topic=letters).for_topic("orders")
     assert refused.value.code is code

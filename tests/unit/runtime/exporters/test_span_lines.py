@@ -50,7 +50,7 @@ def test_a_line_of_a_delivery_has_exactly_these_fields() -> None:
     }
 
 
-def test_a_publication_tells_when_its_message_is_due_and_a_letter_where_it_lies() -> None:
+def test_a_publication_tells_when_its_message_is_due_and_a_dead_letter_where_it_lies() -> None:
     delayed = entry(
         waiting=DelayedRecords(array("q", [0]), array("q", [9_000_000_000]), array("B", [3]))
     )
