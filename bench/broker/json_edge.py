@@ -20,7 +20,7 @@ from goqueue.model.requests import (
     Command,
     Leased,
     LeasedRun,
-    Parcel,
+    PartitionLeases,
     Placed,
     Publish,
     Published,
@@ -83,14 +83,14 @@ class Echo:
                 data=self._stored,
                 seed=self._seed,
             )
-        parcel = Parcel(
+        share = PartitionLeases(
             log=LOG,
             leases=(LeasedRun(LEASE, 1, range(MESSAGES)),),
             deadline=NOW,
             data=self._stored,
             seed=self._seed,
         )
-        return Leased(parcels=(parcel,))
+        return Leased(partitions=(share,))
 
     def _published(self, command: Publish) -> Published:
         routed = route(

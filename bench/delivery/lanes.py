@@ -94,11 +94,11 @@ async def _settle(pump: Pump, poll: Poll, count: int) -> Round:
     while left > 0:
         leased = await pump.ask(poll)
         assert isinstance(leased, Leased)
-        leases = [lease for parcel in leased.parcels for lease in parcel.leases]
+        leases = [lease for share in leased.partitions for lease in share.leases]
         assert leases, f"nothing was delivered, and {left} messages are there"
         acked = tuple(LeaseOffsets(each.handle, runs(sorted(each.offsets))) for each in leases)
         await pump.ask(Ack(leases=acked))
-        left -= sum(map(len, leased.parcels))
+        left -= sum(map(len, leased.partitions))
     seconds = time.perf_counter() - began
     return Round(count=count, seconds=seconds, cpu_s=time.process_time() - spent)
 

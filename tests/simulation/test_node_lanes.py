@@ -78,15 +78,15 @@ class _Crowd:
         leased = self._world.ask_now(poll)
         assert isinstance(leased, Leased)
         lanes: list[int] = []
-        for parcel in leased.parcels:
+        for share in leased.partitions:
             shown = {
                 record.offset: record.priority
-                for piece in parcel.data
-                for record in pick(piece, parcel.offsets)
+                for piece in share.data
+                for record in pick(piece, share.offsets)
             }
-            lanes += [shown[offset] for offset in parcel.offsets]
-            self.offsets += parcel.offsets
-            acked = self._world.ask_now(Ack(leases=tuple(lease_of(each[2]) for each in parcel)))
+            lanes += [shown[offset] for offset in share.offsets]
+            self.offsets += share.offsets
+            acked = self._world.ask_now(Ack(leases=tuple(lease_of(each[2]) for each in share)))
             assert isinstance(acked, Acked)
         return lanes
 

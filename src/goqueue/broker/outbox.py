@@ -97,7 +97,8 @@ class Rebalanced(msgspec.Struct, frozen=True):
 class ServeCounted(msgspec.Struct, frozen=True):
     """The deliveries of a poll are counted, so its messages may be handed out.
 
-    `topics` are the numbers of its parcels' topics: others of the same names may be there by then.
+    `topics` are the numbers of the topics of its partitions: others of the same names may exist
+    by then.
     """
 
     serve: Serve

@@ -18,7 +18,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from goqueue.model import BATCH_HEADER, Offset, Record
-from goqueue.model.requests import Isolation, Parcel, Records
+from goqueue.model.requests import Isolation, PartitionLeases, Records
 from goqueue.records import (
     Corrupt,
     Flag,
@@ -89,13 +89,13 @@ def visible_records(
     return visible(piece, from_offset, count_max, aborted.ranges)
 
 
-def leased_records(parcel: Parcel, room: int) -> Iterator[Record]:
+def leased_records(share: PartitionLeases, room: int) -> Iterator[Record]:
     """The records of the leases of one partition, in offset order.
 
     Values are decompressed while their bytes fit into `room`; those after them come as stored.
     """
-    offsets = sorted(parcel.offsets)
-    for piece in parcel.data:
+    offsets = sorted(share.offsets)
+    for piece in share.data:
         if not has_compressed(piece):
             yield from pick(piece, offsets)
         else:

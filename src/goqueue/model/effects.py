@@ -212,7 +212,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class Serve(msgspec.Struct, frozen=True, kw_only=True):
     """Answer with log bytes; the shell reads those that the node does not bring.
 
-    For `Records` there is one run of slices, for `Leased` one per parcel.
+    For `Records` there is one run of slices, for `Leased` one per partition.
     """
 
     request: RequestId

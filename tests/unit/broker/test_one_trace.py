@@ -273,7 +273,7 @@ def test_with_sampling_off_nothing_is_noted_and_nothing_is_added() -> None:
     assert counts(node).sampling == 0.0
     assert find(node, GIVEN_TRACE) is None
     assert [parents(letter) for letter in read(node, LETTERS)] == [[GIVEN], [], []]
-    assert node.ask(polling(), Leased).parcels[0].seed is None
+    assert node.ask(polling(), Leased).partitions[0].seed is None
 
 
 def test_a_share_is_followed_from_beginning_to_end_and_the_others_not_at_all() -> None:

@@ -151,20 +151,20 @@ def polled(node: DrivenNode, request: RequestId) -> list[str]:
 
 def deliveries(leased: Leased) -> list[Delivery]:
     found = []
-    for parcel in leased.parcels:
+    for share in leased.partitions:
         records = {
-            record.offset: record for data in parcel.data for record in pick(data, parcel.offsets)
+            record.offset: record for data in share.data for record in pick(data, share.offsets)
         }
-        assert sorted(records) == sorted(parcel.offsets), "not all that was leased is there"
+        assert sorted(records) == sorted(share.offsets), "not all that was leased is there"
         found += [
             Delivery(
-                log=parcel.log,
+                log=share.log,
                 record=records[offset],
                 receipt=receipt,
                 attempt=attempt,
-                deadline=parcel.deadline,
+                deadline=share.deadline,
             )
-            for offset, attempt, receipt in parcel
+            for offset, attempt, receipt in share
         ]
     return found
 

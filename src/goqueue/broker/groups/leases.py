@@ -40,7 +40,7 @@ from goqueue.model import (
     Slice,
     Timestamp,
 )
-from goqueue.model.requests import Leased, LeasedRun, Parcel, Poll, Records, Reply
+from goqueue.model.requests import Leased, LeasedRun, PartitionLeases, Poll, Records, Reply
 from goqueue.records import last_offset
 from goqueue.tracing import Kind
 
@@ -106,20 +106,20 @@ def fill(effect: Serve, read: Callable[[Slice], memoryview]) -> Reply:
     """
     reply = effect.reply
     if isinstance(reply, Leased):
-        parcels: list[Parcel] = []
+        partitions: list[PartitionLeases] = []
         damage: Refused | None = None
-        for parcel, run in zip(reply.parcels, effect.runs, strict=True):
+        for each, run in zip(reply.partitions, effect.runs, strict=True):
             try:
-                data = _read_all(run, parcel, read)
+                data = _read_all(run, each, read)
             except Refused as refused:
                 if refused.code is not Code.RECORDS_DAMAGED:
                     raise
                 damage = refused
             else:
-                parcels.append(msgspec.structs.replace(parcel, data=data))
-        if damage is not None and not parcels:
+                partitions.append(msgspec.structs.replace(each, data=data))
+        if damage is not None and not partitions:
             raise damage
-        return msgspec.structs.replace(reply, parcels=tuple(parcels))
+        return msgspec.structs.replace(reply, partitions=tuple(partitions))
     assert isinstance(reply, Records)
     pieces = tuple(piece for each in effect.runs[0] for piece in _read_one(each, read))
     return msgspec.structs.replace(reply, data=pieces)
@@ -127,15 +127,15 @@ def fill(effect: Serve, read: Callable[[Slice], memoryview]) -> Reply:
 
 def _read_all(
     run: Sequence[Slice | FetchedSlice],
-    parcel: Parcel,
+    leased: PartitionLeases,
     read: Callable[[Slice], memoryview],
 ) -> tuple[memoryview, ...]:
     """The records of these slices, at least those that are leased."""
     wanted = [each.wanted if isinstance(each, FetchedSlice) else each for each in run]
-    if sum(each.below - each.offset for each in wanted) == len(parcel):
+    if sum(each.below - each.offset for each in wanted) == len(leased):
         # Nothing is between them, so their size was known.
         return tuple(piece for each in run for piece in _read_one(each, read))
-    offsets = parcel.offsets
+    offsets = leased.offsets
     return tuple(piece for each in run for piece in _read_span(each, offsets, read))
 
 
@@ -191,7 +191,7 @@ class _Room(msgspec.Struct, frozen=True):
 class _Share(msgspec.Struct, frozen=True):
     """What a poll is handed of one partition."""
 
-    parcel: Parcel
+    leased: PartitionLeases
     slices: tuple[Slice | FetchedSlice, ...]
     size: int
     must_wait: bool
@@ -229,13 +229,13 @@ class PollLeases:
             share = self._share(group, partition, queue, room, now)
             if share is not None:
                 shares.append(share)
-                count_left -= len(share.parcel)
+                count_left -= len(share.leased)
                 bytes_left -= share.size
         if not shares:
             return None
         serve = Serve(
             request=request,
-            reply=Leased(parcels=tuple(share.parcel for share in shares)),
+            reply=Leased(partitions=tuple(share.leased for share in shares)),
             runs=tuple(share.slices for share in shares),
         )
         return PollLease(serve, any(share.must_wait for share in shares))
@@ -244,7 +244,7 @@ class PollLeases:
         """What hands out these messages once the journal has counted their deliveries."""
         assert isinstance(serve.reply, Leased)
         find = self._state.catalog.find
-        numbers = tuple(find(parcel.log.topic).number for parcel in serve.reply.parcels)
+        numbers = tuple(find(each.log.topic).number for each in serve.reply.partitions)
         return ServeCounted(serve, numbers)
 
     def serve_counted(self, counted: ServeCounted) -> None:
@@ -252,13 +252,13 @@ class PollLeases:
         reply, runs = counted.serve.reply, counted.serve.runs
         assert isinstance(reply, Leased)
         kept = [
-            (parcel, run)
-            for parcel, run, number in zip(reply.parcels, runs, counted.topics, strict=True)
+            (each, run)
+            for each, run, number in zip(reply.partitions, runs, counted.topics, strict=True)
             if self._state.catalog.numbered(number) is not None
         ]
         serve = Serve(
             request=counted.serve.request,
-            reply=Leased(parcels=tuple(parcel for parcel, _ in kept)),
+            reply=Leased(partitions=tuple(each for each, _ in kept)),
             runs=tuple(run for _, run in kept),
         )
         self._state.outbox.append(serve)
@@ -291,7 +291,9 @@ class PollLeases:
         alarm = ForQueue(group.number, partition.log_id)
         self._state.alarms.bring_forward(alarm, Instant(now.instant + room.visibility_ns))
         return _Share(
-            self._parcel(group, partition, begun, size, Timestamp(now.wall + room.visibility_ns)),
+            self._partition_leases(
+                group, partition, begun, size, Timestamp(now.wall + room.visibility_ns)
+            ),
             self._read_ahead.fetched(group.number, found.slices),
             size,
             must_wait,
@@ -346,20 +348,20 @@ class PollLeases:
     def _visibility_of(self, log: LogId) -> int:
         return self._state.catalog.find(log.topic).config.visibility_ns
 
-    def _parcel(
+    def _partition_leases(
         self,
         group: Group,
         partition: Partition,
         begun: list[NewLease],
         size: int,
         deadline: Timestamp,
-    ) -> Parcel:
+    ) -> PartitionLeases:
         log, write = partition.log_id, self._state.lease_handles.write
         leases = tuple(
             LeasedRun(write(log, group.number, lease.attempt, lease.serial), lease.attempt, offsets)
             for lease, offsets in begun
         )
-        return Parcel(
+        return PartitionLeases(
             log=log, leases=leases, deadline=deadline, size=size, seed=self._state.traces.seed(log)
         )
 

@@ -211,14 +211,14 @@ class RequestMetrics:
         if self._state.groups.get(group) is None:
             return
         count = 0
-        for parcel in reply.parcels:
-            topic = parcel.log.topic
-            count += len(parcel)
+        for share in reply.partitions:
+            topic = share.log.topic
+            count += len(share)
             if self._state.catalog.get(topic) is not None:
                 pair = self._state.counts.pair(topic, group)
-                pair.consume(len(parcel), parcel.size, took - watched.waited_ns)
+                pair.consume(len(share), share.size, took - watched.waited_ns)
                 pair.redelivered += sum(
-                    len(lease.offsets) for lease in parcel.leases if lease.attempt > 1
+                    len(lease.offsets) for lease in share.leases if lease.attempt > 1
                 )
         self._state.counts.group(group).poll(count, took)
 

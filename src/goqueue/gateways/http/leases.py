@@ -33,7 +33,7 @@ from goqueue.model.requests import (
     Leased,
     LeaseOffsets,
     Nack,
-    Parcel,
+    PartitionLeases,
     Reject,
     Release,
     Released,
@@ -148,23 +148,23 @@ class ExtendLeasesOut(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _poll(call: Call) -> HttpResponse:
     leased = await call.ask(poll_command(call.body(PollBody), call[GROUP]), Leased)
-    body = tuple(buffer for parcel in leased.parcels for buffer in _share(parcel))
+    body = tuple(buffer for share in leased.partitions for buffer in _share(share))
     return HttpResponse(200, body, LEASED_RECORDS_MEDIA.encode())
 
 
-def _share(parcel: Parcel) -> tuple[bytes | bytearray | memoryview, ...]:
-    seed = parcel.seed
+def _share(share: PartitionLeases) -> tuple[bytes | bytearray | memoryview, ...]:
+    seed = share.seed
     header = ShareHeader(
-        parcel.log.topic,
-        parcel.log.partition,
-        format_time(parcel.deadline),
+        share.log.topic,
+        share.log.partition,
+        format_time(share.deadline),
         [
             LeaseRanges(lease.handle, lease.attempt, _ranges(lease.offsets))
-            for lease in parcel.leases
+            for lease in share.leases
         ],
         "" if seed is None else str(seed),
     )
-    return write_share(header, parcel.data)
+    return write_share(header, share.data)
 
 
 def _ranges(offsets: Sequence[int]) -> list[Range]:

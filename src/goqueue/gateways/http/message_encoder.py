@@ -68,12 +68,12 @@ class ReadAnswer:
 def encode_poll(leased: Leased) -> Steps[HttpResponse]:
     """The messages of a poll, in the order in which they were leased."""
     messages = JsonMessages(_HEAD, _UNPACKED_BYTES_MAX)
-    for parcel in leased.parcels:
-        log, expected = parcel.log, parcel.size + _POLL_FORM_BYTES * len(parcel)
-        messages.begin_partition(log.topic, log.partition, parcel.seed, expected)
-        finder = RecordFinder(parcel.data)
-        deadline = format_time(parcel.deadline)
-        for lease in parcel.leases:
+    for share in leased.partitions:
+        log, expected = share.log, share.size + _POLL_FORM_BYTES * len(share)
+        messages.begin_partition(log.topic, log.partition, share.seed, expected)
+        finder = RecordFinder(share.data)
+        deadline = format_time(share.deadline)
+        for lease in share.leases:
             start, end = receipt_parts(lease.handle)
             messages.begin_lease(start, end, lease.attempt, deadline)
             added = 0

@@ -92,7 +92,7 @@ class _Unread(msgspec.Struct, forbid_unknown_fields=True):
     messages: list[msgspec.Raw]
 
 
-class _Authored(MessageBody, frozen=True):
+class _ProducerMessage(MessageBody, frozen=True):
     """A message with who publishes it, which was read before."""
 
     producer_id: msgspec.Raw = _NOTHING
@@ -108,7 +108,7 @@ class _Loose(MessageBody, frozen=True):
     priority: str | int | float | None = None  # type: ignore[assignment]  # wider on purpose
 
 
-class _LooseAuthored(_Authored, frozen=True):
+class _LooseProducerMessage(_ProducerMessage, frozen=True):
     """The same of a message with who publishes it."""
 
     partition: int | float | None = None  # type: ignore[assignment]  # wider on purpose
@@ -122,8 +122,8 @@ _SNAKE_DECODER = msgspec.json.Decoder(_SnakeBody)
 _UNREAD_DECODER = msgspec.json.Decoder(_Unread)
 _MESSAGE_DECODER = msgspec.json.Decoder(MessageBody)
 _LOOSE_DECODER = msgspec.json.Decoder(_Loose)
-_AUTHORED_DECODER = msgspec.json.Decoder(_Authored)
-_LOOSE_AUTHORED_DECODER = msgspec.json.Decoder(_LooseAuthored)
+_PRODUCER_DECODER = msgspec.json.Decoder(_ProducerMessage)
+_LOOSE_PRODUCER_DECODER = msgspec.json.Decoder(_LooseProducerMessage)
 
 
 class PublishBatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,7 +258,7 @@ def decode_publish_one(body: bytes | bytearray, delays: DelayLimits) -> Steps[Pu
     if len(body) > _WHOLE_BYTES_MAX:
         yield from check_values(body)
     try:
-        message = _read(body, _AUTHORED_DECODER, _LOOSE_AUTHORED_DECODER)
+        message = _read(body, _PRODUCER_DECODER, _LOOSE_PRODUCER_DECODER)
         if message.partition is not None:
             _check_partition(message.partition)
         draft = Draft()
@@ -311,8 +311,8 @@ def _one_by_one(
 
 def _read(
     text: bytes | bytearray | msgspec.Raw,
-    exact: "msgspec.json.Decoder[MessageBody] | msgspec.json.Decoder[_Authored]",
-    loose: "msgspec.json.Decoder[_Loose] | msgspec.json.Decoder[_LooseAuthored]",
+    exact: "msgspec.json.Decoder[MessageBody] | msgspec.json.Decoder[_ProducerMessage]",
+    loose: "msgspec.json.Decoder[_Loose] | msgspec.json.Decoder[_LooseProducerMessage]",
 ) -> MessageFields:
     """One message, of a caller who may write `1.0` for a whole number."""
     try:

@@ -20,7 +20,7 @@ __all__ = [
     "LeaseOffsets",
     "Leased",
     "LeasedRun",
-    "Parcel",
+    "PartitionLeases",
     "RefusedOffsets",
     "Released",
     "Settlement",
@@ -42,8 +42,8 @@ class LeasedRun(msgspec.Struct, frozen=True):
     offsets: Sequence[int]
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
-    """Leased messages of one partition, to be picked out of the records in `data`.
+class PartitionLeases(msgspec.Struct, frozen=True, kw_only=True):
+    """The leases of one partition; their messages are to be picked out of the records in `data`.
 
     `size` is how many bytes they are, without what is between them.
     """
@@ -72,9 +72,9 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Leased(msgspec.Struct, frozen=True, kw_only=True):
-    """What a poll got; no parcel when nothing came in time."""
+    """What a poll got, by partition; empty when nothing came in time."""
 
-    parcels: tuple[Parcel, ...] = ()
+    partitions: tuple[PartitionLeases, ...] = ()
 
 
 class LeaseOffsets(msgspec.Struct, frozen=True):

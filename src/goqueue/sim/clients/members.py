@@ -12,7 +12,7 @@ from goqueue.model.requests import (
     Leased,
     Leave,
     Mode,
-    Parcel,
+    PartitionLeases,
     Poll,
     Reply,
     Start,
@@ -239,38 +239,38 @@ class Members:
             group.lost.count += not is_clear
             # What was counted of a topic that is being deleted is not handed out any more.
             group.lost.count += any(topic.is_leaving for topic in topics.values())
-            for parcel in reply.parcels:
-                topic = topics.get(parcel.log.topic)
-                if topic is None or world.ledger.topics.get(parcel.log.topic) is not topic:
+            for share in reply.partitions:
+                topic = topics.get(share.log.topic)
+                if topic is None or world.ledger.topics.get(share.log.topic) is not topic:
                     group.lost.count += 1
                     continue
-                handed = self._handed(group, topic, parcel)
+                handed = self._handed(group, topic, share)
                 if is_clear:
                     for each in handed:
                         self._deliver(group, member, each, asked_at, visibility_ns)
 
         world.ask(command, done, wait_ns)
 
-    def _handed(self, group: GroupTruth, topic: TopicTruth, parcel: Parcel) -> list[Handed]:
-        """The messages of a parcel, each checked against what was published."""
-        records = {record.offset: record for record in messages_in(parcel.data)}
+    def _handed(self, group: GroupTruth, topic: TopicTruth, share: PartitionLeases) -> list[Handed]:
+        """The messages of one partition, each checked against what was published."""
+        records = {record.offset: record for record in messages_in(share.data)}
         found: list[Handed] = []
-        for offset, attempt, receipt in parcel:
+        for offset, attempt, receipt in share:
             record = records.get(offset)
             if record is None:
-                raise Violation("leased-without-bytes", f"{parcel.log}:{offset}")
-            message = self._world.ledger.check_record(topic, parcel.log.partition, record)
+                raise Violation("leased-without-bytes", f"{share.log}:{offset}")
+            message = self._world.ledger.check_record(topic, share.log.partition, record)
             if message.delay is None and not is_copy(record):
                 delivered = Delivered(
                     group=group.name,
-                    log=log_name(topic, parcel.log.partition),
+                    log=log_name(topic, share.log.partition),
                     offset=offset,
                     value=message.serial,
                 )
                 self._world.history.note(delivered)
             handed = Handed(
                 topic=topic,
-                partition=parcel.log.partition,
+                partition=share.log.partition,
                 offset=offset,
                 attempt=attempt,
                 receipt=receipt,

@@ -168,8 +168,8 @@ def _summary(reply: Reply | Refused) -> str:
         case Refused():
             return f"refused {reply.code}"
         case Leased():
-            parcels = [(str(each.log), [part[:2] for part in each]) for each in reply.parcels]
-            return f"Leased {parcels}"
+            partitions = [(str(each.log), [part[:2] for part in each]) for each in reply.partitions]
+            return f"Leased {partitions}"
         case Published():
             return f"Published {reply.targets} {reply.placed}"
         case Joined() | Acked():

@@ -185,7 +185,7 @@ def test_a_waiting_poll_is_not_answered_by_a_message_that_is_not_due() -> None:
 
     assert not node.is_answered(waiting)
     node.advance(20 * SECOND)
-    assert node.reply(waiting, Leased).parcels == ()
+    assert node.reply(waiting, Leased).partitions == ()
 
 
 def test_a_reader_that_follows_gets_the_message_wherever_it_stands() -> None:

@@ -80,7 +80,7 @@ def test_a_poll_of_thousands_of_partitions_takes_several_bounded_turns() -> None
 
     assert node.turn_units_max <= 2 * TURN_UNITS
     leased = node.reply(request, Leased)
-    assert sum(len(parcel.offsets) for parcel in leased.parcels) == 20
+    assert sum(len(share.offsets) for share in leased.partitions) == 20
 
 
 def test_more_ripe_partitions_than_one_poll_may_draw_from_are_all_served_in_turn() -> None:
@@ -91,8 +91,8 @@ def test_more_ripe_partitions_than_one_poll_may_draw_from_are_all_served_in_turn
         publish(node, *["x"] * 600, targets=list(range(600)))
     seen: dict[LogId, int] = {}
     for _ in range(20):
-        for parcel in node.ask(polling(count=1000), Leased).parcels:
-            seen[parcel.log] = seen.get(parcel.log, 0) + len(parcel.offsets)
+        for share in node.ask(polling(count=1000), Leased).partitions:
+            seen[share.log] = seen.get(share.log, 0) + len(share.offsets)
 
     assert seen == {LogId("orders", number): 3 for number in range(600)}
 

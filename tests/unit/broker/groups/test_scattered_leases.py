@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from goqueue.broker import fill
 from goqueue.broker.journal_changes import Delivered, Settled, fold
 from goqueue.model import LogId, Offset, RequestId, Serve, Slice, Timestamp
-from goqueue.model.requests import Leased, LeasedRun, Parcel
+from goqueue.model.requests import Leased, LeasedRun, PartitionLeases
 from goqueue.records import pick, slice_records
 from tests.unit.broker.groups.priorities import (
     BACKGROUND,
@@ -102,7 +102,7 @@ class Shelf:
 
 
 def serve(offsets: list[int], bytes_max: int) -> Serve:
-    parcel = Parcel(log=LOG, leases=(LeasedRun("", 1, offsets),), deadline=Timestamp(0))
+    share = PartitionLeases(log=LOG, leases=(LeasedRun("", 1, offsets),), deadline=Timestamp(0))
     wanted = Slice(
         log=LOG,
         segment=Offset(0),
@@ -110,14 +110,14 @@ def serve(offsets: list[int], bytes_max: int) -> Serve:
         below=Offset(max(offsets) + 1),
         bytes_max=bytes_max,
     )
-    return Serve(request=RequestId(1), reply=Leased(parcels=(parcel,)), runs=((wanted,),))
+    return Serve(request=RequestId(1), reply=Leased(partitions=(share,)), runs=((wanted,),))
 
 
 def filled(effect: Serve, shelf: Shelf) -> list[int]:
     reply = fill(effect, shelf.read)
     assert isinstance(reply, Leased)
-    (parcel,) = reply.parcels
-    return [record.offset for piece in parcel.data for record in pick(piece, parcel.offsets)]
+    (share,) = reply.partitions
+    return [record.offset for piece in share.data for record in pick(piece, share.offsets)]
 
 
 @given(

@@ -82,27 +82,27 @@ def _answer(messages: list[ReadMessage], next_offset: int) -> bytes:
 def reference_poll(leased: Leased) -> bytes:
     """The answer to a poll that leased these messages."""
     messages: list[DeliveredMessage] = []
-    for parcel in leased.parcels:
-        found = {record.offset: record for record in leased_records(parcel, MANY)}
-        for offset, attempt, receipt in parcel:
+    for share in leased.partitions:
+        found = {record.offset: record for record in leased_records(share, MANY)}
+        for offset, attempt, receipt in share:
             record = found[offset]
             text = text_of(record)
             messages.append(
                 DeliveredMessage(
-                    parcel.log.topic,
-                    parcel.log.partition,
+                    share.log.topic,
+                    share.log.partition,
                     offset,
                     format_time(record.timestamp),
                     text.value,
                     PRIORITY_NAMES[record.priority],
                     receipt,
                     attempt,
-                    format_time(parcel.deadline),
+                    format_time(share.deadline),
                     text.key,
                     text.headers,
                     "base64" if text.encoding else None,
                     text.base64_headers,
-                    trace_of(record, parcel.seed),
+                    trace_of(record, share.seed),
                 )
             )
     return msgspec.json.encode(Delivery(messages=messages))

@@ -10,7 +10,15 @@ from goqueue.gateways.http.message_encoder import ReadAnswer, encode_poll
 from goqueue.gateways.http.messages import Delivery, ReadOut
 from goqueue.gateways.http.read import portion_of
 from goqueue.model import LogId, Message, Offset, Timestamp
-from goqueue.model.requests import Isolation, Leased, LeasedRun, Parcel, Poll, Read, Records
+from goqueue.model.requests import (
+    Isolation,
+    Leased,
+    LeasedRun,
+    PartitionLeases,
+    Poll,
+    Read,
+    Records,
+)
 from goqueue.records import Codec, build, compress, stamp, walk
 from tests.unit.gateways.http.answering_broker import AnsweringBroker, send
 from tests.unit.gateways.http.refusing_broker import NOW, header, read
@@ -122,13 +130,13 @@ def test_the_note_about_the_writer_is_not_shown() -> None:
     assert first.headers is None
     assert (second.headers, second.base64_headers) == ({"a": "/w=="}, ["a"])
     assert third.headers == {"gq.delayed-from": "1"}
-    parcel = Parcel(
+    share = PartitionLeases(
         log=LogId("t", 0),
         leases=(LeasedRun("t:0:1:r", 1, [0, 1]),),
         deadline=Timestamp(NOW),
         data=(data,),
     )
-    body = finished(encode_poll(Leased(parcels=(parcel,)))).body
+    body = finished(encode_poll(Leased(partitions=(share,)))).body
     assert isinstance(body, bytearray)
     leased = msgspec.json.decode(body, type=Delivery).messages
     assert [each.headers for each in leased] == [None, {"a": "/w=="}]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from goqueue.gateways.http.json_chunks import finished
 from goqueue.gateways.http.message_encoder import ReadAnswer, encode_poll
 from goqueue.model import LogId, Message, Offset, Timestamp
-from goqueue.model.requests import Leased, LeasedRun, Parcel, Records, TraceSeed
+from goqueue.model.requests import Leased, LeasedRun, PartitionLeases, Records, TraceSeed
 from goqueue.records import Codec, Corrupt, build, compress, stamp
 from tests.unit.gateways.http.reference_messages import reference_poll, reference_read
 from tests.unit.gateways.http.refusing_broker import NOW
@@ -160,27 +160,27 @@ def test_a_read_ends_where_structs_would_end_it(
     assert written(records, count_max, bytes_max) == reference_read(records, count_max, bytes_max)
 
 
-def parcel_of(
+def leases_of(
     data: tuple[memoryview, ...], offsets: list[int], seed: TraceSeed | None = None
-) -> Parcel:
+) -> PartitionLeases:
     leases = [
         LeasedRun(f"orders:3:{attempt}:c2f1", attempt, list(run))
         for attempt, run in itertools.groupby(offsets, lambda offset: offset % 3)
     ]
     deadline = Timestamp(NOW + 1)
-    return Parcel(log=LOG, leases=tuple(leases), deadline=deadline, data=data, seed=seed)
+    return PartitionLeases(log=LOG, leases=tuple(leases), deadline=deadline, data=data, seed=seed)
 
 
 @given(st.lists(pieces(any_messages), max_size=2), seeds, st.randoms(use_true_random=False))
 def test_a_poll_is_written_as_from_structs(
     partitions: list[tuple[memoryview, ...]], seed: TraceSeed | None, random: Random
 ) -> None:
-    parcels = []
+    shares = []
     for data in partitions:
         offsets = offsets_of(data)
         random.shuffle(offsets)
-        parcels.append(parcel_of(data, offsets, seed))
-    leased = Leased(parcels=tuple(parcels))
+        shares.append(leases_of(data, offsets, seed))
+    leased = Leased(partitions=tuple(shares))
     assert finished(encode_poll(leased)).body == reference_poll(leased)
 
 
@@ -226,7 +226,7 @@ def test_any_number_of_headers_is_written(count: int, is_repeated: bool) -> None
 def test_a_lease_is_found_in_pieces_that_overlap() -> None:
     messages = [Message(value=b"%d" % number) for number in range(6)]
     data = (stored(*messages), stored(*messages[3:], first=3), stored(*messages[:2]))
-    leased = Leased(parcels=(parcel_of(data, [5, 0, 4, 1, 3, 2]),))
+    leased = Leased(partitions=(leases_of(data, [5, 0, 4, 1, 3, 2]),))
     assert finished(encode_poll(leased)).body == reference_poll(leased)
 
 
@@ -244,7 +244,7 @@ def test_a_header_block_that_is_none_is_corrupt(block: bytes, reason: str) -> No
     with pytest.raises(Corrupt) as of_read:
         written(read(data), 1, MANY)
     with pytest.raises(Corrupt) as of_poll:
-        finished(encode_poll(Leased(parcels=(parcel_of(data, [0, 1]),))))
+        finished(encode_poll(Leased(partitions=(leases_of(data, [0, 1]),))))
     assert of_read.value.reason == of_poll.value.reason == reason
 
 
@@ -261,8 +261,8 @@ def test_a_large_poll_is_written_in_steps_of_bounded_size(run_length: int) -> No
         LeasedRun("orders:3:1:c2f1", 1, range(first, min(first + run_length, 40)))
         for first in range(0, 40, run_length)
     ]
-    parcel = msgspec.structs.replace(parcel_of(data, []), leases=tuple(leases))
-    leased = Leased(parcels=(parcel, parcel))
+    share = msgspec.structs.replace(leases_of(data, []), leases=tuple(leases))
+    leased = Leased(partitions=(share, share))
     # A step has eleven messages, with all that is around them.
     assert len(list(encode_poll(leased))) == 80 // 11
     assert finished(encode_poll(leased)).body == reference_poll(leased)
@@ -285,4 +285,4 @@ def test_a_part_of_the_log_that_is_no_record_is_corrupt() -> None:
     with pytest.raises(Corrupt):
         written(read(data), 9, MANY)
     with pytest.raises(Corrupt):
-        finished(encode_poll(Leased(parcels=(parcel_of(data, [0, 1]),))))
+        finished(encode_poll(Leased(partitions=(leases_of(data, [0, 1]),))))

@@ -9,7 +9,7 @@ from goqueue.gateways.http.json_chunks import finished
 from goqueue.gateways.http.message_encoder import ReadAnswer, encode_poll
 from goqueue.gateways.http.messages import DeliveredMessage, Delivery, ReadMessage, ReadOut
 from goqueue.model import LogId, Message, Offset, Timestamp, format_time
-from goqueue.model.requests import Leased, LeasedRun, Parcel, Records
+from goqueue.model.requests import Leased, LeasedRun, PartitionLeases, Records
 from goqueue.records import Codec, build, compress, stamp
 from tests.unit.gateways.http.refusing_broker import NOW
 
@@ -174,8 +174,8 @@ def test_unpacking_stops_where_the_answer_is_full() -> None:
 # ---- poll ----------------------------------------------------------------------------------
 
 
-def parcel(data: memoryview, offsets: list[int]) -> Parcel:
-    return Parcel(
+def share(data: memoryview, offsets: list[int]) -> PartitionLeases:
+    return PartitionLeases(
         log=LOG,
         leases=tuple(LeasedRun("t:0:1:receipt", offset - 9, [offset]) for offset in offsets),
         deadline=Timestamp(NOW + 10**9),
@@ -183,15 +183,15 @@ def parcel(data: memoryview, offsets: list[int]) -> Parcel:
     )
 
 
-def delivered(*parcels: Parcel) -> list[DeliveredMessage]:
-    body = finished(encode_poll(Leased(parcels=parcels))).body
+def delivered(*partitions: PartitionLeases) -> list[DeliveredMessage]:
+    body = finished(encode_poll(Leased(partitions=partitions))).body
     assert isinstance(body, bytearray)
     return msgspec.json.decode(body, type=Delivery).messages
 
 
 def test_a_poll_shows_the_leased_messages_in_the_order_of_their_leases() -> None:
     data = stored(Message(value=b"a"), Message(value=b"b"), CONTROL, Message(value=b"d"))
-    first, second = delivered(parcel(data, [13, 10]))
+    first, second = delivered(share(data, [13, 10]))
     assert (first.offset, first.value, first.receipt_handle) == (13, "d", "t:0:13:1:receipt")
     assert (second.offset, second.value, second.delivery_count) == (10, "a", 1)
     assert second.deadline == format_time(NOW + 10**9)
@@ -199,7 +199,7 @@ def test_a_poll_shows_the_leased_messages_in_the_order_of_their_leases() -> None
 
 def test_leased_messages_are_unpacked_too() -> None:
     data = stored(compress(Message(value=b"hello"), Codec.LZ4), Message(value=b"plain"))
-    messages = delivered(parcel(data, [10, 11]))
+    messages = delivered(share(data, [10, 11]))
     assert [message.value for message in messages] == ["hello", "plain"]
 
 
@@ -209,4 +209,4 @@ def test_a_poll_without_messages_has_an_empty_list() -> None:
 
 def test_a_lease_without_its_bytes_is_a_fault_not_a_missing_message() -> None:
     with pytest.raises(KeyError):
-        delivered(parcel(stored(Message(value=b"a")), [10, 11]))
+        delivered(share(stored(Message(value=b"a")), [10, 11]))
