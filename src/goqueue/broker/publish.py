@@ -1,6 +1,6 @@
 """Publish: route a batch to its partitions, append, answer when all of it is committed.
 
-Never looks at a single message: routing is a pass of the records room, appending stamps a batch.
+Never looks at a single message: routing is a compiled pass of `records`, appending stamps a batch.
 A message without a key that comes alone goes where others of these milliseconds went.
 Cost per batch: one route pass, then per partition one stamp pass, one write and one shared sync.
 A batch for more than 250 partitions is appended over several turns; it is answered as one.

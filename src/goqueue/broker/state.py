@@ -187,7 +187,7 @@ class NodeState:
         return start if position is None else max(position.floor, start)
 
     def lag(self, group: int, partition: Partition) -> int:
-        """How many messages a group has still before it; what is not committed is not."""
+        """How many committed messages a group has not consumed yet."""
         log, end = partition.log_id, partition.log.watermarks.stable
         place = self.group_partitions.get(group, log)
         lag = lag_between(partition.log.start, end, place)

@@ -123,7 +123,7 @@ def draw_topic(topic: Topic) -> None:
 
 
 def draw_lanes(lanes: tuple[LaneStats, ...]) -> None:
-    """What each priority of each group does; `READY` is what is looked ahead, not the backlog."""
+    """What each priority of each group does; `READY` is what was scanned, not the backlog."""
     rows = [
         (
             each.consumer_group,

@@ -202,7 +202,7 @@ class Producer:
     """Gathers messages into batches per partition; one object per message, one request per batch.
 
     `receipt = await producer.send(...)` suspends only while the buffer is full; `await receipt`
-    tells where the message went. To publish many: send them all, then `await producer.flush()`.
+    returns partition and offset. To publish many: send them all, then `await producer.flush()`.
 
     With a registry batches are numbered, so that one that is sent again is not taken again.
     """

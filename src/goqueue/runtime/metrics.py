@@ -64,15 +64,26 @@ _PROC = Path("/proc/self")
 _GENERATION = ("generation",)
 _COLLECTIONS = (
     ("python_gc_collections_total", "collections", "Runs of the garbage collector."),
-    ("python_gc_objects_collected_total", "collected", "Objects that it collected."),
-    ("python_gc_objects_uncollectable_total", "uncollectable", "Objects that it could not."),
+    (
+        "python_gc_objects_collected_total",
+        "collected",
+        "Objects collected by the garbage collector.",
+    ),
+    (
+        "python_gc_objects_uncollectable_total",
+        "uncollectable",
+        "Objects that the garbage collector could not collect.",
+    ),
 )
 _INFO = ("implementation", "major", "minor", "patchlevel", "version")
 
 
 def process_families() -> Iterator[Family]:
     yield _single(
-        Kind.COUNTER, "process_cpu_seconds_total", "Time on processors.", time.process_time()
+        Kind.COUNTER,
+        "process_cpu_seconds_total",
+        "CPU time used, user and system.",
+        time.process_time(),
     )
     yield from _memory()
     yield from _descriptors()
@@ -88,7 +99,7 @@ def process_families() -> Iterator[Family]:
     yield Family(
         name="python_info",
         kind=Kind.GAUGE,
-        meaning="The Python that runs this.",
+        meaning="Version of Python.",
         labels=_INFO,
         samples=[((*version, platform.python_version()), 1)],
     )
@@ -124,22 +135,22 @@ def _memory() -> Iterator[Family]:
 def _descriptors() -> Iterator[Family]:
     with suppress(OSError):
         opened = len(os.listdir(_PROC / "fd"))
-        yield _single(Kind.GAUGE, "process_open_fds", "Open descriptors.", opened)
+        yield _single(Kind.GAUGE, "process_open_fds", "Open file descriptors.", opened)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield _single(Kind.GAUGE, "process_max_fds", "Descriptors that may be open.", limit)
+    yield _single(Kind.GAUGE, "process_max_fds", "Limit on open file descriptors.", limit)
 
 
 def shell_families(disk: Disk, lag: LoopLag) -> Iterator[Family]:
     yield _family(
         Kind.GAUGE,
         "goqueue_runtime_disk_queue_length",
-        "Effects handed to the disk thread and not done yet.",
+        "Writes, syncs and other effects that wait for the disk thread.",
         disk.queue_length,
     )
     yield Family(
         name="goqueue_runtime_event_loop_lag_seconds",
         kind=Kind.HISTOGRAM,
-        meaning="How late timers of the event loop are.",
+        meaning="Lateness of timers on the event loop.",
         samples=[((), lag.histogram)],
     )
 
@@ -148,8 +159,8 @@ def volume_families(files: OsFileSystem) -> Iterator[Family]:
     """The file system of the data directory; facts that it does not report are omitted."""
     with suppress(OSError):
         for name, meaning, quantity in (
-            ("free", "Bytes that are free where the data lies.", files.free_bytes()),
-            ("size", "Bytes of the file system where the data lies.", files.size_bytes()),
+            ("free", "Free bytes of the file system of the data directory.", files.free_bytes()),
+            ("size", "Size of the file system of the data directory in bytes.", files.size_bytes()),
         ):
             yield _family(Kind.GAUGE, f"goqueue_storage_volume_{name}_bytes", meaning, quantity)
 
@@ -162,8 +173,8 @@ def listener_families(listeners: Iterable[Listener], capacity: Capacity) -> Iter
         name, traffic = listener.name, listener.traffic
         for field, meaning, quantity in (
             ("requests", f"Requests over {name.upper()}.", traffic.requests_total),
-            ("received_bytes", "Bytes taken from sockets.", traffic.bytes_in),
-            ("sent_bytes", "Bytes given to sockets.", traffic.bytes_out),
+            ("received_bytes", "Bytes received.", traffic.bytes_in),
+            ("sent_bytes", "Bytes sent.", traffic.bytes_out),
         ):
             yield _family(Kind.COUNTER, f"goqueue_{name}_{field}_total", meaning, quantity)
 

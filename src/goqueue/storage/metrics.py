@@ -132,18 +132,18 @@ _COUNTERS: tuple[tuple[str, Callable[[TopicMeter], int], str], ...] = (
     ("bytes_read_total", lambda meter: meter.bytes_read, "Bytes of records read."),
     ("fsync_total", lambda meter: meter.fsyncs, "Syncs of a log to the disk."),
     ("fsync_errors_total", lambda meter: meter.fsync_errors, "Syncs that failed."),
-    ("segments_created_total", lambda meter: meter.segments_created, "Segments begun."),
-    ("segments_deleted_total", lambda meter: meter.segments_deleted, "Segments removed."),
-    ("index_rebuilds_total", lambda meter: meter.index_rebuilds, "Indexes made anew."),
+    ("segments_created_total", lambda meter: meter.segments_created, "Segments created."),
+    ("segments_deleted_total", lambda meter: meter.segments_deleted, "Segments deleted."),
+    ("index_rebuilds_total", lambda meter: meter.index_rebuilds, "Indexes rebuilt."),
     (
         "compaction_runs_total",
         lambda meter: meter.compaction_latency.count,
-        "Compactions that came to their end.",
+        "Compactions completed.",
     ),
     (
         "compaction_bytes_reclaimed_total",
         lambda meter: meter.compaction_reclaimed,
-        "Bytes that compaction gave back.",
+        "Bytes freed by compaction.",
     ),
 )
 _HISTOGRAMS: tuple[tuple[str, Callable[[TopicMeter], Histogram], str], ...] = (
@@ -151,7 +151,7 @@ _HISTOGRAMS: tuple[tuple[str, Callable[[TopicMeter], Histogram], str], ...] = (
     (
         "compaction_latency_seconds",
         lambda meter: meter.compaction_latency,
-        "Time of a compaction, with what came between its steps.",
+        "Time of a compaction, including pauses between its steps.",
     ),
 )
 
@@ -180,10 +180,10 @@ def _lookups(topics: list[tuple[tuple[str, ...], TopicMeter]]) -> Iterator[Famil
         for labels, meter in topics
         for how, latency in list(meter.lookup_latency.items())
     ]
-    meaning = "Reads of records that an index led to."
+    meaning = "Reads that used an index."
     counts: list[Sample] = [(labels, latency.count) for labels, latency in lookups]
     yield _family(Kind.COUNTER, "index_lookups_total", meaning, _INDEX, counts)
-    meaning = "Time of a lookup by an index, with the reading that it led to."
+    meaning = "Time of an index lookup, including the read that follows."
     latencies: list[Sample] = list(lookups)
     yield _family(Kind.HISTOGRAM, "index_lookup_latency_seconds", meaning, _INDEX, latencies)
 
@@ -192,12 +192,12 @@ def _snapshots(meters: Meters) -> Iterator[Family]:
     labels = ("snapshot_type",)
     snapshots = meters.snapshots()
     counts: list[Sample] = [(kind, meter.latency.count) for kind, meter in snapshots]
-    yield _family(Kind.COUNTER, "snapshots_created_total", "Snapshots kept.", labels, counts)
+    yield _family(Kind.COUNTER, "snapshots_created_total", "Snapshots written.", labels, counts)
     sizes: list[Sample] = [(kind, meter.size) for kind, meter in snapshots]
-    meaning = "Bytes of the last snapshot."
+    meaning = "Size of the last snapshot in bytes."
     yield _family(Kind.GAUGE, "snapshot_size_bytes", meaning, labels, sizes)
     latencies: list[Sample] = [(kind, meter.latency) for kind, meter in snapshots]
-    meaning = "Time to keep a snapshot."
+    meaning = "Time to write a snapshot."
     yield _family(Kind.HISTOGRAM, "snapshot_latency_seconds", meaning, labels, latencies)
 
 

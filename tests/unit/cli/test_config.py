@@ -116,7 +116,7 @@ def test_check_tells_its_problems_as_a_document_too(terminal: Terminal) -> None:
                 "setting": "log.level",
                 "origin": 'file "bad.toml", key log.level',
                 "given": '"loud"',
-                "reason": "is none of them",
+                "reason": "is not a valid value",
                 "allowed": "debug or info or warning or error",
             }
         ],

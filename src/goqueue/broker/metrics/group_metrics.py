@@ -14,24 +14,32 @@ __all__ = ["group_families"]
 _PREFIX = "goqueue_consumer_"
 _GROUP = ("consumer_group",)
 _COUNTERS = (
-    ("group_joins_total", "joins", "Joins, also of members that say again that they are."),
-    ("partitions_assigned_total", "partitions_assigned", "Partitions that members got."),
-    ("partitions_revoked_total", "partitions_revoked", "Partitions that members lost."),
-    ("heartbeats_sent_total", "heartbeats", "Heartbeats that members sent."),
+    ("group_joins_total", "joins", "Joins, including re-joins."),
+    ("partitions_assigned_total", "partitions_assigned", "Partitions assigned to members."),
+    ("partitions_revoked_total", "partitions_revoked", "Partitions revoked from members."),
+    ("heartbeats_sent_total", "heartbeats", "Heartbeats received."),
     (
         "heartbeat_timeouts_total",
         "heartbeat_timeouts",
-        "Times that a session ran out, also of members whose poll still waits.",
+        "Session timeouts, including members whose poll was still waiting.",
     ),
-    ("session_timeouts_total", "session_timeouts", "Members taken out because they were silent."),
+    ("session_timeouts_total", "session_timeouts", "Members removed after a session timeout."),
     ("polls_total", "polls", "Polls answered."),
-    ("polls_empty_total", "polls_empty", "Polls answered without a message."),
+    ("polls_empty_total", "polls_empty", "Polls answered without messages."),
 )
 _HISTOGRAMS = (
     ("heartbeat_latency_seconds", "heartbeat_latency", "Time to answer a heartbeat."),
-    ("poll_latency_seconds", "poll_latency", "Time to answer a poll, with its waiting."),
-    ("poll_batch_size", "poll_sizes", "Messages that a poll got."),
-    ("offset_commit_latency_seconds", "commit_latency", "Time until offsets are committed."),
+    (
+        "poll_latency_seconds",
+        "poll_latency",
+        "Time to answer a poll, including the wait for messages.",
+    ),
+    ("poll_batch_size", "poll_sizes", "Messages returned by a poll."),
+    (
+        "offset_commit_latency_seconds",
+        "commit_latency",
+        "Time from an offset commit until it is durable.",
+    ),
 )
 
 
@@ -43,19 +51,19 @@ def group_families(state: NodeState) -> Iterator[Family]:
         yield histogram(_PREFIX + name, meaning, _GROUP, plain(rows, attrgetter(field)))
     yield counter(
         _PREFIX + "group_leaves_total",
-        "Members that are gone, by reason.",
+        "Members that left or were removed, by reason.",
         ("consumer_group", "reason"),
         keyed(rows, attrgetter("leaves")),
     )
     yield counter(
         _PREFIX + "rebalances_total",
-        "Times that partitions were assigned anew, by what caused it.",
+        "Rebalances, by trigger.",
         ("consumer_group", "trigger"),
         keyed(rows, attrgetter("rebalances")),
     )
     yield histogram(
         _PREFIX + "rebalance_latency_seconds",
-        "Time until a new assignment is committed.",
+        "Time from a trigger until the new assignment is durable.",
         ("consumer_group", "rebalance_type"),
         _rebalances([(name, counts.rebalance_latency) for (name,), counts in rows]),
     )
@@ -71,14 +79,14 @@ def _rebalances(latencies: list[tuple[str, Histogram]]) -> Iterator[Sample]:
 def _gauges(state: NodeState) -> Iterator[Family]:
     groups = [((group.name,), group) for group in state.groups]
     for name, take, meaning in (
-        ("group_members", _member_count, "Members of a group."),
-        ("group_generation", attrgetter("generation"), "Generation of a group."),
-        ("assigned_partitions", _assigned_count, "Partitions that members of a group have."),
+        ("group_members", _member_count, "Number of members of a group."),
+        ("group_generation", attrgetter("generation"), "Current generation of a group."),
+        ("assigned_partitions", _assigned_count, "Partitions assigned to members of a group."),
     ):
         yield gauge(_PREFIX + name, meaning, _GROUP, plain(groups, take))
     yield gauge(
         _PREFIX + "group_state",
-        "1 for the state that a group is in, 0 for the others.",
+        "1 for the current state of a group, 0 for the others.",
         ("consumer_group", "state"),
         _states([group for _, group in groups]),
     )

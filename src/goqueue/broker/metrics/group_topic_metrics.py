@@ -19,26 +19,26 @@ _CONSUMED = (
     (
         _BROKER + "messages_consumed_total",
         "consumed",
-        "Messages handed out; those of stream reads under no group.",
+        "Messages delivered; stream reads without a group have an empty group.",
     ),
-    (_BROKER + "bytes_consumed_total", "bytes_consumed", "Bytes of messages handed out."),
+    (_BROKER + "bytes_consumed_total", "bytes_consumed", "Bytes of delivered messages."),
 )
 _SETTLED = (
     (
         _BROKER + "messages_redelivered_total",
         "redelivered",
-        "Messages handed out that were handed out before.",
+        "Messages delivered again.",
     ),
-    (_BROKER + "messages_acked_total", "acked", "Messages acknowledged, also by transactions."),
-    (_BROKER + "messages_nacked_total", "nacked", "Messages given back."),
+    (_BROKER + "messages_acked_total", "acked", "Messages acked, including by transactions."),
+    (_BROKER + "messages_nacked_total", "nacked", "Messages nacked."),
     (_BROKER + "messages_rejected_total", "rejected", "Messages rejected."),
     (
         _BROKER + "messages_released_total",
         "released",
-        "Messages given back before they were begun.",
+        "Messages released before they were started.",
     ),
-    (_BROKER + "messages_expired_total", "expired", "Messages whose lease ran out."),
-    (_CONSUMER + "offset_commits_total", "commits", "Commits of offsets."),
+    (_BROKER + "messages_expired_total", "expired", "Leases that expired, in messages."),
+    (_CONSUMER + "offset_commits_total", "commits", "Offset commits."),
 )
 
 
@@ -51,20 +51,20 @@ def pair_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
         yield counter(name, meaning, _PAIR, plain(rows, _moved(field)))
     yield counter(
         _CONSUMER + "offset_commit_errors_total",
-        "Commits of offsets that were refused.",
+        "Offset commits refused, by error code.",
         (*_PAIR, "error_type"),
         keyed(counted, attrgetter("commit_errors")),
     )
     yield histogram(
         _BROKER + "fetch_latency_seconds",
-        "Time of a poll or read that brought something, without its waiting for messages.",
+        "Time of a poll or read that returned messages, without the wait for them.",
         _PAIR,
         plain(rows, attrgetter("fetch_latency")),
     )
     yield from place_families(state, by_partition=by_partition)
     yield gauge(
         _BROKER + "active_consumers",
-        "Members of a group that subscribed to a topic.",
+        "Members of a group that subscribe to a topic.",
         _PAIR,
         _consumers(state),
     )

@@ -28,19 +28,19 @@ def place_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     places = _Places(state, by_partition=by_partition)
     yield gauge(
         "goqueue_consumer_lag",
-        "Messages that a group has still before it.",
+        "Messages the group has not consumed yet.",
         labels,
         places.lags(),
     )
     yield gauge(
         "goqueue_consumer_committed_offset",
-        "The next offset of a group; the sum over partitions where those are not shown.",
+        "Next offset of a group; summed over partitions unless partitions are a label.",
         labels,
         places.committed(),
     )
     yield gauge(
         "goqueue_broker_messages_in_flight",
-        "Messages handed out and not settled.",
+        "Messages leased and not settled yet.",
         _PAIR,
         places.in_flight,
     )

@@ -26,29 +26,34 @@ def health_families(
     state: NodeState, dead_letters: Callable[[], Iterator[tuple[str, int]]]
 ) -> Iterator[Family]:
     is_ready = state.not_ready is None
-    yield gauge("goqueue_broker_ready", "Whether commands are taken.", (), [((), int(is_ready))])
+    yield gauge(
+        "goqueue_broker_ready",
+        "1 while the node accepts commands, else 0.",
+        (),
+        [((), int(is_ready))],
+    )
     failed = sum(each.log.failure is not None for each in state.partitions)
     yield gauge(
         "goqueue_storage_failed_logs",
-        "Logs that take no writes, because one of theirs failed.",
+        "Logs that accept no writes because one failed.",
         (),
         [((), failed)],
     )
     yield gauge(
         "goqueue_storage_full_logs",
-        "Logs whose last write found no space.",
+        "Logs whose last write failed for lack of space.",
         (),
         [((), len(state.storage.full))],
     )
     yield gauge(
         "goqueue_storage_damaged_ranges",
-        "Ranges of records that are refused because they are damaged.",
+        "Damaged ranges of records; reads of them are refused.",
         (),
         [((), state.storage.damaged_ranges)],
     )
     yield gauge(
         "goqueue_storage_damaged_offsets",
-        "Offsets that are refused because their records are damaged; topics without are absent.",
+        "Damaged offsets; topics without any are absent.",
         _TOPIC,
         (((name,), count) for name, count in state.storage.damaged_by_topic().items()),
     )
@@ -56,13 +61,13 @@ def health_families(
     kept = dead_letters() if is_ready else ()
     yield gauge(
         "goqueue_broker_dead_letters",
-        "Dead letters that were not put back, by the topic that keeps them.",
+        "Dead letters that were not redriven, by dead-letter topic.",
         _TOPIC,
         (((name,), count) for name, count in kept),
     )
     yield gauge(
         "goqueue_broker_delayed_messages_next_due",
-        "When the first delayed message is due, in seconds since the epoch.",
+        "Due time of the next delayed message, in seconds since the epoch.",
         _TOPIC,
         _next_due(state),
     )
@@ -84,21 +89,21 @@ _PREFIX = "goqueue_storage_"
 def log_families(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     partitions = list(chain(state.partitions, state.internal.values()))
     for name, quantity, meaning in (
-        ("log_start_offset", _start, "Earliest offset kept, summed over partitions."),
-        ("log_size_bytes", _size, "Bytes of the segments."),
-        ("segments_active", _one, "Segments that are written to."),
-        ("segments_total", _segments, "Segments."),
+        ("log_start_offset", _start, "Log start offset, summed over partitions."),
+        ("log_size_bytes", _size, "Size of all segments in bytes."),
+        ("segments_active", _one, "Segments that are being written."),
+        ("segments_total", _segments, "Number of segments."),
     ):
         yield gauge(_PREFIX + name, meaning, _TOPIC, _sums(partitions, quantity))
     yield gauge(
         _PREFIX + "log_end_offset",
-        "Offset after the last record; the sum over partitions where those are not shown.",
+        "Log end offset; summed over partitions unless partitions are a label.",
         ("topic", "partition") if by_partition else _TOPIC,
         _ends(partitions) if by_partition else _sums(partitions, _end),
     )
     yield gauge(
         _PREFIX + "compaction_dirty_ratio",
-        "Share of the sealed bytes of a compacted topic that no compaction has seen.",
+        "Share of the sealed bytes of a compacted topic that are not compacted yet.",
         _TOPIC,
         _dirty_ratios(state, partitions),
     )

@@ -15,11 +15,11 @@ _PREFIX = "goqueue_broker_"
 _TOPIC = ("topic",)
 _LANES = tuple(priority.name.lower() for priority in Priority)
 _COUNTERS = (
-    ("messages_published_total", "published", "Messages that were acknowledged."),
-    ("bytes_published_total", "bytes_published", "Bytes of acknowledged messages, as stored."),
-    ("delayed_messages_scheduled_total", "scheduled", "Messages published to be delivered later."),
-    ("delayed_messages_fired_total", "fired", "Delayed messages that were delivered."),
-    ("delayed_messages_cancelled_total", "cancelled", "Delayed messages that were cancelled."),
+    ("messages_published_total", "published", "Messages published and acknowledged."),
+    ("bytes_published_total", "bytes_published", "Bytes of published messages, as stored."),
+    ("delayed_messages_scheduled_total", "scheduled", "Delayed messages published."),
+    ("delayed_messages_fired_total", "fired", "Delayed messages delivered."),
+    ("delayed_messages_cancelled_total", "cancelled", "Delayed messages cancelled."),
 )
 
 
@@ -30,25 +30,25 @@ def topic_families(state: NodeState) -> Iterator[Family]:
         yield counter(_PREFIX + name, meaning, _TOPIC, plain(rows, attrgetter(field)))
     yield counter(
         _PREFIX + "priority_messages_published_total",
-        "Messages taken, by lane.",
+        "Messages published, by priority.",
         ("topic", "priority"),
         keyed(rows, _lanes),
     )
     yield counter(
         _PREFIX + "messages_failed_total",
-        "Messages that were refused; those for a topic that does not exist under no topic.",
+        "Messages refused, by error code; the topic is empty if it does not exist.",
         ("topic", "error_type"),
         keyed([((name,), counts) for name, counts in counted], attrgetter("failed")),
     )
     yield counter(
         _PREFIX + "messages_moved_total",
-        "Messages moved to the dead letters, and dead letters moved back, by cause.",
+        "Messages moved to dead letters, and redriven dead letters, by cause.",
         ("topic", "cause"),
         keyed(rows, attrgetter("moved")),
     )
     yield histogram(
         _PREFIX + "publish_latency_seconds",
-        "Time from a publish until all of it is committed.",
+        "Time from a publish request until all its messages are committed.",
         _TOPIC,
         plain(rows, attrgetter("publish_latency")),
     )
@@ -69,11 +69,11 @@ def _lanes(counts: TopicCounts) -> dict[str, int]:
 
 def _gauges(state: NodeState) -> Iterator[Family]:
     topics: list[Row[int]] = [((topic.name,), topic.stated.partitions) for topic in state.catalog]
-    yield gauge(_PREFIX + "topic_count", "Topics.", (), [((), len(topics))])
-    yield gauge(_PREFIX + "topic_partitions", "Partitions of a topic.", _TOPIC, topics)
+    yield gauge(_PREFIX + "topic_count", "Number of topics.", (), [((), len(topics))])
+    yield gauge(_PREFIX + "topic_partitions", "Number of partitions of a topic.", _TOPIC, topics)
     yield gauge(
         _PREFIX + "delayed_messages_pending",
-        "Delayed messages that wait to be delivered.",
+        "Delayed messages that are not due yet.",
         _TOPIC,
         _pending(state),
     )
@@ -90,14 +90,14 @@ def _pending(state: NodeState) -> Iterator[Sample]:
 def _transactions(state: NodeState) -> Iterator[Family]:
     tally, counts = state.tally, state.counts
     for name, meaning, count in (
-        ("started", "Transactions begun.", counts.transactions_started),
+        ("started", "Transactions started.", counts.transactions_started),
         ("committed", "Transactions committed.", tally.transactions_committed),
         ("aborted", "Transactions aborted, timed out or fenced.", tally.transactions_aborted),
     ):
         yield counter(f"{_PREFIX}transactions_{name}_total", meaning, (), [((), count)])
     yield histogram(
         _PREFIX + "transaction_latency_seconds",
-        "Time from the begin of a transaction to its decision.",
+        "Time from the start of a transaction to its decision.",
         (),
         [((), counts.transaction_latency)],
     )

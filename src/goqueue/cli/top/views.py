@@ -365,7 +365,7 @@ def draw_waiting(board: Board, choice: Choice, window: Window) -> Body:
     lines: list[Line] = []
     if has_title:
         lines.append(
-            section("lanes", "over all groups; ready is what is looked ahead", window.width)
+            section("lanes", "over all groups; READY: scanned and ready for delivery", window.width)
         )
     lines += lanes
     lines.append(_about_delays(board, sample, window.width))

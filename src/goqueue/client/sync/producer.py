@@ -9,7 +9,7 @@ __all__ = ["SyncProducer", "SyncReceipt"]
 
 
 class SyncReceipt:
-    """What `send` hands out: `wait()` tells where the message went."""
+    """A sent message: `wait()` returns its partition and offset, or raises the error."""
 
     __slots__ = ("_loop", "_receipt")
 

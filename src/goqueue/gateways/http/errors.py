@@ -32,12 +32,16 @@ class ItemError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """How a code is told: its status, what is wrong, what to do, and which facts are details."""
+    """How a code is told: its status, what is wrong, what to do, and which facts are details.
+
+    `named` is what is wrong with the names of the request in it, for refusals that have them.
+    """
 
     status: int
     what: str
     advice: str = ""
     details: tuple[str, ...] = ()
+    named: str = ""
 
 
 ERRORS: dict[Code, ErrorSpec] = {
@@ -103,8 +107,13 @@ ERRORS: dict[Code, ErrorSpec] = {
         status=404,
         what="There is no such topic",
         advice="GET /topics lists all topics, POST /topics creates one",
+        named='Topic "{topic}" does not exist',
     ),
-    Code.TOPIC_EXISTS: ErrorSpec(status=409, what="A topic with this name already exists"),
+    Code.TOPIC_EXISTS: ErrorSpec(
+        status=409,
+        what="A topic with this name already exists",
+        named='Topic "{topic}" already exists',
+    ),
     Code.PARTITION_NOT_FOUND: ErrorSpec(
         status=404,
         what="The topic has no such partition",
@@ -132,7 +141,10 @@ ERRORS: dict[Code, ErrorSpec] = {
         advice="Clients cannot create, write or delete such a topic",
     ),
     Code.GROUP_NOT_FOUND: ErrorSpec(
-        status=404, what="There is no such group", advice="The first join or commit creates a group"
+        status=404,
+        what="There is no such group",
+        advice="The first join or commit creates a group",
+        named='Group "{group}" does not exist',
     ),
     Code.MEMBER_NOT_FOUND: ErrorSpec(
         status=404,
@@ -236,6 +248,8 @@ def describe(code: Code, facts: Facts) -> str:
     verdict = ERRORS[code]
     told = _told(facts)
     what = f"{verdict.what}: {told}." if told else f"{verdict.what}."
+    if verdict.named and len(facts) == 1 and f"{{{next(iter(facts))}}}" in verdict.named:
+        what = f"{verdict.named.format(**facts)}."
     return f"{what} {verdict.advice}." if verdict.advice else what
 
 

@@ -18,7 +18,7 @@ __all__ = ["PRIORITY_ROUTES", "LaneOut", "PriorityStats"]
 class LaneOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One priority of one group on one partition, since the node started.
 
-    `ready` is what is looked ahead in memory, not the whole backlog.
+    `ready` counts messages that were scanned and are ready for delivery, not the whole backlog.
     """
 
     consumer_group: str

@@ -433,7 +433,7 @@ def _error_of(refusal: Refused) -> ItemError:
 
 
 def _reworded(refusal: Refused) -> Refused:
-    """The same refusal; the records room tells its reasons in words of its own."""
+    """The same refusal; `records` gives its reasons in words of its own."""
     if refusal.code is Code.MESSAGE_INVALID and refusal.facts.get("part") == "key":
         reason = "keys that begin with `gq.` are reserved"
         return Refused(Code.MESSAGE_INVALID, reason=reason)

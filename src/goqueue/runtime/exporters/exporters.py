@@ -31,7 +31,7 @@ _FAMILIES: tuple[tuple[str, Kind, str, Callable[[Exporter[Any]], int]], ...] = (
     (
         "goqueue_tracing_spans_queued",
         Kind.GAUGE,
-        "Spans that wait for an exporter.",
+        "Spans that wait to be exported.",
         lambda exporter: exporter.waiting,
     ),
 )

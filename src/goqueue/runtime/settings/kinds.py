@@ -95,10 +95,11 @@ def choice(*words: str) -> Kind[str]:
 
     def read(given: str) -> str:
         if given not in words:
-            raise ValueError("is none of them")
+            raise ValueError("is not a valid value")
         return given
 
-    return _kind(" or ".join(words), read, str)
+    *others, last = words
+    return _kind(f"{', '.join(others)} or {last}" if others else last, read, str)
 
 
 TEXT: Kind[str] = _kind("text", _text, str)
@@ -318,7 +319,7 @@ def choices(*words: str) -> Kind[tuple[str, ...]]:
 
     def read(given: str) -> str:
         if given not in words:
-            raise ValueError("has an item that is none of them")
+            raise ValueError("has an item that is not a valid value")
         return given
 
     return _list("a list out of " + ", ".join(words), read)
