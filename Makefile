@@ -179,8 +179,18 @@ topic-settings: setup ## write the SDK's types and docs/reference/topic-settings
 http-reference: setup ## write docs/reference/http-api.md from the OpenAPI document
 	@$(venv) -m scripts.http_reference
 
+error-codes: setup ## write docs/reference/errors.md from the table of codes
+	@$(venv) -m scripts.error_reference
+
+metrics-reference: setup ## write docs/reference/metrics.md from the exported families
+	@$(venv) -m scripts.metrics_reference
+
+docs: setup ## build the documentation as a site into build/site and check its links
+	@$(venv) -m scripts.docs_site
+
 pictures: setup ## draw the pictures in docs/pictures again
 	@mkdir -p build && $(venv) docs/pictures/trace_picture.py >build/trace.svg && mv build/trace.svg docs/pictures/trace.svg
+	@$(venv) docs/pictures/delivery_pictures.py
 
 hooks: ## check commit subjects with a git hook in this clone
 	@git config core.hooksPath .githooks

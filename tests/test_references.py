@@ -6,7 +6,7 @@ import runpy
 
 import pytest
 
-from goqueue.client import errors
+from goqueue.client.errors import refusal
 from goqueue.gateways.http import ERRORS
 from goqueue.model import SECOND, Code
 from scripts.error_reference import CLIENT_CODES, error_reference
@@ -25,7 +25,7 @@ def test_the_page_of_error_codes_is_made_of_the_table() -> None:
 
 @pytest.mark.parametrize("code", list(Code))
 def test_every_code_is_on_the_page_with_its_status_and_its_exception(code: Code) -> None:
-    raised = type(errors.refusal(code.value, "", status=ERRORS[code].status)).__name__
+    raised = type(refusal(code.value, "", status=ERRORS[code].status)).__name__
     row = (
         rf"\| \[`{code.value}`\]\(#{code.value}\) \| {ERRORS[code].status} \| \w+ \| `{raised}` \|"
     )

@@ -117,7 +117,7 @@ def test_check_tells_its_problems_as_a_document_too(terminal: Terminal) -> None:
                 "origin": 'file "bad.toml", key log.level',
                 "given": '"loud"',
                 "reason": "is not a valid value",
-                "allowed": "debug or info or warning or error",
+                "allowed": "debug, info, warning or error",
             }
         ],
         "warnings": [],
