@@ -176,6 +176,9 @@ spark-options: setup ## generate docs/reference/spark-options.md
 topic-settings: setup ## write the SDK's types and docs/reference/topic-settings.md from the rows of the settings
 	@$(venv) -m scripts.topic_settings
 
+log-events: setup ## write docs/reference/log-events.md from the table of log events
+	@$(venv) -m scripts.log_events
+
 http-reference: setup ## write docs/reference/http-api.md from the OpenAPI document
 	@$(venv) -m scripts.http_reference
 

@@ -71,6 +71,8 @@ async def serve_ours(done: asyncio.Event) -> None:
             sentence: str,
             _details: Mapping[str, int],
             _headers: Mapping[bytes, bytes],
+            *,
+            client: str,  # noqa: ARG002 - named by the protocol
         ) -> HttpResponse:
             return HttpResponse(status, json.dumps({"error": sentence, "code": code}).encode())
 

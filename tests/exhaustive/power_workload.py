@@ -38,7 +38,8 @@ from goqueue.model.requests import (
     lease_of,
 )
 from goqueue.records import build
-from goqueue.runtime import Disk, OsFileSystem, Pump
+from goqueue.runtime import Disk, EventLog, OsFileSystem, Pump
+from goqueue.runtime.log_events import Level
 from tests.exhaustive.recording_files import Change, RecordingFiles, Renamed
 from tests.unit.broker.users import deliveries, polling
 
@@ -113,7 +114,7 @@ class Shell:
         self.disk = Disk(
             self.files,
             self.pump.take_from_disk,
-            tell=self.halts.append,
+            log=EventLog(lambda line: self.halts.append(line.decode()), level=Level.WARNING),
             crashed=self.pump.take_crash,
             reserve_bytes=1 << 16,
         )

@@ -49,9 +49,10 @@ The duties of a shell
    deadline that has passed means that the node has more to do and that others go first. Waking
    too early or too often is harmless. A node that was away for longer hears those who wait before
    it takes their leases away.
-9. **Halt.** After `Halt` no event is handled any more: the process ends, and a start from the
+9. **Report.** A `Report` is for the operator's log. Nothing depends on it.
+10. **Halt.** After `Halt` no event is handled any more: the process ends, and a start from the
    logs is the way back.
-10. **Stop.** `stop` ends waiting requests and returns the last effects. Keep handling events
+11. **Stop.** `stop` ends waiting requests and returns the last effects. Keep handling events
     until `is_quiet`, then close the disk; to leave this out loses snapshots, and nothing else.
 
 What must be durable before what

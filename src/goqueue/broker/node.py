@@ -333,7 +333,7 @@ class Node:
 
     def _handle_partition(self, partition: Partition, event: DiskEvent, now: Now) -> None:
         if isinstance(event, Failed):
-            self._state.storage.failed[event.log] = None
+            self._state.storage.record_failed(event.log, event.reason)
             self._created(Created(log=event.log), event.reason, now)
         known, committed = partition.log.damaged, partition.log.high_watermark
         self._state.outbox.extend(partition.log.handle(event, now))

@@ -24,7 +24,8 @@ class StorageHealth:
     """The logs with a problem, each kind in the order in which it began."""
 
     def __init__(self) -> None:
-        self.failed: dict[LogId, None] = {}
+        # With the reason of each.
+        self.failed: dict[LogId, str] = {}
         self.version = 0
         self._full: dict[LogId, Instant] = {}
         self._damaged: dict[LogId, tuple[DamagedRange, ...]] = {}
@@ -54,6 +55,11 @@ class StorageHealth:
             lost = sum(each.below - each.first for each in ranges)
             counts[log.topic] = counts.get(log.topic, 0) + lost
         return counts
+
+    def record_failed(self, log: LogId, reason: str) -> None:
+        """The disk failed to store data: the log accepts no more writes."""
+        self.version += 1
+        self.failed[log] = reason
 
     def record_full(self, log: LogId, now: Now) -> None:
         """A write found no space."""

@@ -23,9 +23,13 @@ from goqueue.model import (
     Now,
     Offset,
     Refused,
+    Report,
     RequestId,
     Reshape,
     Timestamp,
+    TopicAltered,
+    TopicCreated,
+    TopicRemoved,
     is_internal,
 )
 from goqueue.model.requests import (
@@ -117,6 +121,8 @@ class Topics:
             return None
         coming.topic.is_open = True
         coming.topic.may_mark = coming.topic.stated.has_producers
+        made = TopicCreated(topic=log.topic, partitions=coming.topic.stated.partitions)
+        self._state.outbox.append(Report(report=made))
         if coming.request is not None:
             steps = self._answer_described(coming.request, coming.topic)
             self._state.stepwise.begin(coming.request, steps, now)
@@ -129,13 +135,16 @@ class Topics:
 
     def alter(self, request: RequestId, command: AlterTopic) -> None:
         self._state.topics_journal.check_room()
+        before = self._state.catalog.find_for_writing(command.name).config
         topic = self._state.catalog.apply(self._state.catalog.alter(command))
         assert topic is not None
         settings = self._state.catalog.log_settings(topic)
         for log in topic.logs:
             self._state.partitions[log].log.configure(settings)
         answer = DescribeAltered(request, topic.number)
-        self._state.topics_journal.note([topic.stated], [answer])
+        changes = _changes(before, topic.config)
+        report = Report(report=TopicAltered(topic=topic.name, changes=changes))
+        self._state.topics_journal.note([topic.stated], [report, answer] if changes else [answer])
 
     def describe_altered(self, altered: DescribeAltered, now: Now) -> None:
         topic = self._state.catalog.numbered(altered.topic)
@@ -181,6 +190,8 @@ class Topics:
             return
         del self._deletions[log.topic]
         self._state.catalog.end_leaving(log.topic)
+        if going.failure is None:
+            self._state.outbox.append(Report(report=TopicRemoved(topic=log.topic)))
         if going.request is not None:
             reason = going.failure
             refused = Refused(Code.STORAGE_FAILED, reason=reason) if reason else None
@@ -291,3 +302,13 @@ class Topics:
             total_size_bytes=total_bytes,
             offsets=tuple(offsets),
         )
+
+
+def _changes(before: TopicConfig, after: TopicConfig) -> tuple[str, ...]:
+    """The settings that differ, each with its old and its new value."""
+    values = msgspec.structs.asdict(after)
+    return tuple(
+        f"{name}: {old} -> {values[name]}"
+        for name, old in msgspec.structs.asdict(before).items()
+        if old != values[name]
+    )

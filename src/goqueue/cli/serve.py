@@ -22,6 +22,7 @@ from goqueue.cli.exit_codes import ExitCode
 from goqueue.runtime import (
     DataDirectoryUnusable,
     ExporterUnusable,
+    ProcessLog,
     Server,
     configured_gateways,
     start_logging,
@@ -53,52 +54,61 @@ def run_node(settings: Settings, *, say: Say, ports_tried: int) -> int:
     _fill_standard_streams()
     gc.set_threshold(*_COLLECTOR)
     sys.setswitchinterval(_SWITCH_S)
-    start_logging(settings.log.level, settings.log.format)
     if settings.listeners.http is None:
         return _fail("listeners.http is off, and no other listener is enabled", ExitCode.MISUSED)
+    log = start_logging(settings.log.level, settings.log.format)
     try:
-        return uvloop.run(_run(settings, say, ports_tried))
+        return uvloop.run(_run(settings, say, ports_tried, log))
     except (DataDirectoryUnusable, ExporterUnusable) as unusable:
         return _fail(str(unusable), ExitCode.FAILED)
+    finally:
+        log.close()
 
 
-async def _run(settings: Settings, say: Say, ports_tried: int) -> int:
-    stop = asyncio.Event()
+async def _run(settings: Settings, say: Say, ports_tried: int, log: ProcessLog) -> int:
     loop = asyncio.get_running_loop()
+    # The name of the first signal.
+    stop: asyncio.Future[str] = loop.create_future()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    started = await _start(settings, ports_tried)
+        loop.add_signal_handler(number, _resolve, stop, number.name)
+    started = await _start(settings, ports_tried, log)
     if isinstance(started, int):
         return started
     server, url = started
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(_announce(server, url, settings.broker.data_dir, say))
         halted = tasks.create_task(server.wait_until_halted())
-        stopped = tasks.create_task(stop.wait())
-        await asyncio.wait((halted, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((halted, stop), return_when=asyncio.FIRST_COMPLETED)
         code: int = ExitCode.DONE
         if not halted.done():
             # A node may find while it stops that it cannot: that is no clean stop.
-            ended = tasks.create_task(_stop(server))
+            ended = tasks.create_task(_stop(server, stop.result()))
             await asyncio.wait((halted, ended), return_when=asyncio.FIRST_COMPLETED)
             code = ended.result() if ended.done() else ExitCode.FAILED
         if halted.done():
-            _break_off(halted.result())
-        for task in (serving, halted, stopped):
+            _break_off(halted.result(), log)
+        for task in (serving, halted):
             task.cancel()
     return code
 
 
-async def _stop(server: Server) -> int:
+def _resolve(stop: "asyncio.Future[str]", name: str) -> None:
+    if not stop.done():
+        stop.set_result(name)
+
+
+async def _stop(server: Server, reason: str) -> int:
     try:
-        await server.stop()
+        await server.stop(reason)
     except OSError as error:
         return _fail(f"the node did not stop cleanly: {error}", ExitCode.FAILED)
     return ExitCode.DONE
 
 
-def _break_off(reason: str) -> NoReturn:
+def _break_off(reason: str, log: ProcessLog) -> NoReturn:
     """What the node knows can no longer be made durable, so nothing is flushed on the way out."""
+    log.events("node_halted", reason=reason)
+    log.close()
     _fail(f"the node cannot continue: {reason}", ExitCode.FAILED)
     sys.stderr.flush()
     os._exit(ExitCode.FAILED)
@@ -119,7 +129,7 @@ async def _announce(server: Server, url: str, data_dir: str, say: Say) -> None:
         os.close(nowhere)
 
 
-async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | int:
+async def _start(settings: Settings, ports_tried: int, log: ProcessLog) -> tuple[Server, str] | int:
     wanted = settings.listeners.http
     assert wanted is not None
     ports_tried = min(ports_tried, _PORTS - wanted.port)
@@ -127,7 +137,7 @@ async def _start(settings: Settings, ports_tried: int) -> tuple[Server, str] | i
         listener = Listener(wanted.host, wanted.port + attempt if wanted.port else 0)
         listeners = msgspec.structs.replace(settings.listeners, http=listener)
         tried = msgspec.structs.replace(settings, listeners=listeners)
-        server = Server(tried, configured_gateways(tried))
+        server = Server(tried, configured_gateways(tried), log.events)
         try:
             host, port = (await server.start())["http"]
         except OSError as error:
@@ -170,7 +180,9 @@ def serve() -> int:
     """Run a node in the foreground until INT or TERM."""
 
     settings = given_settings()
-    return run_node(settings, say=_say, ports_tried=1)
+    # JSON lines are for programs: `node_starting` has the address.
+    say = _say_nothing if settings.log.format == "json" else _say
+    return run_node(settings, say=say, ports_tried=1)
 
 
 @click.command("dev", short_help="Run a node for local development; needs no flags.")
@@ -200,6 +212,10 @@ def dev(data_dir: str, port: int) -> int:
 
 def _say(url: str, data_dir: str) -> None:
     print(f"listening on {url}, data in {data_dir}; stop with Ctrl-C", flush=True)
+
+
+def _say_nothing(_url: str, _data_dir: str) -> None:
+    """For a log that programs read."""
 
 
 def _greet(url: str, data_dir: str) -> None:

@@ -16,7 +16,17 @@ from goqueue.gateways.listener import (
     TcpListener,
     Traffic,
 )
-from goqueue.gateways.port import Broker, Gateway, GatewayPort, NodeFacts, Scrape, ask
+from goqueue.gateways.port import (
+    UNOBSERVED,
+    AnsweredRequest,
+    Broker,
+    Gateway,
+    GatewayPort,
+    NodeFacts,
+    RequestObserver,
+    Scrape,
+    ask,
+)
 from goqueue.gateways.visibility import (
     INTERNAL_HEADERS,
     AbortedRanges,
@@ -28,9 +38,11 @@ from goqueue.gateways.visibility import (
 
 __all__ = [
     "INTERNAL_HEADERS",
+    "UNOBSERVED",
     "AbortedRanges",
     "Address",
     "Admission",
+    "AnsweredRequest",
     "Broker",
     "ByteBudget",
     "Capacity",
@@ -41,6 +53,7 @@ __all__ = [
     "GatewayPort",
     "Listener",
     "NodeFacts",
+    "RequestObserver",
     "Scrape",
     "TcpListener",
     "Traffic",

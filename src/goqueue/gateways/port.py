@@ -15,7 +15,17 @@ from goqueue.gateways.listener import Listener
 from goqueue.model import Timestamp
 from goqueue.model.requests import Command, Reply
 
-__all__ = ["Broker", "Gateway", "GatewayPort", "NodeFacts", "Scrape", "ask"]
+__all__ = [
+    "UNOBSERVED",
+    "AnsweredRequest",
+    "Broker",
+    "Gateway",
+    "GatewayPort",
+    "NodeFacts",
+    "RequestObserver",
+    "Scrape",
+    "ask",
+]
 
 Expected = TypeVar("Expected", bound=Reply)
 
@@ -46,6 +56,43 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     python_version: str = "unknown"
 
 
+class AnsweredRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request and how it ended. `code` and `reason` are those of a refusal."""
+
+    client: str
+    method: str
+    # As it came, without the query; empty if the request was refused unread.
+    path: bytes
+    status: int
+    size: int
+    request_id: bytes
+    # 0 unless every request is observed.
+    duration_ns: int = 0
+    code: str = ""
+    reason: str = ""
+
+
+class RequestObserver(Protocol):
+    """Hears of requests that failed, and of every one if `logs_access`; must never wait."""
+
+    @property
+    def logs_access(self) -> bool: ...
+
+    def answered(self, answered: AnsweredRequest) -> None: ...
+
+
+class _Unobserved:
+    """Nobody wants to hear of requests."""
+
+    logs_access = False
+
+    def answered(self, answered: AnsweredRequest) -> None:
+        """Nothing to do."""
+
+
+UNOBSERVED: RequestObserver = _Unobserved()
+
+
 class GatewayPort(msgspec.Struct, frozen=True, kw_only=True):
     """What a node offers to each of its gateways."""
 
@@ -54,6 +101,7 @@ class GatewayPort(msgspec.Struct, frozen=True, kw_only=True):
     # Shared by all gateways of the node.
     capacity: Capacity
     scrape: Scrape
+    requests: RequestObserver = UNOBSERVED
 
 
 # Creates the listener of one gateway; the runtime opens it.

@@ -7,6 +7,7 @@ import msgspec
 
 from goqueue.model.errors import Refused
 from goqueue.model.ids import LogId, Offset, RequestId, Timestamp
+from goqueue.model.reports import NodeReport
 from goqueue.model.requests import Reply
 from goqueue.model.settings import LogSettings
 
@@ -25,6 +26,7 @@ __all__ = [
     "Load",
     "NodeEffect",
     "Open",
+    "Report",
     "Reshape",
     "Rewind",
     "Roll",
@@ -220,6 +222,12 @@ class Serve(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[tuple[Slice | FetchedSlice, ...], ...]
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell the operator what happened; nothing waits for it, and a shell may leave it out."""
+
+    report: NodeReport
+
+
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
     """Stop the process: what the node knows can no longer be made durable."""
 
@@ -227,5 +235,17 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NodeEffect = (
-    Write | Sync | Reshape | Open | Sweep | Fetch | Find | Save | Load | Answer | Serve | Halt
+    Write
+    | Sync
+    | Reshape
+    | Open
+    | Sweep
+    | Fetch
+    | Find
+    | Save
+    | Load
+    | Answer
+    | Serve
+    | Report
+    | Halt
 )

@@ -7,10 +7,10 @@ and syncs on its own thread. None of them decides anything about messages.
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.data_directory import DataDirectory, DataDirectoryUnusable
 from goqueue.runtime.disk import Disk, reserve_for
+from goqueue.runtime.event_log import EventLog, ProcessLog, start_logging
 from goqueue.runtime.exporters.exporter import ExporterUnusable
 from goqueue.runtime.listeners import configured_gateways
 from goqueue.runtime.local_log import LocalLog
-from goqueue.runtime.log_lines import start_logging
 from goqueue.runtime.os_files import OsFile, OsFileSystem
 from goqueue.runtime.pump import Pump
 from goqueue.runtime.server import Server
@@ -19,10 +19,12 @@ __all__ = [
     "DataDirectory",
     "DataDirectoryUnusable",
     "Disk",
+    "EventLog",
     "ExporterUnusable",
     "LocalLog",
     "OsFile",
     "OsFileSystem",
+    "ProcessLog",
     "Pump",
     "Server",
     "configured_gateways",

@@ -15,6 +15,8 @@ __all__ = ["DataDirectory", "DataDirectoryUnusable"]
 _LOCK_FILE = "lock"
 _KEY_FILE = "receipt-key"
 _KEY_BYTES = 32
+# What the lock file holds after a clean stop, instead of the id of a process.
+_CLEAN = b"stopped\n"
 
 
 class DataDirectoryUnusable(Exception):
@@ -33,6 +35,9 @@ class DataDirectory:
             raise DataDirectoryUnusable(f"{root} is a file, not a directory") from None
         except OSError as error:
             raise DataDirectoryUnusable(f"cannot make {root}: {error.strerror}") from error
+        # What the process before left in the lock file.
+        self._left = b""
+        self._has_node = False
         try:
             self._lock = self._take_lock()
         except BaseException:
@@ -65,7 +70,32 @@ class DataDirectory:
             os.umask(others)
         return key
 
+    @property
+    def previous_end(self) -> str:
+        """How the last node here ended: `clean`, `crash`, or `none` if there was no other."""
+        if not self._left:
+            return "none"
+        return "clean" if self._left.startswith(_CLEAN) else "crash"
+
+    def record_start(self) -> None:
+        """A node runs here from now on: without `record_clean_stop` its end is a crash.
+
+        Other processes leave the record of the last end as they found it.
+        """
+        self._has_node = True
+
+    def record_clean_stop(self) -> None:
+        """Everything is flushed: the next node need not recover anything."""
+        self._write(_CLEAN)
+
+    def _write(self, content: bytes) -> None:
+        with suppress(OSError):
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, content, 0)
+
     def close(self) -> None:
+        if not self._has_node:
+            self._write(self._left)
         os.close(self._lock)
         os.close(self._directory)
 
@@ -90,7 +120,8 @@ class DataDirectory:
                 f"{self._root} is in use by another process (pid {holder})"
             ) from None
         with suppress(OSError):
-            # Only informs other processes; a full disk must not prevent the start.
+            # Only informs people and other processes; a full disk must not prevent the start.
+            self._left = os.pread(descriptor, 32, 0)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         return descriptor

@@ -8,8 +8,8 @@ Recovery points are written when the events of a group were posted, so nobody wa
 idle thread wakes up for those that become due.
 
 Snapshots, deletions and all other work that may wait for the disk use the same queue. Results that
-no caller waits for are not posted: `tell` reports a snapshot that could not be saved, or logs that
-were moved away, to the operator.
+no caller waits for are not posted: `log` tells the operator of a snapshot that could not be saved,
+of logs that were moved away, and of a group of writes that took longer than `slow_ns`.
 """
 
 import queue
@@ -30,7 +30,8 @@ from goqueue.model import (
     Slice,
     Sweep,
 )
-from goqueue.storage import FileSystem, Opened, Storage
+from goqueue.runtime.event_log import EventLog, silent_log
+from goqueue.storage import FileSystem, Opened, RecoveryReport, Storage
 
 __all__ = ["Disk", "Work", "reserve_for"]
 
@@ -52,7 +53,8 @@ def _tell_nobody(_: object) -> None:
 class Disk:
     """Executes effects in its own thread; `post` is called there with the events.
 
-    `crashed` is called there when a bug ends the thread: nothing more is executed.
+    `crashed` is called there when a bug ends the thread: nothing more is executed. `opened` hears
+    what recovery found in a log, in the thread that opens it.
     """
 
     def __init__(
@@ -60,8 +62,10 @@ class Disk:
         files: FileSystem,
         post: Callable[[list[DiskEvent]], None],
         *,
-        tell: Callable[[str], None] = _tell_nobody,
+        log: EventLog | None = None,
+        opened: Callable[[LogId, RecoveryReport], None] | None = None,
         crashed: Callable[[BaseException], None] = _tell_nobody,
+        slow_ns: int | None = None,
         reserve_bytes: int = 0,
         open_actives_max: int = 512,
     ) -> None:
@@ -77,7 +81,9 @@ class Disk:
             ticks=time.monotonic_ns,
         )
         self._post = post
-        self._tell = tell
+        self._log = silent_log() if log is None else log
+        self._opened = opened
+        self._slow_ns = slow_ns
         self._crashed = crashed
         self._snapshots_lost = 0
         # Each is written by one thread: the submitter, and the disk thread.
@@ -90,14 +96,8 @@ class Disk:
     def open(self, log: LogId, settings: LogSettings) -> Opened:
         """Recover and open a log, from any thread and at any time; the caller waits for it."""
         opened = self._storage.open(log, settings)
-        cut = opened.report.cut
-        if cut is not None and cut.has_good_records:
-            copy = f"kept in {cut.kept}" if cut.kept else f"not kept ({cut.not_kept})"
-            self._tell(
-                f"{log}: cut {cut.size} bytes from byte {cut.position} of segment {cut.segment} on "
-                f"({cut.reason}), although good records stand behind the bad one; "
-                f"the bytes are {copy}"
-            )
+        if self._opened is not None:
+            self._opened(log, opened.report)
         return opened
 
     def start(self) -> None:
@@ -154,7 +154,7 @@ class Disk:
         try:
             self._try("remove deleted logs", self._storage.find_trash)
             if not self._storage.restore_reserve():
-                self._tell("there is no space for the journal reserve: publishing waits for space")
+                self._log("journal_reserve_missing")
             while self._turn():
                 pass
         except BaseException as crash:
@@ -205,7 +205,12 @@ class Disk:
                 case _:
                     effects.append(work)
         if effects:
+            began = time.monotonic_ns()
             self._report(self._storage.carry_out(effects))
+            took_ns = time.monotonic_ns() - began
+            if self._slow_ns is not None and took_ns >= self._slow_ns:
+                logs = len({effect.log for effect in effects})
+                self._log("disk_slow", took_s=round(took_ns / SECOND, 3), logs=logs)
         for sweep in sweeps:
             self._sweep(sweep)
         for save in saves.values():
@@ -220,7 +225,7 @@ class Disk:
     def _sweep(self, sweep: Sweep) -> None:
         def move() -> None:
             for moved in self._storage.sweep(sweep.topics):
-                self._tell(f"no topic claims {moved.old}: moved to {moved.new}")
+                self._log("log_unclaimed", moved_from=moved.old, moved_to=moved.new)
 
         self._try("move unclaimed logs", move)
 
@@ -229,7 +234,7 @@ class Disk:
         try:
             step()
         except OSError as error:
-            self._tell(f"could not {what}: {error}")
+            self._log("background_step_failed", step=what, reason=str(error))
             return False
         return True
 

@@ -31,7 +31,14 @@ def _http_gateway(settings: Settings) -> Gateway:
     cors = CorsPolicy(origins=http.cors_origins, is_local=listener.is_loopback)
 
     def create(port: GatewayPort) -> Listener:
-        api = HttpApi(port.broker, port.facts, cors=cors, limits=limits, metrics=port.scrape)
+        api = HttpApi(
+            port.broker,
+            port.facts,
+            cors=cors,
+            limits=limits,
+            metrics=port.scrape,
+            requests=port.requests,
+        )
         return http_listener(api, Endpoint(listener.host, listener.port), capacity=port.capacity)
 
     return create

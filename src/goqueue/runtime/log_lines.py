@@ -1,50 +1,209 @@
-"""The log of the process: text or JSON lines on standard error.
+"""Lines of the log: their two formats, and the thread that writes them.
 
-Control characters are escaped, so a caller cannot forge a line.
+Owns the escaping of hostile values and the queue between the node and whoever reads standard
+error. Never decides what is logged.
+
+Invariants
+- One event is one line, whatever its fields hold; only a traceback in text has several, indented.
+- `LineWriter.put` never waits: a line that finds the queue full is dropped and counted.
 """
 
-import logging
-import sys
+import datetime as dt
+import os
+import queue
+import threading
 import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 
-__all__ = ["start_logging"]
+from goqueue.runtime.log_events import Level
+
+__all__ = [
+    "LINES_MAX",
+    "VALUE_CHARACTERS_MAX",
+    "Format",
+    "LineWriter",
+    "Value",
+    "json_line",
+    "text_line",
+]
+
+Value = str | int | float | bool | tuple[str, ...]
+Format = Callable[[int, Level, str, str, Mapping[str, Value]], bytes]
+
+VALUE_CHARACTERS_MAX = 256
+_MESSAGE_CHARACTERS_MAX = 2_000
+_TRACEBACK_CHARACTERS_MAX = 16_000
+_ITEMS_MAX = 5
+_EXCEPTION = "exception"
+
+LINES_MAX = 10_000
+# Lines that are written with one call.
+_LINES_TOGETHER = 256
+
+_encoder = msgspec.json.Encoder()
 
 
-class _Text(logging.Formatter):
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        return _printable(super().formatMessage(record))
+def text_line(
+    wall_ns: int, level: Level, event: str, message: str, fields: Mapping[str, Value]
+) -> bytes:
+    """`TIME LEVEL event: message name=value ...`."""
+    parts = [f"{_time(wall_ns)} {level.name:<7} {event}: {_printable(_cut_message(message))}"]
+    parts += (f"{name}={_text(value)}" for name, value in fields.items() if name != _EXCEPTION)
+    line = " ".join(parts)
+    if _EXCEPTION in fields:
+        traceback = _cut(str(fields[_EXCEPTION]), _TRACEBACK_CHARACTERS_MAX)
+        line = "\n    ".join([line, *map(_printable, traceback.splitlines())])
+    return line.encode("utf-8", "backslashreplace") + b"\n"
 
-    def format(self, record: logging.LogRecord) -> str:
-        # Only a traceback has several lines.
-        first, *rest = super().format(record).split("\n")
-        return "\n    ".join([first, *map(_printable, rest)])
+
+def json_line(
+    wall_ns: int, level: Level, event: str, message: str, fields: Mapping[str, Value]
+) -> bytes:
+    """One JSON object with the same fields."""
+    line: dict[str, object] = {
+        "time": _time(wall_ns),
+        "level": level.name.lower(),
+        "event": event,
+        "message": _whole(_cut_message(message)),
+    }
+    for name, value in fields.items():
+        if isinstance(value, str):
+            most = _TRACEBACK_CHARACTERS_MAX if name == _EXCEPTION else VALUE_CHARACTERS_MAX
+            line[name] = _whole(_cut(value, most))
+        elif isinstance(value, tuple):
+            line[name] = [_whole(_cut(each, VALUE_CHARACTERS_MAX)) for each in _few(value)]
+        else:
+            line[name] = value
+    return _encoder.encode(line) + b"\n"
 
 
-class _Json(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": self.formatTime(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+def _time(wall_ns: int) -> str:
+    seconds, rest = divmod(wall_ns, 1_000_000_000)
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    text = ", ".join(_few(value)) if isinstance(value, tuple) else value
+    text = _cut(text, VALUE_CHARACTERS_MAX)
+    if text and text.isprintable() and not any(each in text for each in ' "=\\'):
+        return text
+    return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+def _few(items: tuple[str, ...]) -> tuple[str, ...]:
+    if len(items) <= _ITEMS_MAX:
+        return items
+    return (*items[:_ITEMS_MAX], f"and {len(items) - _ITEMS_MAX} more")
+
+
+def _cut(text: str, characters_max: int) -> str:
+    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
+
+
+def _cut_message(message: str) -> str:
+    return _cut(message, _MESSAGE_CHARACTERS_MAX)
 
 
 def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
-def start_logging(level: str, form: str) -> None:
-    """Log at `level` (debug, info, warning, error) as `text` or `json`."""
-    pattern = "%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s"
-    formatter = _Json() if form == "json" else _Text(pattern)
-    formatter.datefmt = "%Y-%m-%dT%H:%M:%S" + ("Z" if form == "json" else "")
-    formatter.converter = time.gmtime
-    output = logging.StreamHandler(sys.stderr)
-    output.setFormatter(formatter)
-    logging.basicConfig(level=level.upper(), handlers=[output], force=True)
+def _whole(text: str) -> str:
+    """Without halves of characters, which JSON cannot carry."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+class LineWriter:
+    """Writes lines to a file descriptor in a thread of its own.
+
+    `tend` is called in that thread between writes; it returns after how many seconds it wants to be
+    called again, or None: after the next line.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        tend: Callable[[], float | None],
+        *,
+        lines_max: int = LINES_MAX,
+    ) -> None:
+        self._descriptor = descriptor
+        self._tend = tend
+        self._lines_max = lines_max
+        self._guard = threading.Lock()
+        self._lost = 0
+        self._is_read = True
+        self._queue: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="goqueue-log", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, line: bytes) -> None:
+        """Write a line soon."""
+        if self._queue.qsize() >= self._lines_max:
+            self._lose(1)
+        else:
+            self._queue.put(line)
+
+    def take_lost(self) -> int:
+        """The number of lines that were dropped since the last call; 0 while nobody reads."""
+        if not self._lost or not self._is_read:
+            return 0
+        with self._guard:
+            lost, self._lost = self._lost, 0
+        return lost
+
+    def _lose(self, count: int) -> None:
+        with self._guard:
+            self._lost += count
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the lines of before are written; False if that takes too long."""
+        written = threading.Event()
+        self._queue.put(written)
+        return written.wait(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            wait_s = self._tend()
+            lines: list[bytes] = []
+            flushed: list[threading.Event] = []
+            with suppress(queue.Empty):
+                item = self._queue.get(timeout=wait_s)
+                while True:
+                    if isinstance(item, bytes):
+                        lines.append(item)
+                    else:
+                        flushed.append(item)
+                    if len(lines) >= _LINES_TOGETHER:
+                        break
+                    item = self._queue.get_nowait()
+            self._write(b"".join(lines), len(lines))
+            for each in flushed:
+                each.set()
+
+    def _write(self, data: bytes, count: int) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._descriptor, view) :]
+                self._is_read = True
+            except BlockingIOError:
+                # A terminal or pipe that somebody else made non-blocking.
+                time.sleep(0.01)
+            except OSError:
+                # The reader has gone, or the log is on a full disk: nobody could be told now.
+                self._is_read = False
+                self._lose(count)
+                return

@@ -32,6 +32,7 @@ from goqueue.model import (
     NodeEffect,
     Open,
     Refused,
+    Report,
     RequestId,
     Serve,
     Slice,
@@ -42,7 +43,7 @@ from goqueue.model import (
 from goqueue.model.requests import Command, Reply
 from goqueue.runtime.clock import read_clock
 from goqueue.runtime.disk import Disk, Work
-from goqueue.runtime.storage_log import StorageLog
+from goqueue.runtime.node_log import NodeLog
 from goqueue.storage import DamageFound
 from goqueue.tracing import TraceEntry
 
@@ -63,6 +64,7 @@ class Pump:
         node: Node,
         halt: Callable[[str], None],
         export: "Callable[[list[TraceEntry]], None] | None" = None,
+        log: NodeLog | None = None,
     ) -> None:
         """`export` receives the trace entries of the node, and must never wait."""
         self._node = node
@@ -86,7 +88,7 @@ class Pump:
         self._quiet: asyncio.Event | None = None
         self._serving = asyncio.Event()
         self._openings: list[asyncio.Future[None]] = []
-        self._storage_log = StorageLog(_logger.warning)
+        self._log = log
         self._is_stopping = False
 
     @property
@@ -209,7 +211,8 @@ class Pump:
         deadline = self._node.next_deadline()
         if deadline != self._timer_at:
             self._set_timer(deadline)
-        self._storage_log.look(self._node.storage)
+        if self._log is not None:
+            self._log.check(self._node.storage)
         if self._export is not None and (entries := self._node.take_trace_entries()):
             self._export(entries)
         self._note_state()
@@ -246,6 +249,9 @@ class Pump:
                 case Load():
                     data = self._reader.load(effect.name)
                     self._events.append(Loaded(name=effect.name, data=data))
+                case Report():
+                    if self._log is not None:
+                        self._log.report(effect.report)
                 case Halt():
                     self._halt(effect.reason)
                 case _:

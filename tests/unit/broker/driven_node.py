@@ -27,10 +27,12 @@ from goqueue.model import (
     Loaded,
     LogId,
     NodeEffect,
+    NodeReport,
     Now,
     Offset,
     Open,
     Refused,
+    Report,
     RequestId,
     Reshape,
     Save,
@@ -78,6 +80,8 @@ class DrivenNode:
         self.reserve_bytes = reserve_bytes
         self.now_ns = now_ns
         self.halts: list[str] = []
+        # What the operator would read.
+        self.reports: list[NodeReport] = []
         self.crash_before: Callable[[Work], bool] | None = None
         self.reads_are_late = False
         # What was read at once and is heard of later: by then the file may be another.
@@ -336,6 +340,8 @@ class DrivenNode:
                     self._events.append(Loaded(name=effect.name, data=data))
                 case Halt():
                     self.halts.append(effect.reason)
+                case Report():
+                    self.reports.append(effect.report)
                 case Write() | Sync() | Reshape() | Save() | Sweep():
                     self._work.append(effect)
 

@@ -115,6 +115,8 @@ class Echo:
         sentence: str,
         details: Mapping[str, int],
         headers: Mapping[bytes, bytes],
+        *,
+        client: str,  # noqa: ARG002 - named by the protocol
     ) -> HttpResponse:
         body = {"error": sentence, "code": code, "status": status, "details": dict(details)}
         named = headers.get(b"x-request-id", b"none")

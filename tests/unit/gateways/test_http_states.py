@@ -232,6 +232,8 @@ class Application:
         sentence: str,
         _details: Mapping[str, int],
         _headers: Mapping[bytes, bytes],
+        *,
+        client: str,  # noqa: ARG002 - named by the protocol
     ) -> HttpResponse:
         return HttpResponse(status, json.dumps([code, sentence]).encode())
 

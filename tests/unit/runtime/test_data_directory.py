@@ -44,6 +44,35 @@ def test_a_key_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
     assert len(key_of(tmp_path)) == 32
 
 
+def test_a_directory_says_how_the_last_node_on_it_ended(tmp_path: Path) -> None:
+    def end_of_last(*, stops: bool, is_node: bool = True) -> str:
+        directory = DataDirectory(str(tmp_path))
+        if is_node:
+            directory.record_start()
+        if stops:
+            directory.record_clean_stop()
+        directory.close()
+        return directory.previous_end
+
+    assert end_of_last(stops=False) == "none"
+    assert end_of_last(stops=True) == "crash"
+    assert end_of_last(stops=False) == "clean"
+    # Tools, and nodes that do not start, change nothing about it.
+    assert end_of_last(stops=False, is_node=False) == "crash"
+    assert end_of_last(stops=True) == "crash"
+    assert end_of_last(stops=False, is_node=False) == "clean"
+    assert end_of_last(stops=False, is_node=False) == "clean"
+
+
+def test_the_lock_file_of_an_older_version_means_that_the_end_is_not_known_to_be_clean(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lock").write_text("4711\n")
+    directory = DataDirectory(str(tmp_path))
+    directory.close()
+    assert directory.previous_end == "crash"
+
+
 LOG = LogId("orders", 0)
 
 SETTINGS = LogSettings(segment_bytes=2_000, index_interval_bytes=256, retention_ns=None)

@@ -23,7 +23,6 @@ from goqueue.model import (
     LogSettings,
     Message,
     Offset,
-    Record,
     Reshape,
     Save,
     Slice,
@@ -31,8 +30,8 @@ from goqueue.model import (
     Sync,
     Synced,
 )
-from goqueue.records import build, encode
-from goqueue.runtime import DataDirectory, LocalLog, OsFile, OsFileSystem, read_clock
+from goqueue.records import build
+from goqueue.runtime import DataDirectory, EventLog, LocalLog, OsFile, OsFileSystem, read_clock
 from goqueue.runtime.disk import Disk
 from goqueue.runtime.os_files import raise_descriptor_limit
 from goqueue.storage import POINT_FILE, Storage, log_directory, read_point, segment_name
@@ -125,25 +124,6 @@ def test_opening_and_closing_a_log_leaves_no_descriptor_behind(tmp_path: Path) -
     assert count() == before
 
 
-def test_a_cut_with_good_records_in_it_is_told_with_the_name_of_its_copy(tmp_path: Path) -> None:
-    with LocalLog(str(tmp_path), LOG) as local:
-        for _ in range(3):
-            local.append(build([Message(value=b"v" * 66)]))
-        local.wait_for_commit(local.log.end)
-    path = tmp_path / "logs" / LOG.topic / "0" / f"{0:020d}.log"
-    with path.open("ab") as file:
-        behind = Record(offset=4, timestamp=1, priority=2, flags=0, key=b"", value=b"", headers=())
-        file.write(bytes(100) + encode(behind))
-    told: list[str] = []
-    disk = Disk(OsFileSystem(str(tmp_path)), lambda _: None, tell=told.append)
-    disk.open(LOG, LogSettings())
-    disk.start()
-    disk.close()
-    [line] = told
-    assert ".log.cut-300" in line
-    assert "cut 134 bytes" in line
-
-
 LOGS = [LogId("orders", partition) for partition in range(30)]
 
 SETTINGS = LogSettings()
@@ -154,8 +134,8 @@ class Shell:
 
     def __init__(self, root: Path) -> None:
         self.events: queue.SimpleQueue[list[DiskEvent]] = queue.SimpleQueue()
-        self.told: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.disk = Disk(OsFileSystem(str(root)), self.events.put, tell=self.told.put)
+        self.told: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.disk = Disk(OsFileSystem(str(root)), self.events.put, log=EventLog(self.told.put))
 
     def wait_for_events(self, count: int) -> list[DiskEvent]:
         happened: list[DiskEvent] = []
@@ -305,7 +285,7 @@ def test_a_snapshot_that_cannot_be_saved_is_counted_and_told_and_nothing_else_ha
     shell.disk.start()
     shell.disk.submit([Save(name="groups", data=b"lost"), *create(LOGS[0])])
     assert shell.wait_for_events(1) == [Created(log=LOGS[0])]
-    assert "snapshot groups" in shell.told.get(timeout=PATIENCE_S)
+    assert b"snapshot groups" in shell.told.get(timeout=PATIENCE_S)
     shell.disk.close()
     assert shell.disk.snapshots_lost == 1
     assert shell.disk.crash is None
@@ -318,8 +298,8 @@ def test_a_sweep_tells_what_it_moved(tmp_path: Path) -> None:
     shell.disk.submit([Sweep(topics=("orders",))])
     told = shell.told.get(timeout=PATIENCE_S)
     shell.disk.close()
-    assert "logs/stray" in told
-    assert "unclaimed/1/stray" in told
+    assert b"logs/stray" in told
+    assert b"unclaimed/1/stray" in told
     assert (tmp_path / "unclaimed" / "1" / "stray" / "0").is_dir()
 
 
@@ -357,3 +337,17 @@ def test_a_directory_is_moved_with_its_files_and_removed_when_empty(tmp_path: Pa
     assert list((tmp_path / "b").iterdir()) == []
     with pytest.raises(OSError, match=r"(?i)read-only"):
         OsFileSystem(str(tmp_path), is_read_only=True).remove_directory("b")
+
+
+def test_writes_that_take_longer_than_allowed_are_told(tmp_path: Path) -> None:
+    told: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    events: queue.SimpleQueue[list[DiskEvent]] = queue.SimpleQueue()
+    # Everything takes longer than one nanosecond.
+    disk = Disk(OsFileSystem(str(tmp_path)), events.put, log=EventLog(told.put), slow_ns=1)
+    disk.start()
+    disk.submit(create(*LOGS[:3]))
+    events.get(timeout=PATIENCE_S)
+    line = told.get(timeout=PATIENCE_S)
+    disk.close()
+    assert b"disk_slow" in line
+    assert b"logs=3" in line

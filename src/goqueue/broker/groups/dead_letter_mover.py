@@ -29,6 +29,7 @@ from goqueue.broker.groups.dead_letters import (
     Move,
     Route,
     copy_of,
+    report_of,
 )
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.journal_changes import Settled, fold
@@ -503,6 +504,9 @@ class DeadLetterMover:
             counts = self._state.counts.topic(origin.name)
             for move in batch.moves:
                 counts.count_move(move.cause)
+            if not batch.route.is_redrive:
+                named = "" if group is None else group.name
+                self._state.outbox.append(report_of(batch.moves, origin.name, named))
         if batch.target is None:
             return
         is_redrive = batch.route.is_redrive

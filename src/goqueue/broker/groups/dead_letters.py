@@ -7,7 +7,7 @@ may be deleted, and created again, while a move is under way.
 """
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,9 +26,11 @@ from goqueue.model import (
     Answer,
     Header,
     LogId,
+    MessagesDeadLettered,
     Now,
     Offset,
     Record,
+    Report,
     RequestId,
     Timestamp,
     format_time,
@@ -46,6 +48,7 @@ __all__ = [
     "identities",
     "messages_in",
     "read_dead_letter",
+    "report_of",
 ]
 
 DROPPED = DEAD_LETTER_PREFIX + "headers-dropped"
@@ -213,6 +216,24 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     # Who is answered when the message is there, and the redrive that it is a part of.
     answer: Answer | None = None
     redrive: RequestId | None = None
+
+
+def report_of(moves: Sequence[Move], origin: str, group: str) -> Report:
+    """What the operator hears of messages that became dead letters together."""
+    first = moves[0]
+    return Report(
+        report=MessagesDeadLettered(
+            topic=origin,
+            partition=first.route.partition,
+            group=group,
+            count=len(moves),
+            offset=first.offset,
+            cause=first.cause.value,
+            reason=first.reason,
+            deliveries=first.attempts,
+            dead_letter_topic=first.route.target,
+        )
+    )
 
 
 class DeadLetterEnds:

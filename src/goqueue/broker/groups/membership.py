@@ -16,11 +16,11 @@ import msgspec
 from goqueue.broker.groups.offsets import Positions
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.metrics.counters import Departure, Trigger
-from goqueue.broker.outbox import Rebalanced
+from goqueue.broker.outbox import Later, Rebalanced
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand, ForGroup, Steps
 from goqueue.groups import Group, GroupDeleted, GroupStated
-from goqueue.model import HOUR, Answer, Now, RequestId
+from goqueue.model import HOUR, Answer, GroupRebalanced, MembersLost, Now, Report, RequestId
 from goqueue.model.requests import (
     DeleteGroup,
     DescribeGroup,
@@ -120,6 +120,10 @@ class Membership:
         if silent:
             counts.session_timeouts += len(silent)
             self._remove(group, silent, Departure.SESSION_TIMEOUT, now)
+            lost = MembersLost(
+                group=group.name, members=tuple(silent), remaining=len(group.members)
+            )
+            self._state.groups_journal.note([], [Report(report=lost)])
         self._state.alarms.set(ForGroup(number), group.next_deadline())
 
     def rebalance(self, topic: str, now: Now) -> None:
@@ -211,11 +215,18 @@ class Membership:
         assert group is not None
         if has_new_mode:
             self._polls.forget_queues(group)
-        later = []
+        later: list[Later] = []
         if is_rebalanced:
             owns = {id_: group.assigned(id_) for id_ in group.members}
             self._state.counts.group(group.name).rebalance(why, owned, owns)
             later.append(Rebalanced(group.name, now.instant))
+            report = GroupRebalanced(
+                group=group.name,
+                generation=group.generation,
+                trigger=why.value,
+                members=len(group.members),
+            )
+            later.append(Report(report=report))
             self._state.traces.rebalanced(group, now)
         self._state.groups_journal.note([stated], later)
         self._polls.wake_group(group, now)

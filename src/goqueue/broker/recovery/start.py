@@ -27,7 +27,7 @@ from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
 from goqueue.delivery import LeaseHandles
 from goqueue.log import Log, LogState
-from goqueue.model import Halt, Load, LogId, Now, Offset, Open, Sweep
+from goqueue.model import Halt, Load, LogId, NodeRecovered, Now, Offset, Open, Report, Sweep
 
 __all__ = [
     "GROUPS_LOG",
@@ -203,7 +203,14 @@ class NodeStart:
         )
         self._journaled_state.apply(started, now.wall)
         self._state.lease_handles = LeaseHandles(self._secret, started.epoch)
-        self._state.topics_journal.note([started], [BeginServing()])
+        state = self._state
+        recovered = NodeRecovered(
+            topics=len(state.catalog.all),
+            partitions=len(state.partitions),
+            groups=len(state.groups),
+            data_bytes=sum(partition.log.size for partition in state.partitions),
+        )
+        state.topics_journal.note([started], [BeginServing(), Report(report=recovered)])
 
     def _forget_what_was_lost(self) -> Iterator[None]:
         """A log of `flush=interval` may have lost its end: new messages will stand there.

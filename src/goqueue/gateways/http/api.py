@@ -21,14 +21,21 @@ import msgspec
 
 from goqueue.gateways.http.bodies import encode_json
 from goqueue.gateways.http.cors import CorsPolicy, Headers, preflight
-from goqueue.gateways.http.errors import ERRORS, ErrorBody, error_body
+from goqueue.gateways.http.errors import ERRORS, ErrorBody, describe, error_body
 from goqueue.gateways.http.routes import ROUTES
 from goqueue.gateways.http.routing.call import ApiContext, ApiLimits, Call
 from goqueue.gateways.http.routing.docs_page import docs_page
 from goqueue.gateways.http.routing.openapi import openapi_document
 from goqueue.gateways.http.routing.router import Answer, Match, MethodUnknown, Route, Router
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
-from goqueue.gateways.port import Broker, NodeFacts, Scrape
+from goqueue.gateways.port import (
+    UNOBSERVED,
+    AnsweredRequest,
+    Broker,
+    NodeFacts,
+    RequestObserver,
+    Scrape,
+)
 from goqueue.model import Code, Refused, Timestamp
 
 __all__ = ["HttpApi", "RequestIds"]
@@ -60,6 +67,8 @@ _RETRIED = (429, 503)
 _PATHS_MAX = 1024
 _PATH_BYTES_MAX = 512
 _NEVER = float("inf")
+# Statuses from here on are reported.
+_FAILED = 400
 
 
 def _wall() -> Timestamp:
@@ -91,12 +100,15 @@ class HttpApi:
         limits: ApiLimits | None = None,
         clock: Callable[[], Timestamp] = _wall,
         metrics: Scrape = _count_nothing,
+        requests: RequestObserver = UNOBSERVED,
     ) -> None:
         self._limits = ApiLimits() if limits is None else limits
         self._cors = CorsPolicy() if cors is None else cors
         self._router = Router(ROUTES)
         self._targets: dict[tuple[str, bytes], ApiTarget] = {}
         self._ids = RequestIds()
+        self._requests = requests
+        self._logs_access = requests.logs_access
         self._context = ApiContext(
             broker=broker,
             facts=facts,
@@ -139,27 +151,50 @@ class HttpApi:
         """Answer a request, whatever it is."""
         named = self._ids.name(request.headers.get(b"x-request-id"))
         shared: Headers = ((b"X-Request-ID", named),)
+        began = time.monotonic_ns() if self._logs_access else 0
+        failure: Refused | None = None
         try:
             shared += self._cors.check(request.headers)
             match = _match(request)
             call = Call(request, match.values(request.query), self._context)
             response = _response(match.route, await match.route.run(call))
         except Refused as refused:
+            failure = refused
             response = _refused(refused)
         except TimeoutError:
-            response = _refused(Refused(Code.REQUEST_TIMEOUT))
+            failure = Refused(Code.REQUEST_TIMEOUT)
+            response = _refused(failure)
         except MethodUnknown as unknown:
             response = self._other_method(request, unknown)
         except Exception:
             _logger.exception("request %s failed", named.decode("ascii"))
-            response = _refused(Refused(Code.INTERNAL_ERROR))
-        if _logger.isEnabledFor(logging.DEBUG):
-            # Escaped: whatever a caller put into the path must not look like another line.
-            path = ascii(request.path.decode("latin-1"))[1:-1]
-            place = f"{request.method} {path}"
-            _logger.debug("request %s: %s: %d", named.decode("ascii"), place, response.status)
+            failure = Refused(Code.INTERNAL_ERROR)
+            response = _refused(failure)
+        if self._logs_access or response.status >= _FAILED:
+            self._report(request, response, named, began, failure)
         headers = (*response.headers, *shared)
         return HttpResponse(response.status, response.body, response.content_type, headers)
+
+    def _report(
+        self,
+        request: HttpRequest,
+        response: HttpResponse,
+        named: bytes,
+        began: int,
+        failure: Refused | None,
+    ) -> None:
+        answered = AnsweredRequest(
+            client=request.client,
+            method=request.method,
+            path=request.path,
+            status=response.status,
+            size=_size(response.body),
+            request_id=named,
+            duration_ns=time.monotonic_ns() - began if began else 0,
+            code="" if failure is None else failure.code.value,
+            reason="" if failure is None else describe(failure.code, failure.facts),
+        )
+        self._requests.answered(answered)
 
     def refusal(
         self,
@@ -168,15 +203,28 @@ class HttpApi:
         sentence: str,
         details: Mapping[str, int],
         headers: Mapping[bytes, bytes],
+        *,
+        client: str,
     ) -> HttpResponse:
         """What the transport turned down by itself."""
         named = self._ids.name(headers.get(b"x-request-id"))
-        _logger.debug("request %s: refused unread: %d", named.decode("ascii"), status)
         body = ErrorBody(
             error=sentence, code=code.value, status=status, details=dict(details) or None
         )
         shared = (*_retry_after(status), (b"X-Request-ID", named), *self._cors.consent(headers))
-        return HttpResponse(status, encode_json(body), headers=shared)
+        response = HttpResponse(status, encode_json(body), headers=shared)
+        answered = AnsweredRequest(
+            client=client,
+            method="",
+            path=b"",
+            status=status,
+            size=_size(response.body),
+            request_id=named,
+            code=code.value,
+            reason=sentence,
+        )
+        self._requests.answered(answered)
+        return response
 
     def _other_method(self, request: HttpRequest, unknown: MethodUnknown) -> HttpResponse:
         if self._cors.is_preflight(request.method, request.headers):
@@ -213,3 +261,9 @@ def _refused(refused: Refused) -> HttpResponse:
 
 def _retry_after(status: int) -> Headers:
     return _RETRY_AFTER if status in _RETRIED else ()
+
+
+def _size(body: "bytes | bytearray | tuple[bytes | bytearray | memoryview, ...]") -> int:
+    if not isinstance(body, tuple):
+        return len(body)
+    return sum(each.nbytes if isinstance(each, memoryview) else len(each) for each in body)

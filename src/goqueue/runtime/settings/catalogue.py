@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from goqueue.model import MILLISECOND
+from goqueue.model import HOUR, MILLISECOND, SECOND
 from goqueue.runtime.settings.kinds import (
     ADDRESSES,
     BOOLEAN,
@@ -45,8 +45,10 @@ __all__ = [
     "HTTP_PUBLISH_BODY_LIMIT",
     "LIMITS_MAX_DELAY",
     "LISTENERS_HTTP",
+    "LOG_ACCESS",
     "LOG_FORMAT",
     "LOG_LEVEL",
+    "LOG_SLOW_DISK",
     "METRICS_PARTITIONS",
     "SETTINGS",
     "TRACING_EXPORTERS",
@@ -67,6 +69,7 @@ T = TypeVar("T")
 _KIB = 1 << 10
 _MIB = 1 << 20
 _GIB = 1 << 30
+_SLOW_NS_MAX = HOUR
 # The range of the timing wheel.
 _DELAY_NS_MAX = 671_088_640 * MILLISECOND
 
@@ -266,6 +269,20 @@ LOG_FORMAT = Setting(
     meaning="Log format.",
     feature=Feature.LOG,
 )
+LOG_ACCESS: Setting[bool | None] = Setting(
+    name="log.access",
+    kind=BOOLEAN,
+    default=False,
+    meaning="Log every request: client, method, path, status, size, duration, id.",
+    feature=Feature.LOG,
+)
+LOG_SLOW_DISK = Setting(
+    name="log.slow_disk",
+    kind=duration(_SLOW_NS_MAX),
+    default=SECOND,
+    meaning="Log writes and syncs that take longer; 0s: none.",
+    feature=Feature.LOG,
+)
 METRICS_PARTITIONS: Setting[bool | None] = Setting(
     name="metrics.partitions",
     kind=BOOLEAN,
@@ -375,6 +392,8 @@ SETTINGS: tuple[Setting[Any], ...] = (
     TRUSTED_PROXIES,
     LOG_LEVEL,
     LOG_FORMAT,
+    LOG_ACCESS,
+    LOG_SLOW_DISK,
     METRICS_PARTITIONS,
     LIMITS_MAX_DELAY,
     Setting(

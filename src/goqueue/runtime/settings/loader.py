@@ -25,8 +25,10 @@ from goqueue.runtime.settings.catalogue import (
     HTTP_PUBLISH_BODY_LIMIT,
     LIMITS_MAX_DELAY,
     LISTENERS_HTTP,
+    LOG_ACCESS,
     LOG_FORMAT,
     LOG_LEVEL,
+    LOG_SLOW_DISK,
     METRICS_PARTITIONS,
     SETTINGS,
     TRACING_EXPORTERS,
@@ -104,10 +106,12 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoggingSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Level and format of the log."""
+    """What is logged, and how."""
 
     level: str
     format: str
+    has_access: bool
+    slow_disk_ns: int
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -353,7 +357,12 @@ def _build(values: _Values, warnings: tuple[str, ...]) -> Settings:
             cors_origins=values.value(HTTP_CORS_ORIGINS),
         ),
         limits=LimitSettings(max_delay_ns=values.value(LIMITS_MAX_DELAY)),
-        log=LoggingSettings(level=values.value(LOG_LEVEL), format=values.value(LOG_FORMAT)),
+        log=LoggingSettings(
+            level=values.value(LOG_LEVEL),
+            format=values.value(LOG_FORMAT),
+            has_access=bool(values.value(LOG_ACCESS)),
+            slow_disk_ns=values.value(LOG_SLOW_DISK),
+        ),
         metrics=MetricsSettings(partitions=bool(values.value(METRICS_PARTITIONS))),
         tracing=_tracing(values),
         trusted_proxies=values.value(TRUSTED_PROXIES),

@@ -29,6 +29,7 @@ from goqueue.model import (
     Offset,
     Open,
     Refused,
+    Report,
     RequestId,
     Save,
     Serve,
@@ -251,6 +252,9 @@ class Process:
                     self._answer(loaded)
                 case Halt():
                     self._halt(effect.reason)
+                case Report():
+                    # For people only.
+                    continue
                 case _:
                     self._work.append(effect)
 

@@ -5,7 +5,7 @@ from typing import Unpack
 
 import msgspec
 
-from goqueue.gateways import NodeFacts
+from goqueue.gateways import UNOBSERVED, NodeFacts, RequestObserver
 from goqueue.gateways.http import ApiLimits, CorsPolicy, HttpApi
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.model import Code, Facts, Refused, Timestamp
@@ -51,10 +51,13 @@ class Client:
         *,
         cors: CorsPolicy | None = None,
         limits: ApiLimits | None = None,
+        requests: RequestObserver = UNOBSERVED,
     ) -> None:
         self.broker = RefusingBroker() if broker is None else broker
         facts = NodeFacts(version="1.2.3", started_at=Timestamp(NOW - 1_500_000_000))
-        self.api = HttpApi(self.broker, facts, cors=cors, limits=limits, clock=lambda: NOW)
+        self.api = HttpApi(
+            self.broker, facts, cors=cors, limits=limits, clock=lambda: NOW, requests=requests
+        )
 
     def send(
         self,

@@ -114,11 +114,13 @@ def test_any_origin_may_be_listed() -> None:
 def test_a_listed_page_may_see_what_the_transport_refused() -> None:
     client = Client(cors=CorsPolicy(origins=("https://a.example",)))
     sent = {b"origin": b"https://a.example", b"x-request-id": b"mine"}
-    response = client.api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 1}, sent)
+    response = client.api.refusal(
+        413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 1}, sent, client=""
+    )
 
     assert header(response, b"Access-Control-Allow-Origin") == b"https://a.example"
     assert header(response, b"X-Request-ID") == b"mine"
     foreign = client.api.refusal(
-        413, Code.BODY_TOO_LARGE, "", {}, {b"origin": b"https://b.example"}
+        413, Code.BODY_TOO_LARGE, "", {}, {b"origin": b"https://b.example"}, client=""
     )
     assert header(foreign, b"Access-Control-Allow-Origin") is None

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from goqueue.gateways import AnsweredRequest
 from goqueue.gateways.http import ERRORS, ApiLimits
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.gateways.http.server.request_runner import Outcome, RequestRunner
@@ -91,7 +92,7 @@ def test_only_requests_that_wait_for_something_have_no_time_limit() -> None:
 
 def test_what_the_transport_refuses_has_the_same_shape() -> None:
     api = Client().api
-    response = api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 7}, {})
+    response = api.refusal(413, Code.BODY_TOO_LARGE, "Too large.", {"limit": 7}, {}, client="")
     assert read(response) == {
         "error": "Too large.",
         "code": "body_too_large",
@@ -99,7 +100,8 @@ def test_what_the_transport_refuses_has_the_same_shape() -> None:
         "details": {"limit": 7},
     }
     assert header(response, b"X-Request-ID")
-    assert header(api.refusal(503, Code.BROKER_UNAVAILABLE, "No.", {}, {}), b"Retry-After") == b"1"
+    busy = api.refusal(503, Code.BROKER_UNAVAILABLE, "No.", {}, {}, client="")
+    assert header(busy, b"Retry-After") == b"1"
 
 
 def test_a_refusal_tells_the_field_and_the_limits() -> None:
@@ -120,10 +122,38 @@ def test_a_body_that_is_no_json_is_told_in_words_that_are_spelled_right() -> Non
     assert "jSON" not in error
 
 
-def test_a_path_is_logged_as_text_on_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, logger="goqueue"):
-        Client().get("/topics")
-        Client().get("/topics/a\nb")
-    told = [record.getMessage() for record in caplog.records]
-    assert any("GET /topics: " in line for line in told)
-    assert all("\n" not in line and "b'" not in line for line in told)
+class Observer:
+    """Keeps what it hears of requests."""
+
+    def __init__(self, *, logs_access: bool) -> None:
+        self.logs_access = logs_access
+        self.heard: list[AnsweredRequest] = []
+
+    def answered(self, answered: AnsweredRequest) -> None:
+        self.heard.append(answered)
+
+
+def test_only_requests_that_fail_are_reported_unless_all_are_wanted() -> None:
+    failures, everything = Observer(logs_access=False), Observer(logs_access=True)
+    for observer in (failures, everything):
+        Client(requests=observer).get("/docs")
+        Client(requests=observer).get("/nowhere?secret=1")
+    [failed] = failures.heard
+    assert (failed.method, failed.path, failed.status) == ("GET", b"/nowhere", 404)
+    assert (failed.code, failed.client) == ("route_not_found", "127.0.0.1")
+    assert "GET /docs" in failed.reason
+    assert failed.duration_ns == 0
+    fine, failed = everything.heard
+    assert (fine.path, fine.status, fine.code) == (b"/docs", 200, "")
+    assert fine.size > 0
+    assert fine.duration_ns > 0
+    assert failed.duration_ns > 0
+
+
+def test_what_the_transport_refuses_is_reported_with_its_client() -> None:
+    observer = Observer(logs_access=False)
+    api = Client(requests=observer).api
+    api.refusal(431, Code.REQUEST_INVALID, "The head is too large.", {}, {}, client="10.0.0.9")
+    [refused] = observer.heard
+    assert (refused.client, refused.status, refused.path) == ("10.0.0.9", 431, b"")
+    assert refused.reason == "The head is too large."

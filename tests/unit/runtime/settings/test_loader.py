@@ -27,6 +27,8 @@ OTHER = {
     "limits.max_delay": ("1h30m", '"90m"'),
     "log.level": ("debug", '"debug"'),
     "log.format": ("json", '"json"'),
+    "log.access": ("true", "true"),
+    "log.slow_disk": ("250ms", '"250ms"'),
     "metrics.partitions": ("true", "true"),
     "tracing.sampling": ("0.25", "0.25"),
     "tracing.exporters": ("otlp,file", '["otlp", "file"]'),

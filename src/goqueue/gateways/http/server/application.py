@@ -106,6 +106,8 @@ class Application(Protocol):
         sentence: str,
         details: Mapping[str, int],
         headers: Mapping[bytes, bytes],
+        *,
+        client: str,
     ) -> HttpResponse:
         """Put a refusal of the transport into the contract's words.
 

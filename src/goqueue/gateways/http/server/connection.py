@@ -326,7 +326,12 @@ class HttpConnection(asyncio.Protocol):
 
     def _refusal(self, refusal: Refusal, headers: Mapping[bytes, bytes]) -> HttpResponse:
         return self._application.refusal(
-            refusal.status, refusal.code, refusal.sentence, refusal.details, headers
+            refusal.status,
+            refusal.code,
+            refusal.sentence,
+            refusal.details,
+            headers,
+            client=self._address,
         )
 
     # ---- writing and closing ---------------------------------------------------------------
