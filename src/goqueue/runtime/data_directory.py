@@ -15,7 +15,8 @@ __all__ = ["DataDirectory", "DataDirectoryUnusable"]
 _LOCK_FILE = "lock"
 _KEY_FILE = "receipt-key"
 _KEY_BYTES = 32
-# What the lock file holds after a clean stop, instead of the id of a process.
+# What the lock file holds after the id of a node, and after its clean stop instead of that.
+_NODE = b" node\n"
 _CLEAN = b"stopped\n"
 
 
@@ -72,10 +73,15 @@ class DataDirectory:
 
     @property
     def previous_end(self) -> str:
-        """How the last node here ended: `clean`, `crash`, or `none` if there was no other."""
+        """How the last node here ended: `clean`, `crash`, `none` if there was no other.
+
+        Older versions did not record it: `unknown`.
+        """
         if not self._left:
             return "none"
-        return "clean" if self._left.startswith(_CLEAN) else "crash"
+        if self._left.startswith(_CLEAN):
+            return "clean"
+        return "crash" if self._left.endswith(_NODE) else "unknown"
 
     def record_start(self) -> None:
         """A node runs here from now on: without `record_clean_stop` its end is a crash.
@@ -83,6 +89,7 @@ class DataDirectory:
         Other processes leave the record of the last end as they found it.
         """
         self._has_node = True
+        self._write(f"{os.getpid()}".encode() + _NODE)
 
     def record_clean_stop(self) -> None:
         """Everything is flushed: the next node need not recover anything."""
@@ -114,7 +121,8 @@ class DataDirectory:
             # Lock the directory itself, because a file may be removed. The file names the owner.
             fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            said = os.pread(descriptor, 32, 0).decode("ascii", "replace").split()
+            holder = said[0] if said else "unknown"
             os.close(descriptor)
             raise DataDirectoryUnusable(
                 f"{self._root} is in use by another process (pid {holder})"

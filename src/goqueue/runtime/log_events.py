@@ -68,8 +68,8 @@ _ROWS = (
             "node": "name of the node",
             "data_dir": "data directory",
             "address": "where it listens",
-            "previous_end": "how the last process on this data directory ended: clean, crash or "
-            "none (there was no other)",
+            "previous_end": "how the last node on this data directory ended: clean, crash, none "
+            "(there was no other) or unknown (of an older version)",
         },
         burst=0,
     ),

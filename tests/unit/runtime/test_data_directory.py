@@ -64,13 +64,11 @@ def test_a_directory_says_how_the_last_node_on_it_ended(tmp_path: Path) -> None:
     assert end_of_last(stops=False, is_node=False) == "clean"
 
 
-def test_the_lock_file_of_an_older_version_means_that_the_end_is_not_known_to_be_clean(
-    tmp_path: Path,
-) -> None:
+def test_how_a_node_of_an_older_version_ended_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("4711\n")
     directory = DataDirectory(str(tmp_path))
     directory.close()
-    assert directory.previous_end == "crash"
+    assert directory.previous_end == "unknown"
 
 
 LOG = LogId("orders", 0)
