@@ -9,8 +9,10 @@ Invariants
 """
 
 import datetime as dt
+import functools
 import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -40,9 +42,12 @@ _ITEMS_MAX = 5
 _EXCEPTION = "exception"
 
 LINES_MAX = 10_000
-# Lines that are written with one call.
-_LINES_TOGETHER = 256
+# Between two writes: lines that come together are written together, and the thread is not woken
+# for each of them.
+_PAUSE_S = 0.02
 
+# What a value may have without quotes.
+_BARE = re.compile(r"[!#-<>-\[\]-~]+…?")
 _encoder = msgspec.json.Encoder()
 
 
@@ -82,8 +87,12 @@ def json_line(
 
 def _time(wall_ns: int) -> str:
     seconds, rest = divmod(wall_ns, 1_000_000_000)
-    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"
+    return f"{_second(seconds)}.{rest // 1_000_000:03d}Z"
+
+
+@functools.lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _text(value: Value) -> str:
@@ -93,7 +102,7 @@ def _text(value: Value) -> str:
         return str(value)
     text = ", ".join(_few(value)) if isinstance(value, tuple) else value
     text = _cut(text, VALUE_CHARACTERS_MAX)
-    if text and text.isprintable() and not any(each in text for each in ' "=\\'):
+    if _BARE.fullmatch(text):
         return text
     return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
@@ -143,6 +152,7 @@ class LineWriter:
         self._guard = threading.Lock()
         self._lost = 0
         self._is_read = True
+        self._is_urgent = threading.Event()
         self._queue: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="goqueue-log", daemon=True)
 
@@ -172,6 +182,7 @@ class LineWriter:
         """Wait until the lines of before are written; False if that takes too long."""
         written = threading.Event()
         self._queue.put(written)
+        self._is_urgent.set()
         return written.wait(timeout_s)
 
     def _run(self) -> None:
@@ -186,12 +197,14 @@ class LineWriter:
                         lines.append(item)
                     else:
                         flushed.append(item)
-                    if len(lines) >= _LINES_TOGETHER:
+                    if len(lines) >= self._lines_max:
                         break
                     item = self._queue.get_nowait()
             self._write(b"".join(lines), len(lines))
             for each in flushed:
                 each.set()
+            self._is_urgent.wait(_PAUSE_S)
+            self._is_urgent.clear()
 
     def _write(self, data: bytes, count: int) -> None:
         view = memoryview(data)
