@@ -20,8 +20,9 @@ WORKERS ?= 3
 venv := .venv/bin/python
 # uv where there is one: faster. Modules are compiled to bytecode when they are first imported.
 uv := $(shell command -v uv 2>/dev/null)
-pip_install := $(venv) -m pip install --disable-pip-version-check --no-input --quiet --no-compile
-install := $(if $(uv),uv pip install --quiet --python $(venv),$(pip_install))
+pip_install := $(venv) -m pip install --disable-pip-version-check --no-input --progress-bar off --no-compile
+install := $(if $(uv),uv pip install --no-progress --python $(venv),$(pip_install))
+install_locked = scripts/progress.sh $(1) "installing $(2)" $(install) --require-hashes --requirement $(3)
 # Three workers on two cores: many tests wait for processes. Those on Spark share one of them.
 pytest := $(venv) -m pytest -n $(WORKERS) --dist loadgroup -q
 records := src/goqueue/records
@@ -40,7 +41,7 @@ help: ## show this list
 # ---- set-up --------------------------------------------------------------------------------
 
 # Packages are unpacked while the extensions are compiled: both need only the build tools.
-setup: .venv/.tools ## create .venv, install the locked packages, build the extensions
+setup: .venv/.tools ## create .venv, install what a node, its tests and its tools need, build the extensions
 	@$(MAKE) --silent --jobs=2 .venv/.deps .venv/.built
 
 # A venv in a tree that was moved or copied, or whose Python is gone, points elsewhere: create it again.
@@ -53,26 +54,36 @@ endif
 	@printf '%s\n' '$(CURDIR)' >$@
 
 .venv/.tools: .venv/.home requirements-build.lock
-	@$(call quietly,tools,$(install) --require-hashes --requirement requirements-build.lock)
+	@$(call install_locked,tools,the build tools,requirements-build.lock)
 	@touch $@
 
 .venv/.deps: .venv/.tools requirements.lock
-	@echo "setup: installing the packages of requirements.lock"
-	@$(call quietly,deps,$(install) --require-hashes --requirement requirements.lock)
+	@$(call install_locked,deps,$(shell grep -c == requirements.lock) packages,requirements.lock)
 	@touch $@
+
+# Spark, Java and Arrow are three quarters of a gigabyte: only what runs on Spark waits for them.
+.venv/.spark: .venv/.tools requirements-spark.lock
+	@$(call install_locked,spark,Spark and Java and Arrow (760 MB),requirements-spark.lock)
+	@touch $@
+
+.venv/.lint: .venv/.tools requirements-lint.lock
+	@$(call install_locked,lint,mypy,requirements-lint.lock)
+	@touch $@
+
+setup-spark: setup .venv/.spark ## add what Spark needs (760 MB); `make demo` and `make test` do this themselves
 
 # Without a compiler that finds Python.h the same sources run interpreted. Old extensions go first.
 .venv/.built: .venv/.tools $(compiled_from)
-	@echo "setup: building the extensions"
 	@find src -name '*.so' -delete
-	@$(call quietly,build,GOQUEUE_NO_EXTENSIONS= $(install) --no-deps --no-build-isolation --editable .)
+	@GOQUEUE_NO_EXTENSIONS= scripts/progress.sh build "building the extensions" \
+		$(install) --no-deps --no-build-isolation --editable .
 	@ls $(records)/*.so >/dev/null 2>&1 || \
 		echo "setup: no C compiler with Python.h found: GoQueue runs interpreted, slower but complete"
 	@touch $@
 
 # ---- use -----------------------------------------------------------------------------------
 
-demo: setup ## tour of a node: publish, replay, dead letters, delays, kill -9, pipelines
+demo: setup-spark ## tour of a node: publish, replay, dead letters, delays, kill -9, pipelines
 	@$(venv) -m demo.broker_demo
 
 demo-log: setup ## tour of the log alone: write, kill, torn write, recovery, flipped bit
@@ -97,7 +108,7 @@ soak-transactions: setup ## copy 100,000 messages exactly once while node and wo
 	@$(venv) -m soak.copies --mode stream --blow-every 1.5
 	@$(venv) -m soak.copies --mode queue
 
-soak-spark: setup ## copy 100,000 rows with Spark, ten times, while executor, driver and node are killed
+soak-spark: setup-spark ## copy 100,000 rows with Spark, ten times, while executor, driver and node are killed
 	@$(venv) -m soak.spark
 
 bench-delivery: setup ## benchmark delayed messages, priorities and backlogs
@@ -106,7 +117,7 @@ bench-delivery: setup ## benchmark delayed messages, priorities and backlogs
 bench-transactions: setup ## benchmark idempotent producers, transactions and recovery
 	@$(venv) bench/transactions/run.py
 
-bench-spark: setup ## benchmark the Spark connector against Spark's own sources and sinks
+bench-spark: setup-spark ## benchmark the Spark connector against Spark's own sources and sinks
 	@$(venv) bench/spark/run.py
 
 bench-observability: setup ## benchmark the cost of metrics and traces
@@ -114,6 +125,9 @@ bench-observability: setup ## benchmark the cost of metrics and traces
 
 bench-stalls: setup ## measure how long other clients wait during large operations
 	@$(venv) bench/stalls/run.py
+
+bench-operations: setup ## measure the first message after pip install, set-up, memory, descriptors, the access log
+	@$(venv) bench/operations/run.py
 
 bench-peers: setup ## benchmark a node beside Redis Streams and other brokers that are installed
 	@$(venv) bench/peers/run.py
@@ -128,7 +142,7 @@ with_twins := records model delivery/wheel delivery/test_delays.py delivery/test
 above_twins := storage
 
 # The interpreted run comes first, so that the last line counts all tests.
-test: setup lint ## run everything CI runs: lint and all tests, compiled and interpreted
+test: setup-spark lint ## run everything CI runs: lint and all tests, compiled and interpreted
 	@if ls $(records)/*.so >/dev/null 2>&1; then \
 		echo "test: interpreted"; GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(with_twins:%=tests/unit/%) && \
 		echo "test: compiled"; else echo "test: interpreted (there are no extensions)"; fi
@@ -140,7 +154,7 @@ ifneq ($(wildcard src/goqueue/sim/__main__.py),)
 	@$(venv) -W error -m goqueue.sim --seeds $(SEEDS)
 endif
 
-lint: setup
+lint: setup .venv/.spark .venv/.lint
 	@$(venv) -m ruff format --quiet --check $(sources) || { echo "lint: run .venv/bin/ruff format" >&2; exit 1; }
 	@$(venv) -m ruff check --quiet $(sources)
 	@$(venv) -m mypy --no-error-summary $(sources)
@@ -153,7 +167,7 @@ test-exhaustive: setup ## run the tests that are too long for `make test`
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) -m 'long or hypothesis' tests/unit tests/hostile tests/integration
 	@GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(above_twins:%=tests/unit/%)
 
-test-declarative: setup ## run the Spark Declarative Pipelines example (installs Spark Connect)
+test-declarative: setup-spark ## run the Spark Declarative Pipelines example (installs Spark Connect)
 	@$(call quietly,declarative,$(install) --require-hashes --requirement requirements-declarative.lock)
 	@$(pytest) tests/integration/declarative
 
@@ -170,7 +184,7 @@ surface: setup ## accept the current public names (tests/public_surface.json)
 sync-client: setup ## write the generated part of goqueue.client.sync from the async client
 	@$(venv) -m scripts.sync_client
 
-spark-options: setup ## generate docs/reference/spark-options.md
+spark-options: setup-spark ## generate docs/reference/spark-options.md
 	@$(venv) -c 'from goqueue.spark.option_table import reference; print(reference(), end="")' >docs/reference/spark-options.md
 
 topic-settings: setup ## write the SDK's types and docs/reference/topic-settings.md from the rows of the settings
@@ -205,7 +219,10 @@ wheels: setup ## build the source distribution, a compiled and a pure wheel into
 
 lock: .venv/.home ## resolve the dependencies again into the lock files
 	@test -x build/lock/bin/uv || { $(venv) -m venv build/lock && build/lock/bin/python -m pip install --quiet 'uv>=0.13'; }
-	@$(call resolve,pyproject.toml --extra otlp --extra spark --group dev,requirements.lock)
+	@$(call resolve,pyproject.toml --extra otlp --group test,requirements.lock)
+	@$(call resolve,pyproject.toml --constraint requirements.lock,requirements-run.lock)
+	@$(call resolve,pyproject.toml --extra spark --group spark-test --constraint requirements.lock,requirements-spark.lock)
+	@$(call resolve,--group lint --constraint requirements.lock --constraint requirements-spark.lock,requirements-lint.lock)
 	@$(call resolve,--group build --constraint requirements.lock,requirements-build.lock)
 	@$(call resolve,--group fuzz --constraint requirements.lock,requirements-fuzz.lock)
 	@$(call resolve,pyproject.toml --extra declarative --constraint requirements.lock,requirements-declarative.lock)

@@ -228,11 +228,30 @@ def test_the_lock_file_names_every_dependency() -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, groups = pyproject["project"], pyproject["dependency-groups"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["otlp"], *extras["spark"], *groups["build"]]
-    wanted += [name for name in groups["dev"] if name != {"include-group": "build"}]
-    locked = (ROOT / "requirements.lock").read_text()
-    missing = [name for name in wanted if f"\n{name.split('>')[0]}==" not in locked]
-    assert not missing, "run `make lock`"
+    needed = project["dependencies"]
+    tests = [name for name in groups["test"] if name != {"include-group": "build"}]
+    wanted = {
+        "": [*needed, *extras["otlp"], *groups["build"], *tests],
+        "-run": needed,
+        "-build": groups["build"],
+        "-lint": groups["lint"],
+        "-spark": [*needed, *extras["spark"], *groups["spark-test"]],
+    }
+    for lock, names in wanted.items():
+        locked = (ROOT / f"requirements{lock}.lock").read_text()
+        missing = [name for name in names if f"\n{name.split('>')[0]}==" not in locked]
+        assert not missing, "run `make lock`"
+
+
+def test_what_several_lock_files_name_has_one_version() -> None:
+    versions: dict[str, set[str]] = {}
+    for path in sorted(ROOT.glob("requirements*.lock")):
+        pins = re.findall(r"^([a-z0-9._-]+)==(\S+)", path.read_text(), re.MULTILINE)
+        for name, version in pins:
+            versions.setdefault(name, set()).add(version)
+    # One for Python 3.11, one for those after it.
+    del versions["numpy"]
+    assert {name: found for name, found in versions.items() if len(found) > 1} == {}
 
 
 def test_the_tests_of_every_compiled_module_also_run_interpreted() -> None:
