@@ -1,0 +1,39 @@
+# An image of one node: `docker build --tag goqueue .`
+#
+# The first stage compiles the extensions; the second has neither a compiler nor pip. Packages are
+# those of requirements-run.lock, checked by their hashes.
+
+FROM python:3.13-slim-bookworm AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
+WORKDIR /build
+COPY requirements-build.lock requirements-run.lock ./
+RUN python -m venv --without-pip /opt/goqueue \
+    && pip install --no-cache-dir --require-hashes --requirement requirements-build.lock \
+    && pip --python /opt/goqueue/bin/python install --no-cache-dir --require-hashes --requirement requirements-run.lock
+COPY pyproject.toml setup.py MANIFEST.in README.md CHANGELOG.md LICENSE ./
+COPY src src
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip --python /opt/goqueue/bin/python install --no-deps --no-index /wheels/*.whl
+
+FROM python:3.13-slim-bookworm
+COPY --from=build /opt/goqueue /opt/goqueue
+RUN useradd --system --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin goqueue \
+    && install --directory --owner goqueue --group goqueue --mode 0750 /var/lib/goqueue
+# There is no authentication yet: whoever reaches the port may do everything. Publish it only where
+# that is intended, such as `--publish 127.0.0.1:8080:8080`.
+ENV PATH=/opt/goqueue/bin:$PATH \
+    GOQUEUE_BROKER_DATADIR=/var/lib/goqueue \
+    GOQUEUE_LISTENERS_HTTP=0.0.0.0:8080 \
+    GOQUEUE_AUTH_ENABLED=false \
+    GOQUEUE_LOG_FORMAT=json
+USER 10001:10001
+WORKDIR /var/lib/goqueue
+VOLUME /var/lib/goqueue
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+# Recovery after a crash may take minutes; failures before it is done do not count.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10m --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=4)"]
+# Without a shell in between, signals reach the node.
+ENTRYPOINT ["goqueue"]
+CMD ["serve"]
