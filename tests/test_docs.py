@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,9 @@ USUAL_ADDRESS = "127.0.0.1:8080"
 NOT_RUN = re.compile(r"<!-- not run: \w+[^>]*-->")
 # A reader starts outside the project, a test inside.
 GETTING_THERE = re.compile(r"(git clone|cd goqueue\b)")
+# What runs only after `make setup-spark`.
+ON_SPARK = re.compile(r"goqueue pipeline|spark", re.IGNORECASE)
+HAS_SPARK = find_spec("pyspark") is not None
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -171,6 +175,8 @@ def run(command: list[str], folder: Path, server: str = "") -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_document_does_what_it_shows(document: Path, tmp_path: Path) -> None:
     text = document.read_text()
+    if not HAS_SPARK and ON_SPARK.search(python_script(text) + shell_script(text)):
+        pytest.skip("the extra `spark` is not installed")
     with contextlib.ExitStack() as stack:
         server = ""
         if WITH_A_BROKER in text:

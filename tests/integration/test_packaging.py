@@ -4,7 +4,9 @@ Both wheels are installed into environments with nothing else in them, where the
 and SDK and program pass a message through it. The tests of one file share the distributions.
 """
 
+import os
 import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -194,6 +196,25 @@ def test_the_metadata_names_license_and_pythons_but_no_build_tools_and_no_home(
     required = " ".join(told.get_all("Requires-Dist") or ()).lower()
     assert "cython" not in required
     assert "setuptools" not in required
+
+
+@pytest.mark.parametrize("address", ["{clone}", "git+file://{clone}"])
+def test_pip_builds_the_wheel_from_a_clone_and_from_a_git_address(
+    address: str, pure_wheel: Path, tmp_path: Path
+) -> None:
+    clone = tmp_path / "clone"
+    cloned = subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=False)
+    if cloned.returncode:
+        pytest.skip("this tree is not a clone")
+    pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet"]
+    subprocess.run(
+        [*pip, "--wheel-dir", tmp_path / "wheels", address.format(clone=clone)],
+        env={**os.environ, "GOQUEUE_NO_EXTENSIONS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        check=True,
+        timeout=SECONDS_MAX,
+    )
+    (wheel,) = (tmp_path / "wheels").iterdir()
+    assert wheel.name == pure_wheel.name
 
 
 # ---- a first message -----------------------------------------------------------------------

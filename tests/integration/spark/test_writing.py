@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from tests.integration.cutting_proxy import Proxy, cutting
@@ -17,6 +16,8 @@ from tests.integration.http_api import Api
 from tests.integration.server_process import ServerProcess
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+import pyarrow as pa
 
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.model.requests import Owner

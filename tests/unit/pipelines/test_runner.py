@@ -3,6 +3,10 @@
 import os
 import signal
 
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
 from goqueue.pipelines.runner import Stop, stopped_by_signals
 
 

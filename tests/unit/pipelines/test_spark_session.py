@@ -101,6 +101,7 @@ def test_what_is_given_goes_over_our_settings() -> None:
 
 
 def test_executors_get_the_package_with_its_extensions_and_what_it_requires() -> None:
+    pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
     names = {name for name, _ in executor_files()}
 
     assert "goqueue/spark/source.py" in names

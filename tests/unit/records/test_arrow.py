@@ -4,10 +4,13 @@ from array import array
 from collections.abc import Iterable
 from typing import Literal
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
+
+import pyarrow as pa
 
 from goqueue.model import Code, Message, Priority, Record, Refused
 from goqueue.records import Codec, Corrupt, build, compress, decode, murmur3, stamp, verify, walk

@@ -1,7 +1,5 @@
 """Columns of records: walked, scanned, and handed to numpy and pyarrow without a copy."""
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +8,7 @@ from goqueue.model import Message
 from goqueue.records import Columns, Corrupt, build, decode, scan, stamp, walk
 from tests.unit.records.examples import FIRST_VECTOR, SECOND_VECTOR, Forged, batches, read
 
+WITHOUT_SPARK = "the extra `spark` is not installed"
 COLUMNS = (
     "offsets",
     "timestamps",
@@ -137,6 +136,8 @@ def columns() -> Columns:
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_numpy_and_pyarrow_wrap_every_column_without_a_copy(columns: Columns, name: str) -> None:
+    np = pytest.importorskip("numpy", reason=WITHOUT_SPARK)
+    pa = pytest.importorskip("pyarrow", reason=WITHOUT_SPARK)
     column = getattr(columns, name)
     address = column.buffer_info()[0]
 
@@ -150,6 +151,7 @@ def test_numpy_and_pyarrow_wrap_every_column_without_a_copy(columns: Columns, na
 
 
 def test_an_arrow_array_is_made_of_a_column(columns: Columns) -> None:
+    pa = pytest.importorskip("pyarrow", reason=WITHOUT_SPARK)
     buffers = [None, pa.py_buffer(columns.offsets)]
 
     array = pa.Array.from_buffers(pa.int64(), len(columns), buffers)

@@ -3,7 +3,6 @@
 import datetime as dt
 import decimal
 
-import pyarrow as pa
 import pytest
 
 from goqueue.model import Message, Record, Refused
@@ -12,6 +11,7 @@ from goqueue.records.arrow import ArrowReader, ArrowWriter
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     DataType,

@@ -1,4 +1,4 @@
-"""Positions: resolved, advanced within limits, planned and split; none of it needs Spark."""
+"""Positions: resolved, advanced within limits, planned and split, without a session."""
 
 import itertools
 import json
@@ -6,6 +6,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from goqueue.spark.offsets import Edge, Positions, Range, advance, backlog, plan, resolve, split
 from goqueue.spark.options import OptionInvalid, Place

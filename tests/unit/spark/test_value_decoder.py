@@ -3,13 +3,13 @@
 import datetime as dt
 import decimal
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
+import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     DecimalType,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytest.importorskip("yaml", reason="the extra `spark` is not installed")
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from goqueue.cli.options import Output
 from goqueue.cli.pipeline.run import batch_line, displayed
