@@ -23,11 +23,15 @@ def serve_from(tree: str) -> None:
     _source[:] = [os.path.join(tree, "src")]
 
 
-def _serve(data: str, path: Sequence[str] = ()) -> "subprocess.Popen[str]":
+def _serve(
+    data: str, path: Sequence[str] = (), flags: Sequence[str] = ()
+) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "goqueue.cli", "serve", "--data-dir", data]
     return subprocess.Popen(
-        [*command, "--http", "127.0.0.1:0", "--log-level", "warning"],
+        [*command, "--http", "127.0.0.1:0", *(flags or ("--log-level", "warning"))],
         stdout=subprocess.PIPE,
+        # What is logged at warning is for people; more than that is part of a measurement.
+        stderr=subprocess.DEVNULL if flags else None,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([*path, *(_source or sys.path[:2])])},
     )
@@ -39,6 +43,7 @@ def _port(process: "subprocess.Popen[str]") -> int:
     return int(process.stdout.readline().split(",", 1)[0].rpartition(":")[2])
 
 
+_STOP_S = 180
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -46,11 +51,11 @@ class Usage:
     """Processor seconds of a process since this was made."""
 
     def __init__(self, pid: int) -> None:
-        self._pid = pid
+        self.pid = pid
         self._before = self._cpu_s()
 
     def _cpu_s(self) -> float:
-        with open(f"/proc/{self._pid}/stat", encoding="ascii") as stat:
+        with open(f"/proc/{self.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -60,7 +65,7 @@ class Usage:
 
     @property
     def rss_mib(self) -> float:
-        with open(f"/proc/{self._pid}/status", encoding="ascii") as status:
+        with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             line = next(line for line in status if line.startswith("VmRSS"))
         return round(int(line.split()[1]) / 1024, 1)
 
@@ -68,15 +73,16 @@ class Usage:
 class BrokerProcess:
     """`goqueue serve` on a free port and an empty directory; gone when the block ends."""
 
-    def __init__(self, folder: str, path: str = "") -> None:
-        """`path` is where its Python looks first."""
+    def __init__(self, folder: str, path: str = "", flags: Sequence[str] = ()) -> None:
+        """`path` is where its Python looks first; `flags` go to `serve` instead of a log level."""
         self._data = tempfile.mkdtemp(prefix="data-", dir=folder)
         self._path = [path] if path else []
+        self._flags = flags
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
 
     def __enter__(self) -> Self:
-        self._process = _serve(self._data, self._path)
+        self._process = _serve(self._data, self._path, self._flags)
         self.port = _port(self._process)
         return self
 
@@ -88,7 +94,8 @@ class BrokerProcess:
     ) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
+        # Thousands of partitions take their time: each log is closed with a sync.
+        self._process.wait(_STOP_S)
 
     @property
     def usage(self) -> Usage:
@@ -96,7 +103,6 @@ class BrokerProcess:
         return Usage(self._process.pid)
 
 
-_STOP_S = 60
 _READY_S = 120.0
 
 

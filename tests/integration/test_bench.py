@@ -77,6 +77,29 @@ def test_each_figure_is_one_json_line_and_no_file_is_left(only: str, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("access_log", {"request_cpu", "request_cpu_with_access_log"}),
+        (
+            "sizing",
+            {
+                "idle_memory",
+                "idle_descriptors",
+                "memory_per_connection",
+                "descriptors_per_connection",
+                "memory_per_partition",
+                "descriptors_of_partitions",
+            },
+        ),
+    ],
+)
+def test_what_a_node_takes_of_a_machine_is_measured(
+    only: str, expected: set[str], tmp_path: Path
+) -> None:
+    assert {figure.figure for figure in run_bench(only, tmp_path, "operations")} == expected
+
+
 def test_interpreted_figures_stand_beside_and_are_not_judged(tmp_path: Path) -> None:
     if not records.COMPILED:
         pytest.skip("this process has no compiled mode to stand beside")
