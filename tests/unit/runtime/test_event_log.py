@@ -1,7 +1,10 @@
 """The log: levels, repeats that are counted, libraries, and the page that lists the events."""
 
+import contextlib
 import logging
 import os
+import re
+import time
 import typing
 from collections.abc import Iterator
 
@@ -12,6 +15,7 @@ from goqueue.model import NodeRecovered, NodeReport
 from goqueue.runtime import start_logging
 from goqueue.runtime.event_log import WINDOW_S
 from goqueue.runtime.log_events import EVENTS, Level
+from goqueue.runtime.log_lines import LINES_MAX, Value
 from scripts.log_events import PAGE, reference
 from tests.unit.runtime.event_lines import EventLines
 
@@ -118,6 +122,9 @@ def test_the_page_of_log_events_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "run `make log-events`"
 
 
+PATIENCE_S = 20.0
+
+
 # The log of a process
 
 HOSTILE = "a\nb\r\x1b[31m\x00 2026-01-01T00:00:00.000Z ERROR forged"
@@ -182,3 +189,20 @@ def test_the_last_repeats_are_written_when_the_process_ends(pipe: tuple[int, int
         log.events("topic_created", topic="orders", partitions=1)
     log.close()
     assert b"repeated 7 times in 10 s" in os.read(pipe[0], 65536)
+
+
+def test_lines_that_nobody_read_in_time_are_counted_in_the_log(pipe: tuple[int, int]) -> None:
+    log = start_logging("info", "text", descriptor=pipe[1])
+    access: dict[str, Value] = dict.fromkeys(EVENTS["access"].fields, "x" * 20)
+    # More than a pipe and the queue hold.
+    for _ in range(LINES_MAX * 2):
+        log.events.write("access", access)
+    said = bytearray()
+    os.set_blocking(pipe[0], False)
+    deadline = time.monotonic() + PATIENCE_S
+    while b"log_lines_lost" not in said:
+        assert time.monotonic() < deadline
+        with contextlib.suppress(BlockingIOError):
+            said += os.read(pipe[0], 1 << 20)
+    [count] = re.findall(rb"log_lines_lost: .* count=(\d+)\n", said)
+    assert 0 < int(count) < LINES_MAX * 2
