@@ -19,6 +19,7 @@ from tests.simulation.planted import PLANTED
 from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LANES
 from tests.simulation.planted_in_limits import PLANTED_IN_LIMITS
 from tests.simulation.planted_in_node import PLANTED_IN_NODE
+from tests.simulation.planted_in_receives import PLANTED_IN_RECEIVES
 from tests.simulation.planted_in_transactions import PLANTED_IN_TRANSACTIONS
 from tests.simulation.tight import tighten
 
@@ -68,10 +69,14 @@ def _live_plain(seed: int) -> None:
 
 
 def _live_without_transactions(seed: int) -> None:
-    NodeRun(seed, Trace(), has_transactions=False).live()
+    NodeRun(seed, Trace(), has_transactions=False, has_receives=False).live()
 
 
 def _live_whole(seed: int) -> None:
+    NodeRun(seed, Trace(), has_receives=False).live()
+
+
+def _live_with_receives(seed: int) -> None:
     NodeRun(seed, Trace()).live()
 
 
@@ -83,6 +88,7 @@ FAULTS = (
         for plant in PLANTED_IN_DELAYS + PLANTED_IN_LANES
     ),
     *(Fault(plant, _live_whole) for plant in PLANTED_IN_TRANSACTIONS + PLANTED_IN_LIMITS),
+    *(Fault(plant, _live_with_receives) for plant in PLANTED_IN_RECEIVES),
 )
 
 

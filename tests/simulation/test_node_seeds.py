@@ -73,7 +73,7 @@ def test_a_seed_that_once_found_a_bug_of_the_node_finds_none(seed: int) -> None:
 def test_a_seed_that_once_found_a_bug_with_transactions_finds_none(seed: int) -> None:
     trace = Trace()
 
-    NodeRun(seed, trace).live()
+    NodeRun(seed, trace, has_receives=False).live()
 
     assert len(trace) > 0
 
@@ -85,7 +85,7 @@ def test_a_seed_that_once_found_a_bug_under_tight_limits_finds_none(
     tighten(monkeypatch)
     trace = Trace()
 
-    NodeRun(seed, trace, has_transactions=False).live()
+    NodeRun(seed, trace, has_transactions=False, has_receives=False).live()
 
     assert len(trace) > 0
 
@@ -126,6 +126,6 @@ def test_a_seed_that_once_found_a_bug_with_transactions_under_tight_limits_finds
     tighten(monkeypatch)
     trace = Trace()
 
-    NodeRun(seed, trace).live()
+    NodeRun(seed, trace, has_receives=False).live()
 
     assert len(trace) > 0

@@ -15,6 +15,7 @@ from goqueue.broker.groups.membership import GroupRetention, Membership
 from goqueue.broker.groups.offsets import Positions
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.groups.priority_indexer import PriorityIndexer
+from goqueue.broker.groups.receives import Receives
 from goqueue.broker.groups.redrive import Redriver
 from goqueue.broker.journal import JournalLimits
 from goqueue.broker.node_reports import NodeReports
@@ -75,6 +76,7 @@ from goqueue.model.requests import (
     PrepareTransaction,
     Publish,
     Read,
+    Receive,
     Redrive,
     Reject,
     Release,
@@ -103,6 +105,7 @@ class Components:
         self.stream_reads = StreamReads(state)
         self.priority_indexer = PriorityIndexer(state)
         self.polls = Polls(state, self.priority_indexer)
+        self.receives = Receives(state, self.polls)
         self.coordinator = TransactionCoordinator(state, self.polls)
         self.dead_letter_mover = DeadLetterMover(state, self.topics, self.polls, self.coordinator)
         self.redriver = Redriver(state, self.dead_letter_mover)
@@ -194,6 +197,7 @@ def _handle_groups(handle: _Table, components: Components) -> None:
     handle(DescribeGroup, components.membership.describe)
     handle(DeleteGroup, lambda request, asked, _: _delete_group(components, request, asked))
     handle(Poll, components.polls.poll)
+    handle(Receive, components.receives.receive)
     handle(CommitOffsets, components.positions.commit)
     handle(DescribeOffsets, components.transaction_offsets.describe)
     handle(ResetOffsets, components.positions.reset)

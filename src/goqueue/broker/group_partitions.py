@@ -95,6 +95,9 @@ class GroupPartitions:
         """The queues of one group by partition."""
         return [(each.log, each.active_queue) for each in self._queues_of.get(group, {}).values()]
 
+    def has_queues(self, group: int) -> bool:
+        return group in self._queues_of
+
     def queues_on(self, log: LogId) -> Iterable[DeliveryQueue]:
         """The queues of all groups on one partition."""
         return [each.active_queue for each in self._queues_on.get(log, {}).values()]

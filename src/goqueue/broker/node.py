@@ -32,6 +32,7 @@ from goqueue.broker.journal import JournalLimits
 from goqueue.broker.metrics.node_metrics import families_of, health_families
 from goqueue.broker.metrics.request_metrics import RequestMetrics
 from goqueue.broker.outbox import (
+    BeginReceive,
     BeginServing,
     CarryOver,
     CreateLogs,
@@ -290,6 +291,7 @@ class Node:
         logs = self._state.catalog.find_for_writing(command.name).logs
         self._components.topics.delete(request, command)
         gone = Refused(Code.TOPIC_NOT_FOUND, topic=command.name)
+        self._components.polls.refuse_receives(command.name, gone)
         partitions = self._state.partitions.remove_all(logs)
         self._state.storage.forget_logs(logs)
         self._components.delayed_messages.forget_logs(logs)
@@ -493,6 +495,7 @@ class Node:
             return
         for component in (
             components.stream_reads,
+            components.receives,
             components.polls,
             components.transaction_offsets,
         ):
@@ -564,16 +567,14 @@ class Node:
             match later:
                 case CarryOver():
                     self._components.dead_letter_mover.announced(later)
-                case CreateLogs(topic):
-                    self._components.topics.create_logs(topic, now)
-                case DeleteLogs():
-                    self._components.topics.delete_logs(later, now)
+                case CreateLogs() | DeleteLogs():
+                    self._components.topics.change_logs(later, now)
                 case DescribeAltered():
                     self._components.topics.describe_altered(later, now)
-                case Prune(journal=journal, offset=offset):
-                    is_groups = journal == GROUPS_LOG
-                    state = self._state
-                    (state.groups_journal if is_groups else state.topics_journal).drop_below(offset)
+                case Prune():
+                    self._prune(later)
+                case BeginReceive():
+                    self._components.receives.begin(later, now)
                 case BeginServing():
                     self._begin_serving(now)
                 case PublishAnnounced():
@@ -586,6 +587,10 @@ class Node:
                     self._components.coordinator.write_markers(transaction, now)
                 case _:
                     self._state.outbox.append(later)
+
+    def _prune(self, prune: Prune) -> None:
+        state, is_groups = self._state, prune.journal == GROUPS_LOG
+        (state.groups_journal if is_groups else state.topics_journal).drop_below(prune.offset)
 
     def _rebalanced(self, rebalanced: Rebalanced, now: Now) -> None:
         if self._state.groups.get(rebalanced.group) is not None:

@@ -17,10 +17,11 @@ from goqueue.model import (
     Serve,
     TransactionKey,
 )
-from goqueue.model.requests import Publish, Reply
+from goqueue.model.requests import Publish, Receive, Reply
 from goqueue.transactions import Admission
 
 __all__ = [
+    "BeginReceive",
     "BeginServing",
     "CarryOver",
     "CreateLogs",
@@ -34,6 +35,14 @@ __all__ = [
     "ServeCounted",
     "WriteMarkers",
 ]
+
+
+class BeginReceive(msgspec.Struct, frozen=True):
+    """A group, named by its number, is durable: receive for it."""
+
+    request: RequestId
+    command: Receive
+    group: int
 
 
 class BeginServing(msgspec.Struct, frozen=True):
@@ -113,6 +122,7 @@ class WriteMarkers(msgspec.Struct, frozen=True):
 
 Later = (
     NodeEffect
+    | BeginReceive
     | BeginServing
     | CarryOver
     | CreateLogs

@@ -92,9 +92,12 @@ class Topics:
         self._creations[topic.name] = _Creation(topic, dict.fromkeys(topic.logs), request)
         self._state.topics_journal.note([stated], [CreateLogs(topic.number)])
 
-    def create_logs(self, number: int, now: Now) -> None:
-        """That the topic exists is committed: its logs may."""
-        topic = self._state.catalog.numbered(number)
+    def change_logs(self, change: CreateLogs | DeleteLogs, now: Now) -> None:
+        """That a topic exists, or is gone, is committed: so may its logs."""
+        if isinstance(change, DeleteLogs):
+            self._state.stepwise.begin(None, self._delete_logs(change), now)
+            return
+        topic = self._state.catalog.numbered(change.topic)
         assert topic is not None, "a topic that is not open cannot be deleted"
         self._state.stepwise.begin(None, self._create_logs(topic), now)
 
@@ -168,10 +171,6 @@ class Topics:
         self._deletions[topic.name] = going
         deletion = DeleteLogs(topic.name, topic.stated.partitions)
         self._state.topics_journal.note([change], [deletion])
-
-    def delete_logs(self, deletion: DeleteLogs, now: Now) -> None:
-        """That the topic is gone is committed: its logs may go."""
-        self._state.stepwise.begin(None, self._delete_logs(deletion), now)
 
     def _delete_logs(self, deletion: DeleteLogs) -> Steps:
         for number in range(deletion.partitions):

@@ -24,14 +24,23 @@ from goqueue.delivery.position import (
     cut_reason,
 )
 from goqueue.delivery.priority_index import PriorityIndex
-from goqueue.delivery.queue import BACKOFF_MAX, DeliveryQueue, NewLease, backoff_ns
+from goqueue.delivery.queue import (
+    BACKOFF_MAX,
+    IN_FLIGHT_MAX,
+    RECEIVED_MAX,
+    DeliveryQueue,
+    NewLease,
+    backoff_ns,
+)
 from goqueue.delivery.ranges import Ranges, Stretch
 from goqueue.delivery.wheel import WHEEL_REACH_NS, Timer, Wheel
 
 __all__ = [
     "BACKOFF_MAX",
+    "IN_FLIGHT_MAX",
     "LANES",
     "REASON_BYTES_MAX",
+    "RECEIVED_MAX",
     "WHEEL_REACH_NS",
     "Delayed",
     "Delays",

@@ -27,9 +27,18 @@ from goqueue.model import SECOND, Instant, Offset, Range
 from goqueue.model.requests import LaneSettings
 from goqueue.records import MessageSummary
 
-__all__ = ["BACKOFF_MAX", "IN_FLIGHT_MAX", "DeliveryQueue", "NewLease", "backoff_ns"]
+__all__ = [
+    "BACKOFF_MAX",
+    "IN_FLIGHT_MAX",
+    "RECEIVED_MAX",
+    "DeliveryQueue",
+    "NewLease",
+    "backoff_ns",
+]
 
 IN_FLIGHT_MAX = 1000
+# The same for all clients together that receive without joining.
+RECEIVED_MAX = 100_000
 # So many messages of a group and partition may wait to be delivered again: each is kept in memory,
 # with its count and its reason.
 BACKOFF_MAX = 100_000
@@ -321,13 +330,14 @@ class DeliveryQueue:
         serial: int,
         *,
         now: Instant = _UNTIMED,
+        in_flight_max: int = IN_FLIGHT_MAX,
     ) -> list[NewLease]:
         """Hand out what is ready, lane by lane; the first even if it is larger than allowed.
 
         One lease, with the serial that is given, or several with those after it: all messages of a
         lease were delivered equally often. Without the time no lane is served for having waited.
         """
-        room = min(count_max, IN_FLIGHT_MAX - self._leases.load_of(member))
+        room = min(count_max, in_flight_max - self._leases.load_of(member))
         if room <= 0:
             return []
         taken = self._lanes.take(room, bytes_max, now)

@@ -7,7 +7,7 @@ are in `goqueue.broker.groups.membership`.
 
 from goqueue.groups.assignment import assign
 from goqueue.groups.changes import GroupChange, GroupDeleted, GroupStated, MemberStated
-from goqueue.groups.group import Group
+from goqueue.groups.group import Group, is_receiver, receiver_of
 from goqueue.groups.groups import Groups
 
 __all__ = [
@@ -18,4 +18,6 @@ __all__ = [
     "Groups",
     "MemberStated",
     "assign",
+    "is_receiver",
+    "receiver_of",
 ]

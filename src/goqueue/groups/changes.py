@@ -41,6 +41,9 @@ class GroupStated(msgspec.Struct, frozen=True, kw_only=True, tag="group"):
     last_topics: tuple[str, ...] = ()
     # When the last member left or timed out; 0: never had a member, or has one now.
     emptied_at: int = 0
+    # Topics of which messages were received without joining, and when that was, to the hour.
+    received: tuple[str, ...] = ()
+    received_at: int = 0
 
 
 class GroupDeleted(msgspec.Struct, frozen=True, kw_only=True, tag="group_deleted"):

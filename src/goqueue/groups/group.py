@@ -3,17 +3,22 @@
 Owns the sessions of members, which are not durable: after a restart every member has a full session
 to send its next heartbeat. Everything else comes from the journal.
 
+Clients that receive without joining are no members. For leases all of them on one topic are one
+holder, the *receiver* of that topic, which may lease from each of its partitions. Only groups whose
+partitions are shared have receivers.
+
 Invariant: the generation rises with every change of members, subscriptions or partitions, and never
-falls; assignments do not change within a generation.
+falls; assignments do not change within a generation. A receiver changes none of them.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from goqueue.groups.assignment import Assignment, assign
 from goqueue.groups.changes import GroupStated, MemberStated
-from goqueue.model import Code, Instant, LogId, Now, Refused, Timestamp
+from goqueue.model import HOUR, SECOND, Code, Instant, LogId, Now, Refused, Timestamp
 from goqueue.model.requests import (
     Assignor,
     Beat,
@@ -23,7 +28,25 @@ from goqueue.model.requests import (
     Mode,
 )
 
-__all__ = ["Group"]
+__all__ = ["Group", "is_receiver", "receiver_of"]
+
+# Client ids are names, which have no colon: no member's id begins like this.
+_RECEIVER = "receive:"
+# What is known of the queues of a group is kept for so long after the last receive.
+_RECEIVE_NS = 60 * SECOND
+# How exactly the journal knows when a group was last used.
+_RECEIVED_NS = HOUR
+_RECEIVED_TOPICS_MAX = 1_000
+
+
+def receiver_of(topic: str) -> str:
+    """Who holds what is received of a topic without joining."""
+    return f"{_RECEIVER}{topic}"
+
+
+def is_receiver(holder: str) -> bool:
+    """Whether the holder of a lease is no member."""
+    return holder.startswith(_RECEIVER)
 
 
 class _Session:
@@ -34,6 +57,16 @@ class _Session:
     def __init__(self, deadline: Instant, heard_at: Timestamp) -> None:
         self.deadline = deadline
         self.heard_at = heard_at
+
+
+class _Receiver(NamedTuple):
+    """What may be received without joining; in order, and as a set."""
+
+    logs: tuple[LogId, ...]
+    log_set: frozenset[LogId]
+
+
+_NOTHING = _Receiver((), frozenset())
 
 
 class Group:
@@ -49,6 +82,10 @@ class Group:
         self._shared_by: dict[str, frozenset[LogId]] = {}
         self._topics: tuple[str, ...] = ()
         self._sessions: dict[str, _Session] = {}
+        self._receivers: dict[str, _Receiver] = {}
+        self._receiving_until: Instant | None = None
+        # Whether the journal is known to hold that the group exists.
+        self.is_durable = False
         self.apply(stated)
 
     @property
@@ -87,7 +124,21 @@ class Group:
 
     @property
     def known_topics(self) -> tuple[str, ...]:
-        """Topics of the members, or of the last members; sorted."""
+        """Topics of the members, or of the last members, and those that are received from."""
+        subscribed = self._subscribed
+        received = self._stated.received
+        return tuple(sorted({*subscribed, *received})) if received else subscribed
+
+    @property
+    def polled_topics(self) -> tuple[str, ...]:
+        """Topics of members and of receivers."""
+        if not self._receivers:
+            return self._topics
+        received = (holder.removeprefix(_RECEIVER) for holder in self._receivers)
+        return tuple(dict.fromkeys((*self._topics, *received)))
+
+    @property
+    def _subscribed(self) -> tuple[str, ...]:
         return self.topics or self._stated.last_topics
 
     def apply(self, stated: GroupStated) -> None:
@@ -123,7 +174,9 @@ class Group:
     # Queries
 
     def assigned(self, member_id: str) -> tuple[LogId, ...]:
-        """The partitions that a member may lease from."""
+        """The partitions that a member, or a receiver, may lease from."""
+        if is_receiver(member_id):
+            return self._receiver(member_id).logs
         return self._assignment.get(member_id, ())
 
     def owner(self, log: LogId) -> str | None:
@@ -131,15 +184,18 @@ class Group:
         return self._owners.get(log)
 
     def is_assigned(self, member_id: str, log: LogId) -> bool:
-        """Whether a member may lease from a partition."""
+        """Whether a member, or a receiver, may lease from a partition."""
         if self.mode is Mode.PARTITIONED:
             return self._owners.get(log) == member_id
-        return log in self._shared_by.get(member_id, ())
+        shared = self._shared_by.get(member_id)
+        return log in (self._receiver(member_id).log_set if shared is None else shared)
 
     def share_of(self, member_id: str) -> tuple[str, ...]:
         """Identifies an assignment: members with the same share have the same partitions."""
         if self.mode is Mode.PARTITIONED:
             return (member_id,)
+        if is_receiver(member_id):
+            return (member_id.removeprefix(_RECEIVER),)
         return self._members[member_id].topics
 
     def has_member(self, member_id: str) -> bool:
@@ -206,15 +262,70 @@ class Group:
             self.hear(member_id, now)
 
     def next_deadline(self) -> Instant | None:
-        """When the next session expires."""
+        """When the next session expires, or it is to be seen whether anybody still receives."""
         deadlines = [session.deadline for session in self._sessions.values()]
+        if self._receiving_until is not None:
+            deadlines.append(self._receiving_until)
         return min(deadlines, default=None)
 
     def silent(self, now: Instant) -> list[str]:
         """Members whose session has expired."""
         return [id_ for id_, session in self._sessions.items() if session.deadline <= now]
 
+    # Receivers
+
+    def receive(self, topic: str, logs: tuple[LogId, ...], now: Now) -> str:
+        """Who receives from a topic, of which these are the partitions now."""
+        self.check_receivable()
+        receiver = receiver_of(topic)
+        if self._receiver(receiver).logs != logs:
+            self._receivers[receiver] = _Receiver(logs, frozenset(logs))
+        self.keep_receiving(now)
+        return receiver
+
+    def check_receivable(self) -> None:
+        """Refuse to hand out partitions that are, or may become, the property of one member."""
+        if self.mode is Mode.PARTITIONED:
+            reason = "its mode is partitioned; only shared and key_ordered groups can receive"
+            raise Refused(Code.GROUP_MISMATCH, reason=reason)
+
+    def knows_receiver(self, topic: str, now: Now) -> bool:
+        """Whether the journal knows that somebody receives from a topic, in this hour.
+
+        Else its lag would be unknown after a restart, and a group from which is received in vain
+        would be forgotten as one that nobody uses.
+        """
+        stated = self._stated
+        return topic in stated.received and abs(now.wall - stated.received_at) < _RECEIVED_NS
+
+    def keep_receiving(self, now: Now) -> None:
+        """Somebody receives, or holds what was received."""
+        self._receiving_until = Instant(now.instant + _RECEIVE_NS)
+
+    def is_receiving_over(self, now: Instant) -> bool:
+        """Whether it is time to see if anybody still receives."""
+        return self._receiving_until is not None and self._receiving_until <= now
+
+    def stop_receiving(self) -> None:
+        """Nobody receives, and nobody holds what was received."""
+        self._receiving_until = None
+        self._receivers.clear()
+
+    def _receiver(self, receiver: str) -> _Receiver:
+        is_owned = self.mode is Mode.PARTITIONED
+        return _NOTHING if is_owned else self._receivers.get(receiver, _NOTHING)
+
     # Decisions
+
+    def with_receiver(self, topic: str, partitions: Mapping[str, int], now: Now) -> GroupStated:
+        """The group after somebody received from a topic."""
+        received = self._stated.received
+        if topic not in received:
+            received = (*(each for each in received if each in partitions), topic)
+            limit = _RECEIVED_TOPICS_MAX
+            if len(received) > limit:
+                raise Refused(Code.QUOTA_EXCEEDED, quota="subscriptions", limit=limit)
+        return msgspec.structs.replace(self._stated, received=received, received_at=now.wall)
 
     def with_member(self, member: MemberStated, partitions: Mapping[str, int]) -> GroupStated:
         """The group after a member joined or changed its subscription."""
@@ -263,7 +374,7 @@ class Group:
             assignor=assignor,
             generation=self.generation + 1,
             emptied_at=0 if members else self._stated.emptied_at,
-            last_topics=() if members else self.known_topics,
+            last_topics=() if members else self._subscribed,
             members=tuple(
                 msgspec.structs.replace(member, assigned=assigned[id_])
                 for id_, member in members.items()

@@ -24,8 +24,8 @@ from goqueue.broker.outbox import ServeCounted
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand, ForQueue
-from goqueue.delivery import DeliveryQueue, LeasePart, NewLease
-from goqueue.groups import Group
+from goqueue.delivery import IN_FLIGHT_MAX, RECEIVED_MAX, DeliveryQueue, LeasePart, NewLease
+from goqueue.groups import Group, is_receiver
 from goqueue.log import Log
 from goqueue.model import (
     Code,
@@ -313,6 +313,7 @@ class PollLeases:
                 deadline,
                 self._next_serial,
                 now=now.instant,
+                in_flight_max=RECEIVED_MAX if is_receiver(room.member) else IN_FLIGHT_MAX,
             )
             if not found:
                 break

@@ -54,7 +54,7 @@ class Membership:
         for topic in command.topics:
             state.catalog.find(topic)
         before = state.groups.get(command.group)
-        known = () if before is None else before.topics
+        known = () if before is None else (*before.topics, *before.stated.received)
         member_id, stated = state.groups.join(command, state.catalog.partitions, now)
         if stated is not None:
             group = self._change(stated, Trigger.JOIN, now)
@@ -124,7 +124,16 @@ class Membership:
                 group=group.name, members=tuple(silent), remaining=len(group.members)
             )
             self._state.groups_journal.note([], [Report(report=lost)])
+        if group.is_receiving_over(now.instant):
+            self._end_receiving(group, now)
         self._state.alarms.set(ForGroup(number), group.next_deadline())
+
+    def _end_receiving(self, group: Group, now: Now) -> None:
+        """Forget the queues of a group from which nobody received of late, once nothing is held."""
+        if group.members or self._polls.forget_idle_queues(group):
+            group.stop_receiving()
+        else:
+            group.keep_receiving(now)
 
     def rebalance(self, topic: str, now: Now) -> None:
         """A topic came or went: its subscribers get another assignment, as soon as it is done."""
@@ -202,8 +211,9 @@ class Membership:
         emptied_at = 0 if stated.members else int(now.wall)
         self._change(msgspec.structs.replace(stated, emptied_at=emptied_at), trigger, now)
         if not group.members:
-            # Nobody is left who could hold something: start from the position next time.
-            self._polls.forget_idle_queues(group)
+            # Start from the position next time, once nobody holds anything without having joined.
+            self._end_receiving(group, now)
+            self._state.alarms.bring_forward(ForGroup(group.number), group.next_deadline())
 
     def _change(self, stated: GroupStated, why: Trigger, now: Now) -> Group:
         """Apply a change and let those who wait see what they may take now."""
@@ -274,7 +284,8 @@ class GroupRetention:
 
     def _is_over(self, group: Group, limit: int) -> bool:
         """Whether nothing was done with a group since `limit`, and no transaction holds it."""
-        if max(group.stated.created_at, group.stated.emptied_at) > limit:
+        stated = group.stated
+        if max(stated.created_at, stated.emptied_at, stated.received_at) > limit:
             return False
         positions = [
             place.position for place in self._state.group_partitions.of_group(group.number)

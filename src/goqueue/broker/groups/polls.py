@@ -16,7 +16,7 @@ from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import Errand, ForQueue, ForRequest
 from goqueue.delivery import DeliveryQueue, LeasePart
-from goqueue.groups import Group
+from goqueue.groups import Group, is_receiver, receiver_of
 from goqueue.model import (
     HOUR,
     MILLISECOND,
@@ -30,7 +30,7 @@ from goqueue.model import (
 )
 from goqueue.model.requests import Leased, Poll
 
-__all__ = ["Polls"]
+__all__ = ["Polls", "check_visibility"]
 
 _VISIBILITY_NS_MIN = 100 * MILLISECOND
 _VISIBILITY_NS_MAX = 12 * HOUR
@@ -39,8 +39,9 @@ _WAITING_POLLS_MAX = 10_000
 _WAKE_UNITS = 8
 # A member of more partitions is served when all were looked at, over several turns.
 _LOOKS_MAX = 250
-# How many queues are asked how far they are for one unit of work.
+# How many queues are asked how far they are for one unit of work, or whether they are in use.
 _FLOORS_PER_UNIT = 20
+_QUEUES_PER_UNIT = 20
 
 
 class Polls:
@@ -57,16 +58,17 @@ class Polls:
     # Polling
 
     def poll(self, request: RequestId, command: Poll, now: Now) -> None:
-        state = self._state
-        group = state.groups.find(command.group)
-        member_id = command.member_id
-        group.check_member(member_id)
+        group = self._state.groups.find(command.group)
+        group.check_member(command.member_id)
         group.check_generation(command.generation)
-        visibility_ns = command.visibility_ns
-        if visibility_ns is not None:
-            _check_visibility(visibility_ns)
-        state.groups_journal.check_room()
-        group.hear(member_id, now)
+        check_visibility(command.visibility_ns, "visibility_timeout")
+        self._state.groups_journal.check_room()
+        group.hear(command.member_id, now)
+        self.lease_or_wait(request, command, group, now)
+
+    def lease_or_wait(self, request: RequestId, command: Poll, group: Group, now: Now) -> None:
+        """Answer a poll that was checked, of a member or a receiver, now or when there is news."""
+        state, member_id = self._state, command.member_id
         waiting = WaitingPoll(request, command, group.number)
         # Whoever has many partitions would look at all of them again for each that is read.
         logs = group.assigned(member_id)
@@ -293,10 +295,14 @@ class Polls:
         self._waiting.clear_unseen(group.number)
         for waiting in self._waiting.of_group(group.number):
             member_id = waiting.command.member_id
-            if not group.has_member(member_id):
+            try:
+                if is_receiver(member_id):
+                    group.check_receivable()
+                else:
+                    group.check_member(member_id)
+            except Refused as refused:
                 self._forget(waiting)
-                refusal = Refused(Code.MEMBER_NOT_FOUND, member_id=member_id)
-                self._state.outbox.answer(waiting.request, refusal)
+                self._state.outbox.answer(waiting.request, refused)
                 continue
             self._state.budget.spend()
             self._waiting.add_unseen(group, member_id)
@@ -323,11 +329,28 @@ class Polls:
         for log, _ in self._state.group_partitions.queues_of(group.number):
             self.forget_queue(group.number, log)
 
-    def forget_idle_queues(self, group: Group) -> None:
-        """Forget what can be read again; a queue with messages in backoff is kept."""
-        for log, queue in self._state.group_partitions.queues_of(group.number):
-            if not queue.backoff_count:
+    def forget_idle_queues(self, group: Group) -> bool:
+        """Forget what can be read again; False if queues are left.
+
+        Those are kept with messages in backoff, or in the hands of somebody who never joined, and
+        all while such a client waits.
+        """
+        queues = self._state.group_partitions.queues_of(group.number)
+        self._state.budget.spend(len(queues) // _QUEUES_PER_UNIT)
+        if self._waiting.has_any(group.number):
+            return False
+        for log, queue in queues:
+            if not queue.backoff_count and not queue.in_flight:
                 self.forget_queue(group.number, log)
+        return not self._state.group_partitions.has_queues(group.number)
+
+    def refuse_receives(self, topic: str, refusal: Refused) -> None:
+        """A topic is gone, and with it what those who receive from it waited for."""
+        receiver = receiver_of(topic)
+        for number in self._waiting.groups_waiting_for(topic):
+            for waiting in self._waiting.of_holder(number, receiver):
+                self._forget(waiting)
+                self._state.outbox.answer(waiting.request, refusal)
 
     def forget_queue(self, number: int, log: LogId) -> None:
         """Every open lease of this group on this partition is stale from now on."""
@@ -339,8 +362,9 @@ class Polls:
         self._state.alarms.set(ForQueue(number, log), queue.next_deadline())
 
 
-def _check_visibility(visibility_ns: int) -> None:
-    if not _VISIBILITY_NS_MIN <= visibility_ns <= _VISIBILITY_NS_MAX:
-        raise Refused(
-            Code.REQUEST_INVALID, field="visibility_timeout", minimum="100ms", maximum="12h"
-        )
+def check_visibility(visibility_ns: int | None, field: str) -> None:
+    """Refuse a lease that is too short or too long."""
+    if visibility_ns is not None and not (
+        _VISIBILITY_NS_MIN <= visibility_ns <= _VISIBILITY_NS_MAX
+    ):
+        raise Refused(Code.REQUEST_INVALID, field=field, minimum="100ms", maximum="12h")

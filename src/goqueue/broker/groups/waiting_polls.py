@@ -90,6 +90,11 @@ class WaitingPolls:
         waiting = self._by_group.get(group)
         return waiting is not None and member_id in waiting.by_member
 
+    def of_holder(self, group: int, holder: str) -> list[WaitingPoll]:
+        """The polls of one member, or of all that receive from a topic."""
+        waiting = self._by_group.get(group)
+        return [] if waiting is None else list(waiting.by_member.get(holder, {}).values())
+
     def groups_waiting_for(self, topic: str) -> list[int]:
         """The numbers of the groups that a commit to this topic may serve."""
         return list(self._waiting_groups.get(topic, ()))
@@ -115,7 +120,7 @@ class WaitingPolls:
         waiting = self._by_group.get(group.number)
         if waiting is None:
             return
-        for topic in group.topics:
+        for topic in group.polled_topics:
             if topic not in waiting.topics:
                 waiting.topics[topic] = None
                 self._waiting_groups.setdefault(topic, {})[group.number] = None

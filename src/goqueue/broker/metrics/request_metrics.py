@@ -44,6 +44,7 @@ from goqueue.model.requests import (
     Publish,
     Published,
     Read,
+    Receive,
     Records,
     Reject,
     Reply,
@@ -107,7 +108,7 @@ class RequestMetrics:
                 watched = _Watched(Publish, command.topic, now.instant, count)
                 if command.refused:
                     self._refused_before(command.topic, command.refused)
-            case Poll() | Read():
+            case Poll() | Receive() | Read():
                 watched = _watched_fetch(command, now)
                 self._unserved.append(watched)
             case CommitOffsets():
@@ -300,8 +301,8 @@ def _ignore(_: _Watched, __: Reply | Refused, ___: int) -> None:
     """A read without records, or refused."""
 
 
-def _watched_fetch(command: Poll | Read, now: Now) -> _Watched:
-    if isinstance(command, Poll):
+def _watched_fetch(command: Poll | Receive | Read, now: Now) -> _Watched:
+    if not isinstance(command, Read):
         return _Watched(Poll, command.group, now.instant)
     is_committed = command.isolation is Isolation.READ_COMMITTED
     return _Watched(

@@ -58,6 +58,7 @@ __all__ = [
     "Poll",
     "Publish",
     "Read",
+    "Receive",
     "Redrive",
     "Reject",
     "Release",
@@ -222,6 +223,20 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     bytes_max: int = 4 * 1024 * 1024
 
 
+class Receive(msgspec.Struct, frozen=True, kw_only=True):
+    """Lease messages of a topic for a group without joining it; answered by `Leased`.
+
+    A group that does not exist is created, in mode shared.
+    """
+
+    group: str
+    topic: str
+    wait_ns: int = 0
+    messages_max: int = 1
+    visibility_ns: int | None = None
+    bytes_max: int = 4 * 1024 * 1024
+
+
 # Positions
 
 
@@ -368,6 +383,7 @@ Command = (
     | DescribeGroup
     | DeleteGroup
     | Poll
+    | Receive
     | CommitOffsets
     | DescribeOffsets
     | ResetOffsets

@@ -19,7 +19,7 @@ from goqueue.model.requests import (
 )
 from goqueue.sim.clients.publishers import messages_in
 from goqueue.sim.history import Delivered
-from goqueue.sim.node.world import World
+from goqueue.sim.node.world import Asker, World
 from goqueue.sim.oracle import Violation
 from goqueue.sim.truth.dead_letters import Origin
 from goqueue.sim.truth.deliveries import Delivery, Handed
@@ -107,12 +107,19 @@ class Members:
             member_id=None if member is None else member.member_id,
         )
         asked_at = world.now.instant
+        # The leases of those who receive without joining end with the mode.
+        changes_mode = mode is not None and mode is not group.mode
+        if changes_mode:
+            group.begin_reset()
+            group.end_received()
         if member is not None:
             member.spoke_at = max(asked_at, self._world.excused_until)
             member.session_ns = max(member.session_ns, session_ns)
             member.is_unsure = True
 
         def done(reply: Reply | Refused | None) -> None:
+            if changes_mode:
+                group.end_reset()
             if isinstance(reply, Joined):
                 self._joined(group, reply, command, asked_at)
                 group.told_generation(reply.generation, at_least)
@@ -224,14 +231,27 @@ class Members:
             visibility_ns=visibility_ns,
             bytes_max=1 << 22 if count == 1000 else random.choice([1, 300, 1 << 20]),
         )
-        asked_at, epoch, life = self.speak(member), group.epoch, world.life
-        topics = dict(world.ledger.topics)
+        asked_at = self.speak(member)
+        judge = self.judge_leases(group, member, visibility_ns)
         member.polls += 1
 
         def done(reply: Reply | Refused | None) -> None:
             member.polls -= 1
             self.speak(member)
             self.heard(group, member, reply, asked_at)
+            judge(reply)
+
+        world.ask(command, done, wait_ns)
+
+    def judge_leases(
+        self, group: GroupTruth, member: MemberTruth, visibility_ns: int | None
+    ) -> Asker:
+        """Judges the answer to a poll that is asked now."""
+        world = self._world
+        asked_at, epoch, life = world.now.instant, group.epoch, world.life
+        topics = dict(world.ledger.topics)
+
+        def judge(reply: Reply | Refused | None) -> None:
             if not isinstance(reply, Leased):
                 group.lost.count += 1
                 return
@@ -249,7 +269,7 @@ class Members:
                     for each in handed:
                         self._deliver(group, member, each, asked_at, visibility_ns)
 
-        world.ask(command, done, wait_ns)
+        return judge
 
     def _handed(self, group: GroupTruth, topic: TopicTruth, share: PartitionLeases) -> list[Handed]:
         """The messages of one partition, each checked against what was published."""
@@ -299,7 +319,7 @@ class Members:
             # A commit that is on its way, or retention, may have ended the lease already.
             delivery.sure_until = Instant(0)
         before = queue.latest.get(handed.offset)
-        holder = None if before is None else group.members.get(before.member_id)
+        holder = None if before is None else group.holder(before.member_id)
         sure_live = Instant(0) if holder is None else holder.sure_until
         queue.deliver(delivery, world.now.instant, sure_live)
         is_ordered = group.mode is Mode.KEY_ORDERED and not topic.retires

@@ -43,7 +43,7 @@ class Use:
         self.was_dead = handed.offset in self.queue.dead
         # Where a message was lost may be what nobody has to settle: an aborted one, a marker.
         self.may_be_settled = delivery.is_lost or self.queue.may_be_settled(handed.offset)
-        member = group.members.get(delivery.member_id)
+        member = group.holder(delivery.member_id)
         past = [each for each in group.past if each.member_id == delivery.member_id]
         is_out = member is None and any(world.is_surely_out(each) for each in past)
         self.is_stale = is_out or self.queue.is_surely_stale(delivery, world.life, now)
@@ -100,6 +100,8 @@ class Settlers:
         is_fresh = random.random() < 0.85
         for group in groups:
             members = list(group.members.values()) if is_fresh else [*group.past]
+            if group.receiver.deliveries:
+                members.append(group.receiver)
             for member in members or group.members.values():
                 held = member.deliveries[-20:]
                 found.extend((group, each) for each in held if not is_fresh or not each.is_used)

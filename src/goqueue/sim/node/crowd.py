@@ -10,6 +10,7 @@ from goqueue.sim.clients.members import Members
 from goqueue.sim.clients.movers import Masses, Movers
 from goqueue.sim.clients.progressors import Committers, Progressors
 from goqueue.sim.clients.publishers import Publishers
+from goqueue.sim.clients.receivers import Receivers
 from goqueue.sim.clients.retriers import Retriers
 from goqueue.sim.clients.settlers import Settlers
 from goqueue.sim.clients.transactors import Transactors
@@ -27,6 +28,7 @@ class Crowd:
         self._world = world
         self.publishers = Publishers(world)
         self.members = Members(world)
+        self.receivers = Receivers(world, self.members)
         self.movers = Movers(world, self.members)
         self.settlers = Settlers(world)
         self.delayers = Delayers(world)

@@ -58,11 +58,13 @@ class NodeRun:
         jumps_clock: bool | None = None,
         is_plain: bool = False,
         has_transactions: bool = True,
+        has_receives: bool = True,
     ) -> None:
         """`jumps_clock` decides about jumps of the wall clock instead of the seed.
 
         Then nothing depends on it, so that the outcomes can be compared. A plain run has neither
-        delays, priorities nor transactions: it is what its seed meant before there were any.
+        delays, priorities nor transactions: it is what its seed meant before there were any. So is
+        one without receives.
         """
         self._steps = steps
         # Chance that can be repeated is the point; clocks have their own, so that they disturb
@@ -79,6 +81,8 @@ class NodeRun:
             # So few that the messages of a short run exceed them.
             turn_units_max = Random(seed + 4).choice(_TURN_UNITS)  # noqa: S311 - not for secrets
             swarm = swarm.with_extremes(Random(seed + 5))  # noqa: S311 - not for secrets
+        if not is_plain and has_receives:
+            swarm = swarm.with_receives(Random(seed + 9))  # noqa: S311 - not for secrets
         if jumps_clock is not None:
             swarm = swarm.with_clock(jumps=jumps_clock)
         self._swarm = swarm
@@ -172,6 +176,8 @@ class NodeRun:
             actions += squeezes if swarm.full_disk else []
         if swarm.masses:
             actions += crowd.masses.actions()
+        if swarm.receives:
+            actions += [crowd.receivers.receive_any] * 10
         actions += crowd.transactional_actions()
         return actions + [action for is_on, action in optional if is_on]
 

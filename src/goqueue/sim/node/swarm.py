@@ -23,6 +23,7 @@ _SELDOM = (
 _LATE = ("delays", "lanes")
 # What meets limits that are far away: rarer, since much of the rest ends there.
 _EXTREME = ("long_pauses", "week_jumps", "page_tears", "masses", "large_fields")
+_RECEIVING = ("receives",)
 _TRANSACTIONAL = (
     "idempotence",
     "transactions",
@@ -87,12 +88,13 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     masses: bool = False
     # Headers, keys and reasons are as large as they may be, or one byte larger.
     large_fields: bool = False
+    # Some receive without joining.
+    receives: bool = False
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":
-        names = [
-            name for name in cls.__struct_fields__ if name not in _LATE + _TRANSACTIONAL + _EXTREME
-        ]
+        later = _LATE + _TRANSACTIONAL + _EXTREME + _RECEIVING
+        names = [name for name in cls.__struct_fields__ if name not in later]
         drawn = {name: random.random() < 0.5 for name in names}
         for name in _SELDOM:
             drawn[name] = random.random() < _RARE
@@ -107,6 +109,10 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
         """The same swarm with idempotent and transactional producers."""
         drawn = {name: random.random() < 0.6 for name in _TRANSACTIONAL}
         return msgspec.structs.replace(self, **drawn)
+
+    def with_receives(self, random: Random) -> "NodeSwarm":
+        """The same world with clients, or without, that receive and never join."""
+        return msgspec.structs.replace(self, receives=random.random() < 0.4)
 
     def with_extremes(self, random: Random) -> "NodeSwarm":
         """The same swarm with extreme durations and sizes."""
@@ -134,4 +140,5 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
             transactions=False,
             long_pauses=False,
             week_jumps=False,
+            receives=False,
         )

@@ -8,6 +8,8 @@ from goqueue.sim.truth.ledger import TopicTruth
 
 __all__ = ["GroupTruth", "MemberTruth"]
 
+_FOREVER_NS = 1 << 62
+
 
 class MemberTruth:
     """One member, as it knows itself."""
@@ -56,6 +58,8 @@ class GroupTruth:
         self.is_stream = False
         self.members: dict[str, MemberTruth] = {}
         self.past: list[MemberTruth] = []
+        # Stands for all who receive without joining: they are never taken for silent.
+        self.receiver = MemberTruth("receiver", _FOREVER_NS, ())
         self.topics: dict[str, None] = {}
         self.lost = LostPolls()
         self.generation = 0
@@ -121,6 +125,17 @@ class GroupTruth:
                 raise Violation(
                     "two-owners", f"{self.name} {log} in {generation}: {owner} and {member_id}"
                 )
+
+    def end_received(self) -> None:
+        """What was received without joining may be over."""
+        for delivery in self.receiver.deliveries:
+            delivery.sure_until = Instant(0)
+
+    def holder(self, member_id: str) -> MemberTruth | None:
+        """Who holds leases by this name: a member that was not retired, or the receivers."""
+        if member_id == self.receiver.member_id:
+            return self.receiver
+        return self.members.get(member_id)
 
     def retire(self, member: MemberTruth) -> None:
         """Stop acting for this member."""

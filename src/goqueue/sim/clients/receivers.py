@@ -1,0 +1,69 @@
+"""Clients that receive for a group without joining it, as functions and scripts do.
+
+All receivers of a group are one holder of leases for the judge: one without a session, so that only
+the end of a lease, a reset or a crash takes from it what it has.
+"""
+
+from goqueue.model import SECOND, Refused
+from goqueue.model.requests import Mode, Receive, Reply
+from goqueue.sim.clients.members import Members
+from goqueue.sim.node.world import World
+from goqueue.sim.oracle import Violation
+from goqueue.sim.truth.groups import GroupTruth
+
+__all__ = ["Receivers"]
+
+
+class Receivers:
+    """Receives for any group that allows it, and sometimes for one that does not."""
+
+    def __init__(self, world: World, members: Members) -> None:
+        self._world = world
+        self._random = world.random
+        self._members = members
+
+    def receive_any(self) -> None:
+        group = self._members.choose_group(is_free=True)
+        topics = self._members.topics()
+        if group is None or not topics or not self._is_mode_known(group):
+            return
+        random = self._random
+        wait_ns = random.choice([0, 0, SECOND, 3 * SECOND])
+        topic = random.choice(topics).name
+        visibility_ns = random.choice([None, None, SECOND, 4 * SECOND, 90 * SECOND])
+        command = Receive(
+            group=group.name,
+            topic=topic,
+            wait_ns=wait_ns,
+            messages_max=random.choice([1, 1, 2, 10]),
+            visibility_ns=visibility_ns,
+            bytes_max=random.choice([1, 300, 1 << 20]),
+        )
+        if group.mode is Mode.PARTITIONED:
+            self._world.ask(command, lambda reply: self._check_refused(group, reply), wait_ns)
+            return
+        group.topics[topic] = None
+        judge = self._members.judge_leases(group, group.receiver, visibility_ns)
+
+        def done(reply: Reply | Refused | None) -> None:
+            if reply is not None and not isinstance(reply, Refused):
+                group.is_known = True
+            judge(reply)
+
+        self._world.ask(command, done, wait_ns)
+
+    def _is_mode_known(self, group: GroupTruth) -> bool:
+        """Whether the node and the judge agree about who may lease what in a group.
+
+        A receive creates a shared group where there is none, as after days without any use.
+        """
+        world = self._world
+        if group.mode is Mode.SHARED:
+            return True
+        return group.is_known and not world.swarm.mode_changes and not world.swarm.has_ages
+
+    def _check_refused(self, group: GroupTruth, reply: Reply | Refused | None) -> None:
+        if reply is None or group.is_leaving or group.is_gone:
+            return
+        if not isinstance(reply, Refused):
+            raise Violation("received-from-owned-partitions", group.name)
