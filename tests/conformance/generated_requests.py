@@ -49,7 +49,13 @@ _WAITS: dict[tuple[str, str], Parameter[Any]] = {
     for parameter in route.parameters
     if route.waits and parameter.name in {"timeout", "wait"}
 }
-_POLLS = (("POST", "/groups/{group}/poll"), ("POST", "/groups/{group}/poll/records"))
+# The field of a body that says how long to wait.
+_POLLS = {
+    ("POST", "/groups/{group}/poll"): "timeout",
+    ("POST", "/groups/{group}/poll/records"): "timeout",
+    ("POST", "/queues/{group}/receive"): "wait",
+    ("POST", "/queues/{group}/receive/records"): "wait",
+}
 _SHORT = "1ms"
 Case = schemathesis.Case[Any]
 
@@ -73,10 +79,11 @@ def cut_waits(_: schemathesis.HookContext, case: Case, __: dict[str, object]) ->
     parameter = _WAITS.get((case.method, case.path))
     if parameter is not None and _is_taken(parameter, case.query.get(parameter.name, _SHORT)):
         case.query[parameter.name] = _SHORT
-    if (case.method, case.path) in _POLLS and isinstance(case.body, dict):
-        given = case.body.get("timeout")
+    field = _POLLS.get((case.method, case.path))
+    if field is not None and isinstance(case.body, dict):
+        given = case.body.get(field)
         if given is None or _is_duration(given):
-            case.body["timeout"] = _SHORT
+            case.body[field] = _SHORT
 
 
 @schemathesis.hook("before_call")

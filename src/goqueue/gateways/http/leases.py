@@ -54,6 +54,7 @@ __all__ = [
     "RefusedLease",
     "RejectLeasesBody",
     "SettledOut",
+    "encode_shares",
 ]
 
 _LEASES_MAX = 1000
@@ -147,7 +148,11 @@ class ExtendLeasesOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _poll(call: Call) -> HttpResponse:
-    leased = await call.ask(poll_command(call.body(PollBody), call[GROUP]), Leased)
+    return encode_shares(await call.ask(poll_command(call.body(PollBody), call[GROUP]), Leased))
+
+
+def encode_shares(leased: Leased) -> HttpResponse:
+    """What was leased, in stored bytes."""
     body = tuple(buffer for share in leased.partitions for buffer in _share(share))
     return HttpResponse(200, body, LEASED_RECORDS_MEDIA.encode())
 

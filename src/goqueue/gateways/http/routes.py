@@ -9,6 +9,7 @@ from goqueue.gateways.http.offsets import POSITION_ROUTES
 from goqueue.gateways.http.priorities import PRIORITY_ROUTES
 from goqueue.gateways.http.publish import PUBLISH_ROUTES
 from goqueue.gateways.http.read import READ_ROUTES
+from goqueue.gateways.http.receives import RECEIVE_ROUTES
 from goqueue.gateways.http.topics import TOPIC_ROUTES
 from goqueue.gateways.http.traces import TRACE_ROUTES
 from goqueue.gateways.http.transactions import TRANSACTION_ROUTES
@@ -16,16 +17,17 @@ from goqueue.gateways.http.transactions import TRANSACTION_ROUTES
 __all__ = ["ROUTES"]
 
 ROUTES = (
-    *SERVICE_ROUTES,
     *TOPIC_ROUTES,
     *PUBLISH_ROUTES,
     *READ_ROUTES,
+    *RECEIVE_ROUTES,
+    *SETTLEMENT_ROUTES,
     *DELAY_ROUTES,
     *GROUP_ROUTES,
     *POSITION_ROUTES,
-    *SETTLEMENT_ROUTES,
     *LEASE_ROUTES,
     *TRANSACTION_ROUTES,
     *PRIORITY_ROUTES,
     *TRACE_ROUTES,
+    *SERVICE_ROUTES,
 )
