@@ -32,11 +32,13 @@ from goqueue.model.requests import Isolation
 if TYPE_CHECKING:
     from goqueue.client.batch import ProducerConfig, Sent
     from goqueue.client.membership import OnPartitions
+    from goqueue.client.message import Message
     from goqueue.client.message_drafts import MessageDraft, PublishResult
     from goqueue.client.pages import DamageSkipped, MessagePage, PageReader
     from goqueue.client.poll_consumer import PollConsumer
     from goqueue.client.producer import Due, Producer
     from goqueue.client.queue_consumer import QueueConsumer
+    from goqueue.client.queue_receiver import QueueReceiver
     from goqueue.client.replay import Replay
     from goqueue.client.stored_records import StoredRecords
     from goqueue.client.stream_consumer import OffsetSource, Start, StreamConsumer
@@ -72,6 +74,7 @@ class Connection:
         self._transacting: TransactionFactory | None = None
         self._producers: list[Producer] = []
         self._consumers: list[_Consumer] = []
+        self._receivers: dict[str, QueueReceiver] = {}
         self.topics = Topics(self._transport)
         self.groups = Groups(self._transport)
         self.dead_letters = DeadLetters(self._transport, self._tasks)
@@ -250,6 +253,31 @@ class Connection:
         consumer = QueueConsumer(self._transport, self._tasks, subscription)
         self._keep(consumer)
         return consumer
+
+    async def receive(
+        self,
+        topic: str,
+        *,
+        group: str,
+        max: int = 1,  # noqa: A002 - as in the API
+        wait: float = 0.0,
+        visibility_s: float | None = None,
+    ) -> "list[Message]":
+        """Lease at most `max` messages for a group without joining it, by one request.
+
+        For functions and scripts that are started for a few messages: waits for at most `wait`
+        seconds, leases nothing ahead and renews nothing. The group is created if need be; one that
+        is partitioned, as stream readers are, is refused with `group_mismatch`. A worker that
+        stays uses `consume`.
+        """
+        receiver = self._receivers.get(group)
+        if receiver is None:
+            from goqueue.client.queue_receiver import QueueReceiver
+
+            receiver = QueueReceiver(self._transport, self._tasks, group)
+            self._receivers[group] = receiver
+            self._keep(receiver)
+        return await receiver.receive(topic, limit=max, wait_s=wait, visibility_s=visibility_s)
 
     def poll_consumer(
         self,

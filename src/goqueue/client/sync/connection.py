@@ -25,6 +25,7 @@ from goqueue.client.sync.admin import (
 )
 from goqueue.client.sync.consumer import SyncQueueConsumer, SyncReplay, SyncStreamConsumer
 from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.sync.message import SyncMessage
 from goqueue.client.sync.producer import SyncProducer
 from goqueue.client.sync.transaction import SyncTransaction
 from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
@@ -55,6 +56,23 @@ class SyncConnection:
     def close(self) -> None:
         """Close the consumers, drain the producers, hang up, end the thread."""
         self._loop.stop()
+
+    def receive(
+        self,
+        topic: str,
+        *,
+        group: str,
+        max: int = 1,
+        wait: float = 0.0,
+        visibility_s: float | None = None,
+    ) -> list[SyncMessage]:
+        """Lease at most `max` messages for a group without joining it; see `Connection.receive`."""
+        received = self._loop.call(
+            self._connection.receive(
+                topic, group=group, max=max, wait=wait, visibility_s=visibility_s
+            )
+        )
+        return [SyncMessage(self._loop, message) for message in received]
 
     # Generated from Connection by `make sync-client`.
 
