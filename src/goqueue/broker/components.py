@@ -82,6 +82,7 @@ from goqueue.model.requests import (
     Release,
     ResetOffsets,
     SearchTraces,
+    Watch,
 )
 
 __all__ = ["CommandFn", "Components", "dispatch_table"]
@@ -170,6 +171,7 @@ def _handle_messages(handle: _Table, components: Components) -> None:
     handle(DescribePartitions, components.topics.describe_partitions)
     handle(Publish, components.publisher.publish)
     handle(Read, components.stream_reads.read)
+    handle(Watch, components.stream_reads.watch)
     handle(ListDelayed, components.delayed_messages.list_pending)
     handle(FindDelayed, components.delayed_messages.find)
     handle(CancelDelayed, components.delayed_messages.cancel)

@@ -21,7 +21,7 @@ from goqueue.model import (
     Timestamp,
     TransactionKey,
 )
-from goqueue.model.requests import Placed, Published, Read
+from goqueue.model.requests import Placed, Published, Read, Watch
 
 __all__ = [
     "ForMarker",
@@ -121,7 +121,7 @@ class WaitingRead(msgspec.Struct, frozen=True):
     """A reader at the end of the log."""
 
     request: RequestId
-    command: Read
+    command: Read | Watch
     offset: Offset
     deadline: Instant
 

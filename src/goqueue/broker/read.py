@@ -1,7 +1,11 @@
 """Stream reads: committed records from an offset or a time on, waiting for the next if asked to.
 
 The node names slices; whoever carries out the effect reads the bytes. Nothing here depends on a
-group, and a read changes nothing.
+group, and a read changes nothing. A watch waits for several partitions at once and brings no bytes:
+it says in which of them a read would find some.
+
+Invariant: a request that waits is listed with each partition that it waits for, and with no other.
+Cost: a watch costs by its partitions when it begins to wait and when it ends.
 """
 
 from goqueue.broker.disk_reads import ReadSearch
@@ -20,9 +24,13 @@ from goqueue.model import (
     Slice,
     is_internal,
 )
-from goqueue.model.requests import Isolation, Read, Records
+from goqueue.model.requests import Isolation, Read, Records, Watch, Watched
 
-__all__ = ["StreamReads"]
+__all__ = ["WATCHED_MAX", "StreamReads"]
+
+# How many partitions one request may wait for.
+WATCHED_MAX = 100
+_WATCHED_PER_UNIT = 10
 
 # Stands for the first offset that is kept, wherever that is.
 _EARLIEST = Offset(-1)
@@ -33,7 +41,7 @@ class StreamReads:
 
     def __init__(self, state: NodeState) -> None:
         self._state = state
-        self._waiting: dict[RequestId, Partition] = {}
+        self._waiting: dict[RequestId, tuple[Partition, ...]] = {}
 
     def read(self, request: RequestId, command: Read, now: Now) -> None:
         partition = self._partition(command)
@@ -41,6 +49,25 @@ class StreamReads:
             self._state.find(partition.log.seek(command.timestamp), ReadSearch(request, command))
             return
         self._read_from(request, command, partition, command.offset, now)
+
+    def watch(self, request: RequestId, command: Watch, now: Now) -> None:
+        if not 0 < len(command.offsets) <= WATCHED_MAX:
+            raise Refused(Code.REQUEST_INVALID, field="offsets", minimum=1, maximum=WATCHED_MAX)
+        topic = self._state.catalog.find(command.topic)
+        partitions = {
+            number: self._state.partition(topic, number) for number in sorted(command.offsets)
+        }
+        self._state.budget.spend(len(partitions) // _WATCHED_PER_UNIT)
+        news = tuple(
+            number
+            for number, partition in partitions.items()
+            if command.offsets[number] < _limit(partition, command)
+        )
+        if news or command.wait_ns <= 0:
+            self._state.outbox.answer(request, Watched(news))
+            return
+        waited = {partition: command.offsets[number] for number, partition in partitions.items()}
+        self._wait(request, command, waited, now)
 
     def found(self, purpose: ReadSearch, offset: Offset | None, now: Now) -> None:
         """The offset of a time is known: none means that every record is older."""
@@ -56,21 +83,28 @@ class StreamReads:
         """Records were committed: answer those who waited for them."""
         for waiting in list(partition.readers.values()):
             if waiting.offset < _limit(partition, waiting.command):
-                request = waiting.request
+                request, command = waiting.request, waiting.command
                 self._forget(request)
+                if isinstance(command, Watch):
+                    self._state.outbox.answer(request, Watched((partition.log_id.partition,)))
+                    continue
                 try:
-                    self._read_from(request, waiting.command, partition, waiting.offset, now)
+                    self._read_from(request, command, partition, waiting.offset, now)
                 except Refused as refused:
                     self._state.outbox.answer(request, refused)
 
     def cancel(self, request: RequestId, *, is_gone: bool = False) -> bool:
         """A waiting read ends: its time is over, or its caller is gone. False if it is not ours."""
-        partition = self._waiting.get(request)
-        if partition is None:
+        partitions = self._waiting.get(request)
+        if partitions is None:
             return False
         waiting = self._forget(request)
-        if not is_gone:
-            self._answer(request, waiting.command, partition, waiting.offset, None)
+        if is_gone:
+            return True
+        if isinstance(waiting.command, Watch):
+            self._state.outbox.answer(request, Watched())
+        else:
+            self._answer(request, waiting.command, partitions[0], waiting.offset, None)
         return True
 
     def refuse_all(self, partition: Partition, refusal: Refused) -> None:
@@ -109,21 +143,30 @@ class StreamReads:
         if offset <= log.end:
             wanted = log.read(offset, command.bytes_max, below=_limit(partition, command))
         if wanted is None and command.wait_ns > 0:
-            self._wait(request, command, partition, offset, now)
+            self._wait(request, command, {partition: offset}, now)
         else:
             self._answer(request, command, partition, offset, wanted)
 
     def _wait(
-        self, request: RequestId, command: Read, partition: Partition, offset: Offset, now: Now
+        self,
+        request: RequestId,
+        command: Read | Watch,
+        waited: dict[Partition, Offset],
+        now: Now,
     ) -> None:
         deadline = Instant(now.instant + command.wait_ns)
-        partition.readers[request] = WaitingRead(request, command, offset, deadline)
-        self._waiting[request] = partition
+        for partition, offset in waited.items():
+            partition.readers[request] = WaitingRead(request, command, offset, deadline)
+        self._waiting[request] = tuple(waited)
         self._state.alarms.set(ForRequest(request), deadline)
 
     def _forget(self, request: RequestId) -> WaitingRead:
+        """Wait no longer; what was waited for in the first partition."""
         self._state.alarms.set(ForRequest(request), None)
-        return self._waiting.pop(request).readers.pop(request)
+        first, *others = self._waiting.pop(request)
+        for partition in others:
+            del partition.readers[request]
+        return first.readers.pop(request)
 
     def _answer(
         self,
@@ -154,7 +197,7 @@ class StreamReads:
             self._state.outbox.append(Serve(request=request, reply=reply, runs=((wanted,),)))
 
 
-def _limit(partition: Partition, command: Read) -> Offset:
+def _limit(partition: Partition, command: Read | Watch) -> Offset:
     """What is from here on, this reader is not shown."""
     if command.isolation is Isolation.READ_COMMITTED:
         return partition.log.watermarks.stable

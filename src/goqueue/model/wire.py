@@ -18,6 +18,7 @@ __all__ = [
     "DELAYED_FROM_HEADER",
     "DELIVER_HEADER",
     "EPOCH_KEY",
+    "EVENT_STREAM_MEDIA",
     "HIGH_WATERMARK_HEADER",
     "HTML_MEDIA",
     "JSON_MEDIA",
@@ -85,3 +86,4 @@ RECORDS_MEDIA = "application/vnd.goqueue.records"
 LEASED_RECORDS_MEDIA = "application/vnd.goqueue.leased-records"
 METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 HTML_MEDIA = "text/html; charset=utf-8"
+EVENT_STREAM_MEDIA = "text/event-stream"

@@ -45,6 +45,7 @@ from goqueue.model.requests.commands import (
     Reject,
     Release,
     ResetOffsets,
+    Watch,
 )
 from goqueue.model.requests.delays import (
     CancelDelayed,
@@ -106,6 +107,7 @@ from goqueue.model.requests.replies import (
     TopicDescription,
     TopicFlow,
     TopicList,
+    Watched,
 )
 from goqueue.model.requests.topics import (
     PARTITION_COUNT,
@@ -281,6 +283,8 @@ __all__ = [
     "TransactionPrepared",
     "TransactionState",
     "TransactionStatistics",
+    "Watch",
+    "Watched",
     "lease_of",
     "receipt_of",
     "receipt_parts",

@@ -63,6 +63,7 @@ __all__ = [
     "Reject",
     "Release",
     "ResetOffsets",
+    "Watch",
 ]
 
 # Topics
@@ -157,6 +158,18 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     is_exact: bool = False
     isolation: Isolation = Isolation.READ_COMMITTED
     messages_max: int | None = None
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """Wait for records in any of several partitions of a topic; answered by `Watched`.
+
+    `offsets` tells by partition which offset would be news.
+    """
+
+    topic: str
+    offsets: dict[int, Offset]
+    wait_ns: int
+    isolation: Isolation = Isolation.READ_COMMITTED
 
 
 # Groups
@@ -372,6 +385,7 @@ Command = (
     | DescribePartitions
     | Publish
     | Read
+    | Watch
     | ListDelayed
     | FindDelayed
     | CancelDelayed

@@ -52,6 +52,7 @@ __all__ = [
     "TopicDescription",
     "TopicFlow",
     "TopicList",
+    "Watched",
 ]
 
 
@@ -150,6 +151,12 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     aborted: tuple[tuple[int, int], ...] = ()
     data: tuple[memoryview, ...] = ()
     seed: TraceSeed | None = None
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """The partitions that have news, in order; none if none came in time."""
+
+    partitions: tuple[int, ...] = ()
 
 
 # Groups
@@ -365,6 +372,7 @@ Reply = (
     | PartitionList
     | Published
     | Records
+    | Watched
     | DelayedDescription
     | DelayedList
     | DelayStatistics
