@@ -13,7 +13,13 @@ import uvloop
 
 from goqueue.gateways import Capacity, ConnectionLimits, Endpoint, TcpListener
 from goqueue.gateways.http import http_listener
-from goqueue.gateways.http.server.application import HttpLimits, HttpRequest, HttpResponse
+from goqueue.gateways.http.server.application import (
+    HttpLimits,
+    HttpRequest,
+    HttpResponse,
+    HttpStream,
+    StreamSink,
+)
 from goqueue.model import Code
 
 __all__ = [
@@ -66,6 +72,7 @@ class Echo:
         self.waiting = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.go = asyncio.Event()
+        self.sent = 0
 
     def resolve(self, _method: str, path: bytes) -> EchoTarget:
         match path:
@@ -97,6 +104,12 @@ class Echo:
                 return HttpResponse(200, (part, bytearray(part), memoryview(part)), b"text/plain")
             case b"/large":
                 return HttpResponse(200, b"%d" % len(request.body))
+            case b"/stream":
+                return HttpResponse(200, b"", b"text/plain", stream=HttpStream(self._say, b"?"))
+            case b"/break":
+                return HttpResponse(200, b"", b"text/plain", stream=HttpStream(_break_off, b"?"))
+            case b"/flood":
+                return HttpResponse(200, b"", b"text/plain", stream=HttpStream(self._flood, b"?"))
         seen = {
             "method": request.method,
             "path": request.path.decode(),
@@ -122,6 +135,22 @@ class Echo:
         named = headers.get(b"x-request-id", b"none")
         return HttpResponse(status, json.dumps(body).encode(), headers=((b"X-Request-ID", named),))
 
+    async def _say(self, sink: StreamSink) -> None:
+        await sink.send(b"one")
+        await self._wait()
+        await sink.send(b"two")
+
+    async def _flood(self, sink: StreamSink) -> None:
+        """Send without end; `sent` counts what the connection took."""
+        try:
+            while True:
+                await sink.send(bytes(8 * 1024))
+                self.sent += 8 * 1024
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
     async def _wait(self) -> None:
         self.waiting.set()
         try:
@@ -136,6 +165,11 @@ class Echo:
         except TimeoutError:
             return HttpResponse(504, b"{}")
         return HttpResponse(200, b"{}")
+
+
+async def _break_off(sink: StreamSink) -> None:
+    await sink.send(b"one")
+    raise LookupError("as the test wants it")
 
 
 class Reply(msgspec.Struct, frozen=True):

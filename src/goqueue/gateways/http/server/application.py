@@ -5,14 +5,22 @@ of one connection one at a time, in the order of arrival. The defaults of the li
 documented ones; tests pass smaller numbers.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
 from goqueue.model import JSON_MEDIA, Code
 
-__all__ = ["Application", "HttpLimits", "HttpRequest", "HttpResponse", "Target"]
+__all__ = [
+    "Application",
+    "HttpLimits",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpStream",
+    "StreamSink",
+    "Target",
+]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -37,6 +45,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     # The same in bytes of their bodies, where more than one has not begun.
     pipelined_bytes_max: int = MIB
     write_buffer_bytes_max: int = 256 * KIB
+    # The same for a stream, of which there may be thousands.
+    stream_buffer_bytes_max: int = 32 * KIB
 
 
 class Target(Protocol):
@@ -75,13 +85,36 @@ class HttpRequest(msgspec.Struct, frozen=True):
     version: str = "1.1"
 
 
+class StreamSink(Protocol):
+    """Where a stream goes."""
+
+    async def send(self, data: bytes | bytearray) -> None:
+        """Send a piece of the body; waits while the client does not keep up."""
+        ...
+
+
+class HttpStream(msgspec.Struct, frozen=True):
+    """A body that is sent as it comes into being.
+
+    `run` writes it, and ends with it; it is cancelled when the client has gone. `probe` is what may
+    be sent between two pieces without a meaning, to see whether a silent client is still there.
+    """
+
+    run: Callable[[StreamSink], Coroutine[Any, None, None]]
+    probe: bytes
+
+
 class HttpResponse(msgspec.Struct, frozen=True):
-    """An answer; its buffers are given away and must not change afterwards."""
+    """An answer; its buffers are given away and must not change afterwards.
+
+    With a `stream` that is the body, and the connection ends with it.
+    """
 
     status: int
     body: bytes | bytearray | tuple[bytes | bytearray | memoryview, ...] = b""
     content_type: bytes = JSON_MEDIA.encode()
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    stream: HttpStream | None = None
 
 
 class Application(Protocol):

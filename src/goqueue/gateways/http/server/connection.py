@@ -23,21 +23,24 @@ from goqueue.gateways.http.server.application import (
     HttpLimits,
     HttpRequest,
     HttpResponse,
+    HttpStream,
 )
 from goqueue.gateways.http.server.deadlines import Alarm, ClientProbe, SendProgress
 from goqueue.gateways.http.server.reader import RequestReader
-from goqueue.gateways.http.server.request_runner import Outcome, RequestRunner
+from goqueue.gateways.http.server.request_runner import STREAMED, Outcome, RequestRunner
 from goqueue.gateways.http.server.responses import (
     BODY_SLOW,
     CONTINUE,
     CUT_SHORT,
     FAULT,
     HEAD_SLOW,
+    LAST_CHUNK,
     STOPPING,
     TOO_MANY_CONNECTIONS,
     UNSENT_FULL,
     Buffer,
     Refusal,
+    chunk,
     encode,
 )
 from goqueue.gateways.http.server.states import (
@@ -91,6 +94,9 @@ class HttpConnection(asyncio.Protocol):
         # The client does not read, and the transport has buffered enough.
         self._is_blocked = False
         self._version_answered = "1.1"
+        # The body that is being sent, and what waits until the client has read some of it.
+        self._stream: HttpStream | None = None
+        self._drained: asyncio.Future[None] | None = None
 
     # ---- what the listener calls -----------------------------------------------------------
 
@@ -164,6 +170,8 @@ class HttpConnection(asyncio.Protocol):
         if self._states.state is State.SENDING:
             # Not now: the transport is still busy with its buffer.
             self._loop.call_soon(self._resume_answering)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._states.on(Event.LOST)
@@ -289,6 +297,9 @@ class HttpConnection(asyncio.Protocol):
             # Nobody will answer, and the client must not wait.
             self.cut()
             return
+        if isinstance(outcome, HttpResponse) and outcome.stream is not None:
+            self._begin_stream(request, outcome, outcome.stream)
+            return
         for buffer in self._encode(request, outcome):
             self._write(buffer)
         if self._is_blocked and self._states.state is _ANSWERING:
@@ -333,6 +344,59 @@ class HttpConnection(asyncio.Protocol):
             headers,
             client=self._address,
         )
+
+    # ---- streaming -------------------------------------------------------------------------
+
+    def _begin_stream(
+        self, request: HttpRequest, response: HttpResponse, stream: HttpStream
+    ) -> None:
+        """Send a body as it comes into being; the connection ends with it."""
+        self._reader.finish()
+        is_head = request.method == "HEAD"
+        for buffer in encode(response, is_head=True, is_last=True, version=request.version):
+            self._write(buffer)
+        self._states.on(Event.STREAM_BEGUN)
+        if is_head:
+            self._close()
+            return
+        self._stream = stream
+        self._transport.set_write_buffer_limits(high=self._limits.stream_buffer_bytes_max)
+        runner = RequestRunner(self._loop, self._run_stream(stream), self._streamed)
+        self._runner = runner
+        outcome = runner.start()
+        if outcome is not None:
+            self._streamed(outcome)
+
+    async def _run_stream(self, stream: HttpStream) -> HttpResponse:
+        await stream.run(self)
+        return STREAMED
+
+    async def send(self, data: bytes | bytearray) -> None:
+        """Send a piece of the stream; waits while the client does not keep up."""
+        if not data or self._states.state is not State.STREAMING:
+            return
+        self._write(self._chunk(data))
+        while self._is_blocked:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    def _chunk(self, data: bytes | bytearray) -> Buffer:
+        return chunk(data) if self._version_answered == "1.1" else data
+
+    def _streamed(self, outcome: Outcome) -> None:
+        """The body is over, or broke off."""
+        self._runner = self._stream = None
+        if self._states.state is not State.STREAMING:
+            return
+        if isinstance(outcome, BaseException):
+            if not isinstance(outcome, asyncio.CancelledError):
+                _logger.error("a stream failed", exc_info=outcome)
+            # Without its last chunk: the client sees that something is missing.
+            self.cut()
+            return
+        if self._version_answered == "1.1":
+            self._write(LAST_CHUNK)
+        self._close()
 
     # ---- writing and closing ---------------------------------------------------------------
 
@@ -385,7 +449,7 @@ class HttpConnection(asyncio.Protocol):
             self._judge_progress()
         if self._probe.deadline <= now:
             self._probe.stop()
-            if self._states.state in (State.ANSWERING, State.SENDING):
+            if self._states.state in (State.ANSWERING, State.SENDING, State.STREAMING):
                 self._look_for_client(now)
         if self._handling_deadline <= now:
             self._end_handling()
@@ -443,7 +507,7 @@ class HttpConnection(asyncio.Protocol):
         is_able = self._version_answered == "1.1" and not self._is_blocked
         if state == _INPUT_ENDED and is_able and not self._probe.is_sent:
             self._probe.is_sent = True
-            self._write(CONTINUE)
+            self._write(CONTINUE if self._stream is None else self._chunk(self._stream.probe))
         self._probe.repeat(now)
 
 

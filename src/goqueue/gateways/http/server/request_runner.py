@@ -18,10 +18,12 @@ from typing import Any
 
 from goqueue.gateways.http.server.application import HttpResponse
 
-__all__ = ["Outcome", "RequestRunner"]
+__all__ = ["STREAMED", "Outcome", "RequestRunner"]
 
 # What a handler has come to: its response, or what it raised instead.
 Outcome = HttpResponse | BaseException
+# How a stream ends well.
+STREAMED = HttpResponse(200)
 
 
 class RequestRunner:

@@ -26,6 +26,7 @@ __all__ = [
     "FAULT",
     "HEAD_SLOW",
     "HEAD_TOO_LARGE",
+    "LAST_CHUNK",
     "STOPPING",
     "TOO_MANY_CONNECTIONS",
     "UNSENT_FULL",
@@ -34,6 +35,7 @@ __all__ = [
     "Buffer",
     "Refusal",
     "body_too_large",
+    "chunk",
     "encode",
     "malformed",
 ]
@@ -43,6 +45,8 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # Below this a copy into one buffer is cheaper than a second entry in the write queue.
 _JOIN_BYTES_MAX = 16 * 1024
 
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
 _CLOSE = b"Connection: close\r\n\r\n"
 _STAY = b"Connection: keep-alive\r\n\r\n"
 
@@ -57,7 +61,10 @@ def encode(
     buffers = body if isinstance(body, tuple) else (body,)
     size = sum(map(_size, buffers))
     lines: list[Buffer] = [_opening(response.status, response.content_type)]
-    if response.status not in (204, 304):
+    if response.stream is not None:
+        # Of HTTP/1.0 the end of the connection is the end of the body.
+        lines.append(_CHUNKED if version == "1.1" else b"")
+    elif response.status not in (204, 304):
         lines.append(b"Content-Length: %d\r\n" % size)
     for name, value in response.headers:
         lines.append(_line(name, value))
@@ -75,6 +82,12 @@ def encode(
         lines.extend(buffers)
         return (b"".join(lines),)
     return (b"".join(lines), *buffers)
+
+
+def chunk(data: bytes | bytearray) -> bytes:
+    """A piece of a body whose length nobody knows yet; an empty one would be the last."""
+    assert data
+    return b"".join((b"%x\r\n" % len(data), data, b"\r\n"))
 
 
 @functools.lru_cache(maxsize=256)

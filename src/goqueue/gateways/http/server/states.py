@@ -7,10 +7,10 @@ What the server does for the client (`State`):
 
     IDLE ── REQUEST_READ ──▶ ANSWERING ── WRITE_BLOCKED ──▶ SENDING
      │  ◀───── ANSWERED ─────    │  ◀───── WRITE_DRAINED ───── │
-     │                           │                             │
-     ├── REFUSED ──▶ LINGERING ──┤                             │
-     │                           │ CUT                         │ CUT
-     └── FINISHED ──────────▶ CLOSING ◀────────────────────────┘
+     │                           ├── STREAM_BEGUN ──▶ STREAMING│
+     ├── REFUSED ──▶ LINGERING ──┤                        │    │
+     │                           │ CUT           FINISHED │    │ CUT
+     └── FINISHED ──────────▶ CLOSING ◀───────────────────┴────┘
                                  │ LOST, which may come in any state
                                  ▼
                                CLOSED
@@ -61,6 +61,8 @@ class State(enum.IntEnum):
     ANSWERING = enum.auto()
     # A response is written, and nothing more is begun before the client has read most of it.
     SENDING = enum.auto()
+    # The body of a response is sent as it comes into being; no request follows it.
+    STREAMING = enum.auto()
     # A refusal was the last word; what the client still sends is thrown away until it ends.
     # Closing at once would make its kernel discard the refusal unread.
     LINGERING = enum.auto()
@@ -95,6 +97,7 @@ class Event(enum.IntEnum):
     ANSWERED = enum.auto()
     WRITE_BLOCKED = enum.auto()
     WRITE_DRAINED = enum.auto()
+    STREAM_BEGUN = enum.auto()
     REFUSED = enum.auto()
     FINISHED = enum.auto()
     CUT = enum.auto()
@@ -116,9 +119,11 @@ STATES: Mapping[State, Mapping[Event, State]] = {
     State.ANSWERING: {
         Event.ANSWERED: State.IDLE,
         Event.WRITE_BLOCKED: State.SENDING,
+        Event.STREAM_BEGUN: State.STREAMING,
         **_ENDS,
     },
     State.SENDING: {Event.WRITE_DRAINED: State.ANSWERING, **_ENDS},
+    State.STREAMING: {Event.FINISHED: State.CLOSING, **_ENDS},
     State.LINGERING: _ENDS,
     State.CLOSING: _ENDS,
     State.CLOSED: {},
@@ -183,6 +188,7 @@ def read_timeouts(limits: HttpLimits) -> Mapping[State, Mapping[Phase, float]]:
         State.IDLE: {**receiving, Phase.BETWEEN: limits.idle_timeout_s},
         State.ANSWERING: receiving,
         State.SENDING: receiving,
+        State.STREAMING: never,
         State.LINGERING: dict.fromkeys(Phase, limits.linger_timeout_s),
         State.CLOSING: never,
         State.CLOSED: never,
