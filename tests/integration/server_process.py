@@ -53,6 +53,12 @@ class ServerProcess:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
+    @property
+    def open_descriptors(self) -> int:
+        """How many files and sockets the process has open."""
+        assert self._process is not None
+        return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
+
     def start(self) -> None:
         """Start the node and wait until it is ready."""
         self.begin()

@@ -23,7 +23,7 @@ from goqueue.gateways.http.bodies import encode_json
 from goqueue.gateways.http.cors import CorsPolicy, Headers, preflight
 from goqueue.gateways.http.errors import ERRORS, ErrorBody, describe, error_body
 from goqueue.gateways.http.routes import ROUTES
-from goqueue.gateways.http.routing.call import ApiContext, ApiLimits, Call
+from goqueue.gateways.http.routing.call import ApiContext, ApiLimits, Call, StreamCount
 from goqueue.gateways.http.routing.docs_page import docs_page
 from goqueue.gateways.http.routing.openapi import openapi_document
 from goqueue.gateways.http.routing.router import Answer, Match, MethodUnknown, Route, Router
@@ -99,6 +99,7 @@ class HttpApi:
         cors: CorsPolicy | None = None,
         limits: ApiLimits | None = None,
         clock: Callable[[], Timestamp] = _wall,
+        ticks: Callable[[], int] = time.monotonic_ns,
         metrics: Scrape = _count_nothing,
         requests: RequestObserver = UNOBSERVED,
     ) -> None:
@@ -114,11 +115,12 @@ class HttpApi:
             facts=facts,
             limits=self._limits,
             clock=clock,
-            ticks=time.monotonic_ns,
+            ticks=ticks,
             metrics=metrics,
             # Made when it is first asked for: a node should not start slower for it.
             document=functools.cache(lambda: _encoded_document(facts.version)),
             page=docs_page(),
+            streams=StreamCount(self._limits.streams_max),
         )
 
     def resolve(self, method: str, path: bytes) -> ApiTarget:
@@ -173,7 +175,9 @@ class HttpApi:
         if self._logs_access or response.status >= _FAILED:
             self._report(request, response, named, began, failure)
         headers = (*response.headers, *shared)
-        return HttpResponse(response.status, response.body, response.content_type, headers)
+        return HttpResponse(
+            response.status, response.body, response.content_type, headers, response.stream
+        )
 
     def _report(
         self,

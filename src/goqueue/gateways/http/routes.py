@@ -10,6 +10,7 @@ from goqueue.gateways.http.priorities import PRIORITY_ROUTES
 from goqueue.gateways.http.publish import PUBLISH_ROUTES
 from goqueue.gateways.http.read import READ_ROUTES
 from goqueue.gateways.http.receives import RECEIVE_ROUTES
+from goqueue.gateways.http.tail import TAIL_ROUTES
 from goqueue.gateways.http.topics import TOPIC_ROUTES
 from goqueue.gateways.http.traces import TRACE_ROUTES
 from goqueue.gateways.http.transactions import TRANSACTION_ROUTES
@@ -20,6 +21,7 @@ ROUTES = (
     *TOPIC_ROUTES,
     *PUBLISH_ROUTES,
     *READ_ROUTES,
+    *TAIL_ROUTES,
     *RECEIVE_ROUTES,
     *SETTLEMENT_ROUTES,
     *DELAY_ROUTES,

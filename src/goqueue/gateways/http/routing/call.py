@@ -13,10 +13,10 @@ from goqueue.gateways.http.bodies import decoder_of, read_body
 from goqueue.gateways.http.routing.parameter import Parameter
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.gateways.port import Broker, NodeFacts, Scrape, ask
-from goqueue.model import MILLISECOND, Timestamp
+from goqueue.model import MILLISECOND, Code, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
 
-__all__ = ["ApiContext", "ApiLimits", "Call", "ParameterValues"]
+__all__ = ["ApiContext", "ApiLimits", "Call", "ParameterValues", "StreamCount"]
 
 Value = TypeVar("Value")
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -35,6 +35,28 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
     handling_seconds: float = 30.0
     probe_seconds: float = 5.0
     delay_ns_max: int = 671_088_640 * MILLISECOND
+    streams_max: int = 2_000
+
+
+class StreamCount:
+    """How many responses are being streamed; each is a connection that lasts."""
+
+    __slots__ = ("_count", "_count_max")
+
+    def __init__(self, count_max: int) -> None:
+        self._count = 0
+        self._count_max = count_max
+
+    def check(self) -> None:
+        """Refuse one more than there may be."""
+        if self._count >= self._count_max:
+            raise Refused(Code.BROKER_UNAVAILABLE, reason="too many streams are open")
+
+    def __enter__(self) -> None:
+        self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
 
 
 class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +70,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Scrape
     document: Callable[[], bytes]
     page: HttpResponse
+    streams: StreamCount
 
 
 class ParameterValues(msgspec.Struct, frozen=True):
