@@ -24,6 +24,7 @@ from goqueue.broker.read import StreamReads
 from goqueue.broker.recovery.journaled_state import JournaledState
 from goqueue.broker.recovery.partition_replay import PartitionReplay
 from goqueue.broker.recovery.start import NodeStart
+from goqueue.broker.replies import Replies
 from goqueue.broker.state import NodeState
 from goqueue.broker.topics import Topics
 from goqueue.broker.trace_queries import TraceQueries
@@ -38,6 +39,7 @@ from goqueue.model.requests import (
     AddOffsets,
     AddPartition,
     AlterTopic,
+    AwaitReply,
     BeginTransaction,
     CancelDelayed,
     CheckHealth,
@@ -82,6 +84,7 @@ from goqueue.model.requests import (
     Release,
     ResetOffsets,
     SearchTraces,
+    SendReply,
     Watch,
 )
 
@@ -104,6 +107,7 @@ class Components:
         self.delayed_messages = DelayedMessages(state)
         self.publisher = Publisher(state, self.delayed_messages)
         self.stream_reads = StreamReads(state)
+        self.replies = Replies(state)
         self.priority_indexer = PriorityIndexer(state)
         self.polls = Polls(state, self.priority_indexer)
         self.receives = Receives(state, self.polls)
@@ -172,6 +176,8 @@ def _handle_messages(handle: _Table, components: Components) -> None:
     handle(Publish, components.publisher.publish)
     handle(Read, components.stream_reads.read)
     handle(Watch, components.stream_reads.watch)
+    handle(AwaitReply, components.replies.wait)
+    handle(SendReply, components.replies.send)
     handle(ListDelayed, components.delayed_messages.list_pending)
     handle(FindDelayed, components.delayed_messages.find)
     handle(CancelDelayed, components.delayed_messages.cancel)

@@ -175,6 +175,7 @@ class Node:
         if was_serving:
             self._components.stream_reads.end_all()
             self._components.polls.end_all()
+            self._components.replies.end_all()
             self._components.journaled_state.snapshot_all(now)
             self._components.delayed_messages.save_all()
             self._components.producer_snapshots.save_all()
@@ -497,6 +498,7 @@ class Node:
             components.stream_reads,
             components.receives,
             components.polls,
+            components.replies,
             components.transaction_offsets,
         ):
             if component.cancel(request, is_gone=is_gone):

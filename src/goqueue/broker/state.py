@@ -54,6 +54,9 @@ class Tally(msgspec.Struct):
     rejected_dead_letters: int = 0
     exhausted_dead_letters: int = 0
     published: list[int] = msgspec.field(default_factory=lambda: [0] * LANES)
+    replies_delivered: int = 0
+    replies_dropped: int = 0
+    requests_unanswered: int = 0
     transactions_committed: int = 0
     transactions_aborted: int = 0
     transaction_ns_sum: int = 0

@@ -52,6 +52,7 @@ class Code(enum.StrEnum):
     SEQUENCE_OUT_OF_ORDER = "sequence_out_of_order"
     BROKER_UNAVAILABLE = "broker_unavailable"
     TRACE_NOT_FOUND = "trace_not_found"
+    NO_REPLY = "no_reply"
 
     @property
     def is_retriable(self) -> bool:

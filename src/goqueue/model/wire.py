@@ -31,6 +31,8 @@ __all__ = [
     "READ_HEADERS",
     "RECORDS_MEDIA",
     "REDRIVEN_HEADER",
+    "REPLY_BY_HEADER",
+    "REPLY_TO_HEADER",
     "RESERVED_PREFIX",
     "TRACEPARENT_HEADER",
     "TRACESTATE_HEADER",
@@ -85,5 +87,8 @@ JSON_MEDIA = "application/json"
 RECORDS_MEDIA = "application/vnd.goqueue.records"
 LEASED_RECORDS_MEDIA = "application/vnd.goqueue.leased-records"
 METRICS_MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+# Headers of a message that somebody waits for a reply to: where it is expected, and until when.
+REPLY_TO_HEADER = "goqueue.reply_to"
+REPLY_BY_HEADER = "goqueue.reply_by"
 HTML_MEDIA = "text/html; charset=utf-8"
 EVENT_STREAM_MEDIA = "text/event-stream"

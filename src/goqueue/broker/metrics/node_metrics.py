@@ -8,7 +8,7 @@ between: each family begins with a copy of what there is, and leaves out what ha
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from goqueue.broker.metrics.builders import Row, gauge
+from goqueue.broker.metrics.builders import Row, counter, gauge
 from goqueue.broker.metrics.group_metrics import group_families
 from goqueue.broker.metrics.group_topic_metrics import pair_families
 from goqueue.broker.metrics.topic_metrics import topic_families
@@ -156,9 +156,28 @@ def _dirty_ratios(state: NodeState, partitions: list[Partition]) -> Iterator[Sam
         yield (name,), dirty[name] / size if size else 0.0
 
 
+def reply_families(state: NodeState) -> Iterator[Family]:
+    """What became of requests that wait for a reply."""
+    tally = state.tally
+    delivered, dropped = tally.replies_delivered, tally.replies_dropped
+    yield counter(
+        "goqueue_broker_replies_total",
+        "Replies, by whether a request waited for them.",
+        ("outcome",),
+        [(("delivered",), delivered), (("dropped",), dropped)],
+    )
+    yield counter(
+        "goqueue_broker_requests_unanswered_total",
+        "Requests that got no reply in time.",
+        (),
+        [((), tally.requests_unanswered)],
+    )
+
+
 def families_of(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     """The families of a node; with one sample per partition where the contract allows it."""
     yield from topic_families(state)
     yield from pair_families(state, by_partition=by_partition)
     yield from group_families(state)
     yield from log_families(state, by_partition=by_partition)
+    yield from reply_families(state)

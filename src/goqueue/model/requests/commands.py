@@ -34,6 +34,7 @@ from goqueue.model.requests.transactions import (
 __all__ = [
     "Ack",
     "AlterTopic",
+    "AwaitReply",
     "CheckHealth",
     "Command",
     "CommitOffsets",
@@ -63,6 +64,7 @@ __all__ = [
     "Reject",
     "Release",
     "ResetOffsets",
+    "SendReply",
     "Watch",
 ]
 
@@ -357,6 +359,27 @@ class Redrive(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: dict[int, frozenset[int]] | None = None
 
 
+# Request and reply
+
+
+class AwaitReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Wait for the reply to a message; answered by `ReplyReceived`.
+
+    The shell draws `reply_to`, and whoever publishes the message puts it into a header.
+    """
+
+    reply_to: str
+    wait_ns: int
+
+
+class SendReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Reply to a message; answered by `ReplySent`."""
+
+    reply_to: str
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
 # The node
 
 
@@ -408,6 +431,8 @@ Command = (
     | Release
     | Extend
     | Redrive
+    | AwaitReply
+    | SendReply
     | DescribeReliability
     | DescribePriorities
     | DescribeNode

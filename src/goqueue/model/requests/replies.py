@@ -8,6 +8,7 @@ import msgspec
 
 from goqueue.model.errors import Code
 from goqueue.model.ids import LogId, Offset, Timestamp
+from goqueue.model.messages import Header
 from goqueue.model.requests.delays import DelayedDescription, DelayedList, DelayStatistics
 from goqueue.model.requests.groups import Assignor, GroupState, Mode
 from goqueue.model.requests.leases import Acked, Extended, Leased, Released
@@ -48,6 +49,8 @@ __all__ = [
     "Redriven",
     "Reliability",
     "Reply",
+    "ReplyReceived",
+    "ReplySent",
     "Returned",
     "TopicDescription",
     "TopicFlow",
@@ -151,6 +154,19 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     aborted: tuple[tuple[int, int], ...] = ()
     data: tuple[memoryview, ...] = ()
     seed: TraceSeed | None = None
+
+
+class ReplyReceived(msgspec.Struct, frozen=True, kw_only=True):
+    """The reply to a message."""
+
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class ReplySent(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether somebody waited for a reply."""
+
+    is_delivered: bool
 
 
 class Watched(msgspec.Struct, frozen=True):
@@ -373,6 +389,8 @@ Reply = (
     | Published
     | Records
     | Watched
+    | ReplyReceived
+    | ReplySent
     | DelayedDescription
     | DelayedList
     | DelayStatistics

@@ -11,6 +11,7 @@ from goqueue.sim.clients.movers import Masses, Movers
 from goqueue.sim.clients.progressors import Committers, Progressors
 from goqueue.sim.clients.publishers import Publishers
 from goqueue.sim.clients.receivers import Receivers
+from goqueue.sim.clients.requesters import Requesters
 from goqueue.sim.clients.retriers import Retriers
 from goqueue.sim.clients.settlers import Settlers
 from goqueue.sim.clients.transactors import Transactors
@@ -29,6 +30,7 @@ class Crowd:
         self.publishers = Publishers(world)
         self.members = Members(world)
         self.receivers = Receivers(world, self.members)
+        self.requesters = Requesters(world)
         self.movers = Movers(world, self.members)
         self.settlers = Settlers(world)
         self.delayers = Delayers(world)

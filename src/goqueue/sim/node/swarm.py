@@ -88,7 +88,7 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     masses: bool = False
     # Headers, keys and reasons are as large as they may be, or one byte larger.
     large_fields: bool = False
-    # Some receive without joining.
+    # Some receive without joining, and some wait for replies.
     receives: bool = False
 
     @classmethod
@@ -111,7 +111,7 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **drawn)
 
     def with_receives(self, random: Random) -> "NodeSwarm":
-        """The same world with clients, or without, that receive and never join."""
+        """The same world with or without clients that never join, or that wait for replies."""
         return msgspec.structs.replace(self, receives=random.random() < 0.4)
 
     def with_extremes(self, random: Random) -> "NodeSwarm":
