@@ -25,6 +25,7 @@ __all__ = [
     "TOPIC",
     "TRACE",
     "be_a_producer",
+    "begin_once",
     "cut_waits",
     "meet_what_exists",
     "order_ranges",
@@ -55,7 +56,10 @@ _POLLS = {
     ("POST", "/groups/{group}/poll/records"): "timeout",
     ("POST", "/queues/{group}/receive"): "wait",
     ("POST", "/queues/{group}/receive/records"): "wait",
+    ("POST", "/topics/{topic}/request"): "timeout",
 }
+_TAIL = "/topics/{topic}/tail"
+_TAIL_STARTS = ("from", "offset", "last", "since")
 _SHORT = "1ms"
 Case = schemathesis.Case[Any]
 
@@ -109,6 +113,18 @@ def order_times(_: schemathesis.HookContext, case: Case, __: dict[str, object]) 
     with contextlib.suppress(ValueError):
         if parse_time(end) < parse_time(start):
             case.query["start"], case.query["end"] = end, start
+
+
+@schemathesis.hook("before_call")
+def begin_once(_: schemathesis.HookContext, case: Case, __: dict[str, object]) -> None:
+    """No document can say that only one of several parameters may be given."""
+    if case.path != _TAIL:
+        return
+    if "partition" not in case.query:
+        case.query.pop("offset", None)
+    given = [name for name in _TAIL_STARTS if name in case.query]
+    for name in given[1:]:
+        del case.query[name]
 
 
 @schemathesis.hook("before_call")

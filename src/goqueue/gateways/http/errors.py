@@ -98,6 +98,12 @@ ERRORS: dict[Code, ErrorSpec] = {
         what="The request timed out; it is not known whether a write took place",
         advice="Check the outcome before you retry",
     ),
+    Code.NO_REPLY: ErrorSpec(
+        status=504,
+        what="The message was published, and nobody replied to it in time",
+        advice="It may still be handled; a reply that comes now is dropped",
+        details=("partition", "offset"),
+    ),
     Code.INTERNAL_ERROR: ErrorSpec(
         status=500,
         what="The broker failed to answer",

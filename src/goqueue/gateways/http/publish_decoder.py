@@ -42,6 +42,7 @@ __all__ = [
     "decode_plain",
     "decode_publish",
     "decode_publish_one",
+    "draft_one",
     "intake_steps",
     "item_error",
 ]
@@ -259,13 +260,19 @@ def decode_publish_one(body: bytes | bytearray, delays: DelayLimits) -> Steps[Pu
         yield from check_values(body)
     try:
         message = _read(body, _PRODUCER_DECODER, _LOOSE_PRODUCER_DECODER)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid(error, ProducerPublishBody) from None
+    return draft_one(message, delays)
+
+
+def draft_one(message: MessageFields, delays: DelayLimits) -> PublishBatch:
+    """A batch of one message that was read before; what is wrong with it is refused."""
+    try:
         if message.partition is not None:
             _check_partition(message.partition)
         draft = Draft()
         due = delays.of_fields(message.delay, message.deliverAt)
         priority = _add(draft, message, due)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _invalid(error, ProducerPublishBody) from None
     except Refused as refusal:
         raise _reworded(refusal) from None
     return PublishBatch(

@@ -10,6 +10,7 @@ from goqueue.gateways.http.priorities import PRIORITY_ROUTES
 from goqueue.gateways.http.publish import PUBLISH_ROUTES
 from goqueue.gateways.http.read import READ_ROUTES
 from goqueue.gateways.http.receives import RECEIVE_ROUTES
+from goqueue.gateways.http.request_reply import REQUEST_ROUTES
 from goqueue.gateways.http.tail import TAIL_ROUTES
 from goqueue.gateways.http.topics import TOPIC_ROUTES
 from goqueue.gateways.http.traces import TRACE_ROUTES
@@ -24,6 +25,7 @@ ROUTES = (
     *TAIL_ROUTES,
     *RECEIVE_ROUTES,
     *SETTLEMENT_ROUTES,
+    *REQUEST_ROUTES,
     *DELAY_ROUTES,
     *GROUP_ROUTES,
     *POSITION_ROUTES,

@@ -10,7 +10,7 @@ from goqueue.gateways.http.bodies import JsonSchema, scalar_schema
 from goqueue.gateways.http.errors import ERRORS, ErrorBody, describe
 from goqueue.gateways.http.routing.parameter import Parameter, ParameterLocation
 from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
-from goqueue.model import JSON_MEDIA, Code
+from goqueue.model import EVENT_STREAM_MEDIA, JSON_MEDIA, Code
 
 __all__ = ["openapi_document", "route_errors"]
 
@@ -20,6 +20,15 @@ _DESCRIPTION = (
     "outside of Service is also served under `/v1`. A trailing slash makes no difference. Unknown "
     "fields and parameters are refused, and `null` equals absent except as the value of a message."
 )
+# Of each event in a stream.
+_EVENT_SCHEMA: JsonSchema = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "where each partition continues after this event"},
+        "event": {"type": "string", "enum": ["message", "gap", "end"]},
+        "data": {"type": "string", "description": "JSON: a message, or what is missing and why"},
+    },
+}
 _REQUEST_ID: JsonSchema = {
     "description": "the id given, or a new one",
     "schema": {"type": "string"},
@@ -125,6 +134,8 @@ def _responses(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
         content["schema"] = schemas[route.answer]
     elif route.answer_media == JSON_MEDIA:
         content["schema"] = {"type": "object"}
+    elif route.answer_media == EVENT_STREAM_MEDIA:
+        content["schema"] = _EVENT_SCHEMA
     else:
         content["schema"] = {"type": "string"}
     media = route.answer_media
