@@ -5,6 +5,7 @@ from bench.broker.consume import measure_consume
 from bench.broker.in_process import measure_in_process
 from bench.broker.one_by_one import measure_latency, measure_single
 from bench.broker.publish import measure_publish
+from bench.broker.request_reply import measure_request_reply
 from bench.broker.scale import measure_scale
 from bench.broker.sdk import measure_sdk
 from bench.runner import Suite
@@ -20,6 +21,7 @@ SUITE = Suite(
         "latency": measure_latency,
         "consume": measure_consume,
         "sdk": measure_sdk,
+        "request_reply": measure_request_reply,
         "scale": measure_scale,
         "age": measure_age,
     },

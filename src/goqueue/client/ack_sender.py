@@ -24,6 +24,7 @@ import msgspec
 
 from goqueue.client.errors import Closed, GoQueueError, refusal
 from goqueue.client.http import Transport, post
+from goqueue.client.values import Headers, Value
 from goqueue.model import Range, runs
 
 __all__ = [
@@ -259,6 +260,12 @@ class AckSender:
             words = f"the answer tells of {reply.count + len(errors)} messages instead of {asked}"
             raise GoQueueError("response_invalid", words, is_outcome_unknown=True)
         return SettleOutcome(errors, reply.new_deadline)
+
+    async def reply(self, reply_to: str, value: Value, headers: Headers | None) -> bool:
+        """Reply to whoever waits for it; False if nobody does."""
+        from goqueue.client.request_reply import send_reply
+
+        return await send_reply(self._transport, reply_to, value, headers)
 
     async def release(self, leases: Sequence[LeasedOffset]) -> None:
         """Give messages back that were not begun: the delivery does not count.

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from goqueue.client.queue_consumer import QueueConsumer
     from goqueue.client.queue_receiver import QueueReceiver
     from goqueue.client.replay import Replay
+    from goqueue.client.request_reply import Reply
     from goqueue.client.stored_records import StoredRecords
     from goqueue.client.stream_consumer import OffsetSource, Start, StreamConsumer
     from goqueue.client.transaction import Transaction, TransactionFactory
@@ -138,6 +139,36 @@ class Connection:
             due=due,
         )
         return await receipt
+
+    async def request(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: str | bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        priority: int | str = NORMAL_PRIORITY,
+        timeout: float = 30.0,  # noqa: ASYNC109 - the server waits, not this program
+    ) -> "Reply":
+        """Publish a message, and wait for the reply of whoever handles it: `message.reply(...)`.
+
+        The message is durable, the reply is not. Raises `NoReply` if none comes within `timeout`
+        seconds, 60 at most; the message may still be handled then. Never sent twice: where the
+        connection broke, `is_outcome_unknown` says that the message may be there.
+        """
+        from goqueue.client.message_drafts import MessageDraft
+        from goqueue.client.request_reply import ask_for_reply, text_headers
+        from goqueue.client.values import encode_key, encode_value, priority_number
+
+        draft = MessageDraft(
+            value=encode_value(value),
+            key=encode_key(key),
+            headers=text_headers(headers),
+            partition=partition,
+            priority=priority_number(priority),
+        )
+        return await ask_for_reply(self._transport, topic, draft, timeout)
 
     async def publish_drafts(
         self, topic: str, drafts: "Sequence[MessageDraft | bytes]"

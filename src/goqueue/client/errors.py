@@ -15,6 +15,7 @@ __all__ = [
     "Closed",
     "GoQueueError",
     "MessageTooLarge",
+    "NoReply",
     "NotAllowed",
     "NotFound",
     "ProducerFenced",
@@ -114,6 +115,10 @@ class MessageTooLarge(GoQueueError):
     """Larger than the topic takes, or than any record can be."""
 
 
+class NoReply(GoQueueError):
+    """Nobody replied to a request in time; its message was published, and may still be handled."""
+
+
 class ReceiptStale(GoQueueError):
     """The lease of this delivery is over: it expired, was settled, or was reset."""
 
@@ -156,6 +161,7 @@ class TransactionOutcomeUnknown(GoQueueError):
 _BY_CODE: dict[str, type[GoQueueError]] = {
     "already_delivered": AlreadyDelivered,
     "message_too_large": MessageTooLarge,
+    "no_reply": NoReply,
     "permission_denied": NotAllowed,
     "producer_fenced": ProducerFenced,
     "producer_not_found": ProducerNotFound,

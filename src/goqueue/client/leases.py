@@ -24,7 +24,7 @@ from goqueue.client.errors import GoQueueError
 from goqueue.client.http import Transport, get
 from goqueue.client.membership import Subscription
 from goqueue.client.message import Message
-from goqueue.client.values import duration, nanoseconds
+from goqueue.client.values import Headers, Value, duration, nanoseconds
 from goqueue.model import Refused, parse_duration
 
 __all__ = ["Grant", "HeldLease", "LeaseRenewer", "LeaseTimes"]
@@ -159,6 +159,9 @@ class HeldLease(msgspec.Struct, weakref=True, eq=False):
         settled.check(self)
         self.until = settled.new_deadline
         self.expires_at = asked_at + timeout_s
+
+    async def reply(self, reply_to: str, value: Value, headers: Headers | None) -> bool:
+        return await self.grant.settling.reply(reply_to, value, headers)
 
     def end(self) -> None:
         """Somebody else settles it: no more renewals."""

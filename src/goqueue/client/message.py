@@ -13,7 +13,8 @@ import msgspec
 
 from goqueue.client.errors import GoQueueError
 from goqueue.client.tracing import Origin, Work, parent_of, processing, remote_context
-from goqueue.model import TRACESTATE_HEADER, Priority
+from goqueue.client.values import Headers, Value
+from goqueue.model import REPLY_TO_HEADER, TRACESTATE_HEADER, Priority
 from goqueue.records import decode_headers
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Lease(Protocol):
     async def reject(self, reason: str) -> None: ...
 
     async def extend(self, timeout_s: float) -> None: ...
+
+    async def reply(self, reply_to: str, value: Value, headers: Headers | None) -> bool: ...
 
     def end(self) -> None: ...
 
@@ -180,6 +183,20 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     async def extend(self, timeout_s: float) -> None:
         """Keep it for `timeout_s` from now; leases are also renewed without this."""
         await self.held().extend(timeout_s)
+
+    @property
+    def reply_to(self) -> str:
+        """Where a reply is expected; empty if nobody waits for one."""
+        return self.headers.get(REPLY_TO_HEADER, b"").decode(errors="replace")
+
+    async def reply(self, value: Value, *, headers: Headers | None = None) -> bool:
+        """Reply to the requester; False if it no longer waits, and the reply was dropped.
+
+        The message is still to be settled: reply first, then ack.
+        """
+        if not self.reply_to:
+            raise GoQueueError("request_invalid", "nobody waits for a reply to this message")
+        return await self.held().reply(self.reply_to, value, headers)
 
     def held(self) -> Lease:
         """The lease; raises where there is none."""

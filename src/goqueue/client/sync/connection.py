@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from goqueue.client.message_drafts import MessageDraft, PublishResult
     from goqueue.client.pages import MessagePage
     from goqueue.client.producer import Due
+    from goqueue.client.request_reply import Reply
     from goqueue.client.stream_consumer import Start, StreamConsumer
 
 __all__ = ["SyncConnection"]
@@ -129,6 +130,35 @@ class SyncConnection:
                 partition=partition,
                 priority=priority,
                 due=due,
+            )
+        )
+
+    def request(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        key: str | bytes | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        priority: int | str = NORMAL_PRIORITY,
+        timeout: float = 30.0,
+    ) -> "Reply":
+        """Publish a message, and wait for the reply of whoever handles it: `message.reply(...)`.
+
+        The message is durable, the reply is not. Raises `NoReply` if none comes within `timeout`
+        seconds, 60 at most; the message may still be handled then. Never sent twice: where the
+        connection broke, `is_outcome_unknown` says that the message may be there.
+        """
+        return self._loop.call(
+            self._connection.request(
+                topic,
+                value,
+                key=key,
+                headers=headers,
+                partition=partition,
+                priority=priority,
+                timeout=timeout,
             )
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, overload
 
 from goqueue.client.message import Message, T
 from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.values import Headers, Value
 from goqueue.model import Priority
 
 if TYPE_CHECKING:
@@ -171,3 +172,15 @@ class SyncMessage:
     def extend(self, timeout_s: float) -> None:
         """Keep it for `timeout_s` from now; leases are also renewed without this."""
         self._loop.call(self._message.extend(timeout_s))
+
+    @property
+    def reply_to(self) -> str:
+        """Where a reply is expected; empty if nobody waits for one."""
+        return self._message.reply_to
+
+    def reply(self, value: Value, *, headers: Headers | None = None) -> bool:
+        """Reply to the requester; False if it no longer waits, and the reply was dropped.
+
+        The message is still to be settled: reply first, then ack.
+        """
+        return self._loop.call(self._message.reply(value, headers=headers))
