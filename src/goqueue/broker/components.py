@@ -32,7 +32,7 @@ from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.transactions.descriptions import TransactionDescriptions
 from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots
 from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
-from goqueue.broker.upkeep import Upkeep
+from goqueue.broker.upkeep import Absences, Upkeep
 from goqueue.model import Now, RequestId
 from goqueue.model.requests import (
     Ack,
@@ -140,6 +140,7 @@ class Components:
             self.producer_snapshots,
             retention=self.retention,
         )
+        self.absences = Absences(state, self.upkeep)
 
 
 C = TypeVar("C", bound=Command)

@@ -54,7 +54,7 @@ from goqueue.broker.partitions import (
 )
 from goqueue.broker.publish import PARTS_AT_ONCE
 from goqueue.broker.recovery.start import GROUPS_LOG, TOPICS_LOG, Opened
-from goqueue.broker.state import Absence, NodeState
+from goqueue.broker.state import NodeState
 from goqueue.broker.storage_health import StorageHealth
 from goqueue.broker.turns import (
     TURN_UNITS,
@@ -67,13 +67,10 @@ from goqueue.broker.turns import (
     ForRequest,
     ForTransaction,
     Steps,
-    Subject,
     TurnBudget,
 )
 from goqueue.metrics import Family
 from goqueue.model import (
-    MILLISECOND,
-    SECOND,
     Asked,
     Code,
     Compacted,
@@ -126,13 +123,9 @@ NodeEvent = (
     | Deleted
 )
 
-# Upkeep that is so much later than it should be: the node was away.
-_LATE_NS = 500 * MILLISECOND
 # How many events share a turn, and which part of its budget they may use before it ends.
 _EVENTS_MAX = 16
 _TOGETHER_SHARE = 4
-# How long those who hold something may be heard then.
-_HEARING_NS = SECOND
 
 
 class Node:
@@ -158,8 +151,6 @@ class Node:
         state = self._state = NodeState(node_id, Tracer(sampling), budget)
         self._components = Components(state, secret, limits or JournalLimits(), group_retention_ns)
         self._request_metrics = RequestMetrics(state)
-        # Leases and sessions that were put off because the node was away.
-        self._postponed: dict[Subject, None] = {}
         self._handlers = dispatch_table(self._components)
         self._handlers[DeleteTopic] = self._delete_topic  # type: ignore[assignment]  # by type
 
@@ -222,7 +213,7 @@ class Node:
         """
         budget = self._state.budget
         budget.begin()
-        self._detect_absence(now)
+        self._components.absences.detect(now)
         for _ in range(min(len(events), _EVENTS_MAX)):
             self._learn(events.popleft(), now)
             if budget.spent * _TOGETHER_SHARE >= budget.units:
@@ -442,7 +433,7 @@ class Node:
     def _wake(self, now: Now) -> None:
         budget = self._state.budget
         for subject in self._state.alarms.due(now.instant, budget):
-            if self._postpone(subject, now):
+            if self._components.absences.postpone(subject, now):
                 continue
             match subject:
                 case ForRequest(request):
@@ -466,28 +457,6 @@ class Node:
                     self._run(subject, now)
                 case _:
                     assert_never(subject)
-
-    def _detect_absence(self, now: Now) -> None:
-        """See whether the node was away: stopped, or busy with a long turn."""
-        missed = self._components.upkeep.missed(now, _LATE_NS)
-        if missed is not None:
-            until = Instant(now.instant + _HEARING_NS)
-            self._state.absence = Absence(since=missed, until=until)
-
-    def _postpone(self, subject: Subject, now: Now) -> bool:
-        """Whether leases and sessions end a little later, once, because the node was away.
-
-        What their holders sent meanwhile waits in sockets, and is heard before anything is taken
-        from them.
-        """
-        if not isinstance(subject, ForQueue | ForGroup):
-            return False
-        until = self._state.absence.until
-        if self._postponed.pop(subject, 0) is None or until <= now.instant:
-            return False
-        self._postponed[subject] = None
-        self._state.alarms.set(subject, until)
-        return True
 
     def _cancel_wait(self, request: RequestId, *, is_gone: bool = False) -> None:
         """Somebody has waited long enough, or is gone."""

@@ -3,6 +3,9 @@
 Retention and compaction, a share of the logs at a time, so that ten thousand of them cost little in
 any one second, and in as many turns as that takes; journals and snapshots of delays are kept short
 and young; what a jump of the wall clock or a passing lack of something left undone is taken up.
+
+Upkeep that comes late says that the node itself was away: then nobody loses a lease or a session
+before what was sent meanwhile was heard.
 """
 
 from collections import deque
@@ -12,14 +15,18 @@ from goqueue.broker.groups.membership import GroupRetention
 from goqueue.broker.groups.polls import Polls
 from goqueue.broker.partitions import Partition
 from goqueue.broker.recovery.journaled_state import JournaledState
-from goqueue.broker.state import NodeState
+from goqueue.broker.state import Absence, NodeState
 from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots
-from goqueue.broker.turns import Errand
-from goqueue.model import SECOND, Instant, LogId, Now, Offset
+from goqueue.broker.turns import Errand, ForGroup, ForQueue, Subject
+from goqueue.model import MILLISECOND, SECOND, Instant, LogId, Now, Offset
 
-__all__ = ["Upkeep"]
+__all__ = ["Absences", "Upkeep"]
 
 _EVERY_NS = SECOND
+# Upkeep that is so much later than it should be: the node was away.
+_LATE_NS = 500 * MILLISECOND
+# How long those who hold something may be heard then.
+_HEARING_NS = SECOND
 # Every log is looked at once in so many turns.
 _ROUNDS = 30
 # How many old keys of group commits are forgotten at once, and how many of them cost one unit.
@@ -123,3 +130,34 @@ class Upkeep:
         pending = None if delays is None else delays.needed_from(durable)
         needs = (self._polls.needed_from(partition), pending)
         return min((need for need in needs if need is not None), default=None)
+
+
+class Absences:
+    """Notices that the node was away: stopped, or busy with a long turn."""
+
+    def __init__(self, state: NodeState, upkeep: Upkeep) -> None:
+        self._state = state
+        self._upkeep = upkeep
+        # Leases and sessions that were put off for that.
+        self._postponed: dict[Subject, None] = {}
+
+    def detect(self, now: Now) -> None:
+        missed = self._upkeep.missed(now, _LATE_NS)
+        if missed is not None:
+            until = Instant(now.instant + _HEARING_NS)
+            self._state.absence = Absence(since=missed, until=until)
+
+    def postpone(self, subject: Subject, now: Now) -> bool:
+        """Whether leases and sessions end a little later, once, because the node was away.
+
+        What their holders sent meanwhile waits in sockets, and is heard before anything is taken
+        from them.
+        """
+        if not isinstance(subject, ForQueue | ForGroup):
+            return False
+        until = self._state.absence.until
+        if self._postponed.pop(subject, 0) is None or until <= now.instant:
+            return False
+        self._postponed[subject] = None
+        self._state.alarms.set(subject, until)
+        return True
