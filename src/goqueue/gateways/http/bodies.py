@@ -35,7 +35,6 @@ __all__ = [
     "TIME_PATTERN",
     "Backoff",
     "Count",
-    "Delay",
     "Duration",
     "DurationText",
     "Epoch",
@@ -106,8 +105,7 @@ TimeText = Annotated[
     ),
 ]
 # Longer waits are cut, so there is no longest.
-_WAIT_TEXT = "^[0-9]{1,5}(ms|s|m)$"
-_DELAY_TEXT = "^[0-9]{1,5}(ms|s|m)$"
+_WAIT_TEXT = "^([0-9]{1,5}([.][0-9]{1,3})?(ms|s|m|h)){1,4}$"
 TIME_PATTERN = (
     "^(19[7-9][0-9]|20[0-9]{2}|21[0-9]{2})-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])"
     "T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
@@ -116,21 +114,31 @@ TIME_PATTERN = (
 
 _PATTERN_UNITS = (("h", HOUR), ("m", 60 * SECOND), ("s", SECOND), ("ms", MILLISECOND))
 _PATTERN_NUMBER_MAX = 999
+_SMALLER_UNITS = (("m", 2), ("s", 2), ("ms", 3))
+_FRACTION = "[.][0-9]{1,3}"
 
 
 def duration_pattern(minimum_ns: int, maximum_ns: int) -> str:
-    """A pattern of durations in Go syntax that are within the limits.
+    """A pattern of durations in Go syntax that are within the limits: `90s`, `1.5h`, `1h30m`.
 
-    A pattern cannot add: it matches one whole number with its unit. `1h0m` and its like are
-    accepted as well.
+    A pattern cannot add, so it matches a number with its unit, and smaller units behind it where
+    all of them together stay below the next number.
     """
-    matched = (
-        number + name
-        for name, unit in _PATTERN_UNITS
-        for number in _number_patterns(
-            max(-(-minimum_ns // unit), 1), min(maximum_ns // unit, _PATTERN_NUMBER_MAX)
+    matched = []
+    for place, (name, unit) in enumerate(_PATTERN_UNITS):
+        low = max(-(-minimum_ns // unit), 1)
+        high = min(maximum_ns // unit, _PATTERN_NUMBER_MAX)
+        rest = "".join(
+            f"([0-9]{{1,{digits}}}{each})?" if each == "ms" else f"([1-5]?[0-9]{each})?"
+            for each, digits in _SMALLER_UNITS[place:]
         )
-    )
+        matched += [
+            f"{number}({_FRACTION}{name}|{name}{rest})"
+            for number in _number_patterns(low, high - 1)
+        ]
+        matched += [number + name for number in _number_patterns(max(low, high), high)]
+    if minimum_ns <= 0:
+        matched.append("0(ms|s|m|h)")
     return f"^({'|'.join(matched)})$"
 
 
@@ -143,7 +151,8 @@ def _number_patterns(low: int, high: int) -> Iterator[str]:
             block, digits = 10 * block, digits + "[0-9]"
         before, first = divmod(low // block, 10)
         last = min(first + (high - low + 1) // block - 1, 9)
-        yield f"{before or ''}[{first}-{last}]{digits}"
+        digit = f"[{first}-{last}]" if last > first else str(first)
+        yield f"{before or ''}{digit}{digits}"
         low += (last - first + 1) * block
 
 
@@ -188,8 +197,7 @@ class Time:
 Lease = Annotated[Duration, duration_limits(100 * MILLISECOND, 12 * HOUR)]
 Session = Annotated[Duration, duration_limits(SECOND, 600 * SECOND)]
 Wait = Annotated[Duration, _limits(_WAIT_TEXT, 0, 10_000)]
-Delay = Annotated[Duration, _limits(_DELAY_TEXT, 0, 604_800)]
-Backoff = Annotated[Duration, _limits(_DELAY_TEXT, 0, 43_200)]
+Backoff = Annotated[Duration, duration_limits(0, 12 * HOUR)]
 
 
 def span_ns(given: str | float) -> int:

@@ -227,6 +227,11 @@ async def _openapi(call: Call) -> HttpResponse:
     return HttpResponse(200, call.context.document())
 
 
+async def _root(_: Call) -> HttpResponse:
+    body = b'{"docs":"/docs","openapi":"/openapi.json"}'
+    return HttpResponse(302, body, headers=((b"Location", b"/docs"),))
+
+
 async def _docs(call: Call) -> HttpResponse:
     return call.context.page
 
@@ -345,6 +350,17 @@ SERVICE_ROUTES = (
         section=_SECTION,
         summary="Show the OpenAPI document",
         run=_openapi,
+        is_service=True,
+    ),
+    Route(
+        method="GET",
+        path="/",
+        section=_SECTION,
+        summary="Lead to the documentation of the API",
+        run=_root,
+        answer_headers=("Location",),
+        answer_example={"docs": "/docs", "openapi": "/openapi.json"},
+        status=302,
         is_service=True,
     ),
     Route(

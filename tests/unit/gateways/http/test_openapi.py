@@ -5,11 +5,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goqueue.gateways.http import ERRORS, ROUTES, Route
+from goqueue.gateways.http.bodies import duration_pattern
 from goqueue.gateways.http.routing.docs_page import docs_page
 from goqueue.gateways.http.routing.openapi import openapi_document, route_errors
+from goqueue.model import HOUR, MILLISECOND, SECOND, parse_duration
 from tests.unit.gateways.http.refusing_broker import Client, header
+
+_ASCII = st.characters(codec="ascii")
 
 DOCUMENT: dict[str, Any] = msgspec.json.decode(
     msgspec.json.encode(openapi_document(ROUTES, "1.2.3"))
@@ -65,8 +71,53 @@ def test_an_operation_tells_its_parameters_its_answer_and_all_its_failures(route
 @pytest.mark.parametrize("route", [each for each in ROUTES if each.example is not None])
 def test_examples_are_taken_by_their_own_routes(route: Route) -> None:
     path = route.path.replace("{topic}", "t").replace("{group}", "g")
+    path = path.replace("{reply_to}", "0" * 32)
     response = Client().send(route.method, path, msgspec.json.encode(route.example))
     assert response.status == 503, response.body
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_operation_is_described_and_shows_an_answer(route: Route) -> None:
+    operation = DOCUMENT["paths"][route.path][route.method.lower()]
+    assert len(operation["description"]) > len(operation["summary"])
+    (content,) = operation["responses"][str(route.status)]["content"].values()
+    if route.answer is not None:
+        assert isinstance(msgspec.convert(content["example"], type=route.answer), route.answer)
+
+
+def test_what_users_do_first_comes_before_the_health_of_the_node() -> None:
+    sections = [tag["name"] for tag in DOCUMENT["tags"]]
+    assert sections.index("Topics") < sections.index("Publish") < sections.index("Queues")
+    assert sections[-1] == "Service"
+
+
+def test_the_root_leads_to_the_page() -> None:
+    response = Client().get("/")
+    assert (response.status, header(response, b"Location")) == (302, b"/docs")
+
+
+@pytest.mark.parametrize(
+    "text", ["1h30m", "1.5h", "90s", "2m5s", "1s500ms", "12h", "100ms", "11h59m59s999ms"]
+)
+def test_the_document_allows_the_durations_that_the_server_takes(text: str) -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    lease = schemas["PollBody"]["properties"]["visibility_timeout"]
+    (pattern,) = re.findall(r"'pattern': '([^']*)'", str(lease))
+    assert re.fullmatch(pattern, text)
+
+
+@pytest.mark.parametrize("text", ["12h1m", "99ms", "13h", "1h60m", "", "h", "1"])
+def test_the_document_forbids_durations_out_of_range(text: str) -> None:
+    pattern = duration_pattern(100 * MILLISECOND, 12 * HOUR)
+    assert not re.fullmatch(pattern, text)
+
+
+@given(st.data())
+def test_every_duration_that_a_pattern_allows_is_within_its_limits(data: st.DataObject) -> None:
+    low = data.draw(st.sampled_from([0, 100 * MILLISECOND, SECOND]))
+    high = data.draw(st.sampled_from([60 * SECOND, 600 * SECOND, 12 * HOUR]))
+    text = data.draw(st.from_regex(duration_pattern(low, high), fullmatch=True, alphabet=_ASCII))
+    assert low <= parse_duration(text.strip()) <= high
 
 
 def test_the_document_is_served() -> None:

@@ -47,7 +47,6 @@ def test_routes_of_the_contract_have_a_version_and_those_of_the_service_have_non
 @pytest.mark.parametrize(
     "target",
     [
-        "/",
         "//",
         "/nope",
         "/topic",

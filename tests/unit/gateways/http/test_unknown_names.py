@@ -60,7 +60,7 @@ def test_every_body_and_what_is_in_it_refuses_unknown_fields(route: Route) -> No
 def test_every_route_refuses_unknown_parameters(route: Route) -> None:
     path = route.path.format(
         **{
-            each.name: "1" * 32 if each.name == "id" else "1"
+            each.name: "1" * 32 if each.name in {"id", "reply_to"} else "1"
             for each in route.parameters
             if each.location is ParameterLocation.PATH
         }

@@ -22,7 +22,10 @@ summary { cursor: pointer; padding: 0.4rem 0.7rem; display: flex; gap: 0.7rem; f
 details > div { padding: 0 0.9rem 0.9rem; }
 code, pre, input, textarea { font: 13px/1.45 ui-monospace, monospace; }
 pre { background: var(--soft); padding: 0.6rem; overflow: auto; max-height: 24rem; }
-.method { font-weight: 700; min-width: 3.8rem; color: var(--accent); }
+.method { font-weight: 700; min-width: 3.8rem; }
+.get { color: #1f78b4; } .post { color: #2a7a5a; } .patch { color: #b36b00; }
+.delete { color: #c0392b; } .head { color: #7a6fb0; }
+#search { margin: 1rem 0 0; padding: 0.5rem; }
 .soft { opacity: 0.75; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0;
@@ -32,13 +35,37 @@ textarea { min-height: 7rem; }
 button { margin: 0.6rem 0; padding: 0.3rem 1.2rem; }
 """
 
-_SCRIPT = """
+_SCRIPT = r"""
 "use strict";
 const at = (tag, attributes, ...children) => {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
   for (const child of children) node.append(child);
   return node;
+};
+// Words between backticks are code; everything stays text.
+const prose = (text) => {
+  const box = at("span");
+  text.split("`").forEach((part, index) => box.append(index % 2 ? at("code", {}, part) : part));
+  return box;
+};
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const curl = (method, path, operation) => {
+  const words = ["curl", "-sS"];
+  const upper = method.toUpperCase();
+  const good = Object.entries(operation.responses)[0][1];
+  if (Object.keys(good.content || {}).includes("text/event-stream")) words.push("-N");
+  if (upper !== "GET") words.push("-X", upper);
+  const filled = path.replace(/{(\w+)}/g, (_, name) => examples[name] || name);
+  words.push(quoted(location.origin + filled));
+  const json = operation.requestBody && operation.requestBody.content["application/json"];
+  if (json) words.push("\\\n  -d", quoted(JSON.stringify(json.example || {})));
+  return words.join(" ");
+};
+const examples = {
+  topic: "orders", group: "billing", partition: "0", offset: "41", producer_id: "1",
+  transaction_id: "7-3", id: "0af7651916cd43dd8448eb211c80319c",
+  reply_to: "00000000000000000000000000000000",
 };
 const pretty = (value) => JSON.stringify(value, null, 2);
 const resolve = (api, schema, depth = 0) => {
@@ -89,7 +116,7 @@ const send = async (method, path, operation, inputs, text, output) => {
     const body = await response.text();
     let shown = body;
     try { shown = pretty(JSON.parse(body)); } catch { shown = body.slice(0, 20000); }
-    output.textContent = `${response.status} ${response.statusText}\\n${shown}`;
+    output.textContent = `${response.status} ${response.statusText}\n${shown}`;
   } catch (error) { output.textContent = String(error); }
 };
 const trial = (method, path, operation) => {
@@ -118,17 +145,20 @@ const trial = (method, path, operation) => {
 };
 const route = (api, method, path, operation) => {
   const fold = at("details", { id: operation.operationId },
-    at("summary", {}, at("span", { class: "method" }, method.toUpperCase()),
-      at("code", {}, path), at("span", { class: "soft" }, operation.summary)));
+    at("summary", {}, at("span", { class: `method ${method}` }, method.toUpperCase()),
+      at("code", {}, path), at("span", { class: "soft" }, prose(operation.summary))));
+  fold.dataset.words = [method, path, operation.summary, operation.description,
+    ...(operation.parameters || []).map((each) => each.name)].join(" ").toLowerCase();
   fold.addEventListener("toggle", () => {
     if (fold.childElementCount > 1) return;
-    const box = at("div");
+    const box = at("div", {}, at("p", {}, prose(operation.description)),
+      at("pre", {}, curl(method, path, operation)));
     if (operation.parameters) {
       const rows = at("table");
       for (const each of operation.parameters) {
         rows.append(at("tr", {}, at("td", {}, at("code", {}, each.name)),
           at("td", {}, each.in + (each.required ? ", required" : "")),
-          at("td", {}, bounds(each.schema)), at("td", {}, each.description)));
+          at("td", {}, bounds(each.schema)), at("td", {}, prose(each.description))));
       }
       box.append(at("h4", {}, "Parameters"), rows);
     }
@@ -137,8 +167,9 @@ const route = (api, method, path, operation) => {
     }
     box.append(at("h4", {}, "Responses"));
     for (const [status, response] of Object.entries(operation.responses)) {
-      const inner = at("details", {}, at("summary", {}, at("b", {}, status),
-        at("span", { class: "soft" }, response.description)));
+      const inner = at("details", status < "400" ? { open: "" } : {},
+        at("summary", {}, at("b", {}, status),
+          at("span", { class: "soft" }, prose(response.description))));
       inner.append(at("div", {}, content(api, response)));
       box.append(inner);
     }
@@ -149,20 +180,33 @@ const route = (api, method, path, operation) => {
 };
 const show = (api) => {
   const main = document.getElementById("api");
-  main.replaceChildren(at("p", {}, api.info.description),
+  main.replaceChildren(at("p", {}, prose(api.info.description)),
     at("p", { class: "soft" }, `Version ${api.info.version} · OpenAPI ${api.openapi}`));
   const links = at("nav");
-  main.append(links);
+  const field = at("input", { id: "search", type: "search", "aria-label": "search",
+    placeholder: "Search routes, parameters and descriptions" });
+  main.append(links, field);
   for (const { name } of api.tags) {
     const id = name.replaceAll(" ", "-");
     links.append(at("a", { href: `#${id}` }, name));
-    main.append(at("h2", { id }, name));
+    const section = at("section", {}, at("h2", { id }, name));
+    main.append(section);
     for (const [path, operations] of Object.entries(api.paths)) {
       for (const [method, operation] of Object.entries(operations)) {
-        if (operation.tags[0] === name) main.append(route(api, method, path, operation));
+        if (operation.tags[0] === name) section.append(route(api, method, path, operation));
       }
     }
   }
+  field.addEventListener("input", () => {
+    const words = field.value.toLowerCase().split(" ").filter(Boolean);
+    for (const section of main.querySelectorAll("section")) {
+      const folds = [...section.querySelectorAll("details[id]")];
+      for (const each of folds) {
+        each.hidden = !words.every((word) => each.dataset.words.includes(word));
+      }
+      section.hidden = folds.every((each) => each.hidden);
+    }
+  });
 };
 fetch("/openapi.json").then((response) => response.json()).then(show).catch((error) => {
   document.getElementById("api").textContent = `The document could not be read: ${error}`;
@@ -179,8 +223,8 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <h1>GoQueue API</h1>
-<main id="api">The routes are listed here once the page has read
-<a href="/openapi.json">/openapi.json</a>.</main>
+<main id="api"><noscript>This page needs JavaScript; the routes are in
+<a href="/openapi.json">/openapi.json</a>.</noscript></main>
 <script>{script}</script>
 </body>
 </html>

@@ -8,6 +8,7 @@ import msgspec
 
 from goqueue.gateways.http.bodies import JsonSchema, scalar_schema
 from goqueue.gateways.http.errors import ERRORS, ErrorBody, describe
+from goqueue.gateways.http.routing.examples import example_of
 from goqueue.gateways.http.routing.parameter import Parameter, ParameterLocation
 from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
 from goqueue.model import EVENT_STREAM_MEDIA, JSON_MEDIA, Code
@@ -90,6 +91,7 @@ def _operation(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
     operation: JsonSchema = {
         "operationId": _operation_id(route),
         "summary": route.summary,
+        "description": _description(route),
         "tags": [route.section],
         "responses": _responses(route, schemas),
     }
@@ -102,7 +104,25 @@ def _operation(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
 
 def _operation_id(route: Route) -> str:
     words = [word.strip("{}").replace(".", "_") for word in route.path.split("/") if word]
-    return "_".join([route.method.lower(), *words])
+    return "_".join([route.method.lower(), *(words or ["root"])])
+
+
+def _description(route: Route) -> str:
+    """What the table knows of a route beside its summary: its bodies, and how it behaves."""
+    sentences = [f"{route.summary}."]
+    if route.body is not None:
+        sentences.append(f"Request: {_doc(route.body)}")
+    if route.answer is not None:
+        sentences.append(f"Reply: {_doc(route.answer)}")
+    if route.waits:
+        sentences.append("The reply may wait for messages.")
+    if route.writes:
+        sentences.append("The reply follows when the change is durable.")
+    return " ".join(sentences)
+
+
+def _doc(kind: type[msgspec.Struct]) -> str:
+    return " ".join((kind.__doc__ or "").split())
 
 
 def _parameter(parameter: Parameter[Any]) -> JsonSchema:
@@ -138,6 +158,11 @@ def _responses(route: Route, schemas: dict[type[msgspec.Struct], JsonSchema]) ->
         content["schema"] = _EVENT_SCHEMA
     else:
         content["schema"] = {"type": "string"}
+    example = route.answer_example
+    if example is None and route.answer is not None:
+        example = example_of(route.answer)
+    if example is not None:
+        content["example"] = example
     media = route.answer_media
     good = {"description": route.summary, "headers": headers, "content": {media: content}}
     responses: JsonSchema = {str(route.status): good}

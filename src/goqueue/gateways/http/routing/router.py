@@ -40,6 +40,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A method on a path. `errors` names what is special to the route; the rest is derived.
 
     `body_schema` is for a body whose struct cannot tell all, such as which fields go together.
+    An example of the answer is made from its struct, unless there is one here.
     A route that waits has no time limit of its own. Routes of the service have no version and
     are told apart by `is_service`.
     """
@@ -65,6 +66,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     is_service: bool = False
     has_effect: bool = False
     example: Any = None
+    answer_example: Any = None
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -162,6 +164,8 @@ class Router:
         segments = path.split(b"/")
         if segments[-1] == b"" and len(segments) > 2:
             segments.pop()
+            if not segments[-1]:
+                raise Refused(Code.ROUTE_NOT_FOUND)
         start = 1
         is_versioned = len(segments) > 2 and segments[1] == _VERSION
         if is_versioned:
