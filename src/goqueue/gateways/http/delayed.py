@@ -109,6 +109,13 @@ async def _find(call: Call) -> DelayedMessage:
     return _delayed(await call.ask(command, DelayedDescription))
 
 
+async def _find_at(call: Call) -> DelayedMessage:
+    command = FindDelayed(
+        topic=call[TOPIC], offset=Offset(call[_OFFSET]), partition=call[PARTITION]
+    )
+    return _delayed(await call.ask(command, DelayedDescription))
+
+
 async def _cancel(call: Call) -> CancelledOut:
     topic, number, offset = call[TOPIC], call[PARTITION], call[_OFFSET]
     await call.ask(CancelDelayed(topic=topic, partition=number, offset=Offset(offset)), Done)
@@ -162,6 +169,16 @@ DELAY_ROUTES = (
         errors=(Code.MESSAGE_NOT_FOUND, Code.PARTITION_NOT_FOUND, Code.PARTITION_INVALID),
     ),
     Route(
+        method="GET",
+        path="/topics/{topic}/delayed/{partition}/{offset}",
+        section=_SECTION,
+        summary="Show the state of a delayed message of one partition",
+        run=_find_at,
+        parameters=(TOPIC, PARTITION, _OFFSET),
+        answer=DelayedMessage,
+        errors=(Code.MESSAGE_NOT_FOUND, Code.PARTITION_NOT_FOUND, Code.PARTITION_INVALID),
+    ),
+    Route(
         method="DELETE",
         path="/topics/{topic}/delayed/{partition}/{offset}",
         section=_SECTION,
@@ -183,6 +200,14 @@ DELAY_ROUTES = (
         path="/delay/stats",
         section=_SECTION,
         summary="Count delayed messages",
+        run=_statistics,
+        answer=DelayStats,
+    ),
+    Route(
+        method="GET",
+        path="/delayed/stats",
+        section=_SECTION,
+        summary="Count delayed messages; another name of `/delay/stats`",
         run=_statistics,
         answer=DelayStats,
     ),

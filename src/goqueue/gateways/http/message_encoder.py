@@ -62,7 +62,11 @@ class ReadAnswer:
 
     def response(self, next_offset: int) -> HttpResponse:
         """The answer; nothing can be added any more."""
-        return HttpResponse(200, self._messages.take(b'],"next_offset":%d}' % next_offset))
+        return self.close(b'],"next_offset":%d}' % next_offset)
+
+    def close(self, tail: bytes) -> HttpResponse:
+        """The answer with what follows its messages."""
+        return HttpResponse(200, self._messages.take(tail))
 
 
 def encode_poll(leased: Leased) -> Steps[HttpResponse]:

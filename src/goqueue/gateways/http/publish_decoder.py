@@ -346,8 +346,11 @@ def _with_one_time(message: MessageBody) -> MessageFields:
 def _invalid(error: Exception, kind: type[msgspec.Struct] | None) -> Refused:
     """What is wrong with one message of this kind; an absent value is no tombstone."""
     refusal = refusal_of(error, kind)
-    if refusal.facts.get("field") == "value" and refusal.facts.get("reason") == "is missing":
-        reason = "is missing; a tombstone is an explicit `null`"
+    if refusal.facts.get("field") == "value":
+        # A value is bytes: which text an object or a number is, the sender has to say.
+        reason = 'must be a string or null; send JSON as text, such as "{\\"id\\":7}"'
+        if refusal.facts.get("reason") == "is missing":
+            reason = "is missing; a tombstone is an explicit `null`"
         return Refused(Code.MESSAGE_INVALID, field="value", reason=reason)
     return Refused(Code.MESSAGE_INVALID, **refusal.facts)
 

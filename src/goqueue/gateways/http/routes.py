@@ -1,6 +1,7 @@
 """The one list of routes."""
 
 from goqueue.gateways.http.acks import SETTLEMENT_ROUTES
+from goqueue.gateways.http.dead_letters import DEAD_LETTER_ROUTES
 from goqueue.gateways.http.delayed import DELAY_ROUTES
 from goqueue.gateways.http.groups import GROUP_ROUTES
 from goqueue.gateways.http.health import SERVICE_ROUTES
@@ -25,6 +26,7 @@ ROUTES = (
     *TAIL_ROUTES,
     *RECEIVE_ROUTES,
     *SETTLEMENT_ROUTES,
+    *DEAD_LETTER_ROUTES,
     *REQUEST_ROUTES,
     *DELAY_ROUTES,
     *GROUP_ROUTES,
