@@ -23,7 +23,7 @@ from goqueue.gateways.http.bodies import encode_json
 from goqueue.gateways.http.cors import CorsPolicy, Headers, preflight
 from goqueue.gateways.http.errors import ERRORS, ErrorBody, describe, error_body
 from goqueue.gateways.http.routes import ROUTES
-from goqueue.gateways.http.routing.call import ApiContext, ApiLimits, Call, StreamCount
+from goqueue.gateways.http.routing.call import ApiContext, ApiLimits, Call, OpenCount
 from goqueue.gateways.http.routing.docs_page import docs_page
 from goqueue.gateways.http.routing.openapi import openapi_document
 from goqueue.gateways.http.routing.router import Answer, Match, MethodUnknown, Route, Router
@@ -120,7 +120,8 @@ class HttpApi:
             # Made when it is first asked for: a node should not start slower for it.
             document=functools.cache(lambda: _encoded_document(facts.version)),
             page=docs_page(),
-            streams=StreamCount(self._limits.streams_max),
+            streams=OpenCount(self._limits.streams_max, "streams"),
+            requests=OpenCount(self._limits.requests_max, "requests"),
         )
 
     def resolve(self, method: str, path: bytes) -> ApiTarget:

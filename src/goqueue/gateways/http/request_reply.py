@@ -120,17 +120,28 @@ async def _request(call: Call) -> ReplyOut:
     wait_ns = _TIMEOUT_NS if body.timeout is None else min(body.timeout.ns, _TIMEOUT_NS_MAX)
     reply_to = secrets.token_hex(_ID_BYTES)
     publish = _publication(call, body, reply_to, Timestamp(call.context.clock() + wait_ns))
-    awaited = AwaitReply(reply_to=reply_to, wait_ns=wait_ns)
+    call.context.requests.check()
+    with call.context.requests:
+        return await _exchange(call, publish, AwaitReply(reply_to=reply_to, wait_ns=wait_ns))
+
+
+async def _exchange(call: Call, publish: Publish, awaited: AwaitReply) -> ReplyOut:
     # Waits from before the message is there: a reply cannot come too early.
     waiting = asyncio.ensure_future(call.ask(awaited, ReplyReceived))
+    publishing = asyncio.ensure_future(call.ask(publish, Published))
     try:
-        [placed] = (await call.ask(publish, Published)).placed
+        await asyncio.wait((waiting, publishing), return_when=asyncio.FIRST_COMPLETED)
+        if not publishing.done():
+            # The disk took longer than the requester waits.
+            raise Refused(Code.REQUEST_TIMEOUT)
+        [placed] = publishing.result().placed
         if placed.refused is not None:
             raise Refused(placed.refused)
         return _reply_out(await _reply(waiting, placed), placed)
     finally:
-        waiting.cancel()
-        waiting.add_done_callback(_ignore)
+        for each in (waiting, publishing):
+            each.cancel()
+            each.add_done_callback(_ignore)
 
 
 def _publication(call: Call, body: RequestBody, reply_to: str, until: Timestamp) -> Publish:
@@ -166,10 +177,10 @@ async def _reply(waiting: "asyncio.Future[ReplyReceived]", placed: Placed) -> Re
         raise Refused(Code.NO_REPLY, partition=placed.partition, offset=int(placed.first)) from None
 
 
-def _ignore(waiting: "asyncio.Future[ReplyReceived]") -> None:
+def _ignore(asked: "asyncio.Future[ReplyReceived] | asyncio.Future[Published]") -> None:
     """Nobody waits for it any more; a failure that nobody asks for would be logged."""
-    if not waiting.cancelled():
-        waiting.exception()
+    if not asked.cancelled():
+        asked.exception()
 
 
 def _reply_out(reply: ReplyReceived, placed: Placed) -> ReplyOut:

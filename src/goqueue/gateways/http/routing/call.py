@@ -16,7 +16,7 @@ from goqueue.gateways.port import Broker, NodeFacts, Scrape, ask
 from goqueue.model import MILLISECOND, Code, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
 
-__all__ = ["ApiContext", "ApiLimits", "Call", "ParameterValues", "StreamCount"]
+__all__ = ["ApiContext", "ApiLimits", "Call", "OpenCount", "ParameterValues"]
 
 Value = TypeVar("Value")
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -36,21 +36,23 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
     probe_seconds: float = 5.0
     delay_ns_max: int = 671_088_640 * MILLISECOND
     streams_max: int = 2_000
+    requests_max: int = 10_000
 
 
-class StreamCount:
-    """How many responses are being streamed; each is a connection that lasts."""
+class OpenCount:
+    """How many responses of a kind are open; each is a connection that lasts."""
 
-    __slots__ = ("_count", "_count_max")
+    __slots__ = ("_count", "_count_max", "_kind")
 
-    def __init__(self, count_max: int) -> None:
+    def __init__(self, count_max: int, kind: str) -> None:
         self._count = 0
         self._count_max = count_max
+        self._kind = kind
 
     def check(self) -> None:
         """Refuse one more than there may be."""
         if self._count >= self._count_max:
-            raise Refused(Code.BROKER_UNAVAILABLE, reason="too many streams are open")
+            raise Refused(Code.BROKER_UNAVAILABLE, reason=f"too many {self._kind} are open")
 
     def __enter__(self) -> None:
         self._count += 1
@@ -70,7 +72,8 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Scrape
     document: Callable[[], bytes]
     page: HttpResponse
-    streams: StreamCount
+    streams: OpenCount
+    requests: OpenCount
 
 
 class ParameterValues(msgspec.Struct, frozen=True):
