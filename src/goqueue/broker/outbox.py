@@ -38,11 +38,12 @@ __all__ = [
 
 
 class BeginReceive(msgspec.Struct, frozen=True):
-    """A group, named by its number, is durable: receive for it."""
+    """A group, named by its number, is durable: receive for it, and wait until a deadline."""
 
     request: RequestId
     command: Receive
     group: int
+    deadline: Instant
 
 
 class BeginServing(msgspec.Struct, frozen=True):

@@ -13,12 +13,14 @@ its caller has gone.
 Cost: a receive is a poll; one journal entry an hour and group says that it is still in use.
 """
 
+import msgspec
+
 from goqueue.broker.groups.polls import Polls, check_visibility
 from goqueue.broker.outbox import BeginReceive
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForGroup
 from goqueue.groups import Group
-from goqueue.model import Now, Refused, RequestId
+from goqueue.model import Instant, Now, Refused, RequestId
 from goqueue.model.requests import Assignor, Leased, Mode, Poll, Receive
 
 __all__ = ["Receives"]
@@ -46,7 +48,8 @@ class Receives:
         self._record(group, command.topic, now)
         if not group.is_durable:
             self._waiting[request] = None
-            begin = BeginReceive(request, command, group.number)
+            deadline = Instant(now.instant + command.wait_ns)
+            begin = BeginReceive(request, command, group.number, deadline)
             state.groups_journal.note([], [begin])
             return
         receiver = group.receive(command.topic, tuple(logs), now)
@@ -72,7 +75,9 @@ class Receives:
             self._state.outbox.answer(later.request, Leased())
             return
         try:
-            self.receive(later.request, later.command, now)
+            left_ns = max(0, later.deadline - now.instant)
+            command = msgspec.structs.replace(later.command, wait_ns=left_ns)
+            self.receive(later.request, command, now)
         except Refused as refused:
             self._state.outbox.answer(later.request, refused)
 

@@ -212,6 +212,19 @@ def test_a_receive_in_vain_is_answered_when_its_time_is_over() -> None:
     assert polled(node, request) == []
 
 
+def test_the_time_that_the_creation_of_a_group_takes_is_part_of_the_wait() -> None:
+    node = _shop()
+    node.slow_down(GROUPS_LOG)
+    request = node.begin(_receiving(wait_ns=2 * SECOND))
+    node.advance(SECOND)
+    node.speed_up()
+    node.advance(SECOND - 1)
+    assert not node.is_answered(request)
+    node.advance(1)
+
+    assert polled(node, request) == []
+
+
 def test_a_hundred_receivers_that_wait_get_one_message_each() -> None:
     node = _shop()
     requests = [node.begin(_receiving(count=1, wait_ns=10 * SECOND)) for _ in range(100)]
