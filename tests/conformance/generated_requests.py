@@ -59,6 +59,7 @@ _POLLS = {
     ("POST", "/topics/{topic}/request"): "timeout",
 }
 _TAIL = "/topics/{topic}/tail"
+_DEAD_LETTERS = "/topics/{topic}/dlq"
 _TAIL_STARTS = ("from", "offset", "last", "since")
 _SHORT = "1ms"
 Case = schemathesis.Case[Any]
@@ -117,8 +118,8 @@ def order_times(_: schemathesis.HookContext, case: Case, __: dict[str, object]) 
 
 @schemathesis.hook("before_call")
 def begin_once(_: schemathesis.HookContext, case: Case, __: dict[str, object]) -> None:
-    """No document can say that only one of several parameters may be given."""
-    if case.path != _TAIL:
+    """No document can say that parameters need or exclude each other."""
+    if case.path not in {_TAIL, _DEAD_LETTERS}:
         return
     if "partition" not in case.query:
         case.query.pop("offset", None)

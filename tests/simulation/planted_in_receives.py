@@ -37,6 +37,19 @@ def forgets_waiting_receives_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> No
     patch.setattr(f"{_POLLS}.refuse_receives", silent)
 
 
+def delivers_every_reply(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("goqueue.broker.replies.Replies._forget", does_nothing)
+
+
+def forgets_a_watch_in_other_partitions(patch: pytest.MonkeyPatch) -> None:
+    name = "goqueue.broker.read.StreamReads._forget"
+
+    def partial(reads: Any, request: Any) -> Any:
+        return reads._waiting.pop(request)[0].readers.pop(request)
+
+    patch.setattr(name, partial)
+
+
 class _Deaf:
     """Takes answers and gives them to nobody."""
 
@@ -47,4 +60,6 @@ PLANTED_IN_RECEIVES: tuple[Plant, ...] = (
     ends_received_leases_with_the_last_member,
     receives_what_members_own,
     forgets_waiting_receives_of_a_deleted_topic,
+    delivers_every_reply,
+    forgets_a_watch_in_other_partitions,
 )

@@ -1,11 +1,11 @@
-"""Clients that receive for a group without joining it, as functions and scripts do.
+"""Clients that receive for a group without joining it, as functions and scripts do, or only watch.
 
 All receivers of a group are one holder of leases for the judge: one without a session, so that only
 the end of a lease, a reset or a crash takes from it what it has.
 """
 
-from goqueue.model import SECOND, Refused
-from goqueue.model.requests import Mode, Receive, Reply
+from goqueue.model import SECOND, Offset, Refused
+from goqueue.model.requests import Mode, Receive, Reply, Watch, Watched
 from goqueue.sim.clients.members import Members
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -49,8 +49,32 @@ class Receivers:
             if reply is not None and not isinstance(reply, Refused):
                 group.is_known = True
             judge(reply)
+            present = self._world.groups[group.name]
+            if present is not group:
+                # The group was deleted meanwhile: what was leased was leased for another.
+                present.topics[topic] = None
+                present.lost.count += 1
 
         self._world.ask(command, done, wait_ns)
+
+    def watch_any(self) -> None:
+        """Wait for news in some partitions of a topic."""
+        topics = self._members.topics()
+        if not topics:
+            return
+        random = self._random
+        topic = random.choice(topics)
+        numbers = random.sample(range(topic.partitions), random.randint(1, topic.partitions))
+        offsets = {number: Offset(random.choice([0, 3, 10, 1000])) for number in numbers}
+        wait_ns = random.choice([SECOND, 3 * SECOND])
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, Watched) and not set(reply.partitions) <= set(offsets):
+                raise Violation("news-of-others", f"{topic.name}: {reply.partitions} of {offsets}")
+            if isinstance(reply, Refused) and not topic.is_leaving and not topic.is_gone:
+                raise Violation("watch-refused", f"{topic.name}: {reply}")
+
+        self._world.ask(Watch(topic=topic.name, offsets=offsets, wait_ns=wait_ns), done, wait_ns)
 
     def _is_mode_known(self, group: GroupTruth) -> bool:
         """Whether the node and the judge agree about who may lease what in a group.

@@ -179,6 +179,7 @@ class NodeRun:
         if swarm.receives:
             actions += [crowd.receivers.receive_any] * 10
             actions += [crowd.requesters.ask] * 2 + [crowd.requesters.reply] * 2
+            actions += [crowd.receivers.watch_any] * 2
         actions += crowd.transactional_actions()
         return actions + [action for is_on, action in optional if is_on]
 
