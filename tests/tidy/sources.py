@@ -22,6 +22,7 @@ CORE_ROOMS = (
     "delivery",
     "groups",
     "transactions",
+    "schedules",
     "schemas",
     "tracing",
     "metrics",

@@ -1,5 +1,6 @@
 """The words of the system: ids, times, messages, effects, events, errors, settings, wire names."""
 
+from goqueue.model.digits import date_of, is_leap
 from goqueue.model.effects import (
     Answer,
     Change,
@@ -244,9 +245,11 @@ __all__ = [
     "Woke",
     "Write",
     "check_name",
+    "date_of",
     "format_duration",
     "format_time",
     "is_internal",
+    "is_leap",
     "nearest_name",
     "parse_duration",
     "parse_time",
