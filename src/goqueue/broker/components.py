@@ -25,6 +25,7 @@ from goqueue.broker.recovery.journaled_state import JournaledState
 from goqueue.broker.recovery.partition_replay import PartitionReplay
 from goqueue.broker.recovery.start import NodeStart
 from goqueue.broker.replies import Replies
+from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.state import NodeState
 from goqueue.broker.topics import Topics
 from goqueue.broker.trace_queries import TraceQueries
@@ -38,6 +39,7 @@ from goqueue.model.requests import (
     Ack,
     AddOffsets,
     AddPartition,
+    AlterSchedule,
     AlterTopic,
     AwaitReply,
     BeginTransaction,
@@ -46,8 +48,10 @@ from goqueue.model.requests import (
     Command,
     CommitGroup,
     CommitOffsets,
+    CreateSchedule,
     CreateTopic,
     DeleteGroup,
+    DeleteSchedule,
     DescribeDelays,
     DescribeGroup,
     DescribeLag,
@@ -56,6 +60,7 @@ from goqueue.model.requests import (
     DescribePartitions,
     DescribePriorities,
     DescribeReliability,
+    DescribeSchedule,
     DescribeTopic,
     DescribeTracing,
     DescribeTransaction,
@@ -71,9 +76,11 @@ from goqueue.model.requests import (
     Leave,
     ListDelayed,
     ListGroups,
+    ListSchedules,
     ListTopics,
     ListTransactions,
     Nack,
+    PauseSchedule,
     Poll,
     PrepareTransaction,
     Publish,
@@ -83,6 +90,8 @@ from goqueue.model.requests import (
     Reject,
     Release,
     ResetOffsets,
+    ResumeSchedule,
+    RunSchedule,
     SearchTraces,
     SendReply,
     Watch,
@@ -113,6 +122,7 @@ class Components:
         self.receives = Receives(state, self.polls)
         self.coordinator = TransactionCoordinator(state, self.polls)
         self.dead_letter_mover = DeadLetterMover(state, self.topics, self.polls, self.coordinator)
+        self.scheduler = Scheduler(state, self.coordinator)
         self.redriver = Redriver(state, self.dead_letter_mover)
         self.acks = Acks(state, self.polls, self.dead_letter_mover)
         self.positions = Positions(state, self.polls)
@@ -163,6 +173,7 @@ def dispatch_table(components: Components) -> dict[type, CommandFn[Command]]:
     _handle_messages(handle, components)
     _handle_groups(handle, components)
     _handle_transactions(handle, components)
+    _handle_schedules(handle, components)
     return handle.handlers
 
 
@@ -244,3 +255,14 @@ def _handle_transactions(handle: _Table, components: Components) -> None:
         DescribeTransactions,
         lambda request, _, now: components.transaction_descriptions.statistics(request, now),
     )
+
+
+def _handle_schedules(handle: _Table, components: Components) -> None:
+    handle(CreateSchedule, components.scheduler.create)
+    handle(AlterSchedule, components.scheduler.alter)
+    handle(PauseSchedule, components.scheduler.pause)
+    handle(ResumeSchedule, components.scheduler.resume)
+    handle(DeleteSchedule, components.scheduler.delete)
+    handle(RunSchedule, components.scheduler.run)
+    handle(DescribeSchedule, components.scheduler.describe)
+    handle(ListSchedules, components.scheduler.list_page)

@@ -1,4 +1,6 @@
-"""The changes in the two journals, beside those of groups and transactions. Past tense, no clock.
+"""The changes in the two journals. Past tense, no clock.
+
+Those of groups, transactions and schedules are defined by their packages.
 
 The shapes are stored: fields are only ever added, at the end, with a default. Positions name topics
 and groups by numbers that are never used twice, so nothing that was written for a deleted topic or
@@ -21,6 +23,7 @@ from goqueue.delivery import Position, PositionStated
 from goqueue.groups import GroupDeleted, GroupStated
 from goqueue.model import Range, runs
 from goqueue.model.requests import TopicConfig
+from goqueue.schedules import ScheduleDeleted, ScheduleStated, ScheduleTicked
 from goqueue.transactions import (
     Begun,
     Decided,
@@ -92,11 +95,12 @@ TopicChange = TopicStated | TopicDeleted | Started
 
 
 class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag="numbered"):
-    """Numbers of groups, moves and producers below these were used, whatever else mentions them."""
+    """Numbers of groups, moves, producers and schedules below these were used, whoever had them."""
 
     groups_upto: int
     moves_upto: int
     producers_upto: int = 1
+    schedules_upto: int = 1
 
 
 class Delivered(msgspec.Struct, frozen=True, kw_only=True, tag="delivered", omit_defaults=True):
@@ -220,6 +224,9 @@ Change = (
     | Decided
     | Ended
     | KeyKept
+    | ScheduleStated
+    | ScheduleTicked
+    | ScheduleDeleted
 )
 
 # A range takes as much room as so many steps, or more.

@@ -48,6 +48,7 @@ from goqueue.broker.outbox import (
 from goqueue.broker.partitions import (
     ForMarker,
     ForMove,
+    ForTick,
     InTransaction,
     Partition,
     Publication,
@@ -101,6 +102,7 @@ from goqueue.model.requests import (
     Published,
     Reply,
 )
+from goqueue.schedules import Zones
 from goqueue.tracing import TraceEntry, Tracer
 
 __all__ = ["Node", "NodeEvent"]
@@ -140,15 +142,16 @@ class Node:
         sampling: float = 1.0,
         turn_units_max: int = TURN_UNITS,
         group_retention_ns: int | None = GROUP_RETENTION_NS,
+        zones: Zones | None = None,
     ) -> None:
         """`secret` seals receipts; with another one, those that were given out become invalid.
 
         `sampling` is the share of messages whose traces are recorded, `turn_units_max` how much
         work a turn chooses to do. Groups that are empty for longer than their retention are
-        forgotten, without one never.
+        forgotten, without one never. Schedules may name `zones`, without them only UTC.
         """
         budget = TurnBudget(turn_units_max)
-        state = self._state = NodeState(node_id, Tracer(sampling), budget)
+        state = self._state = NodeState(node_id, Tracer(sampling), budget, zones)
         self._components = Components(state, secret, limits or JournalLimits(), group_retention_ns)
         self._request_metrics = RequestMetrics(state)
         self._handlers = dispatch_table(self._components)
@@ -379,6 +382,8 @@ class Node:
         match purpose:
             case ForMove(batch):
                 self._components.dead_letter_mover.copied(batch, published.placed[0].refused, now)
+            case ForTick(batch):
+                self._components.scheduler.appended(batch, published.placed[0].refused, now)
             case ForMarker() as purpose:
                 placed = published.placed[0]
                 upto = Offset(placed.first + placed.count)
@@ -393,6 +398,7 @@ class Node:
         if topic is not None:
             self._components.membership.rebalance(topic.name, now)
             self._components.dead_letter_mover.resume_all()
+            self._components.scheduler.topic_opened(now)
 
     def _fetched(self, event: Fetched, now: Now) -> None:
         purpose = self._state.fetches.pop(event.token)
@@ -487,6 +493,8 @@ class Node:
                 self._components.coordinator.progress.resume(now)
             case Errand.REBALANCES:
                 self._components.membership.rebalance_more(now)
+            case Errand.SCHEDULES:
+                self._components.scheduler.wake(now)
             case Errand.START:
                 self._components.node_start.resume(now)
             case Errand.STATEMENTS:
@@ -495,6 +503,7 @@ class Node:
                 self._state.stepwise.resume(now)
             case Errand.UPKEEP:
                 self._components.upkeep.do_a_share(now)
+                self._components.scheduler.look_at_clock(now)
             case _:
                 assert_never(errand)
 
@@ -529,7 +538,9 @@ class Node:
         """What one part found out and another has to do."""
         self._components.acks.dead_letter_exhausted(now)
         self._components.coordinator.finish_turn(now)
-        self._components.dead_letter_mover.finish_turn(now)
+        completed = self._components.coordinator.take_completed_moves()
+        self._components.dead_letter_mover.finish_turn(completed, now)
+        self._components.scheduler.completed(completed, now)
         self._components.redriver.finish_turn()
         self._components.transaction_offsets.answer_decided(now)
 
@@ -538,6 +549,7 @@ class Node:
             match later:
                 case CarryOver():
                     self._components.dead_letter_mover.announced(later)
+                    self._components.scheduler.announced(later, now)
                 case CreateLogs() | DeleteLogs():
                     self._components.topics.change_logs(later, now)
                 case DescribeAltered():
@@ -581,6 +593,7 @@ class Node:
         self._components.coordinator.begin_serving(now)
         self._components.retention.begin(now)
         self._components.upkeep.begin(now)
+        self._components.scheduler.begin(now)
 
 
 def _free(partitions: list[Partition]) -> Steps:

@@ -26,6 +26,7 @@ from goqueue.model.requests import Placed, Published, Read, Watch
 __all__ = [
     "ForMarker",
     "ForMove",
+    "ForTick",
     "InTransaction",
     "Partition",
     "Partitions",
@@ -36,6 +37,12 @@ __all__ = [
 
 class ForMove(msgspec.Struct, frozen=True):
     """Copies of messages that the node moves itself."""
+
+    batch: int
+
+
+class ForTick(msgspec.Struct, frozen=True):
+    """Messages of schedules."""
 
     batch: int
 
@@ -69,7 +76,7 @@ class Publication:
         parts: int,
         timestamp: Timestamp,
         *,
-        purpose: ForMove | ForMarker | InTransaction | None = None,
+        purpose: ForMove | ForTick | ForMarker | InTransaction | None = None,
         trace: PublishTrace | None = None,
     ) -> None:
         self.request = request

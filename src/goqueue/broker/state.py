@@ -1,8 +1,8 @@
 """Everything that a node knows, in one place that its parts share.
 
 Holds machines and indexes; decides nothing. What survives a crash is in `catalog`, `groups`,
-`transactions` and the positions of `group_partitions`, each changed only by what its journal says;
-the rest is for this life alone.
+`transactions`, `schedules` and the positions of `group_partitions`, each changed only by what its
+journal says; the rest is for this life alone.
 """
 
 import msgspec
@@ -35,6 +35,7 @@ from goqueue.model import (
     Seek,
     Slice,
 )
+from goqueue.schedules import OnlyUtc, Schedules, Zones
 from goqueue.tracing import Tracer
 from goqueue.transactions import Transactions
 
@@ -98,7 +99,9 @@ _DECIDED = frozenset(
 class NodeState:
     """The node's memory."""
 
-    def __init__(self, node_id: str, tracer: Tracer, budget: TurnBudget) -> None:
+    def __init__(
+        self, node_id: str, tracer: Tracer, budget: TurnBudget, zones: Zones | None = None
+    ) -> None:
         self.node_id = node_id
         self.outbox = Outbox()
         self.budget = budget
@@ -109,6 +112,7 @@ class NodeState:
         self.traces = TraceRecorder(self.catalog, tracer)
         self.groups = Groups()
         self.transactions = Transactions()
+        self.schedules = Schedules(zones or OnlyUtc())
         self.tally = Tally()
         self.counts = Counts()
         # Set while starting.

@@ -137,6 +137,8 @@ class Errand(enum.StrEnum):
     PROGRESS = "progress"
     # Groups that need another assignment.
     REBALANCES = "rebalances"
+    # Schedules that are due, or whose next tick is to be computed.
+    SCHEDULES = "schedules"
     # Snapshots that a start reads.
     START = "start"
     # A journal that is stated again from a new segment on.

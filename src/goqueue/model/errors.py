@@ -53,6 +53,8 @@ class Code(enum.StrEnum):
     BROKER_UNAVAILABLE = "broker_unavailable"
     TRACE_NOT_FOUND = "trace_not_found"
     NO_REPLY = "no_reply"
+    SCHEDULE_NOT_FOUND = "schedule_not_found"
+    SCHEDULE_EXISTS = "schedule_exists"
 
     @property
     def is_retriable(self) -> bool:
@@ -93,6 +95,7 @@ class Facts(TypedDict, total=False):
     next_offset: int
     delivered_offset: int | None
     trace_id: str
+    schedule: str
     # Groups.
     group: str
     member_id: str

@@ -34,6 +34,8 @@ __all__ = [
     "REPLY_BY_HEADER",
     "REPLY_TO_HEADER",
     "RESERVED_PREFIX",
+    "SCHEDULE_HEADER",
+    "TICK_HEADER",
     "TRACEPARENT_HEADER",
     "TRACESTATE_HEADER",
     "TRACE_SEED_HEADER",
@@ -50,6 +52,9 @@ CODEC_HEADER = "gq.codec"
 DELIVER_HEADER = "gq.deliver-at"
 # the offset of the delayed message that this record delivers;
 DELAYED_FROM_HEADER = "gq.delayed-from"
+# the schedule that published the message, and the tick for which it did;
+SCHEDULE_HEADER = "gq.schedule"
+TICK_HEADER = "gq.tick"
 # who wrote a batch, on its first record, for the log alone;
 BATCH_HEADER = "gq.batch"
 # and the trace that the message belongs to (W3C), also a header of requests.

@@ -44,6 +44,7 @@ from goqueue.runtime.os_files import OsFileSystem, raise_descriptor_limit
 from goqueue.runtime.pump import Pump
 from goqueue.runtime.request_log import RequestLog
 from goqueue.runtime.settings import Settings
+from goqueue.runtime.time_zones import SystemZones
 
 __all__ = ["Server"]
 
@@ -87,6 +88,7 @@ class Server:
                 self._directory.receipt_key(),
                 sampling=tracing.sampling,
                 group_retention_ns=broker.group_retention_hours * HOUR or None,
+                zones=SystemZones(),
             )
             files = OsFileSystem(broker.data_dir)
             log = NodeLog(

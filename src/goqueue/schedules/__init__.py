@@ -7,6 +7,16 @@ sends it, and tells what was decided. Docs: docs/adr/0032-schedules.md.
 
 from goqueue.schedules.cron import CRON_TEXT_MAX, CronExpression, parse_cron
 from goqueue.schedules.rules import CronRule, IntervalRule, Rule, Ticks
+from goqueue.schedules.schedules import (
+    DueTicks,
+    OnlyUtc,
+    Schedule,
+    ScheduleChange,
+    ScheduleDeleted,
+    Schedules,
+    ScheduleStated,
+    ScheduleTicked,
+)
 from goqueue.schedules.zones import DAY, UTC, FixedZone, Moments, Zone, Zones, resolve
 
 __all__ = [
@@ -15,10 +25,18 @@ __all__ = [
     "UTC",
     "CronExpression",
     "CronRule",
+    "DueTicks",
     "FixedZone",
     "IntervalRule",
     "Moments",
+    "OnlyUtc",
     "Rule",
+    "Schedule",
+    "ScheduleChange",
+    "ScheduleDeleted",
+    "ScheduleStated",
+    "ScheduleTicked",
+    "Schedules",
     "Ticks",
     "Zone",
     "Zones",

@@ -45,6 +45,7 @@ from goqueue.model import (
     Write,
 )
 from goqueue.model.requests import Command, Reply
+from goqueue.schedules import Zones
 from goqueue.storage import DamageFound, Storage
 from tests.unit.storage.memory_files import MemoryFiles
 
@@ -72,10 +73,12 @@ class DrivenNode:
         wall_shift_ns: int = 0,
         sampling: float = 1.0,
         budget_units: int = TURN_UNITS,
+        zones: Zones | None = None,
     ) -> None:
         self.files = MemoryFiles() if files is None else files
         self.limits = limits
         self.sampling = sampling
+        self.zones = zones
         self.budget_units = budget_units
         self.reserve_bytes = reserve_bytes
         self.now_ns = now_ns
@@ -112,6 +115,7 @@ class DrivenNode:
             self.limits,
             sampling=self.sampling,
             turn_units_max=self.budget_units,
+            zones=self.zones,
         )
         self._events: deque[NodeEvent] = deque()
         self._work: list[Work] = []

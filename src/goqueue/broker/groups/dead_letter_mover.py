@@ -474,9 +474,9 @@ class DeadLetterMover:
             position.record_dead_letters(done)
         return [change]
 
-    def finish_turn(self, now: Now) -> None:
+    def finish_turn(self, completed: Iterable[int], now: Now) -> None:
         """Take up moves that have ended, and begin as many as may be under way."""
-        for number in self._coordinator.take_completed_moves():
+        for number in completed:
             self._completed(number, now)
         self._begin_batches(now)
 
@@ -484,7 +484,7 @@ class DeadLetterMover:
         """Readers see the copies, or know that they do not count."""
         batch = self._batches.get(number)
         if batch is None:
-            # Of an earlier life, and cut short then.
+            # Of an earlier life, and cut short then; or messages of schedules.
             return
         self._forget(number)
         self._state.budget.spend(len(batch.moves))

@@ -22,6 +22,7 @@ __all__ = [
     "Departure",
     "GroupCounts",
     "PairCounts",
+    "ScheduleCounts",
     "TopicCounts",
     "Trigger",
     "add",
@@ -176,6 +177,16 @@ def add(counted: dict[str, int], name: str, count: int = 1) -> None:
     counted[name] = counted.get(name, 0) + count
 
 
+class ScheduleCounts(msgspec.Struct, kw_only=True):
+    """What schedules did: ticks that readers see, and how late; times that ticks were skipped."""
+
+    ticks: int = 0
+    runs: int = 0
+    skips: int = 0
+    failures: int = 0
+    lateness: Histogram = msgspec.field(default_factory=Histogram)
+
+
 class Counts:
     """Numbers by the names that they belong to."""
 
@@ -185,6 +196,7 @@ class Counts:
         # By group, then by topic. Reading without a group is done by the one without a name.
         self._pairs: dict[str, dict[str, PairCounts]] = {}
         self.transactions_started = 0
+        self.schedules = ScheduleCounts()
         self.transaction_latency = Histogram()
 
     def topic(self, name: str) -> TopicCounts:

@@ -11,6 +11,7 @@ from itertools import chain
 from goqueue.broker.metrics.builders import Row, counter, gauge
 from goqueue.broker.metrics.group_metrics import group_families
 from goqueue.broker.metrics.group_topic_metrics import pair_families
+from goqueue.broker.metrics.schedule_metrics import schedule_families
 from goqueue.broker.metrics.topic_metrics import topic_families
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
@@ -181,3 +182,4 @@ def families_of(state: NodeState, *, by_partition: bool) -> Iterator[Family]:
     yield from group_families(state)
     yield from log_families(state, by_partition=by_partition)
     yield from reply_families(state)
+    yield from schedule_families(state)

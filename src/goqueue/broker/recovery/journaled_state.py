@@ -33,6 +33,7 @@ from goqueue.broker.transactions.coordinator import TransactionCoordinator
 from goqueue.broker.turns import Errand
 from goqueue.groups import GroupDeleted, GroupStated
 from goqueue.model import MILLISECOND, Instant, LogId, Now, Timestamp
+from goqueue.schedules import ScheduleDeleted, ScheduleStated, ScheduleTicked
 from goqueue.transactions import Decided
 
 __all__ = ["JournaledState"]
@@ -81,11 +82,14 @@ class JournaledState:
                 self._state.groups.reserve(change.groups_upto)
                 self._state.next_move = max(self._state.next_move, change.moves_upto)
                 self._state.transactions.producers.reserve(change.producers_upto)
+                self._state.schedules.reserve(change.schedules_upto)
             case GroupStated():
                 self._state.groups.apply(change)
             case GroupDeleted():
                 self._state.groups.apply(change)
                 self._state.group_partitions.remove_group(change.number)
+            case ScheduleStated() | ScheduleTicked() | ScheduleDeleted():
+                self._state.schedules.apply(change)
             case Decided() if change.key.is_internal:
                 self._state.next_move = max(self._state.next_move, change.key.move + 1)
                 self._coordinator.apply(change, at)
@@ -119,12 +123,17 @@ class JournaledState:
                 groups_upto=state.groups.next_number,
                 moves_upto=state.next_move,
                 producers_upto=state.transactions.producers.next_id,
+                schedules_upto=state.schedules.next_number,
             )
         ]
         for number in [group.number for group in state.groups]:
             group = state.groups.numbered(number)
             if group is not None:
                 yield [group.stated]
+        for number in [schedule.number for schedule in state.schedules]:
+            schedule = state.schedules.numbered(number)
+            if schedule is not None:
+                yield [schedule.stated]
         yield from state.transactions.state_steps()
         for number in state.group_partitions.groups:
             for place in state.group_partitions.of_group(number):

@@ -44,7 +44,7 @@ Cost per transaction: two records in the journal that somebody waits for, one ma
 from collections.abc import Iterable, Sequence
 
 from goqueue.broker.groups.polls import Polls
-from goqueue.broker.journal_changes import Settled
+from goqueue.broker.journal_changes import Change
 from goqueue.broker.outbox import WriteMarkers
 from goqueue.broker.partitions import ForMarker, Partition
 from goqueue.broker.state import NodeState
@@ -322,19 +322,19 @@ class TransactionCoordinator:
         self.progress.follow(decided, now)
 
     def decide_move(
-        self, move: int, outcome: Outcome, target: tuple[int, int], settled: Sequence[Settled]
+        self, move: int, outcome: Outcome, target: tuple[int, int], changes: Sequence[Change]
     ) -> None:
         """Decide a transaction of the broker's own: its copies count, or never do.
 
-        `target` is the topic's number and the partition that holds the copies. What the move
-        settles stands in the same record.
+        `target` is the topic's number and the partition that holds the copies. What else the move
+        changes stands in the same record.
         """
         key = TransactionKey.of_move(move)
         decided = Decided(
             producer=key.producer, number=key.number, epoch=0, outcome=outcome, partitions=[target]
         )
         self._state.transactions.apply(decided)
-        self._state.groups_journal.note([decided, *settled], [WriteMarkers(key)])
+        self._state.groups_journal.note([decided, *changes], [WriteMarkers(key)])
 
     def apply(self, change: TransactionChange, at: Timestamp) -> None:
         """Become what the journal says, when it is replayed."""

@@ -203,6 +203,16 @@ ERRORS: dict[Code, ErrorSpec] = {
         what="A dead-letter topic cannot have a dead-letter topic of its own",
         advice="Choose another topic",
     ),
+    Code.SCHEDULE_NOT_FOUND: ErrorSpec(
+        status=404,
+        what="There is no such schedule",
+        advice="GET /schedules lists all schedules, POST /schedules creates one",
+    ),
+    Code.SCHEDULE_EXISTS: ErrorSpec(
+        status=409,
+        what="A schedule with this name already exists",
+        advice="PUT /schedules/{schedule} replaces it, PATCH changes it",
+    ),
     Code.TRANSACTION_NOT_FOUND: ErrorSpec(
         status=404,
         what="There is no such transaction",

@@ -32,6 +32,7 @@ from goqueue.model import (
     Code,
     Facts,
     Header,
+    Message,
     Priority,
     Refused,
 )
@@ -39,6 +40,7 @@ from goqueue.records import Draft
 
 __all__ = [
     "PublishBatch",
+    "decode_message",
     "decode_plain",
     "decode_publish",
     "decode_publish_one",
@@ -434,6 +436,18 @@ def _add(draft: Draft, message: MessageFields, due: int) -> int:
     else:
         draft.add(key, value, headers, priority)
     return priority
+
+
+def decode_message(fields: MessageFields) -> Message:
+    """One message that is not published now; refuses what a publish would refuse."""
+    key, value = _bytes(fields)
+    headers = _headers(fields.headers) if fields.headers else ()
+    priority = _NORMAL if fields.priority is None else _priority(fields.priority)
+    try:
+        Draft().add(key, value, headers, priority)
+    except Refused as refusal:
+        raise _reworded(refusal) from None
+    return Message(key=key, value=value, headers=headers, priority=priority)
 
 
 def _error_of(refusal: Refused) -> ItemError:

@@ -13,6 +13,16 @@ from goqueue.model.messages import Header
 from goqueue.model.requests.delays import CancelDelayed, DescribeDelays, FindDelayed, ListDelayed
 from goqueue.model.requests.groups import Assignor, Mode, Start, Strategy
 from goqueue.model.requests.leases import LeaseOffsets
+from goqueue.model.requests.schedules import (
+    AlterSchedule,
+    CreateSchedule,
+    DeleteSchedule,
+    DescribeSchedule,
+    ListSchedules,
+    PauseSchedule,
+    ResumeSchedule,
+    RunSchedule,
+)
 from goqueue.model.requests.topics import PARTITIONS_DEFAULT, TopicChanges, TopicConfig
 from goqueue.model.requests.traces import DescribeTracing, FindTrace, SearchTraces
 from goqueue.model.requests.transactions import (
@@ -451,4 +461,12 @@ Command = (
     | SearchTraces
     | FindTrace
     | DescribeTracing
+    | AlterSchedule
+    | CreateSchedule
+    | DeleteSchedule
+    | DescribeSchedule
+    | ListSchedules
+    | PauseSchedule
+    | ResumeSchedule
+    | RunSchedule
 )

@@ -12,6 +12,7 @@ from goqueue.model.messages import Header
 from goqueue.model.requests.delays import DelayedDescription, DelayedList, DelayStatistics
 from goqueue.model.requests.groups import Assignor, GroupState, Mode
 from goqueue.model.requests.leases import Acked, Extended, Leased, Released
+from goqueue.model.requests.schedules import ScheduleDescription, ScheduleList, ScheduleRan
 from goqueue.model.requests.topics import TopicConfig
 from goqueue.model.requests.traces import TraceDetail, TraceList, TraceSeed, TracingStatistics
 from goqueue.model.requests.transactions import (
@@ -422,4 +423,7 @@ Reply = (
     | TraceList
     | TraceDetail
     | TracingStatistics
+    | ScheduleDescription
+    | ScheduleList
+    | ScheduleRan
 )
