@@ -61,14 +61,19 @@ def _live_long(seed: int) -> None:
     NodeRun(seed, Trace(), steps=1500).live()
 
 
+def _live_schedules(seed: int) -> None:
+    NodeRun(seed, Trace(), has_schedules=True).live()
+
+
 # The node has most to get wrong: each seed is one of the node, every other of a tight node too.
 WORLDS: dict[str, _Live] = {
     "node": _live_node,
     "tight": _live_tight,
     "log": _live_log,
     "long": _live_long,
+    "schedules": _live_schedules,
 }
-_SHARES = {"node": 1, "tight": 2, "log": 4, "long": 16}
+_SHARES = {"node": 1, "tight": 2, "log": 4, "long": 16, "schedules": 2}
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from tests.simulation.planted_in_delays import PLANTED_IN_DELAYS, PLANTED_IN_LAN
 from tests.simulation.planted_in_limits import PLANTED_IN_LIMITS
 from tests.simulation.planted_in_node import PLANTED_IN_NODE
 from tests.simulation.planted_in_receives import PLANTED_IN_RECEIVES
+from tests.simulation.planted_in_schedules import PLANTED_IN_SCHEDULES
 from tests.simulation.planted_in_transactions import PLANTED_IN_TRANSACTIONS
 from tests.simulation.tight import tighten
 
@@ -80,6 +81,10 @@ def _live_with_receives(seed: int) -> None:
     NodeRun(seed, Trace()).live()
 
 
+def _live_schedules(seed: int) -> None:
+    NodeRun(seed, Trace(), has_schedules=True).live()
+
+
 FAULTS = (
     *(Fault(plant, _live_log) for plant in PLANTED),
     *(Fault(plant, _live_plain) for plant in PLANTED_IN_NODE),
@@ -89,6 +94,7 @@ FAULTS = (
     ),
     *(Fault(plant, _live_whole) for plant in PLANTED_IN_TRANSACTIONS + PLANTED_IN_LIMITS),
     *(Fault(plant, _live_with_receives) for plant in PLANTED_IN_RECEIVES),
+    *(Fault(plant, _live_schedules) for plant in PLANTED_IN_SCHEDULES),
 )
 
 

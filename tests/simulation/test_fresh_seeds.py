@@ -44,6 +44,15 @@ def test_no_fresh_seed_breaks_a_promise_of_a_node_with_tight_limits(
 
 
 @pytest.mark.parametrize("block", range(_TESTS))
+def test_no_fresh_seed_loses_or_doubles_a_tick_of_a_schedule(block: int) -> None:
+    for seed in _fresh(3 * _TESTS + block):
+        trace = Trace()
+        with named_when_it_fails("schedules", seed):
+            NodeRun(seed, trace, has_schedules=True).live()
+        assert len(trace) > 0, seed
+
+
+@pytest.mark.parametrize("block", range(_TESTS))
 def test_no_fresh_seed_breaks_an_invariant_of_the_log(block: int) -> None:
     for seed in _fresh(2 * _TESTS + block):
         trace = Trace()

@@ -534,12 +534,12 @@ class Scheduler:
             refused = Refused(code, topic=entry.schedule.spec.topic)
             self._state.outbox.answer(entry.request, refused)
             return
-        self._state.counts.schedules.failures += 1
         entry.schedule.problem = f"its message was refused: {code}"
         is_gone = code is Code.TOPIC_NOT_FOUND
         self._stall(entry.schedule, now, _PROBLEM_RETRY_NS if is_gone else _RETRY_NS)
 
     def _stall(self, schedule: Schedule, now: Now, wait_ns: int) -> None:
+        self._state.counts.schedules.failures += 1
         schedule.is_busy = False
         schedule.next_tick = None
         heappush(self._stalled, (Instant(now.instant + wait_ns), schedule.number))

@@ -32,6 +32,7 @@ _COMMANDS = {
     "group": ("goqueue.cli.group", "Inspect consumer groups and reset their offsets."),
     "dlq": ("goqueue.cli.dlq", "Inspect and redrive dead letters."),
     "delayed": ("goqueue.cli.delayed", "Inspect and cancel delayed messages."),
+    "schedule": ("goqueue.cli.schedule", "Publish messages again and again."),
     "txn": ("goqueue.cli.txn", "Inspect open transactions; abort one that hangs."),
     "trace": ("goqueue.cli.trace", "Show what happened to a message, step by step."),
     "top": ("goqueue.cli.top", "Watch a node: rates, lag, delays, dead letters."),

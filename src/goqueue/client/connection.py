@@ -23,6 +23,7 @@ from goqueue.client.admin_replies import (
     Version,
 )
 from goqueue.client.http import Settings, Transport
+from goqueue.client.schedules import Schedules
 from goqueue.client.tasks import Tasks
 from goqueue.client.traces import Traces
 from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
@@ -61,7 +62,8 @@ class _Consumer(Protocol):
 class Connection:
     """`async with goqueue.connect() as q: ...`; for one event loop and any number of its tasks.
 
-    `topics`, `groups`, `dead_letters`, `delayed`, `transactions` and `traces` administer.
+    `topics`, `groups`, `dead_letters`, `delayed`, `schedules`, `transactions` and `traces`
+    administer.
     `records` and `coordinator` are the low level, for programs that encode records, decode them, or
     coordinate transactions over several processes by themselves.
     """
@@ -81,6 +83,7 @@ class Connection:
         self.dead_letters = DeadLetters(self._transport, self._tasks)
         self.delayed = DelayedMessages(self._transport)
         self.transactions = Transactions(self._transport)
+        self.schedules = Schedules(self._transport)
         self.traces = Traces(self._transport)
 
     async def __aenter__(self) -> "Connection":

@@ -21,8 +21,16 @@ def _live_node(seed: int, trace: Trace, steps: int) -> None:
     NodeRun(seed, trace, steps).live()
 
 
+def _live_schedules(seed: int, trace: Trace, steps: int) -> None:
+    NodeRun(seed, trace, steps, has_schedules=True).live()
+
+
 # Each world with the length of a run in it.
-_WORLDS: dict[str, tuple[_Live, int]] = {"log": (_live_log, 250), "node": (_live_node, 300)}
+_WORLDS: dict[str, tuple[_Live, int]] = {
+    "log": (_live_log, 250),
+    "node": (_live_node, 300),
+    "schedules": (_live_schedules, 300),
+}
 
 
 def _parse() -> argparse.Namespace:

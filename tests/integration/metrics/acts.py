@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from goqueue.model import SECOND, parse_time
 from tests.integration.http_api import Api
 from tests.integration.metrics.scrapes import Scrapes
 from tests.integration.transactional import Producer, send_records
@@ -13,6 +14,7 @@ __all__ = [
     "fill_logs",
     "lose_a_member",
     "publish",
+    "schedule",
     "slow_down",
     "transact",
 ]
@@ -68,6 +70,25 @@ def delay(api: Api) -> None:
     api.publish(topic, {"value": "soon", "delay": "10ms"}, {"value": "later", "delay": "1h"})
     (placed,) = api.publish(topic, {"value": "never", "delay": "1h"})
     api.do("DELETE", f"/topics/{topic}/delayed/0/{placed['offset']}")
+
+
+def schedule(api: Api, scrapes: Scrapes) -> None:
+    """One that ticks, one that is run; then their topic is gone for longer than the grace."""
+    topic = api.create("ticks", 1)
+    body = {"topic": topic, "message": {"value": "x"}, "missed": "skip", "grace": "1s"}
+    api.post("/schedules", {"name": "fast", "every": "100ms", **body})
+    api.do("POST", "/schedules/fast/run")
+    scrapes.wait_for_rise("goqueue_broker_schedule_ticks_total")
+    scrapes.wait_for_rise("goqueue_broker_schedule_runs_total")
+    api.do("DELETE", f"/topics/{topic}")
+    scrapes.wait_for_rise("goqueue_broker_schedule_failures_total")
+    # The latest tick that was missed is older than the grace when the topic is back.
+    seen = parse_time(api.get("/schedules/fast")["next_tick_at"])
+    while parse_time(api.get("/healthz")["timestamp"]) < seen + 2 * SECOND:
+        pass
+    api.create("ticks", 1)
+    scrapes.wait_for_rise("goqueue_broker_schedule_skips_total")
+    api.do("DELETE", "/schedules/fast")
 
 
 def transact(api: Api) -> None:

@@ -42,6 +42,7 @@ def act_out(scrapes: Scrapes, api: Api, other: Api, faults: Path) -> None:
     acts.fill_logs(api)
     acts.consume(api)
     acts.delay(api)
+    acts.schedule(api, scrapes)
     acts.transact(api)
     acts.lose_a_member(api)
     acts.slow_down(other, faults, scrapes)

@@ -20,9 +20,18 @@ from goqueue.client.admin_replies import (
     TransactionPage,
     TransactionStats,
 )
+from goqueue.client.schedules import (
+    UNCHANGED,
+    Schedule,
+    ScheduleOptions,
+    SchedulePage,
+    ScheduleRun,
+    Schedules,
+)
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.topic_settings import NewTopicSettings, TopicSettings
 from goqueue.client.traces import Trace, TraceCriteria, TraceList, Traces, TraceStats
+from goqueue.client.values import Value
 
 if TYPE_CHECKING:
     from goqueue.client.message import Message
@@ -31,6 +40,7 @@ __all__ = [
     "SyncDeadLetters",
     "SyncDelayedMessages",
     "SyncGroups",
+    "SyncSchedules",
     "SyncTopics",
     "SyncTraces",
     "SyncTransactions",
@@ -215,6 +225,76 @@ class SyncTransactions:
     def stats(self) -> TransactionStats:
         """Counts over all transactions of the node."""
         return self._loop.call(self._transactions.stats())
+
+
+class SyncSchedules:
+    # Generated from Schedules by `make sync-client`.
+    """`q.schedules`. Exactly one of `every` and `cron` says when a schedule ticks."""
+
+    def __init__(self, loop: LoopThread, schedules: Schedules) -> None:
+        self._loop = loop
+        self._schedules = schedules
+
+    def create(
+        self,
+        name: str,
+        topic: str,
+        value: Value,
+        *,
+        paused: bool = False,
+        replace: bool = False,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Publish a message to a topic again and again; see `ScheduleOptions`.
+
+        A name that is taken is refused with the code `schedule_exists`. With `replace` the
+        definition is replaced instead, which may be repeated, as by every start of a program.
+        """
+        return self._loop.call(
+            self._schedules.create(name, topic, value, paused=paused, replace=replace, **options)
+        )
+
+    def list(self, *, limit: int = 100, skip: int = 0) -> tuple[Schedule, ...]:
+        """A page of the schedules by name; a page has at most 1,000."""
+        return self._loop.call(self._schedules.list(limit=limit, skip=skip))
+
+    def page(self, *, limit: int = 100, skip: int = 0) -> SchedulePage:
+        """The same with their total, for a program that shows them page by page."""
+        return self._loop.call(self._schedules.page(limit=limit, skip=skip))
+
+    def describe(self, name: str) -> Schedule:
+        """One schedule; `NotFound` if there is none of this name."""
+        return self._loop.call(self._schedules.describe(name))
+
+    def alter(
+        self,
+        name: str,
+        *,
+        topic: str | None = None,
+        value: Value = UNCHANGED,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule:
+        """Change a schedule; what is not named stays as it is, and other times count from now on.
+
+        A `value` replaces the whole message, with its key, headers, partition and priority.
+        """
+        return self._loop.call(self._schedules.alter(name, topic=topic, value=value, **options))
+
+    def pause(self, name: str) -> Schedule:
+        """Send no tick any more, until it is resumed."""
+        return self._loop.call(self._schedules.pause(name))
+
+    def resume(self, name: str) -> Schedule:
+        """Tick from now on; ticks of the pause are not sent."""
+        return self._loop.call(self._schedules.resume(name))
+
+    def run(self, name: str) -> ScheduleRun:
+        """Publish its message now, beside its ticks, also while it is paused."""
+        return self._loop.call(self._schedules.run(name))
+
+    def delete(self, name: str) -> None:
+        """Delete a schedule; no tick follows."""
+        self._loop.call(self._schedules.delete(name))
 
 
 class SyncTraces:

@@ -19,6 +19,7 @@ from goqueue.client.sync.admin import (
     SyncDeadLetters,
     SyncDelayedMessages,
     SyncGroups,
+    SyncSchedules,
     SyncTopics,
     SyncTraces,
     SyncTransactions,
@@ -96,6 +97,10 @@ class SyncConnection:
     @cached_property
     def transactions(self) -> SyncTransactions:
         return SyncTransactions(self._loop, self._connection.transactions)
+
+    @cached_property
+    def schedules(self) -> SyncSchedules:
+        return SyncSchedules(self._loop, self._connection.schedules)
 
     @cached_property
     def traces(self) -> SyncTraces:

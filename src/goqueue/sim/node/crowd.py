@@ -13,6 +13,7 @@ from goqueue.sim.clients.publishers import Publishers
 from goqueue.sim.clients.receivers import Receivers
 from goqueue.sim.clients.requesters import Requesters
 from goqueue.sim.clients.retriers import Retriers
+from goqueue.sim.clients.schedulers import Schedulers
 from goqueue.sim.clients.settlers import Settlers
 from goqueue.sim.clients.transactors import Transactors
 from goqueue.sim.node.world import World
@@ -34,6 +35,7 @@ class Crowd:
         self.movers = Movers(world, self.members)
         self.settlers = Settlers(world)
         self.delayers = Delayers(world)
+        self.schedulers = Schedulers(world)
         self.masses = Masses(world, self.publishers, self.members, self.settlers)
         self.holders = Holders(world)
         self.retriers = Retriers(world, self.publishers, self.holders)

@@ -7,6 +7,8 @@ events are simulated. At the end faults stop, and everything that was promised m
 from collections.abc import Callable
 from random import Random
 
+import msgspec
+
 from goqueue.broker import GROUPS_LOG, TOPICS_LOG, TURN_UNITS
 from goqueue.model import HOUR, MILLISECOND, SECOND, Instant, Left, LogId, Now, Timestamp
 from goqueue.model.requests import (
@@ -59,12 +61,13 @@ class NodeRun:
         is_plain: bool = False,
         has_transactions: bool = True,
         has_receives: bool = True,
+        has_schedules: bool = False,
     ) -> None:
         """`jumps_clock` decides about jumps of the wall clock instead of the seed.
 
         Then nothing depends on it, so that the outcomes can be compared. A plain run has neither
         delays, priorities nor transactions: it is what its seed meant before there were any. So is
-        one without receives.
+        one without receives. With schedules it is another run than its seed means without.
         """
         self._steps = steps
         # Chance that can be repeated is the point; clocks have their own, so that they disturb
@@ -85,6 +88,8 @@ class NodeRun:
             swarm = swarm.with_receives(Random(seed + 9))  # noqa: S311 - not for secrets
         if jumps_clock is not None:
             swarm = swarm.with_clock(jumps=jumps_clock)
+        if has_schedules:
+            swarm = msgspec.structs.replace(swarm, schedules=True)
         self._swarm = swarm
         pages = Random(seed + 6) if swarm.page_tears else None  # noqa: S311 - not for secrets
         sizes = Random(seed + 7)  # noqa: S311 - not for secrets
@@ -180,6 +185,8 @@ class NodeRun:
             actions += [crowd.receivers.receive_any] * 10
             actions += [crowd.requesters.ask] * 2 + [crowd.requesters.reply] * 2
             actions += [crowd.receivers.watch_any] * 2
+        if swarm.schedules:
+            actions += crowd.schedulers.actions() * 2
         actions += crowd.transactional_actions()
         return actions + [action for is_on, action in optional if is_on]
 

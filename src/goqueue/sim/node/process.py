@@ -43,6 +43,7 @@ from goqueue.sim.disk import DiskClock, SimulatedFileSystem
 from goqueue.sim.node.swarm import NodeSwarm
 from goqueue.sim.node.turns import check_turn
 from goqueue.sim.trace import Trace
+from goqueue.sim.truth.schedules import SimulatedZones
 from goqueue.storage import DamageFound, Storage
 
 __all__ = ["Process", "Tell"]
@@ -109,6 +110,7 @@ class Process:
             limits,
             turn_units_max=self._turn_units_max,
             group_retention_ns=None,
+            zones=SimulatedZones(),
         )
         self._try("find trash", self.storage.find_trash)
         self._carry_out(self.node.start(), None)

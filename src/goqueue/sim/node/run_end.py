@@ -20,6 +20,7 @@ from goqueue.model.requests import (
     TransactionList,
 )
 from goqueue.sim.clients.publishers import LogReader, is_aborted
+from goqueue.sim.clients.schedulers import TICKS_TOPIC
 from goqueue.sim.history import Died, judge
 from goqueue.sim.node.crowd import Crowd
 from goqueue.sim.node.world import World
@@ -76,6 +77,7 @@ class RunEnd:
         self._end_transactions()
         self._learn_dead_letters()
         self._let_all_be_due()
+        self._check_schedules()
         # Those first whose copies others get.
         for group in sorted(self._world.groups.values(), key=lambda each: not each.is_copied):
             self._drain(group)
@@ -87,6 +89,7 @@ class RunEnd:
         self._check_groups(contents)
         self._restart(is_power_lost=True)
         self._deliver_due()
+        self._check_schedules()
         self._read_all()
         judge(self._world.history.events)
 
@@ -155,7 +158,7 @@ class RunEnd:
 
     def _learn_dead_letters(self) -> None:
         for topic in self._describe().topics:
-            if topic.name not in self._world.ledger.topics:
+            if topic.name not in (*self._world.ledger.topics, TICKS_TOPIC):
                 self._publishers.learn_topic(topic)
 
     # Delays
@@ -188,6 +191,15 @@ class RunEnd:
             if not overdue:
                 return
         raise Violation("delayed-message-stuck", f"{overdue}")
+
+    # Schedules
+
+    def _check_schedules(self) -> None:
+        """What is due comes, once, and nothing else does."""
+        if self._world.swarm.schedules:
+            schedulers = self._crowd.schedulers
+            schedulers.wait_for_due(lambda: self._rest(1), _ROUNDS_MAX)
+            schedulers.check_all()
 
     # Transactions
 

@@ -7,6 +7,7 @@ from goqueue.model.requests import (
     NodeDescription,
     TopicDescription,
 )
+from goqueue.sim.clients.schedulers import TICKS_TOPIC
 from goqueue.sim.node.crowd import Crowd
 from goqueue.sim.node.world import World
 from goqueue.sim.oracle import Violation
@@ -51,6 +52,9 @@ class Stock:
                 raise Violation("topic-lost", f"{name} #{topic.number}")
         for name, description in there.items():
             known = topics.get(name)
+            if name == TICKS_TOPIC:
+                # Nobody but its schedules uses it.
+                continue
             if known is None:
                 self._crowd.publishers.learn_topic(description)
             elif known.is_loose and is_power_lost:

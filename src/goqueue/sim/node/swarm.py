@@ -24,6 +24,8 @@ _LATE = ("delays", "lanes")
 # What meets limits that are far away: rarer, since much of the rest ends there.
 _EXTREME = ("long_pauses", "week_jumps", "page_tears", "masses", "large_fields")
 _RECEIVING = ("receives",)
+# Only where a run asks for it.
+_BY_CHOICE = ("schedules",)
 _TRANSACTIONAL = (
     "idempotence",
     "transactions",
@@ -90,10 +92,12 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     large_fields: bool = False
     # Some receive without joining, and some wait for replies.
     receives: bool = False
+    # Schedules publish, to a topic of their own.
+    schedules: bool = False
 
     @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":
-        later = _LATE + _TRANSACTIONAL + _EXTREME + _RECEIVING
+        later = _LATE + _TRANSACTIONAL + _EXTREME + _RECEIVING + _BY_CHOICE
         names = [name for name in cls.__struct_fields__ if name not in later]
         drawn = {name: random.random() < 0.5 for name in names}
         for name in _SELDOM:

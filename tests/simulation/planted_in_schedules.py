@@ -1,0 +1,136 @@
+"""Faults planted into schedules, one at a time, to see that the simulator finds them."""
+
+from typing import Any
+
+import pytest
+
+from goqueue.broker.scheduler import Scheduler
+from goqueue.schedules import Schedules
+from tests.simulation.planted_patches import Plant, attribute, does_nothing, forget
+
+__all__ = ["PLANTED_IN_SCHEDULES"]
+
+
+def forgets_that_a_schedule_ticked(patch: pytest.MonkeyPatch) -> None:
+    forget(patch, "ScheduleTicked")
+
+
+def decides_a_tick_before_its_message_is_committed(patch: pytest.MonkeyPatch) -> None:
+    append = Scheduler._append
+
+    def hasty(scheduler: Any, batch: Any, now: Any) -> None:
+        append(scheduler, batch, now)
+        ticked = [
+            scheduler._ticked(entry.schedule, entry.upto, entry.ticks)
+            for entry in batch.entries
+            if entry.upto is not None
+        ]
+        scheduler._state.groups_journal.note(ticked)
+
+    patch.setattr(Scheduler, "_append", hasty)
+
+
+def tells_of_ticks_in_a_record_of_their_own(patch: pytest.MonkeyPatch) -> None:
+    appended, completed = Scheduler.appended, Scheduler.completed
+    late: list[Any] = []
+
+    def split(scheduler: Any, number: int, refused: Any, now: Any) -> None:
+        coordinator = scheduler._coordinator
+        decide = type(coordinator).decide_move
+
+        def decide_alone(move: int, outcome: Any, target: Any, changes: Any) -> None:
+            late.extend(changes)
+            decide(coordinator, move, outcome, target, [])
+
+        coordinator.decide_move = decide_alone
+        appended(scheduler, number, refused, now)
+        del coordinator.decide_move
+
+    def tell(scheduler: Any, numbers: Any, now: Any) -> None:
+        completed(scheduler, numbers, now)
+        if numbers and late:
+            scheduler._state.groups_journal.note(list(late))
+            late.clear()
+
+    patch.setattr(Scheduler, "appended", split)
+    patch.setattr(Scheduler, "completed", tell)
+
+
+def ticks_in_a_pause(patch: pytest.MonkeyPatch) -> None:
+    def eager(schedules: Any, schedule: Any) -> None:
+        schedule.next_tick = None
+        if schedule.ticks is not None and not schedule.is_busy:
+            schedule.next_tick = schedule.ticks.next_after(schedule.stated.upto)
+        if schedule.next_tick is not None:
+            heappush = attribute("goqueue.schedules.schedules.heappush")
+            heappush(schedules._heap, (schedule.next_tick, schedule.number))
+
+    patch.setattr(Schedules, "arm", eager)
+
+
+def answers_while_a_tick_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
+    def hasty(scheduler: Any, _: Any, schedule: Any, change: Any, now: Any) -> None:
+        change(now)
+        scheduler._begin_arming(schedule, now)
+
+    patch.setattr(Scheduler, "_when_idle", hasty)
+
+
+def forgets_ticks_that_were_taken_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Scheduler, "_give_up", does_nothing)
+
+
+def forgets_a_deletion(patch: pytest.MonkeyPatch) -> None:
+    forget(patch, "ScheduleDeleted")
+
+
+def states_no_schedules(patch: pytest.MonkeyPatch) -> None:
+    name = "goqueue.broker.recovery.journaled_state.JournaledState.state_groups"
+    state_groups = attribute(name)
+
+    def silent(journaled: Any) -> Any:
+        for step in state_groups(journaled):
+            yield [each for each in step if type(each).__name__ != "ScheduleStated"]
+
+    patch.setattr(name, silent)
+
+
+def ticks_early(patch: pytest.MonkeyPatch) -> None:
+    pop_due = Schedules.pop_due
+    look = Scheduler.look_at_clock
+
+    def early(schedules: Any, now: Any) -> Any:
+        return pop_due(schedules, now + 900_000_000)
+
+    def eager(scheduler: Any, now: Any) -> None:
+        deadline = scheduler._schedules.next_deadline()
+        if deadline is not None and deadline - now.wall < 900_000_000:
+            scheduler._state.alarms.bring_forward("schedules", now.instant)
+        look(scheduler, now)
+
+    patch.setattr(Schedules, "pop_due", early)
+    patch.setattr("goqueue.schedules.schedules.Schedule.due", _all_due)
+    patch.setattr(Scheduler, "look_at_clock", eager)
+
+
+def _all_due(schedule: Any, _: Any, __: Any) -> Any:
+    due = attribute("goqueue.schedules.DueTicks")
+    return due((schedule.next_tick,), schedule.next_tick, False)
+
+
+def does_not_arm_after_a_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Scheduler, "begin", does_nothing)
+
+
+PLANTED_IN_SCHEDULES: tuple[Plant, ...] = (
+    forgets_that_a_schedule_ticked,
+    decides_a_tick_before_its_message_is_committed,
+    tells_of_ticks_in_a_record_of_their_own,
+    ticks_in_a_pause,
+    answers_while_a_tick_is_on_its_way,
+    forgets_ticks_that_were_taken_back,
+    forgets_a_deletion,
+    states_no_schedules,
+    ticks_early,
+    does_not_arm_after_a_restart,
+)
