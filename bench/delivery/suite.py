@@ -1,4 +1,4 @@
-"""The figures of delays and lanes."""
+"""The figures of delays, schedules and lanes."""
 
 from bench.delivery.accuracy import measure_accuracy
 from bench.delivery.backlog import measure_backlog
@@ -6,6 +6,7 @@ from bench.delivery.lanes import measure_lanes
 from bench.delivery.memory import measure_memory
 from bench.delivery.pending import measure_pending
 from bench.delivery.restart import measure_restart
+from bench.delivery.ticks import measure_ticks
 from bench.delivery.wheel import measure_wheel
 from bench.runner import Suite
 
@@ -18,6 +19,7 @@ SUITE = Suite(
         "memory": lambda _, scale: measure_memory(scale),
         "pending": measure_pending,
         "accuracy": measure_accuracy,
+        "ticks": measure_ticks,
         "restart": measure_restart,
         "lanes": measure_lanes,
         "backlog": measure_backlog,
