@@ -78,7 +78,7 @@ _PROBLEM_RETRY_NS = 30 * SECOND
 # Commands that wait for the tick of one schedule.
 _WAITING_MAX = 100
 # To compute a next tick costs about as much as so many other units.
-_TICK_UNITS = 4
+_TICK_UNITS = 10
 
 
 class _Entry(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ Memory: the message and about a kilobyte for each schedule, within the limits of
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
 import msgspec
@@ -102,12 +102,16 @@ class DueTicks(msgspec.Struct, frozen=True):
 class Schedule:
     """One schedule."""
 
-    __slots__ = ("is_busy", "next_tick", "problem", "stated", "ticks")
+    __slots__ = ("_is_resolved", "_resolve", "_ticks", "is_busy", "next_tick", "problem", "stated")
 
-    def __init__(self, stated: ScheduleStated, ticks: Ticks | None) -> None:
+    def __init__(
+        self, stated: ScheduleStated, resolve: Callable[[ScheduleSpec], Ticks | None]
+    ) -> None:
         self.stated = stated
-        # None: the zone is not known, so nobody can say when it ticks.
-        self.ticks = ticks
+        # To read rules takes longer than all the rest of a replay: it is done when they are used.
+        self._resolve = resolve
+        self._ticks: Ticks | None = None
+        self._is_resolved = False
         self.next_tick: Timestamp | None = None
         self.is_busy = False
         # Why its last tick could not be sent.
@@ -118,6 +122,20 @@ class Schedule:
         return self.stated.number
 
     @property
+    def ticks(self) -> Ticks | None:
+        """When it ticks; None: the zone is not known, so nobody can say."""
+        if not self._is_resolved:
+            self._ticks = self._resolve(self.spec)
+            self._is_resolved = True
+        return self._ticks
+
+    def restate(self, stated: ScheduleStated) -> None:
+        """Another definition takes the place of this one."""
+        self.stated = stated
+        self.next_tick = None
+        self._is_resolved = False
+
+    @property
     def spec(self) -> ScheduleSpec:
         return self.stated.spec
 
@@ -126,19 +144,18 @@ class Schedule:
 
         Looks at no more ticks than it returns, and at `missed_max` of those that were missed.
         """
-        assert self.ticks is not None
-        first, floor = self.next_tick, Timestamp(self.stated.upto)
+        rule, first, floor = self.ticks, self.next_tick, Timestamp(self.stated.upto)
+        assert rule is not None
         assert first is not None
         assert first <= now
         if now - first > self.spec.grace_ns:
-            floor = self._floor(self.ticks, now)
+            floor = self._floor(rule, now)
         ticks: list[Timestamp] = []
-        tick = self.ticks.next_after(floor)
+        tick = first if floor < first else rule.next_after(floor)
         while tick is not None and tick <= now and len(ticks) < limit:
             ticks.append(tick)
-            tick = self.ticks.next_after(tick)
-        has_skipped = floor >= first
-        return DueTicks(tuple(ticks), ticks[-1] if ticks else floor, has_skipped)
+            tick = rule.next_after(tick)
+        return DueTicks(tuple(ticks), ticks[-1] if ticks else floor, floor >= first)
 
     def _floor(self, ticks: Ticks, now: Timestamp) -> Timestamp:
         """Up to when missed ticks are not sent."""
@@ -338,7 +355,7 @@ class Schedules:
     def _state(self, stated: ScheduleStated, schedule: Schedule | None) -> Schedule:
         name = stated.spec.name
         if schedule is None:
-            schedule = Schedule(stated, self._ticks(stated.spec))
+            schedule = Schedule(stated, self._ticks)
             self._by_number[stated.number] = schedule
             self._next_number = max(self._next_number, stated.number + 1)
             if name not in self._by_name:
@@ -346,9 +363,7 @@ class Schedules:
             self._by_name[name] = schedule
         else:
             self._bytes -= schedule.spec.message.size
-            schedule.stated = stated
-            schedule.ticks = self._ticks(stated.spec)
-            schedule.next_tick = None
+            schedule.restate(stated)
         self._bytes += stated.spec.message.size
         return schedule
 

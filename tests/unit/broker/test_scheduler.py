@@ -180,7 +180,7 @@ def test_schedules_that_are_due_together_share_batches() -> None:
     assert sorted(found) == sorted(f"s{number}".encode() for number in range(500))
     # One marker for each batch, and no turn that grows with the number of schedules.
     end = read(node, ORDERS)[-1].offset + 1
-    assert end < 500 + 20
+    assert end < 500 + 50
     assert node.turn_units_max < 2_500
 
 
