@@ -122,6 +122,21 @@ def keeps_delays_of_a_deleted_topic(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DelayedMessages, "forget_logs", does_nothing)
 
 
+def never_looks_at_what_is_due_much_later(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Delays, "_bring_near", lambda *_: True)
+
+
+def forgets_a_far_message_that_was_not_cancelled(patch: pytest.MonkeyPatch) -> None:
+    wait = Delays._wait
+
+    def forgetful(delays: Any, index: int) -> None:
+        is_last = index == len(delays._offsets) - 1
+        if is_last or delays._dues[index] - delays._now <= delays._reach_ns:
+            wait(delays, index)
+
+    patch.setattr(Delays, "_wait", forgetful)
+
+
 # Lanes
 
 
@@ -211,6 +226,8 @@ PLANTED_IN_DELAYS: tuple[Plant, ...] = (
     lets_retention_take_what_is_pending,
     announces_no_delays,
     keeps_delays_of_a_deleted_topic,
+    never_looks_at_what_is_due_much_later,
+    forgets_a_far_message_that_was_not_cancelled,
 )
 
 PLANTED_IN_LANES: tuple[Plant, ...] = (

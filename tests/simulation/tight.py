@@ -2,6 +2,8 @@
 
 import pytest
 
+from goqueue.model import SECOND
+
 __all__ = ["tighten"]
 
 _LIMITS = {
@@ -9,6 +11,9 @@ _LIMITS = {
     "goqueue.delivery.queue._READY_MAX": 7,
     "goqueue.delivery.queue._READY_MIN": 3,
     "goqueue.broker.groups.priority_indexer._INDEX_BYTES": 300,
+    "goqueue.delivery.delays.REACH_NS": 2 * SECOND,
+    "goqueue.delivery.far_delays._BLOCK_BITS": 2,
+    "goqueue.delivery.delays._BLOCKS_AT_ONCE": 1,
     "goqueue.broker.delayed.delays._FIRE_MAX": 3,
     "goqueue.broker.delayed.delays._FIRE_BYTES": 300,
     "goqueue.broker.delayed.delays._SAVE_CHANGES_MIN": 4,

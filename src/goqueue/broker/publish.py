@@ -68,6 +68,8 @@ class Publisher:
 
     def publish(self, request: RequestId, command: Publish, now: Now) -> None:
         topic = self._state.catalog.find_for_writing(command.topic)
+        if command.dues:
+            self._delayed_messages.check_room(command.dues, now)
         admission = None
         if command.producer is not None:
             admission = self._state.transactions.admit(command.producer, now)

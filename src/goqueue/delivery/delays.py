@@ -9,7 +9,9 @@ of it.
 
 Invariant: a message is pending exactly as long as neither its delivery nor its cancellation is in
 the log; while one of them is on its way there it is *leaving* and does not fire again.
-Memory: 24 bytes for each delayed record in the log, and the timers of those that are pending.
+What is due beyond the reach of the wheel has no timer before it comes near: see `FarDelays`.
+Memory: 24 bytes for each delayed record in the log, and the timers of those that are due within the
+reach of the wheel.
 """
 
 from array import array
@@ -20,8 +22,9 @@ from operator import lt
 
 import msgspec
 
+from goqueue.delivery.far_delays import FarDelays
 from goqueue.delivery.ranges import Ranges
-from goqueue.delivery.wheel import Wheel
+from goqueue.delivery.wheel import WHEEL_REACH_NS, Wheel
 from goqueue.model import Offset, Priority, Timestamp, TransactionKey
 from goqueue.model.requests import DelayState
 
@@ -36,6 +39,10 @@ _ABORTED = -5
 _PRIORITY_BITS = 3
 # By priority, the outcome of what is pending.
 _WAITING = tuple(_PENDING << _PRIORITY_BITS | priority for priority in range(1 << _PRIORITY_BITS))
+# What is due later than this from now has no timer.
+REACH_NS = WHEEL_REACH_NS
+# So many blocks of far messages are looked through at once: about a millisecond.
+_BLOCKS_AT_ONCE = 4
 # Above every offset: nothing of the log can be lost any more.
 _NEVER_LOST = 1 << 63
 
@@ -66,8 +73,13 @@ class DelaysStated(msgspec.Struct, frozen=True, kw_only=True):
 class Delays:
     """Delayed messages by their first offset."""
 
-    def __init__(self, now: Timestamp) -> None:
+    def __init__(self, now: Timestamp, reach_ns: int | None = None) -> None:
         self._wheel = Wheel(now)
+        self._reach_ns = REACH_NS if reach_ns is None else reach_ns
+        self._now = now
+        self._far = FarDelays()
+        # How many entries were dropped: the numbers of entries count from the first of all.
+        self._dropped = 0
         self._offsets = array("q")
         self._dues = array("q")
         # The offset of the delivery or a negative number, and the priority in the lowest bits.
@@ -85,7 +97,12 @@ class Delays:
 
     def __len__(self) -> int:
         """How many messages are pending."""
-        return len(self._wheel) + len(self._leaving)
+        return len(self._wheel) + len(self._leaving) + self._far.count
+
+    @property
+    def far_count(self) -> int:
+        """How many messages are due beyond the reach of the wheel."""
+        return self._far.count
 
     @property
     def delivered_count(self) -> int:
@@ -111,7 +128,7 @@ class Delays:
         self._hidden.add(offset, offset + 1)
         self._dues.append(due)
         self._outcomes.append(_PENDING << _PRIORITY_BITS | priority)
-        self._wheel.insert(offset, Timestamp(due))
+        self._wait(len(self._offsets) - 1)
 
     def add_all(self, offsets: "array[int]", dues: "array[int]", priorities: "array[int]") -> None:
         """Delayed records were committed together; as `add` for each, in columns."""
@@ -130,13 +147,17 @@ class Delays:
             self._outcomes.extend(array("q", [_WAITING[lanes[0]]]) * len(lanes))
         else:
             self._outcomes.extend(array("q", [_WAITING[lane] for lane in lanes]))
-        self._wheel.insert_all(offsets, dues)
+        if max(dues) <= self._now + self._reach_ns:
+            self._wheel.insert_all(offsets, dues)
+        else:
+            for index in range(len(self._offsets) - len(offsets), len(self._offsets)):
+                self._wait(index)
 
     def hold(self, holder: TransactionKey, offsets: Iterable[int]) -> None:
         """Messages that were added are part of an open transaction: they do not wait yet."""
         held = [offset for offset in offsets if self._change(offset, _PENDING, _HELD)]
         for offset in held:
-            self._wheel.cancel(offset)
+            self._withdraw(offset)
         if held:
             self._held.setdefault(holder, []).extend(held)
 
@@ -145,7 +166,7 @@ class Delays:
         outcome = _PENDING if is_commit else _ABORTED
         for offset in self._held.pop(holder, ()):
             if self._change(offset, _HELD, outcome) and is_commit:
-                self._wheel.insert(offset, self._due_of(offset))
+                self._wait(self._index_of(offset))
 
     def deliver(self, offset: int, delivered_offset: int) -> None:
         """The message was appended once more, and that is committed."""
@@ -171,9 +192,21 @@ class Delays:
     def _end(self, offset: int, outcome: int) -> bool:
         if not self._change(offset, _PENDING, outcome):
             return False
-        self._leaving.pop(offset, None)
-        self._wheel.cancel(offset)
+        self._withdraw(offset)
         return True
+
+    def _wait(self, index: int) -> None:
+        """Let the message of an entry wait, with a timer or among those that are due much later."""
+        due = self._dues[index]
+        if due - self._now > self._reach_ns:
+            self._far.add(self._dropped + index, due)
+        else:
+            self._wheel.insert(self._offsets[index], Timestamp(due))
+
+    def _withdraw(self, offset: int) -> None:
+        """A message that was pending is so no longer."""
+        if self._leaving.pop(offset, 0) is not None and not self._wheel.cancel(offset):
+            self._far.count -= 1
 
     def _change(self, offset: int, before: int, after: int) -> bool:
         """Give a message another outcome; False if the one that it has is not this."""
@@ -191,9 +224,9 @@ class Delays:
         if count:
             for index in range(min(self._first_needed, count), count):
                 if self._outcomes[index] >> _PRIORITY_BITS == _PENDING:
-                    self._leaving.pop(self._offsets[index], None)
-                    self._wheel.cancel(self._offsets[index])
+                    self._withdraw(self._offsets[index])
             del self._offsets[:count], self._dues[:count], self._outcomes[:count]
+            self._dropped += count
             self._first_needed = max(0, self._first_needed - count)
         del self._controls[: bisect_left(self._controls, start)]
         self._hidden.raise_floor(start)
@@ -201,31 +234,84 @@ class Delays:
     # Time
 
     def next_deadline(self) -> Timestamp | None:
-        return self._wheel.next_deadline()
+        """When to ask what is due: then something is, or far messages come near."""
+        deadline, far = self._wheel.next_deadline(), self._far.first_due()
+        if far is None:
+            return deadline
+        near = Timestamp(max(0, far - self._reach_ns // 2))
+        return near if deadline is None else min(deadline, near)
 
     def next_due(self) -> Timestamp | None:
-        """When the first message is due."""
-        leaving = [self._due_of(offset) for offset in self._leaving]
+        """When the first message is due; the first block of far ones is looked through for it."""
+        dues = [self._due_of(offset) for offset in self._leaving]
         first = self._wheel.next_due()
-        return min(leaving if first is None else [*leaving, first], default=None)
+        if first is not None:
+            dues.append(first)
+        while (far := self._far.first_due()) is not None and far < min(dues, default=far + 1):
+            # The first of a block may have been cancelled: then it is not the first any more.
+            entries = self._far.pop_block()
+            for index in self._far_entries(entries):
+                self._far.lower(self._dropped + index, self._dues[index])
+            if self._far.first_due() == far:
+                dues.append(far)
+        return min(dues, default=None)
+
+    def _far_entries(self, entries: range) -> list[int]:
+        """The places of those that are pending and have no timer, of a range of entries."""
+        first = max(0, entries.start - self._dropped)
+        end = min(len(self._offsets), entries.stop - self._dropped)
+        leaving, due_of = self._leaving, self._wheel.due_of
+        return [
+            index
+            for index in range(first, end)
+            if self._outcomes[index] >> _PRIORITY_BITS == _PENDING
+            and self._offsets[index] not in leaving
+            and due_of(self._offsets[index]) is None
+        ]
+
+    def _bring_near(self, now: Timestamp) -> bool:
+        """Give far messages timers as they come near; False if more of them are due already."""
+        for _ in range(_BLOCKS_AT_ONCE):
+            first = self._far.first_due()
+            if first is None or first > now + self._reach_ns // 2:
+                return True
+            for index in self._far_entries(self._far.pop_block()):
+                due = self._dues[index]
+                if due > now + self._reach_ns:
+                    self._far.lower(self._dropped + index, due)
+                else:
+                    self._far.count -= 1
+                    self._wheel.insert(self._offsets[index], Timestamp(due))
+        first = self._far.first_due()
+        return first is None or first > now
 
     def due(self, now: Timestamp, limit: int) -> list[Offset]:
-        """Messages whose time has come, earliest first; each is leaving from now on."""
+        """Messages whose time has come, earliest first; each is leaving from now on.
+
+        After a long absence so many far messages may be due that some get no timer yet: then
+        nothing is, so that the order is kept, and the deadline is now.
+        """
+        self._now = now
+        if not self._bring_near(now):
+            return []
         fired = [Offset(offset) for offset, _ in self._wheel.advance(now, limit)]
         self._leaving.update(dict.fromkeys(fired))
         return fired
 
     def leave(self, offset: int) -> bool:
-        """Take a message out of the wheel to cancel it; False if it does not wait."""
-        if not self._wheel.cancel(offset):
+        """Take a message out of what waits to cancel it; False if it does not wait."""
+        index = self._index(offset)
+        is_pending = index is not None and self._outcomes[index] >> _PRIORITY_BITS == _PENDING
+        if not is_pending or offset in self._leaving:
             return False
+        self._withdraw(offset)
         self._leaving[offset] = None
         return True
 
     def stay(self, offset: int) -> None:
         """What was to be appended for a message was not: it waits again."""
         if self._leaving.pop(offset, 0) is None:
-            self._wheel.insert(offset, self._due_of(offset))
+            self._wait(self._index_of(offset))
 
     # Asking
 
@@ -242,6 +328,9 @@ class Delays:
         """The first messages that are pending, as due time and offset."""
         found = [(int(self._due_of(offset)), offset) for offset in self._leaving]
         found += [(int(due), offset) for offset, due in self._wheel.page(0, count)]
+        for entries in self._far.blocks():
+            places = self._far_entries(entries)
+            found += [(self._dues[index], self._offsets[index]) for index in places]
         found.sort()
         return found[:count]
 
@@ -318,10 +407,13 @@ class Delays:
         is_there = index < len(self._offsets) and self._offsets[index] == offset
         return index if is_there else None
 
-    def _due_of(self, offset: int) -> Timestamp:
+    def _index_of(self, offset: int) -> int:
         index = self._index(offset)
         assert index is not None
-        return Timestamp(self._dues[index])
+        return index
+
+    def _due_of(self, offset: int) -> Timestamp:
+        return Timestamp(self._dues[self._index_of(offset)])
 
     def _delayed(self, index: int) -> Delayed:
         outcome = self._outcomes[index] >> _PRIORITY_BITS
@@ -385,8 +477,12 @@ class Delays:
         self._delivered_count = sum([outcome >= 0 for outcome in self._outcomes])
         self._cancelled_count = sum([cancelled <= outcome < pending for outcome in self._outcomes])
         waits = [pending <= outcome < 0 for outcome in self._outcomes]
-        timers, dues = compress(self._offsets, waits), compress(self._dues, waits)
-        self._wheel.insert_all(array("q", timers), array("q", dues))
+        if max(self._dues, default=0) <= self._now + self._reach_ns:
+            timers, dues = compress(self._offsets, waits), compress(self._dues, waits)
+            self._wheel.insert_all(array("q", timers), array("q", dues))
+        else:
+            for index in compress(range(len(waits)), waits):
+                self._wait(index)
 
 
 def _rises(column: "array[int]") -> bool:

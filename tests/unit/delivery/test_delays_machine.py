@@ -19,10 +19,13 @@ CHOICES = st.integers(0, 1 << 30)
 class DelaysMachine(RuleBasedStateMachine):
     """One log that grows; at any time a new `Delays` may take the place of the old one."""
 
+    # How far timers reach: further than anything here is due.
+    reach_ns: int | None = None
+
     def __init__(self) -> None:
         super().__init__()
         self.now = BEGIN
-        self.delays = Delays(Timestamp(self.now))
+        self.delays = Delays(Timestamp(self.now), self.reach_ns)
         self.end = 0
         self.start = 0
         self.waiting: dict[int, int] = {}
@@ -116,7 +119,7 @@ class DelaysMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         stated = self.delays.stated(1, self.end)
-        self.delays = Delays(Timestamp(self.now))
+        self.delays = Delays(Timestamp(self.now), self.reach_ns)
         assert self.delays.restore(stated)
         self.waiting.update(self.leaving)
         self.leaving = {}
@@ -165,4 +168,16 @@ class DelaysMachine(RuleBasedStateMachine):
 TestDelaysMachine = DelaysMachine.TestCase
 TestDelaysMachine.settings = settings(
     max_examples=examples(25), stateful_step_count=50, deadline=None
+)
+
+
+class FarDelaysMachine(DelaysMachine):
+    """The same where most of what waits is beyond the reach of timers."""
+
+    reach_ns = 2 * SECOND
+
+
+TestFarDelaysMachine = FarDelaysMachine.TestCase
+TestFarDelaysMachine.settings = settings(
+    max_examples=examples(50), stateful_step_count=50, deadline=None
 )

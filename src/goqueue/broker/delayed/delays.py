@@ -29,7 +29,7 @@ from goqueue.broker.disk_reads import CancelledFetch, DueFetch
 from goqueue.broker.partitions import Partition
 from goqueue.broker.state import NodeState
 from goqueue.broker.turns import ForDelays, Steps
-from goqueue.delivery import Delayed, Delays
+from goqueue.delivery import WHEEL_REACH_NS, Delayed, Delays
 from goqueue.log import TransactionEnd, cancellation
 from goqueue.model import (
     BATCH_HEADER,
@@ -69,6 +69,9 @@ _FIRE_MAX = 1000
 _FIRE_BYTES = 1024 * 1024
 _RETRY_NS = SECOND
 _SAVE_CHANGES_MIN = 50_000
+# Each takes 24 bytes, for up to a year.
+FAR_MAX = 4_000_000
+_LONG_AGO = Instant(-_RETRY_NS)
 
 
 class DelayedMessages:
@@ -81,6 +84,9 @@ class DelayedMessages:
         self._due_batches: dict[LogId, DueBatch] = {}
         self._delay_ns_sum = 0
         self._delay_count = 0
+        # How many messages are due beyond the reach of timers; counted once a second at most.
+        self._far_count = 0
+        self._far_counted_at = _LONG_AGO
 
     # Publishing
 
@@ -97,6 +103,21 @@ class DelayedMessages:
             self._pending_appends.add(partition.log_id, Published(following, waiting, holder))
             self._delay_ns_sum += sum(waiting.dues) - len(waiting) * now.wall
             self._delay_count += len(waiting)
+
+    def check_room(self, dues: Sequence[int], now: Now) -> None:
+        """Refuse messages for which timers do not reach, when too many of them wait already."""
+        horizon = now.wall + WHEEL_REACH_NS
+        if max(dues) <= horizon:
+            return
+        if now.instant >= self._far_counted_at + _RETRY_NS:
+            self._far_counted_at = now.instant
+            self._far_count = sum(each.far_count for each in self._state.delays.values())
+        self._far_count += sum(due > horizon for due in dues)
+        if self._far_count > FAR_MAX:
+            self._far_counted_at = _LONG_AGO
+            raise Refused(
+                Code.QUOTA_EXCEEDED, quota="messages delayed by more than a week", limit=FAR_MAX
+            )
 
     def committed(self, partition: Partition, now: Now) -> None:
         """What was on its way and is in the log now takes effect."""

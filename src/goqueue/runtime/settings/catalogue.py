@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from goqueue.model import HOUR, MILLISECOND, SECOND
+from goqueue.model import HOUR, SECOND
 from goqueue.runtime.settings.kinds import (
     ADDRESSES,
     BOOLEAN,
@@ -70,8 +70,8 @@ _KIB = 1 << 10
 _MIB = 1 << 20
 _GIB = 1 << 30
 _SLOW_NS_MAX = HOUR
-# The range of the timing wheel.
-_DELAY_NS_MAX = 671_088_640 * MILLISECOND
+# A year: what is due beyond the range of the timing wheel waits without a timer.
+_DELAY_NS_MAX = 366 * 24 * HOUR
 
 
 class Feature(enum.StrEnum):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from goqueue.model import SECOND, LogId, Message, Offset, Priority
+from goqueue.model import SECOND, Code, LogId, Message, Offset, Priority, Refused
 from goqueue.model.requests import (
     DelayState,
     Leased,
@@ -21,6 +21,7 @@ from goqueue.records import Flag, build, walk
 from tests.unit.broker.delayed.users import (
     LONG,
     TICK,
+    cancel,
     delay,
     delayed_from,
     delaying,
@@ -151,6 +152,36 @@ def test_a_message_is_never_early_and_at_most_a_tick_late(delay_ns: int) -> None
     assert shown_values(node) == ["later"]
     (record,) = shown(node)
     assert record.timestamp >= node.now.wall - (node.now_ns - begin) + delay_ns
+
+
+def test_a_message_waits_most_of_a_year_over_restarts() -> None:
+    node = store()
+    delay(node, ("in a year", 365 * DAY), ("tomorrow", DAY))
+    for _ in range(3):
+        # The machine is off for months.
+        node.now_ns += 121 * DAY
+        node.restart()
+        node.advance(2 * SECOND)
+        assert shown_values(node) == ["tomorrow"]
+    node.advance(2 * DAY - 6 * SECOND - 1)
+    assert shown_values(node) == ["tomorrow"]
+    node.advance(1 + TICK)
+    assert shown_values(node) == ["tomorrow", "in a year"]
+
+
+def test_messages_beyond_the_reach_of_timers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goqueue.broker.delayed.delays.FAR_MAX", 2)
+    node = store()
+    delay(node, ("a", 100 * DAY), ("b", 100 * DAY), ("near", DAY))
+    with pytest.raises(Refused) as refused:
+        delay(node, ("c", 100 * DAY))
+    assert refused.value.code is Code.QUOTA_EXCEEDED
+    delay(node, ("near", DAY))
+    cancel(node, 0)
+    node.advance(2 * SECOND)
+    delay(node, ("c", 100 * DAY))
+
+    assert statistics(node).pending == 4
 
 
 def test_in_a_key_ordered_group_a_delayed_message_takes_its_place_when_it_fires() -> None:

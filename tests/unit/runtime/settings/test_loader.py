@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goqueue.model import HOUR
 from goqueue.runtime.settings import SETTINGS, Listener, Source
 from tests.unit.runtime.settings.given_settings import BY_NAME, key, origins, problems, read, toml
 
@@ -99,7 +100,7 @@ def test_without_anything_given_all_values_are_defaults() -> None:
     assert settings.http.publish_body_limit == 16 * 1024 * 1024
     assert settings.http.body_limit == 1024 * 1024
     assert settings.http.cors_origins == ()
-    assert settings.limits.max_delay_ns == 671_088_640_000_000
+    assert settings.limits.max_delay_ns == 366 * 24 * HOUR
     assert settings.trusted_proxies == ()
     assert (settings.log.level, settings.log.format) == ("info", "text")
     assert settings.warnings == ()

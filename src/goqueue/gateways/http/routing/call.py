@@ -13,7 +13,7 @@ from goqueue.gateways.http.bodies import decoder_of, read_body
 from goqueue.gateways.http.routing.parameter import Parameter
 from goqueue.gateways.http.server.application import HttpRequest, HttpResponse
 from goqueue.gateways.port import Broker, NodeFacts, Scrape, ask
-from goqueue.model import MILLISECOND, Code, Refused, Timestamp
+from goqueue.model import HOUR, Code, Refused, Timestamp
 from goqueue.model.requests import Command, Reply
 
 __all__ = ["ApiContext", "ApiLimits", "Call", "OpenCount", "ParameterValues"]
@@ -34,7 +34,7 @@ class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
     publish_body_bytes_max: int = 16 * _MIB
     handling_seconds: float = 30.0
     probe_seconds: float = 5.0
-    delay_ns_max: int = 671_088_640 * MILLISECOND
+    delay_ns_max: int = 366 * 24 * HOUR
     streams_max: int = 2_000
     requests_max: int = 10_000
 
