@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from goqueue.broker.scheduler import Scheduler
+from goqueue.broker.tick_sender import TickSender
 from goqueue.schedules import Schedules
 from tests.simulation.planted_patches import Plant, attribute, does_nothing, forget
 
@@ -16,26 +16,26 @@ def forgets_that_a_schedule_ticked(patch: pytest.MonkeyPatch) -> None:
 
 
 def decides_a_tick_before_its_message_is_committed(patch: pytest.MonkeyPatch) -> None:
-    append = Scheduler._append
+    append = TickSender._append
 
-    def hasty(scheduler: Any, batch: Any, now: Any) -> None:
-        append(scheduler, batch, now)
+    def hasty(sender: Any, batch: Any, now: Any) -> None:
+        append(sender, batch, now)
         ticked = [
-            scheduler._ticked(entry.schedule, entry.upto, entry.ticks)
+            sender._ticked(entry.schedule, entry.upto, entry.ticks)
             for entry in batch.entries
             if entry.upto is not None
         ]
-        scheduler._state.groups_journal.note(ticked)
+        sender._state.groups_journal.note(ticked)
 
-    patch.setattr(Scheduler, "_append", hasty)
+    patch.setattr(TickSender, "_append", hasty)
 
 
 def tells_of_ticks_in_a_record_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    appended, completed = Scheduler.appended, Scheduler.completed
+    appended, completed = TickSender.appended, TickSender.completed
     late: list[Any] = []
 
-    def split(scheduler: Any, number: int, refused: Any, now: Any) -> None:
-        coordinator = scheduler._coordinator
+    def split(sender: Any, number: int, refused: Any, now: Any) -> None:
+        coordinator = sender._coordinator
         decide = type(coordinator).decide_move
 
         def decide_alone(move: int, outcome: Any, target: Any, changes: Any) -> None:
@@ -43,17 +43,17 @@ def tells_of_ticks_in_a_record_of_their_own(patch: pytest.MonkeyPatch) -> None:
             decide(coordinator, move, outcome, target, [])
 
         coordinator.decide_move = decide_alone
-        appended(scheduler, number, refused, now)
+        appended(sender, number, refused, now)
         del coordinator.decide_move
 
-    def tell(scheduler: Any, numbers: Any, now: Any) -> None:
-        completed(scheduler, numbers, now)
+    def tell(sender: Any, numbers: Any, now: Any) -> None:
+        completed(sender, numbers, now)
         if numbers and late:
-            scheduler._state.groups_journal.note(list(late))
+            sender._state.groups_journal.note(list(late))
             late.clear()
 
-    patch.setattr(Scheduler, "appended", split)
-    patch.setattr(Scheduler, "completed", tell)
+    patch.setattr(TickSender, "appended", split)
+    patch.setattr(TickSender, "completed", tell)
 
 
 def ticks_in_a_pause(patch: pytest.MonkeyPatch) -> None:
@@ -69,15 +69,15 @@ def ticks_in_a_pause(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_while_a_tick_is_on_its_way(patch: pytest.MonkeyPatch) -> None:
-    def hasty(scheduler: Any, _: Any, schedule: Any, change: Any, now: Any) -> None:
+    def hasty(sender: Any, _: Any, schedule: Any, change: Any, now: Any) -> None:
         change(now)
-        scheduler._begin_arming(schedule, now)
+        sender.begin_arming(schedule, now)
 
-    patch.setattr(Scheduler, "_when_idle", hasty)
+    patch.setattr(TickSender, "when_idle", hasty)
 
 
 def forgets_ticks_that_were_taken_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Scheduler, "_give_up", does_nothing)
+    patch.setattr(TickSender, "_give_up", does_nothing)
 
 
 def forgets_a_deletion(patch: pytest.MonkeyPatch) -> None:
@@ -97,20 +97,20 @@ def states_no_schedules(patch: pytest.MonkeyPatch) -> None:
 
 def ticks_early(patch: pytest.MonkeyPatch) -> None:
     pop_due = Schedules.pop_due
-    look = Scheduler.look_at_clock
+    look = TickSender.look_at_clock
 
     def early(schedules: Any, now: Any) -> Any:
         return pop_due(schedules, now + 900_000_000)
 
-    def eager(scheduler: Any, now: Any) -> None:
-        deadline = scheduler._schedules.next_deadline()
+    def eager(sender: Any, now: Any) -> None:
+        deadline = sender._schedules.next_deadline()
         if deadline is not None and deadline - now.wall < 900_000_000:
-            scheduler._state.alarms.bring_forward("schedules", now.instant)
-        look(scheduler, now)
+            sender._state.alarms.bring_forward("schedules", now.instant)
+        look(sender, now)
 
     patch.setattr(Schedules, "pop_due", early)
     patch.setattr("goqueue.schedules.schedules.Schedule.due", _all_due)
-    patch.setattr(Scheduler, "look_at_clock", eager)
+    patch.setattr(TickSender, "look_at_clock", eager)
 
 
 def _all_due(schedule: Any, _: Any, __: Any) -> Any:
@@ -119,7 +119,7 @@ def _all_due(schedule: Any, _: Any, __: Any) -> Any:
 
 
 def does_not_arm_after_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Scheduler, "begin", does_nothing)
+    patch.setattr(TickSender, "begin", does_nothing)
 
 
 PLANTED_IN_SCHEDULES: tuple[Plant, ...] = (

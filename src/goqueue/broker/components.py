@@ -1,4 +1,4 @@
-"""The components of a node, and the handler of each command.
+"""The components of a node, the handler of each command, and who gets what was read.
 
 Each component is created with those that it calls. Calls go downward in the order of the list: no
 component calls one that is created after it. What one finds out and a later one has to do, the node
@@ -6,9 +6,24 @@ hands on.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from goqueue.broker.delayed.delays import DelayedMessages
+from goqueue.broker.disk_reads import (
+    CancelledFetch,
+    DueFetch,
+    FetchPurpose,
+    FindPurpose,
+    JournalFetch,
+    LagFetch,
+    MoveFetch,
+    PriorityFetch,
+    ReadAheadFetch,
+    ReadSearch,
+    RedriveFetch,
+    ReplayFetch,
+    ResetSearch,
+)
 from goqueue.broker.groups.acks import Acks
 from goqueue.broker.groups.dead_letter_mover import DeadLetterMover
 from goqueue.broker.groups.membership import GroupRetention, Membership
@@ -27,6 +42,7 @@ from goqueue.broker.recovery.start import NodeStart
 from goqueue.broker.replies import Replies
 from goqueue.broker.scheduler import Scheduler
 from goqueue.broker.state import NodeState
+from goqueue.broker.tick_sender import TickSender
 from goqueue.broker.topics import Topics
 from goqueue.broker.trace_queries import TraceQueries
 from goqueue.broker.transactions.coordinator import TransactionCoordinator
@@ -34,7 +50,7 @@ from goqueue.broker.transactions.descriptions import TransactionDescriptions
 from goqueue.broker.transactions.producer_snapshots import ProducerSnapshots
 from goqueue.broker.transactions.transaction_offsets import TransactionOffsets
 from goqueue.broker.upkeep import Absences, Upkeep
-from goqueue.model import Now, RequestId
+from goqueue.model import Found, Now, RequestId
 from goqueue.model.requests import (
     Ack,
     AddOffsets,
@@ -97,7 +113,7 @@ from goqueue.model.requests import (
     Watch,
 )
 
-__all__ = ["CommandFn", "Components", "dispatch_table"]
+__all__ = ["CommandFn", "Components", "dispatch_table", "pass_fetched", "pass_found"]
 
 
 class Components:
@@ -122,7 +138,8 @@ class Components:
         self.receives = Receives(state, self.polls)
         self.coordinator = TransactionCoordinator(state, self.polls)
         self.dead_letter_mover = DeadLetterMover(state, self.topics, self.polls, self.coordinator)
-        self.scheduler = Scheduler(state, self.coordinator)
+        self.tick_sender = TickSender(state, self.coordinator)
+        self.scheduler = Scheduler(state, self.tick_sender)
         self.redriver = Redriver(state, self.dead_letter_mover)
         self.acks = Acks(state, self.polls, self.dead_letter_mover)
         self.positions = Positions(state, self.polls)
@@ -263,6 +280,47 @@ def _handle_schedules(handle: _Table, components: Components) -> None:
     handle(PauseSchedule, components.scheduler.pause)
     handle(ResumeSchedule, components.scheduler.resume)
     handle(DeleteSchedule, components.scheduler.delete)
-    handle(RunSchedule, components.scheduler.run)
+    handle(RunSchedule, components.tick_sender.run)
     handle(DescribeSchedule, components.scheduler.describe)
     handle(ListSchedules, components.scheduler.list_page)
+
+
+# What was read from the disk
+
+
+def pass_fetched(
+    components: Components, purpose: FetchPurpose, data: memoryview | None, now: Now
+) -> None:
+    """Hand records that were read to the component that wanted them."""
+    match purpose:
+        case ReadAheadFetch():
+            components.polls.records_fetched(purpose, data, now)
+        case MoveFetch():
+            components.dead_letter_mover.records_fetched(purpose, data, now)
+        case PriorityFetch():
+            components.priority_indexer.records_fetched(purpose, data, now)
+        case DueFetch():
+            components.delayed_messages.fetched(purpose, data, now)
+        case CancelledFetch():
+            components.delayed_messages.cancelled_fetched(purpose, data, now)
+        case RedriveFetch():
+            components.redriver.records_fetched(purpose, data, now)
+        case LagFetch():
+            components.positions.records_fetched(purpose, data, now)
+        case JournalFetch():
+            components.node_start.replayed(purpose, data, now)
+        case ReplayFetch():
+            components.node_start.records_replayed(purpose, data, now)
+        case _:
+            assert_never(purpose)
+
+
+def pass_found(components: Components, purpose: FindPurpose, event: Found, now: Now) -> None:
+    """Hand an offset that was found to the component that looked for it."""
+    match purpose:
+        case ReadSearch():
+            components.stream_reads.found(purpose, event.offset, now)
+        case ResetSearch():
+            components.positions.found(purpose, event.offset, now)
+        case _:
+            assert_never(purpose)

@@ -13,20 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import assert_never
 
-from goqueue.broker.components import Components, dispatch_table
-from goqueue.broker.disk_reads import (
-    CancelledFetch,
-    DueFetch,
-    JournalFetch,
-    LagFetch,
-    MoveFetch,
-    PriorityFetch,
-    ReadAheadFetch,
-    ReadSearch,
-    RedriveFetch,
-    ReplayFetch,
-    ResetSearch,
-)
+from goqueue.broker.components import Components, dispatch_table, pass_fetched, pass_found
 from goqueue.broker.groups.membership import GROUP_RETENTION_NS
 from goqueue.broker.journal import JournalLimits
 from goqueue.broker.metrics.node_metrics import families_of, health_families
@@ -230,11 +217,12 @@ class Node:
             case Synced() | Failed() | Filled() | Damaged() | Truncated() | Compacted():
                 self._handle_disk(event, now)
             case Fetched():
-                self._fetched(event, now)
+                purpose = self._state.fetches.pop(event.token)
+                pass_fetched(self._components, purpose, event.data, now)
             case Woke():
                 self._wake(now)
             case Found():
-                self._found(event, now)
+                pass_found(self._components, self._state.searches.pop(event.token), event, now)
             case Left():
                 self._request_metrics.cancel(event.request)
                 self._cancel_wait(event.request, is_gone=True)
@@ -383,7 +371,7 @@ class Node:
             case ForMove(batch):
                 self._components.dead_letter_mover.copied(batch, published.placed[0].refused, now)
             case ForTick(batch):
-                self._components.scheduler.appended(batch, published.placed[0].refused, now)
+                self._components.tick_sender.appended(batch, published.placed[0].refused, now)
             case ForMarker() as purpose:
                 placed = published.placed[0]
                 upto = Offset(placed.first + placed.count)
@@ -398,41 +386,7 @@ class Node:
         if topic is not None:
             self._components.membership.rebalance(topic.name, now)
             self._components.dead_letter_mover.resume_all()
-            self._components.scheduler.topic_opened(now)
-
-    def _fetched(self, event: Fetched, now: Now) -> None:
-        purpose = self._state.fetches.pop(event.token)
-        match purpose:
-            case ReadAheadFetch():
-                self._components.polls.records_fetched(purpose, event.data, now)
-            case MoveFetch():
-                self._components.dead_letter_mover.records_fetched(purpose, event.data, now)
-            case PriorityFetch():
-                self._components.priority_indexer.records_fetched(purpose, event.data, now)
-            case DueFetch():
-                self._components.delayed_messages.fetched(purpose, event.data, now)
-            case CancelledFetch():
-                self._components.delayed_messages.cancelled_fetched(purpose, event.data, now)
-            case RedriveFetch():
-                self._components.redriver.records_fetched(purpose, event.data, now)
-            case LagFetch():
-                self._components.positions.records_fetched(purpose, event.data, now)
-            case JournalFetch():
-                self._components.node_start.replayed(purpose, event.data, now)
-            case ReplayFetch():
-                self._components.node_start.records_replayed(purpose, event.data, now)
-            case _:
-                assert_never(purpose)
-
-    def _found(self, event: Found, now: Now) -> None:
-        purpose = self._state.searches.pop(event.token)
-        match purpose:
-            case ReadSearch():
-                self._components.stream_reads.found(purpose, event.offset, now)
-            case ResetSearch():
-                self._components.positions.found(purpose, event.offset, now)
-            case _:
-                assert_never(purpose)
+            self._components.tick_sender.topic_opened(now)
 
     # Time
 
@@ -494,7 +448,7 @@ class Node:
             case Errand.REBALANCES:
                 self._components.membership.rebalance_more(now)
             case Errand.SCHEDULES:
-                self._components.scheduler.wake(now)
+                self._components.tick_sender.wake(now)
             case Errand.START:
                 self._components.node_start.resume(now)
             case Errand.STATEMENTS:
@@ -503,7 +457,7 @@ class Node:
                 self._state.stepwise.resume(now)
             case Errand.UPKEEP:
                 self._components.upkeep.do_a_share(now)
-                self._components.scheduler.look_at_clock(now)
+                self._components.tick_sender.look_at_clock(now)
             case _:
                 assert_never(errand)
 
@@ -540,7 +494,7 @@ class Node:
         self._components.coordinator.finish_turn(now)
         completed = self._components.coordinator.take_completed_moves()
         self._components.dead_letter_mover.finish_turn(completed, now)
-        self._components.scheduler.completed(completed, now)
+        self._components.tick_sender.completed(completed, now)
         self._components.redriver.finish_turn()
         self._components.transaction_offsets.answer_decided(now)
 
@@ -549,7 +503,7 @@ class Node:
             match later:
                 case CarryOver():
                     self._components.dead_letter_mover.announced(later)
-                    self._components.scheduler.announced(later, now)
+                    self._components.tick_sender.announced(later, now)
                 case CreateLogs() | DeleteLogs():
                     self._components.topics.change_logs(later, now)
                 case DescribeAltered():
@@ -593,7 +547,7 @@ class Node:
         self._components.coordinator.begin_serving(now)
         self._components.retention.begin(now)
         self._components.upkeep.begin(now)
-        self._components.scheduler.begin(now)
+        self._components.tick_sender.begin(now)
 
 
 def _free(partitions: list[Partition]) -> Steps:

@@ -102,7 +102,17 @@ class DueTicks(msgspec.Struct, frozen=True):
 class Schedule:
     """One schedule."""
 
-    __slots__ = ("_is_resolved", "_resolve", "_ticks", "is_busy", "next_tick", "problem", "stated")
+    __slots__ = (
+        "_following",
+        "_following_upto",
+        "_is_resolved",
+        "_resolve",
+        "_ticks",
+        "is_busy",
+        "next_tick",
+        "problem",
+        "stated",
+    )
 
     def __init__(
         self, stated: ScheduleStated, resolve: Callable[[ScheduleSpec], Ticks | None]
@@ -112,6 +122,9 @@ class Schedule:
         self._resolve = resolve
         self._ticks: Ticks | None = None
         self._is_resolved = False
+        # The tick that comes after a time, where it was found on the way.
+        self._following: Timestamp | None = None
+        self._following_upto: Timestamp | None = None
         self.next_tick: Timestamp | None = None
         self.is_busy = False
         # Why its last tick could not be sent.
@@ -134,6 +147,19 @@ class Schedule:
         self.stated = stated
         self.next_tick = None
         self._is_resolved = False
+        self._following_upto = None
+
+    @property
+    def knows_following(self) -> bool:
+        """Whether it costs nothing to tell the tick after the last."""
+        return self._following_upto == self.stated.upto
+
+    def following(self) -> Timestamp | None:
+        """The tick after the last; None if there is none, or nobody can say."""
+        if self.knows_following:
+            return self._following
+        ticks = self.ticks
+        return None if ticks is None else ticks.next_after(Timestamp(self.stated.upto))
 
     @property
     def spec(self) -> ScheduleSpec:
@@ -155,6 +181,8 @@ class Schedule:
         while tick is not None and tick <= now and len(ticks) < limit:
             ticks.append(tick)
             tick = rule.next_after(tick)
+        if ticks:
+            self._following, self._following_upto = tick, ticks[-1]
         return DueTicks(tuple(ticks), ticks[-1] if ticks else floor, floor >= first)
 
     def _floor(self, ticks: Ticks, now: Timestamp) -> Timestamp:
@@ -179,7 +207,7 @@ class Schedule:
         if self.ticks is None:
             state, problem = ScheduleState.FAILED, f"the time zone {self.spec.time_zone} is unknown"
         else:
-            next_tick = self.next_tick or self.ticks.next_after(Timestamp(stated.upto))
+            next_tick = self.next_tick or self.following()
             if next_tick is None:
                 state = ScheduleState.ENDED
         if stated.is_paused:
@@ -379,8 +407,8 @@ class Schedules:
         """Compute the next tick of a schedule that is not busy, and wait for it."""
         stated = schedule.stated
         schedule.next_tick = None
-        if not stated.is_paused and schedule.ticks is not None and not schedule.is_busy:
-            schedule.next_tick = schedule.ticks.next_after(Timestamp(stated.upto))
+        if not stated.is_paused and not schedule.is_busy:
+            schedule.next_tick = schedule.following()
         if schedule.next_tick is not None:
             heappush(self._heap, (schedule.next_tick, schedule.number))
 

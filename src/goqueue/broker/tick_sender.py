@@ -1,0 +1,500 @@
+"""The messages of schedules: sent when a tick is due, exactly once.
+
+A tick is a transaction of the broker. The messages of schedules that are due and go to the same
+partition are appended together, unseen; when they are committed, one record of the journal decides
+that they count and up to when each of these schedules has ticked; a marker shows them. So after a
+crash a tick was sent or is due, never both and never neither (docs/adr/0032-schedules.md).
+
+Invariants
+- A schedule waits for its next tick, or is in one batch, or waits to be tried again.
+- So many batches are under way at most, and together hold no more messages than a turn may visit.
+
+Cost per tick: its message is built once; an append, a journal record and a marker are shared by the
+batch. Nothing runs while nothing is due.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+
+import msgspec
+
+from goqueue.broker.catalog import Topic
+from goqueue.broker.journal_changes import TopicStated
+from goqueue.broker.outbox import CarryOver
+from goqueue.broker.partitions import ForTick, Publication
+from goqueue.broker.state import NodeState
+from goqueue.broker.transactions.coordinator import TransactionCoordinator
+from goqueue.broker.turns import Errand
+from goqueue.log import BatchMark
+from goqueue.model import (
+    SCHEDULE_HEADER,
+    SECOND,
+    TICK_HEADER,
+    Answer,
+    Code,
+    Header,
+    Instant,
+    LogId,
+    Message,
+    Now,
+    Offset,
+    Priority,
+    Refused,
+    RequestId,
+    Timestamp,
+    TransactionKey,
+    format_time,
+)
+from goqueue.model.requests import (
+    RunSchedule,
+    ScheduleRan,
+    ScheduleSpec,
+)
+from goqueue.records import Routed, Unroutable, build, route
+from goqueue.schedules import Schedule, ScheduleTicked
+from goqueue.transactions import Outcome
+
+__all__ = ["TICK_UNITS", "TickSender"]
+
+# As in `DeadLetterMover`: one sync may end the wait of all batches.
+_BATCHES_MAX = 8
+_BATCH_BYTES = 1024 * 1024
+_RETRY_NS = SECOND
+# A topic that is gone may be created again, which is noticed; the rest needs somebody's hand.
+_PROBLEM_RETRY_NS = 30 * SECOND
+# Commands that wait for the tick of one schedule.
+_WAITING_MAX = 100
+# To compute a next tick costs about as much as so many other units.
+TICK_UNITS = 10
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """A part of a batch: ticks of a schedule, or a message that somebody asked for."""
+
+    schedule: Schedule
+    ticks: tuple[Timestamp, ...]
+    upto: Timestamp | None = None
+    request: RequestId | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.ticks)
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """Where the message of a schedule goes, found for these definitions of both."""
+
+    topic: TopicStated
+    spec: ScheduleSpec
+    partition: int
+
+
+class _Batch:
+    """Messages that go to one partition together."""
+
+    __slots__ = ("count", "entries", "first", "log", "number", "records", "topic")
+
+    def __init__(self, log: LogId, topic: int) -> None:
+        self.log = log
+        # The topic's number: another of the same name may be there later.
+        self.topic = topic
+        self.entries: list[_Entry] = []
+        # How many messages it has.
+        self.count = 0
+        self.records = bytearray()
+        self.number = 0
+        self.first = Offset(0)
+
+
+class TickSender:
+    """Sends what is due, and what somebody asks for."""
+
+    def __init__(self, state: NodeState, coordinator: TransactionCoordinator) -> None:
+        self._state = state
+        self._schedules = state.schedules
+        self._coordinator = coordinator
+        self._gathered: dict[LogId, _Batch] = {}
+        self._batches: dict[int, _Batch] = {}
+        # Schedules whose next tick is still to be computed after a start.
+        self._unarmed: deque[int] = deque()
+        self._routes: dict[int, _Target] = {}
+        # When schedules that could not send are tried again.
+        self._stalled: list[tuple[Instant, int]] = []
+        # Schedules and runs that wait until a topic is announced, by its number.
+        self._announcing: dict[int, list[_Entry]] = {}
+        # Commands by the number of the schedule whose tick they wait for.
+        self._waiting: dict[int, deque[Callable[[Now], None]]] = {}
+
+    def when_idle(
+        self, request: RequestId, schedule: Schedule, change: Callable[[Now], None], now: Now
+    ) -> None:
+        """Change a schedule now, or when the tick that is on its way is decided."""
+        self._state.groups_journal.check_room()
+        if not schedule.is_busy:
+            change(now)
+            self.begin_arming(schedule, now)
+            return
+        waiting = self._waiting.setdefault(schedule.number, deque())
+        if len(waiting) >= _WAITING_MAX:
+            raise Refused(Code.LOG_BUSY, reason="many changes of the schedule wait for its tick")
+
+        def change_later(now: Now) -> None:
+            try:
+                # It may have been deleted by a command that waited, too.
+                self._schedules.check(schedule)
+                change(now)
+            except Refused as refused:
+                self._state.groups_journal.note([], [Answer(request=request, reply=refused)])
+
+        waiting.append(change_later)
+
+    def forget(self, schedule: Schedule) -> None:
+        """A schedule was deleted."""
+        self._routes.pop(schedule.number, None)
+
+    # Running now
+
+    def run(self, request: RequestId, command: RunSchedule, now: Now) -> None:
+        schedule = self._schedules.find(command.name)
+        self.check_target(schedule.spec)
+        self._state.groups_journal.check_room()
+        entry = _Entry(schedule, (now.wall,), request=request)
+        target = self._target(entry)
+        assert target is not None, "the target was checked"
+        self._gather(entry, target)
+        self._append_gathered(now)
+
+    def check_target(self, spec: ScheduleSpec) -> None:
+        """Refuse a message that its topic would not take."""
+        topic = self._state.catalog.find_for_writing(spec.topic)
+        wanted = spec.message.partition
+        if wanted is not None and wanted < 0:
+            raise Refused(Code.PARTITION_INVALID, found=wanted)
+        routed = self._route(spec, topic, 0)
+        target = routed.targets[0]
+        if target >= 0:
+            return
+        limit = topic.config.max_message_bytes
+        match Unroutable(target):
+            case Unroutable.TOO_LARGE:
+                raise Refused(Code.MESSAGE_TOO_LARGE, limit=limit)
+            case Unroutable.NO_PARTITION | Unroutable.BAD_PARTITION:
+                code = Code.PARTITION_NOT_FOUND
+                raise Refused(code, partitions=topic.stated.partitions)
+            case Unroutable.NO_KEY:
+                reason = "a message of a compacted topic needs a key"
+                raise Refused(Code.MESSAGE_INVALID, reason=reason)
+            case _:
+                raise Refused(Code.MESSAGE_INVALID, reason="its headers are too large")
+
+    def _route(self, spec: ScheduleSpec, topic: Topic, turn: int) -> Routed:
+        message = spec.message
+        batch = build([_message(spec, ())])
+        return route(
+            batch,
+            topic.stated.partitions,
+            turn % topic.stated.partitions,
+            None if message.partition is None else [message.partition],
+            body_bytes_max=topic.config.max_message_bytes,
+            needs_key=topic.config.cleanup_policy.compacts,
+        )
+
+    # Time
+
+    def begin(self, now: Now) -> None:
+        """A life begins: every schedule waits for its next tick."""
+        self._unarmed.extend(each.number for each in self._schedules)
+        if self._unarmed:
+            self._state.alarms.set(Errand.SCHEDULES, now.instant)
+
+    def begin_arming(self, schedule: Schedule, now: Now) -> None:
+        """Let it wait for its next tick; to compute that is left to a turn that has the time."""
+        if schedule.knows_following:
+            self._state.budget.spend()
+            self._schedules.arm(schedule)
+            self.look_at_clock(now)
+        else:
+            self._unarmed.append(schedule.number)
+            self._state.alarms.bring_forward(Errand.SCHEDULES, now.instant)
+
+    def look_at_clock(self, now: Now) -> None:
+        """Wake when the first schedule is due, by the wall clock as it is now."""
+        alarms = self._state.alarms
+        deadline = self._schedules.next_deadline()
+        if deadline is not None and self._has_room:
+            wait_ns = max(0, deadline - now.wall)
+            alarms.bring_forward(Errand.SCHEDULES, Instant(now.instant + wait_ns))
+        if self._stalled:
+            alarms.bring_forward(Errand.SCHEDULES, max(now.instant, self._stalled[0][0]))
+        if self._unarmed:
+            alarms.bring_forward(Errand.SCHEDULES, now.instant)
+
+    def wake(self, now: Now) -> None:
+        """Send what is due, as much of it as the turn allows."""
+        budget = self._state.budget
+        while self._stalled and self._stalled[0][0] <= now.instant and not budget.is_spent:
+            budget.spend(TICK_UNITS)
+            self._try_again(heappop(self._stalled)[1])
+        while self._unarmed and not budget.is_spent:
+            schedule = self._schedules.numbered(self._unarmed.popleft())
+            budget.spend(TICK_UNITS)
+            if schedule is not None and not schedule.is_busy and schedule.next_tick is None:
+                self._schedules.arm(schedule)
+        while not budget.is_spent and self._has_room:
+            schedule = self._schedules.pop_due(now.wall)
+            if schedule is None:
+                break
+            self._fire(schedule, now)
+        self._append_gathered(now)
+        self.look_at_clock(now)
+
+    @property
+    def _has_room(self) -> bool:
+        under_way = len(self._batches) + len(self._gathered) + len(self._announcing)
+        announcing = sum(map(len, self._announcing.values()))
+        return under_way < _BATCHES_MAX and announcing < self._messages_max
+
+    @property
+    def _messages_max(self) -> int:
+        return max(1, self._state.budget.units // _BATCHES_MAX)
+
+    def _try_again(self, number: int) -> None:
+        schedule = self._schedules.numbered(number)
+        if schedule is not None and not schedule.is_busy:
+            self._schedules.arm(schedule)
+
+    # Sending
+
+    def _fire(self, schedule: Schedule, now: Now) -> None:
+        """Put the ticks of a schedule that are due into a batch."""
+        due = schedule.due(now.wall, self._messages_max)
+        self._state.budget.spend(TICK_UNITS * max(1, len(due.ticks)))
+        counts = self._state.counts.schedules
+        counts.skips += due.has_skipped
+        if not due.ticks:
+            self._state.groups_journal.note([self._ticked(schedule, due.upto, ())])
+            self._release(schedule, now)
+            return
+        entry = _Entry(schedule, due.ticks, due.upto)
+        target = self._target(entry)
+        if target is None:
+            self._stall(schedule, now, _PROBLEM_RETRY_NS)
+            return
+        self._gather(entry, target)
+        if self._gathered.get(target) and self._is_full(self._gathered[target]):
+            self._append(self._gathered.pop(target), now)
+
+    def _is_full(self, batch: _Batch) -> bool:
+        return batch.count >= self._messages_max or len(batch.records) >= _BATCH_BYTES
+
+    def _target(self, entry: _Entry) -> LogId | None:
+        """Where messages of a schedule go now; None if nowhere, and the schedule says why."""
+        schedule, spec = entry.schedule, entry.schedule.spec
+        topic = self._state.catalog.get(spec.topic)
+        if topic is None or not topic.is_open:
+            schedule.problem = f"there is no topic {spec.topic}"
+            return None
+        target = self._routes.get(schedule.number)
+        if target is None or target.topic is not topic.stated or target.spec is not spec:
+            target = _Target(topic.stated, spec, self._route(spec, topic, 0).targets[0])
+            self._routes[schedule.number] = target
+        if target.partition < 0:
+            schedule.problem = f"the topic {spec.topic} does not take the message"
+            return None
+        partition = target.partition
+        if spec.message.partition is None and not spec.message.key:
+            partition = (schedule.number + schedule.stated.sent) % topic.stated.partitions
+        if not topic.may_mark:
+            self._announce(topic)
+        return LogId(topic.name, partition)
+
+    def _gather(self, entry: _Entry, log: LogId) -> None:
+        topic = self._state.catalog.find(log.topic)
+        if not topic.may_mark:
+            self._announcing[topic.number].append(entry)
+            return
+        batch = self._gathered.get(log)
+        if batch is None:
+            batch = self._gathered[log] = _Batch(log, topic.number)
+        batch.entries.append(entry)
+        batch.count += entry.count
+        spec = entry.schedule.spec
+        batch.records += build([_message(spec, _headers(entry, tick)) for tick in entry.ticks])
+
+    def _announce(self, topic: Topic) -> None:
+        """A start must look through the topic for messages that do not count."""
+        if topic.number not in self._announcing:
+            self._announcing[topic.number] = []
+            stated = msgspec.structs.replace(topic.stated, has_producers=True)
+            changes = [] if stated == topic.stated else [stated]
+            self._state.catalog.apply(stated)
+            self._state.topics_journal.note(changes, [CarryOver(topic.number)])
+
+    def announced(self, later: CarryOver, now: Now) -> None:
+        """That the topic has such messages is committed: go on."""
+        for entry in self._announcing.pop(later.topic, ()):
+            topic = self._state.catalog.numbered(later.topic)
+            target = self._target(entry) if topic is not None else None
+            if target is None:
+                self._give_up(entry, Code.TOPIC_NOT_FOUND, now)
+            else:
+                self._gather(entry, target)
+        self._append_gathered(now)
+        self.look_at_clock(now)
+
+    def _append_gathered(self, now: Now) -> None:
+        gathered, self._gathered = self._gathered, {}
+        for batch in gathered.values():
+            self._append(batch, now)
+
+    def _append(self, batch: _Batch, now: Now) -> None:
+        """Append messages as a transaction of the broker."""
+        partition = self._state.partitions.get(batch.log)
+        topic = self._state.catalog.numbered(batch.topic)
+        if partition is None or topic is None:
+            self._give_up_all(batch, Code.TOPIC_NOT_FOUND, now)
+            return
+        number = self._state.next_move
+        key = TransactionKey.of_move(number)
+        mark = BatchMark(
+            producer=key.producer,
+            epoch=0,
+            sequence=-1,
+            count=batch.count,
+            transaction=key.number,
+            at=now.wall,
+        )
+        try:
+            appended = self._state.append(partition, batch.records, now, mark)
+        except Refused as refused:
+            self._give_up_all(batch, refused.code, now)
+            return
+        self._state.next_move += 1
+        batch.number, batch.first = number, appended.first
+        self._batches[number] = batch
+        if any(each.schedule.spec.message.priority != Priority.NORMAL for each in batch.entries):
+            self._state.record_lanes(topic)
+        trace = self._state.traces.start(topic, now)
+        if trace is not None:
+            self._state.traces.add_part(trace, batch.log, batch.records, appended.first, None)
+        publication = Publication(None, [], 1, now.wall, purpose=ForTick(number), trace=trace)
+        partition.expect(appended.first, appended.next, publication)
+        batch.records = bytearray()
+
+    # Deciding
+
+    def appended(self, number: int, refused: Code | None, now: Now) -> None:
+        """The messages of a batch are committed, or were taken back by the disk."""
+        batch = self._batches[number]
+        topic = self._state.catalog.numbered(batch.topic)
+        if refused is not None or topic is None:
+            del self._batches[number]
+            self._give_up_all(batch, refused or Code.TOPIC_NOT_FOUND, now)
+            return
+        self._state.budget.spend(batch.count)
+        ticked = [
+            self._ticked(entry.schedule, entry.upto, entry.ticks)
+            for entry in batch.entries
+            if entry.upto is not None
+        ]
+        place = (batch.topic, batch.log.partition)
+        self._coordinator.decide_move(number, Outcome.COMMITTED, place, ticked)
+        for entry in batch.entries:
+            if entry.upto is not None:
+                entry.schedule.problem = None
+                self._release(entry.schedule, now)
+
+    def _ticked(
+        self, schedule: Schedule, upto: Timestamp, ticks: tuple[Timestamp, ...]
+    ) -> ScheduleTicked:
+        stated = schedule.stated
+        change = ScheduleTicked(
+            number=schedule.number,
+            upto=upto,
+            sent=stated.sent + len(ticks),
+            last_tick=ticks[-1] if ticks else stated.last_tick,
+        )
+        self._schedules.apply(change)
+        return change
+
+    def completed(self, numbers: Iterable[int], now: Now) -> None:
+        """Readers see the messages of these batches, if they are ours."""
+        for number in numbers:
+            batch = self._batches.pop(number, None)
+            if batch is not None:
+                self._complete(batch, now)
+                self.look_at_clock(now)
+
+    def _complete(self, batch: _Batch, now: Now) -> None:
+        counts = self._state.counts.schedules
+        offset = batch.first
+        for entry in batch.entries:
+            if entry.request is None:
+                counts.ticks += entry.count
+                for tick in entry.ticks:
+                    counts.lateness.observe(max(0, now.wall - tick))
+            else:
+                counts.runs += 1
+                ran = ScheduleRan(log=batch.log, offset=offset, timestamp=entry.ticks[0])
+                self._state.outbox.answer(entry.request, ran)
+            offset = Offset(offset + entry.count)
+
+    # Giving up for now
+
+    def _give_up_all(self, batch: _Batch, code: Code, now: Now) -> None:
+        for entry in batch.entries:
+            self._give_up(entry, code, now)
+
+    def _give_up(self, entry: _Entry, code: Code, now: Now) -> None:
+        """What could not be appended is due again; a run is refused."""
+        if entry.request is not None:
+            refused = Refused(code, topic=entry.schedule.spec.topic)
+            self._state.outbox.answer(entry.request, refused)
+            return
+        entry.schedule.problem = f"its message was refused: {code}"
+        is_gone = code is Code.TOPIC_NOT_FOUND
+        self._stall(entry.schedule, now, _PROBLEM_RETRY_NS if is_gone else _RETRY_NS)
+
+    def _stall(self, schedule: Schedule, now: Now, wait_ns: int) -> None:
+        self._state.counts.schedules.failures += 1
+        schedule.is_busy = False
+        schedule.next_tick = None
+        heappush(self._stalled, (Instant(now.instant + wait_ns), schedule.number))
+        self._run_waiting(schedule, now)
+        self.look_at_clock(now)
+
+    def _release(self, schedule: Schedule, now: Now) -> None:
+        """A tick was decided: wait for the next, and do what waited for that."""
+        schedule.is_busy = False
+        self._run_waiting(schedule, now)
+        self.begin_arming(schedule, now)
+
+    def _run_waiting(self, schedule: Schedule, now: Now) -> None:
+        for change in self._waiting.pop(schedule.number, ()):
+            self._state.budget.spend()
+            change(now)
+
+    def topic_opened(self, now: Now) -> None:
+        """A topic was created: some may have waited for it."""
+        stalled, self._stalled = self._stalled, []
+        self._unarmed.extend(number for _, number in stalled)
+        self.look_at_clock(now)
+
+
+def _message(spec: ScheduleSpec, headers: tuple[Header, ...]) -> Message:
+    message = spec.message
+    return Message(
+        value=message.value,
+        key=message.key,
+        headers=(*message.headers, *headers),
+        priority=message.priority,
+    )
+
+
+def _headers(entry: _Entry, tick: Timestamp) -> tuple[Header, ...]:
+    """What a message says of the schedule; one that was run by hand has no tick."""
+    name = (SCHEDULE_HEADER, entry.schedule.spec.name.encode())
+    if entry.request is not None:
+        return (name,)
+    return (name, (TICK_HEADER, format_time(tick).encode()))
