@@ -88,7 +88,7 @@ def test_a_message_comes_with_every_tick_without_await(server: ServerProcess) ->
 def test_what_is_misspelt_is_told_before_a_request(server: ServerProcess) -> None:
     with goqueue.connect_sync(server.url) as q:
         with pytest.raises(TypeError, match="did you mean 'time_zone'"):
-            q.schedules.create("x", "y", "z", timezone="UTC")  # type: ignore[call-arg]  # misspelt
+            q.schedules.create("x", "y", "z", timezone="UTC")  # type: ignore[call-arg]  # wrong on purpose
         with pytest.raises(ValueError, match="needs a time zone"):
             q.schedules.create("x", "y", "z", start=dt.datetime(2030, 1, 1))
         with pytest.raises(TypeError, match="needs the value"):

@@ -62,6 +62,7 @@ __all__ = [
     "AlterScheduleBody",
     "CreateScheduleBody",
     "DeletedSchedule",
+    "NoFields",
     "PutScheduleBody",
     "RanOut",
     "Schedule",
@@ -159,6 +160,10 @@ class AlterScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     missed: _Missed | None = None
     missed_max: _MissedMax | None = None
     grace: _Grace | None = None
+
+
+class NoFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nothing has to be given."""
 
 
 class ScheduleMessageOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -318,14 +323,17 @@ async def _describe(call: Call) -> Schedule:
 
 
 async def _pause(call: Call) -> Schedule:
+    call.body(NoFields)
     return _schedule(await call.ask(PauseSchedule(name=call[_NAME]), ScheduleDescription))
 
 
 async def _resume(call: Call) -> Schedule:
+    call.body(NoFields)
     return _schedule(await call.ask(ResumeSchedule(name=call[_NAME]), ScheduleDescription))
 
 
 async def _run(call: Call) -> RanOut:
+    call.body(NoFields)
     ran = await call.ask(RunSchedule(name=call[_NAME]), ScheduleRan)
     return RanOut(
         name=call[_NAME],
@@ -489,6 +497,7 @@ SCHEDULE_ROUTES = (
         summary="Pause a schedule; no tick follows the answer",
         run=_pause,
         parameters=(_NAME,),
+        body=NoFields,
         answer=Schedule,
         errors=(Code.SCHEDULE_NOT_FOUND, Code.LOG_BUSY),
         writes=True,
@@ -500,6 +509,7 @@ SCHEDULE_ROUTES = (
         summary="Resume a schedule; ticks of the pause are not sent",
         run=_resume,
         parameters=(_NAME,),
+        body=NoFields,
         answer=Schedule,
         errors=(Code.SCHEDULE_NOT_FOUND, Code.LOG_BUSY),
         writes=True,
@@ -511,6 +521,7 @@ SCHEDULE_ROUTES = (
         summary="Publish the message of a schedule now, beside its ticks",
         run=_run,
         parameters=(_NAME,),
+        body=NoFields,
         answer=RanOut,
         errors=(Code.SCHEDULE_NOT_FOUND, *_TARGET_ERRORS),
         writes=True,

@@ -65,12 +65,12 @@ def test_an_operation_tells_its_parameters_its_answer_and_all_its_failures(route
     for code in route_errors(route):
         response = operation["responses"][str(ERRORS[code].status)]
         assert code.value in response["description"]
-    assert ("requestBody" in operation) is (route.method in {"POST", "PATCH"})
+    assert ("requestBody" in operation) is (route.method in {"POST", "PUT", "PATCH"})
 
 
 @pytest.mark.parametrize("route", [each for each in ROUTES if each.example is not None])
 def test_examples_are_taken_by_their_own_routes(route: Route) -> None:
-    path = route.path.replace("{topic}", "t").replace("{group}", "g")
+    path = re.sub(r"\{(topic|group|schedule)\}", "name", route.path)
     path = path.replace("{reply_to}", "0" * 32)
     response = Client().send(route.method, path, msgspec.json.encode(route.example))
     assert response.status == 503, response.body
