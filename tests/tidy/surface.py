@@ -28,7 +28,7 @@ __all__ = [
 _DOOR_DEPTH = 3
 GOLDEN = ROOT / "tests" / "public_surface.json"
 
-_FOR_USERS = ("goqueue", "goqueue.client", "goqueue.spark")
+_FOR_USERS = ("goqueue", "goqueue.client", "goqueue.spark", "goqueue.testing")
 # Rooms whose packages are imported often and must stay light: others take from their modules what
 # these offer in their `__all__`. So do tests and benches, from any room.
 _OPEN_ROOMS = ("client", "gateways", "pipelines", "spark")

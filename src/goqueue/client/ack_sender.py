@@ -184,6 +184,7 @@ class AckSender:
         self.group = group
         self._on_stale = on_stale
         self._transport = transport
+        self.clock = transport.clock
         self._waiting: deque[AckBatch] = deque()
         self._is_waiting = asyncio.Event()
         # The batch that takes acks, the last of those that wait; and the one under way.

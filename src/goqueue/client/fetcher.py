@@ -281,7 +281,7 @@ class Reader:
                     return error
                 _log.warning("reading %s: %s; trying again", self.log, error)
                 self._room.release()
-                await asyncio.sleep(pause_s)
+                await self._transport.clock.pause(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_S_MAX)
                 continue
             self._on_reading(self, chunk)
@@ -292,9 +292,9 @@ class Reader:
 
     async def _read_some(self) -> Chunk:
         """Wait for records; the chunk may hold no message, but then it leads further."""
-        clock = asyncio.get_running_loop().time
+        clock = self._transport.clock
         while True:
-            asked_at = clock()
+            asked_at = clock.time()
             try:
                 page = await self._fetch()
             except GoQueueError as error:
@@ -302,8 +302,8 @@ class Reader:
                 continue
             if page.next_offset > self._offset:
                 return self._chunk(page)
-            if clock() - asked_at < _PAUSE_S:
-                await asyncio.sleep(_PAUSE_S)
+            if clock.time() - asked_at < _PAUSE_S:
+                await clock.pause(_PAUSE_S)
 
     async def _fetch(self) -> RecordPage:
         return await fetch_records(

@@ -15,7 +15,6 @@ import contextlib
 import logging
 import random
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
@@ -23,7 +22,9 @@ from urllib.parse import quote, urlencode, urlsplit
 import httptools
 import msgspec
 
+from goqueue.client.clock import SYSTEM_CLOCK, Clock
 from goqueue.client.errors import Closed, GoQueueError, ServerUnreachable, refusal
+from goqueue.client.in_process import SCHEME, InProcessNode, find_node
 from goqueue.client.retries import Retries
 from goqueue.model import JSON_MEDIA
 
@@ -45,12 +46,16 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """A server; `prefix` is put before every route and has no slash at its end."""
+    """A server; `prefix` is put before every route and has no slash at its end.
+
+    With `is_in_process` the host is the name of a node in this process.
+    """
 
     host: str
     port: int
     is_tls: bool = False
     prefix: str = ""
+    is_in_process: bool = False
 
     @classmethod
     def parse(cls, server: str) -> "Address":
@@ -60,6 +65,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
             port = parts.port
         except ValueError as error:
             raise GoQueueError("request_invalid", f"{server!r} is no server: {error}") from error
+        if parts.scheme == SCHEME and parts.hostname:
+            return cls(host=parts.hostname, port=0, is_in_process=True)
         if parts.scheme not in _PORTS or not parts.hostname:
             raise GoQueueError("request_invalid", f"{server!r} is no http:// or https:// URL")
         if not parts.hostname.isascii():
@@ -78,6 +85,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def authority(self) -> str:
         """Host and port as the Host header gives them."""
+        if self.is_in_process:
+            return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -115,7 +124,8 @@ _HEADERS_MAX = 100
 class Response(msgspec.Struct, frozen=True):
     """An answer. Names of headers are in lower case.
 
-    `asked_at` is when its request was sent, by `time.monotonic`; of several attempts the last.
+    `asked_at` is when its request was sent, by the clock of the connection; of several attempts
+    the last.
     """
 
     status: int
@@ -127,8 +137,9 @@ class Response(msgspec.Struct, frozen=True):
 class HttpConnection(asyncio.Protocol):
     """The client's end of one connection."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._bytes_max = bytes_max
+        self._time = clock.time
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[Response] | None = None
@@ -148,7 +159,7 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None or not self.is_usable:
             raise ServerUnreachable("the connection was closed")
         self._waiter = asyncio.get_running_loop().create_future()
-        self._asked_at = time.monotonic()
+        self._asked_at = self._time()
         try:
             # Together: one call to the system, and one packet for whatever fits into one.
             self._transport.writelines((head, body) if body else (head,))
@@ -331,9 +342,12 @@ class Pool:
         connections_max: int,
         idle_s_max: float,
         response_bytes_max: int,
+        node: InProcessNode | None = None,
     ) -> None:
+        """With a `node` its connections do not leave the process."""
         self._address = address
         self._tls = tls
+        self._node = node
         self._idle_s_max = idle_s_max
         self._response_bytes_max = response_bytes_max
         self._room = asyncio.Semaphore(connections_max)
@@ -371,6 +385,10 @@ class Pool:
 
     async def _open(self) -> HttpConnection:
         address = self._address
+        if self._node is not None:
+            link = HttpConnection(self._response_bytes_max, self._node.clock)
+            self._node.attach(link)
+            return link
         try:
             _, link = await asyncio.get_running_loop().create_connection(
                 lambda: HttpConnection(self._response_bytes_max),
@@ -396,7 +414,9 @@ class Transport:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._address = Address.parse(settings.server)
+        self._address = address = Address.parse(settings.server)
+        self._node = find_node(address.host) if address.is_in_process else None
+        self.clock: Clock = SYSTEM_CLOCK if self._node is None else self._node.clock
         self._prompt = self._pool(settings.connections_max)
         self._waiting = self._pool(settings.waiting_connections_max)
         self._fixed = self._fixed_headers()
@@ -446,7 +466,7 @@ class Transport:
                 if on_doubt is not None:
                     on_doubt()
                 raise
-            await asyncio.sleep(wait)
+            await self.clock.pause(wait)
 
     async def read(
         self,
@@ -512,4 +532,5 @@ class Transport:
             connections_max=connections_max,
             idle_s_max=settings.idle_s_max,
             response_bytes_max=settings.response_bytes_max,
+            node=self._node,
         )

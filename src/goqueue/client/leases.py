@@ -1,7 +1,7 @@
 """Leases as their holder knows them, and their renewal.
 
-Times are those of `time.monotonic`, which threads share. The end of a lease is computed from the
-moment the poll was sent, so it is never later than the broker's.
+Times are those of the clock of the connection, which threads share. The end of a lease is computed
+from the moment the poll was sent, so it is never later than the broker's.
 
 A renewer extends leases while their messages wait or are being handled. It checks every lease of a
 consumer several times before it can expire, and holds messages by weak references: one that the
@@ -13,7 +13,6 @@ never renewed.
 
 import asyncio
 import logging
-import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 
@@ -65,7 +64,7 @@ class LeaseTimes:
 
     async def refresh(self) -> None:
         """Ask the topics, once a minute: their settings may be altered."""
-        now = time.monotonic()
+        now = self._transport.clock.time()
         if self._subscription.visibility_s is not None or now < self._stale_at:
             return
         self._stale_at = now + _KNOWN_S_MAX
@@ -152,7 +151,7 @@ class HeldLease(msgspec.Struct, weakref=True, eq=False):
         await self._settle("reject", {"reason": reason or None})
 
     async def extend(self, timeout_s: float) -> None:
-        asked_at = time.monotonic()
+        asked_at = self.grant.settling.clock.time()
         settled = await self.grant.settling.settle(
             "extend", [self], {"timeout": duration(timeout_s)}
         )
@@ -189,6 +188,7 @@ class LeaseRenewer:
         self, settling: AckSender, max_handling_s: float, on_tick: Callable[[float], None]
     ) -> None:
         self._settling = settling
+        self._clock = settling.clock
         self._max_handling_s = max_handling_s
         self._on_tick = on_tick
         self._watched: list[weakref.ref[HeldLease]] = []
@@ -211,7 +211,7 @@ class LeaseRenewer:
     async def run(self) -> None:
         while True:
             self._report_blocking(await self._sleep())
-            now = time.monotonic()
+            now = self._clock.time()
             self._on_tick(now)
             await self._renew(now)
 
@@ -219,12 +219,12 @@ class LeaseRenewer:
         """A tick, begun anew when ticks become shorter; by how much it was longer."""
         while True:
             self._is_new.clear()
-            tick_s, began_at = self._tick_s, time.monotonic()
+            tick_s, began_at = self._tick_s, self._clock.time()
             try:
-                async with asyncio.timeout(tick_s):
+                async with self._clock.timeout(tick_s):
                     await self._is_new.wait()
             except TimeoutError:
-                return time.monotonic() - began_at - tick_s
+                return self._clock.time() - began_at - tick_s
 
     async def _renew(self, now: float) -> None:
         due: dict[float, list[HeldLease]] = {}
@@ -236,7 +236,7 @@ class LeaseRenewer:
                 await self._renew_batch(leases[first : first + _BATCH_MAX], lease_s)
 
     async def _renew_batch(self, leases: list[HeldLease], lease_s: float) -> None:
-        asked_at = time.monotonic()
+        asked_at = self._clock.time()
         try:
             settled = await self._settling.settle(
                 "extend", leases, {"timeout": duration(lease_s)}, patience_s=self._tick_s

@@ -7,7 +7,6 @@ exactly what they use. Polls keep the session alive, so they have to come more o
 Owns the membership, and joins again when the broker has lost it.
 """
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -64,19 +63,19 @@ class PollConsumer:
         membership = self._membership
         if membership.member_id is None:
             await membership.join()
-        clock = asyncio.get_running_loop().time
-        polled_at = clock()
+        clock = self._transport.clock
+        polled_at = clock.time()
         try:
             messages = await self._poll(limit, wait_s)
         except GoQueueError as error:
             if error.code not in _LOST:
                 raise
             membership.member_id = None
-            await asyncio.sleep(_PAUSE_S)
+            await clock.pause(_PAUSE_S)
             return await self.poll(limit=limit, wait_s=wait_s)
-        if not messages and clock() - polled_at < min(_PAUSE_S, wait_s / 2):
+        if not messages and clock.time() - polled_at < min(_PAUSE_S, wait_s / 2):
             # A broker that is stopping answers at once: do not ask it in a tight loop.
-            await asyncio.sleep(_PAUSE_S)
+            await clock.pause(_PAUSE_S)
         return messages
 
     async def ack(self, messages: Sequence[PageMessage]) -> list[Result]:

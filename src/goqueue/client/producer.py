@@ -63,7 +63,7 @@ class BrokerClock:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._ticks = asyncio.get_running_loop().time
+        self._ticks = transport.clock.time
         self._asking = asyncio.Lock()
         self._asked_at = -math.inf
         self._told = 0

@@ -116,6 +116,8 @@ class QueueConsumer:
 
     def __init__(self, transport: Transport, tasks: Tasks, subscription: Subscription) -> None:
         self._transport = transport
+        self._clock = transport.clock
+        self._time = transport.clock.time
         self._tasks = tasks
         self._subscription = subscription
         self._membership = Membership(transport, subscription)
@@ -172,7 +174,7 @@ class QueueConsumer:
             message = self.pop()
             while message is not None:
                 taken.append(message)
-                message = self._pop(time.monotonic()) if len(taken) < count_max else None
+                message = self._pop(self._time()) if len(taken) < count_max else None
             if not taken and not await self.wait_for_more(count_max):
                 return []
         self.refill()
@@ -183,7 +185,7 @@ class QueueConsumer:
 
         Whoever calls is done with what it was handed before.
         """
-        now = time.monotonic()
+        now = self._time()
         self._window.ask(now)
         return self._pop(now)
 
@@ -276,7 +278,7 @@ class QueueConsumer:
             # The answer to a poll that was just sent is on its way, with leases that nobody else
             # would give back.
             grace_s = self._polled_at + _POLL_GRACE_S - time.monotonic()
-            await asyncio.wait({polling}, timeout=max(grace_s, 0.0))
+            await self._clock.wait_briefly(polling, max(grace_s, 0.0))
             polling.cancel()
             await asyncio.gather(polling, return_exceptions=True)
         while self._ready:
@@ -321,7 +323,7 @@ class QueueConsumer:
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(self._subscription.heartbeat_s)
+            await self._clock.sleep(self._subscription.heartbeat_s)
             member_id = self._membership.member_id
             try:
                 await self._membership.beat()
@@ -406,7 +408,7 @@ class QueueConsumer:
         count = len(self._ready)
         if count > self._low and self._wanted <= count:
             return 0
-        size = self._window.grow(self._times.shortest_s, time.monotonic())
+        size = self._window.grow(self._times.shortest_s, self._time())
         return min(max(size, self._wanted) - count, _POLL_MAX)
 
     async def _poll(self, room: int) -> list[Message]:
@@ -430,12 +432,14 @@ class QueueConsumer:
             is_repeatable=True,
             wait_s=wait_s,
         )
+        # The answer needs real time to get here.
         self._polled_at = time.monotonic()
+        polled_at = self._time()
         response = await self._transport.ask(request)
         if not response.body:
-            if time.monotonic() - self._polled_at < min(_PAUSE_S, wait_s / 2):
+            if self._time() - polled_at < min(_PAUSE_S, wait_s / 2):
                 # A broker that is stopping answers at once: do not ask it in a tight loop.
-                await asyncio.sleep(_PAUSE_S)
+                await self._clock.pause(_PAUSE_S)
             return []
         terms = LeaseTerms(self._settling, self._times.of, response.asked_at)
         messages = read_leased(response.body, terms)
@@ -455,5 +459,5 @@ class QueueConsumer:
             self._failure = error
             return False
         _log.warning("polling for group %s: %s; trying again", self._subscription.group, error)
-        await asyncio.sleep(_PAUSE_S)
+        await self._clock.pause(_PAUSE_S)
         return True

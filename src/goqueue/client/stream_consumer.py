@@ -329,7 +329,7 @@ class StreamConsumer:
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(self._subscription.heartbeat_s)
+            await self._transport.clock.sleep(self._subscription.heartbeat_s)
             try:
                 await self._beat()
             except GoQueueError as error:
@@ -380,7 +380,7 @@ class StreamConsumer:
 
     async def _keep_committed(self, interval_s: float) -> None:
         while True:
-            await asyncio.sleep(interval_s)
+            await self._transport.clock.sleep(interval_s)
             try:
                 await self._commit(is_done=False)
             except GoQueueError as error:

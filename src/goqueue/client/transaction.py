@@ -69,7 +69,7 @@ async def decide(coordinator: Coordinator, owner: Owner, patience_s: float) -> N
                 raise
             elif not is_worth_retrying(error, is_repeatable=True) or clock() >= deadline:
                 raise_for(_undecided(owner, error, is_unknown), error)
-        await asyncio.sleep(_PAUSE_S)
+        await coordinator.clock.pause(_PAUSE_S)
 
 
 def _aborted(owner: Owner, error: GoQueueError) -> GoQueueError:
@@ -408,7 +408,7 @@ class Transaction:
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(self._beat_s)
+            await self._holder.coordinator.clock.sleep(self._beat_s)
             try:
                 await self._acks.flush()
                 await self._holder.coordinator.beat(self._tenure.owner)

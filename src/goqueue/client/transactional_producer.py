@@ -99,6 +99,7 @@ class Coordinator:
 
     def __init__(self, transport: Transport, on_doubt: Callable[[], None]) -> None:
         self._transport = transport
+        self.clock = transport.clock
         self._on_doubt = on_doubt
 
     async def register(self) -> Identity:
@@ -291,7 +292,7 @@ class TransactionalId:
                 self.told(error)
                 if not is_worth_retrying(error, is_repeatable=True):
                     return
-            await asyncio.sleep(_PAUSE_S)
+            await self._transport.clock.pause(_PAUSE_S)
 
     async def _present(self, timeout_s: float) -> ProducerEpoch:
         """The epoch that is ours, a new one if need be."""

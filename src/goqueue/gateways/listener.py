@@ -153,25 +153,37 @@ class TcpListener:
         if self._server is not None:
             await self._server.start_serving()
 
+    def attach(self, transport: asyncio.Transport) -> asyncio.Protocol:
+        """Serve a connection that was made in another way than by the endpoint."""
+        protocol = self._connect(self)
+        protocol.connection_made(transport)
+        return protocol
+
+    def cut_all(self) -> None:
+        """Close every connection without waiting for anything, and accept others."""
+        for connection in list(self._connections):
+            connection.cut()
+
     async def stop(self, grace_s: float) -> None:
         """Accept nothing more, let running requests finish, cut what is left after the grace."""
-        if self._server is None:
+        if self._is_stopping:
             return
         server, self._server = self._server, None
         self._is_stopping = True
-        server.close()
+        if server is not None:
+            server.close()
         for connection in list(self._connections):
             connection.drain()
         try:
             async with asyncio.timeout(grace_s):
                 await self._wait_until_empty()
         except TimeoutError:
-            for connection in list(self._connections):
-                connection.cut()
+            self.cut_all()
             await self._wait_until_empty()
         if self._cancelled:
             await asyncio.wait(self._cancelled, timeout=_CANCEL_S)
-        await server.wait_closed()
+        if server is not None:
+            await server.wait_closed()
 
     async def _wait_until_empty(self) -> None:
         while self._connections:

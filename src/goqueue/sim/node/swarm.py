@@ -96,6 +96,11 @@ class NodeSwarm(msgspec.Struct, frozen=True, kw_only=True):
     schedules: bool = False
 
     @classmethod
+    def calm(cls) -> "NodeSwarm":
+        """A world in which nothing goes wrong and nobody does anything unusual."""
+        return cls(**dict.fromkeys(cls.__struct_fields__, False))
+
+    @classmethod
     def draw(cls, random: Random) -> "NodeSwarm":
         later = _LATE + _TRANSACTIONAL + _EXTREME + _RECEIVING + _BY_CHOICE
         names = [name for name in cls.__struct_fields__ if name not in later]
