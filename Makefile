@@ -205,6 +205,9 @@ metrics-reference: setup ## write docs/reference/metrics.md from the exported fa
 docs: setup ## build the documentation as a site into build/site and check its links
 	@$(venv) -m scripts.docs_site
 
+python-reference: setup ## write docs/reference/python-api.md from the sources of the SDK
+	@$(venv) -m scripts.python_reference
+
 pictures: setup ## draw the pictures in docs/pictures again
 	@mkdir -p build && $(venv) docs/pictures/trace_picture.py >build/trace.svg && mv build/trace.svg docs/pictures/trace.svg
 	@$(venv) docs/pictures/delivery_pictures.py

@@ -4,7 +4,6 @@ Run by `make demo`. Starts a node of its own on a free port and a temporary dire
 both. The exit code is 0 only if every claim it prints was checked and holds.
 """
 
-import datetime as dt
 import sys
 import tempfile
 import threading
@@ -128,8 +127,8 @@ def redrive(q: "SyncConnection", show: Show) -> None:
 def wait_for_delays(q: "SyncConnection", show: Show) -> None:
     show.step("Two reminders for later: one is cancelled, the other comes when it is due")
     q.topics.create("reminders", partitions=1)
-    kept = q.publish("reminders", "call back", due=dt.timedelta(seconds=1))
-    dropped = q.publish("reminders", "never mind", due=dt.timedelta(seconds=1))
+    kept = q.publish("reminders", "call back", delay="1s")
+    dropped = q.publish("reminders", "never mind", delay="1s")
     q.publish("reminders", "now")
     waiting = q.delayed.list("reminders")
     show.say(f"{len(waiting)} wait in the log already, durable and invisible.")

@@ -67,7 +67,7 @@ def record() -> Trace:
     """Publish with a delay, fail twice, redrive the dead letter, acknowledge."""
     with goqueue.connect_sync() as q:
         q.topics.create("orders", partitions=1, max_deliveries=2)
-        q.publish("orders", {"id": 1}, key="customer-7", due=0.5)
+        q.publish("orders", {"id": 1}, key="customer-7", delay=0.5)
         with q.consume("orders", group="billing") as consumer:
             for _ in range(2):
                 next(consumer).nack(delay_s=0.1, reason="card declined")

@@ -21,6 +21,7 @@ import msgspec
 
 import goqueue
 from goqueue.client.sync import SyncConnection
+from goqueue.client.values import IsolationLevel
 from soak.copies.verdict import check_numbers, check_order
 from soak.spark.crew import Crew, Failed
 from soak.spark.driver import Job
@@ -163,7 +164,7 @@ def _batches(job: Job) -> int:
     return sum(1 for _ in (Path(job.checkpoint) / "commits").glob("[0-9]*"))
 
 
-def _read(q: SyncConnection, topic: str, isolation: str) -> Iterator[Found]:
+def _read(q: SyncConnection, topic: str, isolation: IsolationLevel) -> Iterator[Found]:
     """The rows of a topic, partition by partition."""
     for partition in range(TARGET_PARTITIONS):
         # A stream has no end: what was published before this comes before it.

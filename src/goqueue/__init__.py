@@ -1,15 +1,135 @@
-"""GoQueue: one append-only log, read as a stream and as a queue."""
+"""GoQueue: one append-only log, read as a stream and as a queue.
+
+`connect` and `connect_sync` are the ways in. Everything else here is to annotate with, to catch or
+to configure; it is imported when it is first named.
+"""
+
+from typing import TYPE_CHECKING
 
 from goqueue._twin import prefer_sources
-from goqueue.client import GoQueueError, NoReply, ServerUnreachable, connect, connect_sync
+from goqueue.client import (
+    AlreadyDelivered,
+    ArgumentInvalid,
+    Closed,
+    DecodeError,
+    GoQueueError,
+    MessageTooLarge,
+    NoReply,
+    NotAllowed,
+    NotFound,
+    ProducerFenced,
+    ProducerNotFound,
+    RateLimited,
+    ReceiptStale,
+    SequenceOutOfOrder,
+    ServerUnreachable,
+    TimedOut,
+    TopicExists,
+    TopicNotFound,
+    TransactionAborted,
+    TransactionNotFound,
+    TransactionOutcomeUnknown,
+    TransactionStateInvalid,
+    TransactionTimedOut,
+    connect,
+    connect_sync,
+)
+
+if TYPE_CHECKING:
+    from goqueue.client.admin_replies import DelayedMessage, Topic
+    from goqueue.client.batch import ProducerConfig, Receipt, Sent
+    from goqueue.client.call_timeout import timeout
+    from goqueue.client.connection import Connection
+    from goqueue.client.dead_letter import DeadLetter, Place
+    from goqueue.client.message import Message
+    from goqueue.client.producer import Producer
+    from goqueue.client.queue_consumer import QueueConsumer
+    from goqueue.client.replay import Replay
+    from goqueue.client.retries import Retries
+    from goqueue.client.stream_consumer import StreamConsumer
+    from goqueue.client.sync import (
+        SyncConnection,
+        SyncMessage,
+        SyncProducer,
+        SyncQueueConsumer,
+        SyncReceipt,
+        SyncReplay,
+        SyncStreamConsumer,
+        SyncTransaction,
+    )
+    from goqueue.client.transaction import Transaction
+    from goqueue.client.values import (
+        Delay,
+        DeliverAt,
+        GroupMode,
+        Headers,
+        IsolationLevel,
+        PriorityName,
+        StartPosition,
+    )
+    from goqueue.model import Priority
+else:
+    from goqueue._lazy import __dir__, __getattr__  # noqa: F401 - Python calls them by name
 
 __all__ = [
+    "AlreadyDelivered",
+    "ArgumentInvalid",
+    "Closed",
+    "Connection",
+    "DeadLetter",
+    "DecodeError",
+    "Delay",
+    "DelayedMessage",
+    "DeliverAt",
     "GoQueueError",
+    "GroupMode",
+    "Headers",
+    "IsolationLevel",
+    "Message",
+    "MessageTooLarge",
     "NoReply",
+    "NotAllowed",
+    "NotFound",
+    "Place",
+    "Priority",
+    "PriorityName",
+    "Producer",
+    "ProducerConfig",
+    "ProducerFenced",
+    "ProducerNotFound",
+    "QueueConsumer",
+    "RateLimited",
+    "Receipt",
+    "ReceiptStale",
+    "Replay",
+    "Retries",
+    "Sent",
+    "SequenceOutOfOrder",
     "ServerUnreachable",
+    "StartPosition",
+    "StreamConsumer",
+    "SyncConnection",
+    "SyncMessage",
+    "SyncProducer",
+    "SyncQueueConsumer",
+    "SyncReceipt",
+    "SyncReplay",
+    "SyncStreamConsumer",
+    "SyncTransaction",
+    "TimedOut",
+    "Topic",
+    "TopicExists",
+    "TopicNotFound",
+    "Transaction",
+    "TransactionAborted",
+    "TransactionNotFound",
+    "TransactionOutcomeUnknown",
+    "TransactionStateInvalid",
+    "TransactionTimedOut",
     "__version__",
     "connect",
     "connect_sync",
+    "timeout",
 ]
 
 __version__ = "0.1.0"

@@ -7,6 +7,7 @@ import goqueue
 from goqueue.client.connection import Connection
 from goqueue.client.message import Message
 from goqueue.client.retries import Retries
+from goqueue.client.values import IsolationLevel
 from tests.integration.cutting_proxy import Proxy, cutting
 from tests.integration.server_process import ServerProcess
 
@@ -41,7 +42,7 @@ def play_cut(node: ServerProcess, scene: Callable[[Connection, Proxy], Awaitable
 
 
 async def messages(
-    q: Connection, topic: str, isolation: str = "read_committed"
+    q: Connection, topic: str, isolation: IsolationLevel = "read_committed"
 ) -> AsyncIterator[Message]:
     """All that is there now, up to a last message that this writes into each partition."""
     count = (await q.topics.describe(topic)).partitions
@@ -56,5 +57,7 @@ async def messages(
                 return
 
 
-async def texts(q: Connection, topic: str, isolation: str = "read_committed") -> list[str]:
+async def texts(
+    q: Connection, topic: str, isolation: IsolationLevel = "read_committed"
+) -> list[str]:
     return sorted([message.text async for message in messages(q, topic, isolation)])

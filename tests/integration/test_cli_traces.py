@@ -39,7 +39,7 @@ def story(node: ServerProcess) -> str:
     """A message that is delayed, delivered, fails twice, dies, is redriven and acked: its trace."""
     with goqueue.connect_sync(node.url) as q:
         q.topics.create("orders", partitions=1, max_deliveries=2)
-        q.publish("orders", {"id": 1}, key="customer-7", due=2)
+        q.publish("orders", {"id": 1}, key="customer-7", delay=2)
         with q.consume("orders", group="billing") as consumer:
             for reason in ("no money", "still\x1b[31m none"):
                 message = next(consumer)

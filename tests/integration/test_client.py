@@ -284,7 +284,7 @@ def test_a_rejected_message_is_a_dead_letter_and_can_be_redriven(
         await (await anext(consumer)).reject("cannot be read")
         (letter,) = await q.dead_letters.list(topic)
         assert (letter.text, letter.key) == ("bad", b"k")
-        assert letter.headers["goqueue.dlq.reason"] == b"cannot be read"
+        assert letter.reason == "cannot be read"
         assert await q.dead_letters.redrive(topic) == 1
         again = await anext(consumer)
         assert again.text == "bad"

@@ -107,7 +107,9 @@ def finds_other_things_in_packages(source: Source) -> Iterator[Finding]:
         )
         # The choice between compiled and interpreted must be made before any room is imported.
         is_choice = source.path == "src/goqueue/__init__.py" and _is_call(statement)
-        if not (is_docstring or is_import or is_name or is_choice):
+        # What is imported when it is first named is imported for type checkers, too.
+        is_lazy = source.path == "src/goqueue/__init__.py" and _is_typing_choice(statement)
+        if not (is_docstring or is_import or is_name or is_choice or is_lazy):
             words = "an __init__.py holds its docstring, imports and __all__; nothing else"
             yield source.finding(statement, words)
     if ast.get_docstring(source.tree) is None:
@@ -200,6 +202,12 @@ def _is_call(statement: ast.stmt) -> bool:
         return False
     called = statement.value.func
     return isinstance(called, ast.Name) and called.id == "prefer_sources"
+
+
+def _is_typing_choice(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.If) or ast.unparse(statement.test) != "TYPE_CHECKING":
+        return False
+    return all(isinstance(each, ast.ImportFrom) for each in (*statement.body, *statement.orelse))
 
 
 def _exported(source: Source) -> list[str] | None:

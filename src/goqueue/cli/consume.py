@@ -37,6 +37,7 @@ from goqueue.cli.options import (
 from goqueue.cli.output import write_document
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import GoQueueError
+from goqueue.client.values import GroupMode, IsolationLevel
 
 if TYPE_CHECKING:
     from goqueue.client.pages import PageMessage, PageReader
@@ -60,10 +61,10 @@ class _Flags(msgspec.Struct, frozen=True, kw_only=True):
     from_time: str | None
     limit: int | None
     follow: bool
-    isolation: str | None
+    isolation: IsolationLevel | None
     values: bool
     group: str | None
-    mode: str | None
+    mode: GroupMode | None
     no_ack: bool
 
 
@@ -78,11 +79,11 @@ class ConsumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     output: Output
     partition: int | None = None
     limit: int | None = None
-    isolation: str | None = None
+    isolation: IsolationLevel | None = None
     is_following: bool = False
     is_values: bool = False
     group: str | None = None
-    mode: str | None = None
+    mode: GroupMode | None = None
     is_acking: bool = True
 
 

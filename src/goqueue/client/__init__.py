@@ -3,7 +3,9 @@
 from goqueue.client.entry import connect, connect_sync
 from goqueue.client.errors import (
     AlreadyDelivered,
+    ArgumentInvalid,
     Closed,
+    DecodeError,
     GoQueueError,
     MessageTooLarge,
     NoReply,
@@ -15,6 +17,7 @@ from goqueue.client.errors import (
     ReceiptStale,
     SequenceOutOfOrder,
     ServerUnreachable,
+    TimedOut,
     TopicExists,
     TopicNotFound,
     TransactionAborted,
@@ -26,7 +29,9 @@ from goqueue.client.errors import (
 
 __all__ = [
     "AlreadyDelivered",
+    "ArgumentInvalid",
     "Closed",
+    "DecodeError",
     "GoQueueError",
     "MessageTooLarge",
     "NoReply",
@@ -38,6 +43,7 @@ __all__ = [
     "ReceiptStale",
     "SequenceOutOfOrder",
     "ServerUnreachable",
+    "TimedOut",
     "TopicExists",
     "TopicNotFound",
     "TransactionAborted",

@@ -32,12 +32,13 @@ from goqueue.client.admin_replies import (
     TransactionStats,
     Version,
 )
-from goqueue.client.errors import TopicNotFound
+from goqueue.client.errors import TopicExists, TopicNotFound
 from goqueue.client.http import Request, Transport, get, post, target
 from goqueue.client.tasks import Tasks
 from goqueue.client.topic_settings import NewTopicSettings, TopicSettings
 
 if TYPE_CHECKING:
+    from goqueue.client.dead_letter import DeadLetter
     from goqueue.client.message import Message
 
 __all__ = [
@@ -79,22 +80,28 @@ class Node:
         self._transport = transport
 
     async def health(self) -> Health:
+        """Whether the node works."""
         return await self._transport.read(get("health"), _HEALTH)
 
     async def readiness(self) -> Readiness:
+        """Whether the node takes requests, with each check."""
         request = msgspec.structs.replace(get("readyz", verbose="true"), answers=_NOT_READY)
         return await self._transport.read(request, _READINESS)
 
     async def version(self) -> Version:
+        """The version and the build of the node."""
         return await self._transport.read(get("version"), _VERSIONS)
 
     async def stats(self) -> NodeStats:
+        """Counts of topics, partitions, groups and messages."""
         return await self._transport.read(get("stats"), _STATS)
 
     async def priorities(self) -> PriorityStats:
+        """How the lanes of each group fare."""
         return await self._transport.read(get("priority", "stats"), _PRIORITIES)
 
     async def reliability(self) -> ReliabilityStats:
+        """How messages were settled."""
         return await self._transport.read(get("reliability", "stats"), _RELIABILITY)
 
 
@@ -126,18 +133,39 @@ class Topics:
         name: str,
         *,
         partitions: int | None = None,
+        exist_ok: bool = False,
         **settings: Unpack[NewTopicSettings],
     ) -> Topic:
-        """Create a topic; `TopicExists` if there is one of this name."""
+        """Create a topic; `TopicExists` if there is one of this name.
+
+        With `exist_ok` a topic that is there is returned as it is, unless it has another number of
+        partitions than the one given. Its settings are not changed: `alter` does that.
+        """
         check_keywords("create", settings, _AT_CREATION)
         fields: dict[str, object] = {"name": name, "num_partitions": partitions, **settings}
-        return await self._transport.read(post("topics", fields=fields), _TOPICS)
+        request = post("topics", fields=fields, is_repeatable=exist_ok)
+        try:
+            return await self._transport.read(request, _TOPICS)
+        except TopicExists as error:
+            if not exist_ok:
+                raise
+            found = await self.describe(name)
+            if partitions not in {None, found.partitions}:
+                words = f"{name} exists, with {found.partitions} partitions instead of {partitions}"
+                raise TopicExists(
+                    error.code,
+                    words,
+                    status=error.status,
+                    details={"partitions": found.partitions},
+                ) from error
+            return found
 
     async def list(self) -> tuple[str, ...]:
         """Names, sorted."""
         return (await self._transport.read(get("topics"), _NAMES)).topics
 
     async def describe(self, name: str) -> Topic:
+        """Settings, partitions and sizes of a topic; `TopicNotFound` if there is none."""
         return await self._transport.read(get("topics", name), _TOPICS)
 
     async def alter(self, name: str, **settings: Unpack[TopicSettings]) -> Topic:
@@ -156,6 +184,7 @@ class Topics:
         await self._transport.ask(Request(method="DELETE", target=target("topics", name)))
 
     async def partitions(self, name: str) -> tuple[Partition, ...]:
+        """The partitions of a topic, each with its offsets and its size."""
         request = get("topics", name, "partitions")
         return (await self._transport.read(request, _PARTITIONS)).partitions
 
@@ -182,6 +211,7 @@ class Groups:
         return (await self._transport.read(get("groups"), _GROUPS)).group_details
 
     async def describe(self, group: str) -> GroupDescription:
+        """Members of a group, and what is assigned to each; `NotFound` if there is none."""
         return await self._transport.read(get("groups", group), _DESCRIPTIONS)
 
     async def delete(self, group: str) -> None:
@@ -189,6 +219,7 @@ class Groups:
         await self._transport.ask(Request(method="DELETE", target=target("groups", group)))
 
     async def lag(self, group: str) -> GroupLag:
+        """How many messages a group has not settled yet, in all and by partition."""
         return await self._transport.read(get("groups", group, "lag"), _LAGS)
 
     async def offsets(self, group: str, *, topic: str | None = None) -> GroupOffsets:
@@ -247,9 +278,13 @@ class DeadLetters:
         self._transport = transport
         self._tasks = tasks
 
-    async def list(self, topic: str, *, limit: int = 100) -> "tuple[Message, ...]":
-        """The oldest dead letters of a topic, redriven ones included."""
+    async def list(self, topic: str, *, limit: int = 100) -> "tuple[DeadLetter, ...]":
+        """The oldest dead letters of a topic, redriven ones included.
+
+        What somebody published to the dead-letter topic by hand is left out.
+        """
         # Only this needs the fetcher and what decodes records.
+        from goqueue.client.dead_letter import DeadLetter, is_dead_letter
         from goqueue.client.replay import Replay
 
         described = await self._transport.read(get("topics", topic), _TOPICS)
@@ -263,7 +298,8 @@ class DeadLetters:
         async with Replay(self._transport, self._tasks, name) as replay:
             while len(found) < total:
                 found += tuple(await replay.take(total - len(found)))
-        return tuple(sorted(found, key=lambda letter: letter.timestamp))
+        ordered = sorted(found, key=lambda letter: letter.timestamp)
+        return tuple(DeadLetter.read(message) for message in ordered if is_dead_letter(message))
 
     async def redrive(
         self,

@@ -344,6 +344,7 @@ class Receipt(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_settled(self) -> bool:
+        """Whether the answer is known."""
         return self._batch.is_settled
 
     @property

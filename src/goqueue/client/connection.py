@@ -7,6 +7,7 @@ Imports producers, consumers and transactions when they are first used: a progra
 administers, such as a command of the command line, starts in a fraction of the time.
 """
 
+import asyncio
 import contextlib
 import datetime as dt
 from collections.abc import Callable, Sequence
@@ -22,11 +23,26 @@ from goqueue.client.admin_replies import (
     ReliabilityStats,
     Version,
 )
+from goqueue.client.call_timeout import remaining_s
+from goqueue.client.errors import TimedOut
 from goqueue.client.http import Settings, Transport
 from goqueue.client.schedules import Schedules
 from goqueue.client.tasks import Tasks
 from goqueue.client.traces import Traces
-from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
+from goqueue.client.values import (
+    NORMAL_PRIORITY,
+    Delay,
+    DeliverAt,
+    Due,
+    GroupMode,
+    Headers,
+    IsolationLevel,
+    PriorityName,
+    StartPosition,
+    Value,
+    check_choice,
+    due_of,
+)
 from goqueue.model import LogId
 from goqueue.model.requests import Isolation
 
@@ -37,7 +53,7 @@ if TYPE_CHECKING:
     from goqueue.client.message_drafts import MessageDraft, PublishResult
     from goqueue.client.pages import DamageSkipped, MessagePage, PageReader
     from goqueue.client.poll_consumer import PollConsumer
-    from goqueue.client.producer import Due, Producer
+    from goqueue.client.producer import Producer
     from goqueue.client.queue_consumer import QueueConsumer
     from goqueue.client.queue_receiver import QueueReceiver
     from goqueue.client.replay import Replay
@@ -111,7 +127,7 @@ class Connection:
 
     # Publishing
 
-    async def publish(
+    async def publish(  # noqa: PLR0913 - one for each property of a message
         self,
         topic: str,
         value: Value,
@@ -119,29 +135,45 @@ class Connection:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = NORMAL_PRIORITY,
-        due: "Due | None" = None,
+        priority: int | PriorityName = NORMAL_PRIORITY,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
+        due: Due | None = None,
     ) -> "Sent":
         """Publish one message and wait until it is durable.
 
-        Those published by several tasks at the same time travel together. For many messages from
-        one task use a `producer`. With `due`, seconds, a span or a time, it is delivered later, and
-        named by the place that is answered until then.
+        A value is bytes, text, or anything that JSON can encode; None is a tombstone. With a
+        `delay` (seconds, a timedelta, or text such as "10m"), or `deliver_at` a time (a datetime
+        with a zone, or RFC 3339), the message is delivered later, and named by the place that is
+        answered until then. `due` is the former name of both.
+
+        Messages published by several tasks at the same time travel together. For many messages
+        from one task use a `producer`.
         """
         if self._publisher is None:
             from goqueue.client.batch import ProducerConfig
 
             self._publisher = self.producer(ProducerConfig(linger_s=0.0))
-        receipt = await self._publisher.send(
+        sending = self._publisher.send(
             topic,
             value,
             key=key,
             headers=headers,
             partition=partition,
             priority=priority,
-            due=due,
+            due=due_of(delay, deliver_at, due),
         )
-        return await receipt
+        left_s = remaining_s()
+        if left_s is None:
+            return await (await sending)
+        try:
+            async with asyncio.timeout(left_s):
+                return await (await sending)
+        except TimedOut:
+            raise
+        except TimeoutError:
+            words = f"the message was not acknowledged within {left_s:.3g} s; it may still be"
+            raise TimedOut(words, was_sent=True) from None
 
     async def request(
         self,
@@ -242,8 +274,8 @@ class Connection:
         *,
         group: str,
         auto_commit: Literal[False] = False,
-        mode: str | None = None,
-        start: str = "earliest",
+        mode: GroupMode | None = None,
+        start: StartPosition = "earliest",
         prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
@@ -255,8 +287,8 @@ class Connection:
         *,
         group: str,
         auto_commit: bool = False,
-        mode: str | None = None,
-        start: str = "earliest",
+        mode: GroupMode | None = None,
+        start: StartPosition = "earliest",
         prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
@@ -278,8 +310,8 @@ class Connection:
             group=group,
             topics=_names(topics),
             client_id=self._settings.client_id,
-            mode=mode,
-            start=start,
+            mode=_mode(mode),
+            start=check_choice("start", start, StartPosition),
             prefetch=prefetch,
             visibility_s=visibility_s,
             max_handling_s=max_handling_s,
@@ -318,10 +350,10 @@ class Connection:
         topics: str | Sequence[str],
         *,
         group: str,
-        mode: str | None = None,
-        start: str = "earliest",
+        mode: GroupMode | None = None,
+        start: StartPosition = "earliest",
         visibility_s: float | None = None,
-        isolation: str = Isolation.READ_COMMITTED,
+        isolation: IsolationLevel = "read_committed",
     ) -> "PollConsumer":
         """A member of a group that leases messages only when it is asked for some.
 
@@ -335,10 +367,10 @@ class Connection:
             group=group,
             topics=_names(topics),
             client_id=self._settings.client_id,
-            mode=mode,
-            start=start,
+            mode=_mode(mode),
+            start=check_choice("start", start, StartPosition),
             visibility_s=visibility_s,
-            isolation=Isolation(isolation),
+            isolation=_isolation(isolation),
         )
         consumer = PollConsumer(self._transport, subscription)
         self._keep(consumer)
@@ -349,11 +381,11 @@ class Connection:
         topics: str | Sequence[str],
         *,
         group: str,
-        start: str = "earliest",
+        start: StartPosition = "earliest",
         commit_interval_s: float | None = 5.0,
         on_assigned: "OnPartitions | None" = None,
         on_revoked: "OnPartitions | None" = None,
-        isolation: str = Isolation.READ_COMMITTED,
+        isolation: IsolationLevel = "read_committed",
     ) -> "StreamConsumer":
         """Read partitions as a member of a group, in offset order, and commit how far we came.
 
@@ -370,11 +402,11 @@ class Connection:
             topics=_names(topics),
             client_id=self._settings.client_id,
             mode="partitioned",
-            start=start,
+            start=check_choice("start", start, StartPosition),
             commit_interval_s=commit_interval_s,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
-            isolation=Isolation(isolation),
+            isolation=_isolation(isolation),
         )
         consumer = StreamConsumer(self._transport, self._tasks, subscription)
         self._keep(consumer)
@@ -386,7 +418,7 @@ class Connection:
         *,
         partition: int | None = None,
         from_: "Start" = "earliest",
-        isolation: str = Isolation.READ_COMMITTED,
+        isolation: IsolationLevel = "read_committed",
     ) -> "Replay":
         """Read a topic, or one partition, without a group, and continue with new messages.
 
@@ -401,7 +433,7 @@ class Connection:
             topic,
             partition=partition,
             start=from_,
-            isolation=Isolation(isolation),
+            isolation=_isolation(isolation),
         )
         self._keep(replay)
         return replay
@@ -413,7 +445,7 @@ class Connection:
         *,
         offset: int,
         limit: int = 100,
-        isolation: str | None = None,
+        isolation: IsolationLevel | None = None,
     ) -> "MessagePage":
         """One page of a partition, at most 1000 messages, each with its JSON as the server sent it.
 
@@ -432,7 +464,7 @@ class Connection:
         *,
         partition: int | None = None,
         from_: "Start" = "earliest",
-        isolation: str | None = None,
+        isolation: IsolationLevel | None = None,
         on_damage: "Callable[[DamageSkipped], None] | None" = None,
     ) -> "list[PageReader]":
         """A reader for each partition, or for one, that reads a page when it is asked to.
@@ -463,6 +495,7 @@ class Connection:
     # The node
 
     async def health(self) -> Health:
+        """Whether the node works, since when, and how many topics and groups it has."""
         return await self._node.health()
 
     async def readiness(self) -> Readiness:
@@ -470,9 +503,11 @@ class Connection:
         return await self._node.readiness()
 
     async def version(self) -> Version:
+        """The version and the build of the node."""
         return await self._node.version()
 
     async def stats(self) -> NodeStats:
+        """Counts of topics, partitions, groups and messages."""
         return await self._node.stats()
 
     async def priorities(self) -> PriorityStats:
@@ -509,6 +544,14 @@ class Connection:
     def _keep(self, consumer: _Consumer) -> None:
         """To be closed with the connection; those that were closed before are let go."""
         self._consumers = [*(kept for kept in self._consumers if not kept.is_closed), consumer]
+
+
+def _mode(mode: GroupMode | None) -> GroupMode | None:
+    return None if mode is None else check_choice("mode", mode, GroupMode)
+
+
+def _isolation(level: IsolationLevel) -> Isolation:
+    return Isolation(check_choice("isolation", level, IsolationLevel))
 
 
 def _names(topics: str | Sequence[str]) -> tuple[str, ...]:

@@ -12,7 +12,9 @@ from typing import NoReturn
 
 __all__ = [
     "AlreadyDelivered",
+    "ArgumentInvalid",
     "Closed",
+    "DecodeError",
     "GoQueueError",
     "MessageTooLarge",
     "NoReply",
@@ -24,6 +26,7 @@ __all__ = [
     "ReceiptStale",
     "SequenceOutOfOrder",
     "ServerUnreachable",
+    "TimedOut",
     "TopicExists",
     "TopicNotFound",
     "TransactionAborted",
@@ -78,6 +81,24 @@ class ServerUnreachable(GoQueueError):
     @property
     def was_sent(self) -> bool:
         return self.is_outcome_unknown
+
+
+class TimedOut(ServerUnreachable, TimeoutError):
+    """The time that `goqueue.timeout` gave to a call is over, and there is no answer."""
+
+
+class ArgumentInvalid(GoQueueError, ValueError):
+    """An argument that is none of the allowed values; nothing was sent."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("request_invalid", sentence)
+
+
+class DecodeError(GoQueueError, ValueError):
+    """A value or a header is not what the program reads it as; `__cause__` has the details."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("decode_failed", sentence)
 
 
 class Closed(GoQueueError):

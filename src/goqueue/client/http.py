@@ -22,8 +22,9 @@ from urllib.parse import quote, urlencode, urlsplit
 import httptools
 import msgspec
 
+from goqueue.client.call_timeout import remaining_s
 from goqueue.client.clock import SYSTEM_CLOCK, Clock
-from goqueue.client.errors import Closed, GoQueueError, ServerUnreachable, refusal
+from goqueue.client.errors import Closed, GoQueueError, ServerUnreachable, TimedOut, refusal
 from goqueue.client.in_process import SCHEME, InProcessNode, find_node
 from goqueue.client.retries import Retries
 from goqueue.model import JSON_MEDIA
@@ -433,7 +434,8 @@ class Transport:
         """
         clock = asyncio.get_running_loop().time
         started = clock()
-        retries = self._settings.retries.within(request.patience_s)
+        left_s = remaining_s()
+        retries = self._settings.retries.within(request.patience_s).within(left_s)
         attempt = 0
         is_outcome_unknown = False
         while True:
@@ -494,14 +496,19 @@ class Transport:
             raise Closed("the connection is closed")
         pool = self._waiting if request.wait_s else self._prompt
         timeout_s = self._settings.timeout_s + request.wait_s
+        left_s = remaining_s()
+        is_ours = left_s is None or left_s > timeout_s
+        if left_s is not None and not is_ours:
+            timeout_s = left_s
         was_sent = False
         try:
             async with asyncio.timeout(timeout_s), pool.link() as link:
                 was_sent = True
                 response = await link.ask(self._head(request), request.body)
         except TimeoutError:
-            words = f"no answer within {timeout_s:g} s"
-            raise ServerUnreachable(words, was_sent=was_sent) from None
+            words = f"no answer within {timeout_s:.3g} s"
+            kind = ServerUnreachable if is_ours else TimedOut
+            raise kind(words, was_sent=was_sent) from None
         if not 200 <= response.status < 300 and response.status not in request.answers:
             raise refused(response)
         return response

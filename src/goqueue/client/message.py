@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 import msgspec
 
-from goqueue.client.errors import GoQueueError
+from goqueue.client.errors import DecodeError, GoQueueError
 from goqueue.client.tracing import Origin, Work, parent_of, processing, remote_context
-from goqueue.client.values import Headers, Value
+from goqueue.client.values import Delay, Headers, Value, seconds_of
 from goqueue.model import REPLY_TO_HEADER, TRACESTATE_HEADER, Priority
 from goqueue.records import decode_headers
 
@@ -21,11 +21,17 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
-__all__ = ["Lease", "Message"]
+__all__ = ["Lease", "Message", "moment"]
 
 T = TypeVar("T")
 
 _ANYTHING = msgspec.json.Decoder(object)
+
+
+def moment(timestamp: int) -> dt.datetime:
+    """A time in nanoseconds since 1970, in UTC and to the microsecond."""
+    whole = dt.datetime.fromtimestamp(timestamp // 1_000_000_000, dt.UTC)
+    return whole.replace(microsecond=timestamp // 1000 % 1_000_000)
 
 
 class Lease(Protocol):
@@ -57,7 +63,10 @@ class Lease(Protocol):
 
 
 class Message(msgspec.Struct, frozen=True, eq=False):
-    """One message. `timestamp` is in nanoseconds since 1970; an empty key is no key."""
+    """One message. `timestamp` is in nanoseconds since 1970; an empty key is no key.
+
+    `value` and `key` are bytes: see `text`, `json` and `key_text`. A value of None is a tombstone.
+    """
 
     topic: str
     partition: int
@@ -70,10 +79,31 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     lease: Lease | None = None
     origin: Origin = None
 
+    def __repr__(self) -> str:
+        key = f", key={self.key!r}" if self.key else ""
+        size = "tombstone" if self.value is None else f"{len(self.value)} bytes"
+        lease = "" if self.lease is None else f", delivery {self.lease.delivery_count}"
+        return f"Message({self._place}{key}, {size}{lease})"
+
+    @property
+    def _place(self) -> str:
+        return f"{self.topic} {self.partition}:{self.offset}"
+
     @property
     def text(self) -> str:
-        """The value as text; a tombstone is empty."""
-        return (self.value or b"").decode()
+        """The value as text; a tombstone is empty. `DecodeError` if it is not UTF-8."""
+        try:
+            return (self.value or b"").decode()
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"the value of {self._place} is not text: {error}") from error
+
+    @property
+    def key_text(self) -> str | None:
+        """The key as text; None if the message has none. `DecodeError` if it is not UTF-8."""
+        try:
+            return self.key.decode() if self.key else None
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"the key of {self._place} is not text: {error}") from error
 
     @overload
     def json(self) -> object: ...
@@ -82,12 +112,18 @@ class Message(msgspec.Struct, frozen=True, eq=False):
     def json(self, type: type[T]) -> T: ...
 
     def json(self, type: type[T] | None = None) -> T | object:  # noqa: A002 - named as in msgspec
-        """The value as JSON, checked against `type` if one is given; a tombstone is None."""
+        """The value as JSON, checked against `type` if one is given; a tombstone is None.
+
+        `DecodeError` if it is not JSON, or not of the type.
+        """
         if self.value is None:
             return None
-        if type is None:
-            return _ANYTHING.decode(self.value)
-        return msgspec.json.decode(self.value, type=type)
+        try:
+            if type is None:
+                return _ANYTHING.decode(self.value)
+            return msgspec.json.decode(self.value, type=type)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise DecodeError(f"the value of {self._place} cannot be read: {error}") from error
 
     @property
     def headers(self) -> dict[str, bytes]:
@@ -95,15 +131,18 @@ class Message(msgspec.Struct, frozen=True, eq=False):
         return dict(decode_headers(self.header_block))
 
     def header(self, name: str) -> str | None:
-        """One header as text; None if there is no such header."""
+        """One header as text; None if there is no such header. `DecodeError` if it is not UTF-8."""
         value = self.headers.get(name)
-        return None if value is None else value.decode()
+        try:
+            return None if value is None else value.decode()
+        except UnicodeDecodeError as error:
+            words = f"the header {name!r} of {self._place} is not text: {error}"
+            raise DecodeError(words) from error
 
     @property
     def time(self) -> dt.datetime:
         """The timestamp in UTC, to the microsecond."""
-        moment = dt.datetime.fromtimestamp(self.timestamp // 1_000_000_000, dt.UTC)
-        return moment.replace(microsecond=self.timestamp // 1000 % 1_000_000)
+        return moment(self.timestamp)
 
     @property
     def lane(self) -> Priority:
@@ -172,8 +211,16 @@ class Message(msgspec.Struct, frozen=True, eq=False):
         """
         return self.held().ack()
 
-    async def nack(self, *, delay_s: float | None = None, reason: str = "") -> None:
-        """Give it back, to be delivered again after `delay_s`, or after the usual backoff."""
+    async def nack(
+        self, *, delay: Delay | None = None, reason: str = "", delay_s: float | None = None
+    ) -> None:
+        """Give it back, to be delivered again after `delay`, or after the usual backoff.
+
+        A delay is a number of seconds, a timedelta, or text such as "1m30s". `delay_s` is its
+        former name.
+        """
+        if delay is not None:
+            delay_s = seconds_of(delay)
         await self.held().nack(delay_s, reason)
 
     async def reject(self, reason: str = "") -> None:

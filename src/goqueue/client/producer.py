@@ -30,8 +30,13 @@ from goqueue.client.tasks import Tasks
 from goqueue.client.tracing import find_telemetry, start_sending
 from goqueue.client.values import (
     NORMAL_PRIORITY,
+    Delay,
+    DeliverAt,
+    Due,
     Headers,
+    PriorityName,
     Value,
+    due_of,
     encode_key,
     encode_value,
     headers,
@@ -42,9 +47,6 @@ from goqueue.model import DELIVER_HEADER, Message, Refused
 from goqueue.records import HEADER_SIZE, murmur3
 
 __all__ = ["BrokerClock", "Due", "Partitioner", "Producer", "ProducerConfig", "draft", "weigh"]
-
-# Seconds from now, a span from now, or a time with a zone.
-Due = float | dt.timedelta | dt.datetime
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -233,7 +235,7 @@ class Producer:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def send(
+    async def send(  # noqa: PLR0913 - one for each property of a message
         self,
         topic: str,
         value: Value,
@@ -241,14 +243,18 @@ class Producer:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = NORMAL_PRIORITY,
+        priority: int | PriorityName = NORMAL_PRIORITY,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
         due: Due | None = None,
     ) -> Receipt:
         """Take a message in. What can be seen to be wrong with it is raised here.
 
-        With `due`, seconds, a span or a time, it is delivered later, and named by the place that
-        its receipt tells until then.
+        With a `delay`, or `deliver_at` a time, it is delivered later, and named by the place that
+        its receipt tells until then. `due` is the former name of both.
         """
+        if delay is not None or deliver_at is not None:
+            due = due_of(delay, deliver_at, due)
         route = self._routes.get(topic)
         if route is None or self._is_closed or route.stale_at <= self._clock():
             route = await self._discover(topic)
@@ -311,6 +317,7 @@ class Producer:
 
     @property
     def is_closed(self) -> bool:
+        """Whether it takes no more messages."""
         return self._is_closed
 
     @property

@@ -230,6 +230,7 @@ class QueueConsumer:
 
     @property
     def is_closed(self) -> bool:
+        """Whether `close` was called."""
         return self._is_closed
 
     async def flush(self) -> None:

@@ -62,6 +62,7 @@ class Replay:
 
     @property
     def is_closed(self) -> bool:
+        """Whether `close` was called."""
         return self._is_closed
 
     async def close(self) -> None:

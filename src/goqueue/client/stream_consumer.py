@@ -239,6 +239,7 @@ class StreamConsumer:
 
     @property
     def is_closed(self) -> bool:
+        """Whether `close` was called."""
         return self._is_closed
 
     async def commit(self, *, except_last: int = 0) -> None:

@@ -9,6 +9,7 @@ Invariant: after `close` no task of the connection is running.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 
+from goqueue.client.call_timeout import background_context
 from goqueue.client.errors import Closed
 
 __all__ = ["AsyncOnce", "Tasks"]
@@ -33,7 +34,7 @@ class Tasks:
         if self._group is None or self._is_ending.is_set():
             work.close()
             raise Closed("the connection is not open: use `async with goqueue.connect() as q`")
-        task = self._group.create_task(work)
+        task = self._group.create_task(work, context=background_context())
         self._left.add(task)
         task.add_done_callback(self._left.discard)
         return task

@@ -29,7 +29,6 @@ from goqueue.client.errors import (
 )
 from goqueue.client.http import Transport
 from goqueue.client.message import Lease, Message
-from goqueue.client.producer import Due
 from goqueue.client.retries import is_worth_retrying
 from goqueue.client.stream_consumer import OffsetSource, Progress
 from goqueue.client.tasks import Tasks
@@ -39,7 +38,15 @@ from goqueue.client.transactional_producer import (
     TransactionalId,
     commit_group,
 )
-from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
+from goqueue.client.values import (
+    NORMAL_PRIORITY,
+    Delay,
+    DeliverAt,
+    Due,
+    Headers,
+    PriorityName,
+    Value,
+)
 from goqueue.model import LogId
 from goqueue.model.requests import Owner, TransactionState
 
@@ -197,7 +204,7 @@ class Transaction:
         """What names it to operators, once it has begun."""
         return self._transaction_id
 
-    async def publish(
+    async def publish(  # noqa: PLR0913 - one for each property of a message
         self,
         topic: str,
         value: Value,
@@ -205,12 +212,15 @@ class Transaction:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = NORMAL_PRIORITY,
+        priority: int | PriorityName = NORMAL_PRIORITY,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
         due: Due | None = None,
     ) -> Receipt:
         """Take a message in; it is seen when the transaction is committed.
 
-        The receipt tells where it went, as that of a producer does, and need not be awaited.
+        The options are those of `Connection.publish`. The receipt tells where it went, as that of a
+        producer does, and need not be awaited.
         """
         self._check_open()
         self._busy += 1
@@ -222,6 +232,8 @@ class Transaction:
                 headers=headers,
                 partition=partition,
                 priority=priority,
+                delay=delay,
+                deliver_at=deliver_at,
                 due=due,
             )
         finally:

@@ -5,25 +5,53 @@ text is UTF-8, everything else is JSON.
 """
 
 import datetime as dt
+import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import Literal, TypeVar, get_args
 
 import msgspec
 
-from goqueue.client.errors import GoQueueError
-from goqueue.model import Header, Priority
+from goqueue.client.errors import ArgumentInvalid, GoQueueError
+from goqueue.model import Header, Priority, parse_duration
 
 __all__ = [
     "NORMAL_PRIORITY",
+    "Delay",
+    "DeliverAt",
+    "Due",
+    "GroupMode",
     "Headers",
+    "IsolationLevel",
+    "PriorityName",
+    "StartPosition",
     "Value",
+    "check_choice",
+    "due_of",
     "duration",
     "encode_key",
     "encode_value",
     "headers",
     "nanoseconds",
     "priority_number",
+    "seconds_of",
 ]
+
+# How messages are shared out: each partition to one member, each message to anyone, or each message
+# to anyone but those of one key in order.
+GroupMode = Literal["partitioned", "shared", "key_ordered"]
+# Where a group without a position begins.
+StartPosition = Literal["earliest", "latest"]
+IsolationLevel = Literal["read_committed", "read_uncommitted"]
+PriorityName = Literal["critical", "high", "normal", "low", "background"]
+
+# Seconds from now, a span from now, or text such as "10m" or "1h30m".
+Delay = float | str | dt.timedelta
+# A time with a zone, or text (RFC 3339).
+DeliverAt = dt.datetime | str
+# Either of them as it was before they had names of their own.
+Due = float | dt.timedelta | dt.datetime
 
 NORMAL_PRIORITY = int(Priority.NORMAL)
 
@@ -80,6 +108,50 @@ def priority_number(priority: int | str) -> int:
         names = ", ".join(each.name.lower() for each in Priority)
         words = f"{priority!r} is not a priority; use {names}, or a number from 0 to 4"
         raise GoQueueError("message_invalid", words) from None
+
+
+C = TypeVar("C")
+
+
+def check_choice(what: str, given: C, allowed: object) -> C:
+    """A value that is one of a Literal, or `ArgumentInvalid` with the one that was meant."""
+    names = get_args(allowed)
+    if given in names:
+        return given
+    words = f"{what} is {given!r}; use {', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
+    likely = difflib.get_close_matches(str(given), names, 1)
+    raise ArgumentInvalid(f"{words}; did you mean {likely[0]!r}?" if likely else words)
+
+
+def seconds_of(delay: Delay) -> float:
+    """A delay in seconds; `ArgumentInvalid` for what is none."""
+    try:
+        if isinstance(delay, str):
+            return parse_duration(delay) / 1_000_000_000
+        seconds = delay.total_seconds() if isinstance(delay, dt.timedelta) else float(delay)
+    except (TypeError, ValueError) as error:
+        raise ArgumentInvalid(f"{delay!r} is no delay: {error}") from error
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ArgumentInvalid(f"a delay of {seconds} seconds is none")
+    return seconds
+
+
+def due_of(delay: Delay | None, deliver_at: DeliverAt | None, due: Due | None) -> Due | None:
+    """When a message is due, given in one of the ways; None for at once."""
+    if delay is None and deliver_at is None:
+        return due
+    if due is not None or (delay is not None and deliver_at is not None):
+        raise ArgumentInvalid("give delay or deliver_at, not both")
+    if delay is not None:
+        return seconds_of(delay)
+    if isinstance(deliver_at, str):
+        try:
+            deliver_at = dt.datetime.fromisoformat(deliver_at)
+        except ValueError as error:
+            raise ArgumentInvalid(f"deliver_at is no time: {error}") from error
+    if not isinstance(deliver_at, dt.datetime) or deliver_at.tzinfo is None:
+        raise ArgumentInvalid(f"deliver_at needs a time with a zone, not {deliver_at!r}")
+    return deliver_at
 
 
 def duration(seconds: float) -> str:

@@ -1,12 +1,15 @@
 """The ways in: cheap to import, and told by the environment where to go."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import goqueue
-from goqueue.client import GoQueueError
+from goqueue._lazy import MODULES
+from goqueue.client import GoQueueError, errors
 
 
 def test_importing_the_package_imports_nothing_that_it_may_not_need() -> None:
@@ -17,6 +20,31 @@ def test_importing_the_package_imports_nothing_that_it_may_not_need() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_what_is_imported_late_is_what_type_checkers_see() -> None:
+    tree = ast.parse(Path(goqueue.__file__).read_text())
+    (choice,) = [each for each in tree.body if isinstance(each, ast.If)]
+    seen = {
+        alias.name: each.module
+        for each in choice.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+    }
+    assert seen == MODULES
+    assert set(MODULES) < set(goqueue.__all__)
+    assert sorted(goqueue.__all__) == sorted({*goqueue.__all__} & {*dir(goqueue)})
+    for name in goqueue.__all__:
+        assert getattr(goqueue, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Mesage'"):
+        _ = getattr(goqueue, "Mesage")  # noqa: B009 - what a typo does
+
+
+def test_every_error_can_be_caught_by_its_name_in_the_package() -> None:
+    kinds = [each for each in vars(errors).values() if isinstance(each, type)]
+    assert {each.__name__ for each in kinds if issubclass(each, GoQueueError)} < set(
+        goqueue.__all__
+    )
 
 
 def test_the_environment_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

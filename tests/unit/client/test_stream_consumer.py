@@ -19,6 +19,7 @@ from goqueue.client.http import Settings, Transport
 from goqueue.client.message import Message
 from goqueue.client.retries import Retries
 from goqueue.client.stream_consumer import Positions, StreamConsumer
+from goqueue.client.values import StartPosition
 from goqueue.model import LogId
 from tests.unit.client.ledger import Ledger
 from tests.unit.client.peer import Answer, Asked, json_answer, peer, refusal_answer
@@ -256,7 +257,7 @@ def play(
     both: Both,
     scene: Callable[[Connection, StreamConsumer], Awaitable[None]],
     *,
-    start: str = "earliest",
+    start: StartPosition = "earliest",
 ) -> None:
     async def run() -> None:
         retries = Retries(attempts_max=1, first_wait_s=0.001)

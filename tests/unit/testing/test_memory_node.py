@@ -39,7 +39,7 @@ def test_a_delay_and_a_retry_come_at_their_time_and_not_before() -> None:
         seen: list[str] = []
         async with MemoryNode(clock=ManualClock(START)) as node, node.connect() as q:
             await q.topics.create("jobs", partitions=1)
-            await q.publish("jobs", "a", due=600)
+            await q.publish("jobs", "a", delay=600)
             worker = asyncio.create_task(handle(q, seen, node, group="g"))
             await node.clock.advance("9m59s")
             assert not seen
@@ -99,7 +99,7 @@ def test_threads_use_the_same_node_without_a_loop() -> None:
     seen: list[tuple[str, int]] = []
     with MemoryNode() as node, node.connect_sync() as q:
         q.topics.create("jobs", partitions=1)
-        q.publish("jobs", "a", due=60)
+        q.publish("jobs", "a", delay=60)
         with q.consume("jobs", group="g") as consumer, ThreadPoolExecutor(1) as pool:
             first = pool.submit(next, consumer)
             node.clock.advance_sync("59s")
@@ -153,8 +153,8 @@ def test_nodes_are_separate_and_may_share_a_clock() -> None:
         ):
             for each in (q, r):
                 await each.topics.create("jobs", partitions=1)
-            await q.publish("jobs", "from one", due=10)
-            await r.publish("jobs", "from other", due=20)
+            await q.publish("jobs", "from one", delay=10)
+            await r.publish("jobs", "from other", delay=20)
             await clock.advance("10s")
             assert len(await r.delayed.list("jobs")) == 1
             assert not await q.delayed.list("jobs")
@@ -169,7 +169,7 @@ def test_a_restart_keeps_what_was_acknowledged() -> None:
         async with MemoryNode() as node, node.connect() as q:
             await q.topics.create("jobs", partitions=1)
             await q.publish("jobs", "kept")
-            await q.publish("jobs", "later", due=60)
+            await q.publish("jobs", "later", delay=60)
             await node.restart()
             async with q.consume("jobs", group="g") as consumer:
                 kept = await anext(consumer)
@@ -188,7 +188,7 @@ def test_two_runs_of_one_program_are_the_same() -> None:
         async with MemoryNode(clock=ManualClock(START)) as node, node.connect() as q:
             await q.topics.create("jobs", partitions=3)
             for number in range(20):
-                await q.publish("jobs", f"job {number}", key=str(number), due=number * 7.5)
+                await q.publish("jobs", f"job {number}", key=str(number), delay=number * 7.5)
             workers = [
                 asyncio.create_task(handle(q, seen, node, group=group)) for group in ("g", "h")
             ]

@@ -28,7 +28,7 @@ def test_a_program_finds_the_node_by_itself(goqueue_node, goqueue_clock):
         async with goqueue.connect() as q:
             assert await q.topics.list() == ()
             await q.topics.create("jobs", partitions=1)
-            await q.publish("jobs", "x", due=60)
+            await q.publish("jobs", "x", delay=60)
             await goqueue_clock.advance("1m")
             async with q.consume("jobs", group="g") as consumer:
                 await (await anext(consumer)).ack()

@@ -34,7 +34,7 @@ from goqueue.client.traces import Trace, TraceCriteria, TraceList, Traces, Trace
 from goqueue.client.values import Value
 
 if TYPE_CHECKING:
-    from goqueue.client.message import Message
+    from goqueue.client.dead_letter import DeadLetter
 
 __all__ = [
     "SyncDeadLetters",
@@ -56,16 +56,28 @@ class SyncTopics:
         self._topics = topics
 
     def create(
-        self, name: str, *, partitions: int | None = None, **settings: Unpack[NewTopicSettings]
+        self,
+        name: str,
+        *,
+        partitions: int | None = None,
+        exist_ok: bool = False,
+        **settings: Unpack[NewTopicSettings],
     ) -> Topic:
-        """Create a topic; `TopicExists` if there is one of this name."""
-        return self._loop.call(self._topics.create(name, partitions=partitions, **settings))
+        """Create a topic; `TopicExists` if there is one of this name.
+
+        With `exist_ok` a topic that is there is returned as it is, unless it has another number of
+        partitions than the one given. Its settings are not changed: `alter` does that.
+        """
+        return self._loop.call(
+            self._topics.create(name, partitions=partitions, exist_ok=exist_ok, **settings)
+        )
 
     def list(self) -> tuple[str, ...]:
         """Names, sorted."""
         return self._loop.call(self._topics.list())
 
     def describe(self, name: str) -> Topic:
+        """Settings, partitions and sizes of a topic; `TopicNotFound` if there is none."""
         return self._loop.call(self._topics.describe(name))
 
     def alter(self, name: str, **settings: Unpack[TopicSettings]) -> Topic:
@@ -77,6 +89,7 @@ class SyncTopics:
         self._loop.call(self._topics.delete(name))
 
     def partitions(self, name: str) -> tuple[Partition, ...]:
+        """The partitions of a topic, each with its offsets and its size."""
         return self._loop.call(self._topics.partitions(name))
 
 
@@ -93,6 +106,7 @@ class SyncGroups:
         return self._loop.call(self._groups.list())
 
     def describe(self, group: str) -> GroupDescription:
+        """Members of a group, and what is assigned to each; `NotFound` if there is none."""
         return self._loop.call(self._groups.describe(group))
 
     def delete(self, group: str) -> None:
@@ -100,6 +114,7 @@ class SyncGroups:
         self._loop.call(self._groups.delete(group))
 
     def lag(self, group: str) -> GroupLag:
+        """How many messages a group has not settled yet, in all and by partition."""
         return self._loop.call(self._groups.lag(group))
 
     def offsets(self, group: str, *, topic: str | None = None) -> GroupOffsets:
@@ -140,8 +155,11 @@ class SyncDeadLetters:
         self._loop = loop
         self._dead_letters = dead_letters
 
-    def list(self, topic: str, *, limit: int = 100) -> "tuple[Message, ...]":
-        """The oldest dead letters of a topic, redriven ones included."""
+    def list(self, topic: str, *, limit: int = 100) -> "tuple[DeadLetter, ...]":
+        """The oldest dead letters of a topic, redriven ones included.
+
+        What somebody published to the dead-letter topic by hand is left out.
+        """
         return self._loop.call(self._dead_letters.list(topic, limit=limit))
 
     def redrive(

@@ -29,15 +29,24 @@ from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
 from goqueue.client.sync.producer import SyncProducer
 from goqueue.client.sync.transaction import SyncTransaction
-from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
-from goqueue.model.requests import Isolation
+from goqueue.client.values import (
+    NORMAL_PRIORITY,
+    Delay,
+    DeliverAt,
+    Due,
+    GroupMode,
+    Headers,
+    IsolationLevel,
+    PriorityName,
+    StartPosition,
+    Value,
+)
 
 if TYPE_CHECKING:
     from goqueue.client.batch import ProducerConfig, Sent
     from goqueue.client.membership import OnPartitions
     from goqueue.client.message_drafts import MessageDraft, PublishResult
     from goqueue.client.pages import MessagePage
-    from goqueue.client.producer import Due
     from goqueue.client.request_reply import Reply
     from goqueue.client.stream_consumer import Start, StreamConsumer
 
@@ -117,14 +126,20 @@ class SyncConnection:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = NORMAL_PRIORITY,
-        due: "Due | None" = None,
+        priority: int | PriorityName = NORMAL_PRIORITY,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
+        due: Due | None = None,
     ) -> "Sent":
         """Publish one message and wait until it is durable.
 
-        Those published by several threads at the same time travel together. For many messages from
-        one thread use a `producer`. With `due`, seconds, a span or a time, it is delivered later,
-        and named by the place that is answered until then.
+        A value is bytes, text, or anything that JSON can encode; None is a tombstone. With a
+        `delay` (seconds, a timedelta, or text such as "10m"), or `deliver_at` a time (a datetime
+        with a zone, or RFC 3339), the message is delivered later, and named by the place that is
+        answered until then. `due` is the former name of both.
+
+        Messages published by several threads at the same time travel together. For many messages
+        from one thread use a `producer`.
         """
         return self._loop.call(
             self._connection.publish(
@@ -134,6 +149,8 @@ class SyncConnection:
                 headers=headers,
                 partition=partition,
                 priority=priority,
+                delay=delay,
+                deliver_at=deliver_at,
                 due=due,
             )
         )
@@ -236,8 +253,8 @@ class SyncConnection:
         *,
         group: str,
         auto_commit: Literal[False] = False,
-        mode: str | None = None,
-        start: str = "earliest",
+        mode: GroupMode | None = None,
+        start: StartPosition = "earliest",
         prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
@@ -249,8 +266,8 @@ class SyncConnection:
         *,
         group: str,
         auto_commit: bool = False,
-        mode: str | None = None,
-        start: str = "earliest",
+        mode: GroupMode | None = None,
+        start: StartPosition = "earliest",
         prefetch: int | None = None,
         visibility_s: float | None = None,
         max_handling_s: float = 3600.0,
@@ -285,11 +302,11 @@ class SyncConnection:
         topics: str | Sequence[str],
         *,
         group: str,
-        start: str = "earliest",
+        start: StartPosition = "earliest",
         commit_interval_s: float | None = 5.0,
         on_assigned: "OnPartitions | None" = None,
         on_revoked: "OnPartitions | None" = None,
-        isolation: str = Isolation.READ_COMMITTED,
+        isolation: IsolationLevel = "read_committed",
     ) -> SyncStreamConsumer:
         """Read partitions as a member of a group, in offset order, and commit how far we came.
 
@@ -319,7 +336,7 @@ class SyncConnection:
         *,
         partition: int | None = None,
         from_: "Start" = "earliest",
-        isolation: str = Isolation.READ_COMMITTED,
+        isolation: IsolationLevel = "read_committed",
     ) -> SyncReplay:
         """Read a topic, or one partition, without a group, and continue with new messages.
 
@@ -342,7 +359,7 @@ class SyncConnection:
         *,
         offset: int,
         limit: int = 100,
-        isolation: str | None = None,
+        isolation: IsolationLevel | None = None,
     ) -> "MessagePage":
         """One page of a partition, at most 1000 messages, each with its JSON as the server sent it.
 
@@ -357,6 +374,7 @@ class SyncConnection:
         return self._loop.call(self._connection.offset_at(topic, partition, time))
 
     def health(self) -> Health:
+        """Whether the node works, since when, and how many topics and groups it has."""
         return self._loop.call(self._connection.health())
 
     def readiness(self) -> Readiness:
@@ -364,9 +382,11 @@ class SyncConnection:
         return self._loop.call(self._connection.readiness())
 
     def version(self) -> Version:
+        """The version and the build of the node."""
         return self._loop.call(self._connection.version())
 
     def stats(self) -> NodeStats:
+        """Counts of topics, partitions, groups and messages."""
         return self._loop.call(self._connection.stats())
 
     def priorities(self) -> PriorityStats:

@@ -63,6 +63,7 @@ class SyncQueueConsumer:
 
     @property
     def is_closed(self) -> bool:
+        """Whether `close` was called."""
         return self._queue_consumer.is_closed
 
     def flush(self) -> None:
@@ -126,6 +127,7 @@ class SyncStreamConsumer:
 
     @property
     def is_closed(self) -> bool:
+        """Whether `close` was called."""
         return self._stream_consumer.is_closed
 
 
@@ -186,4 +188,5 @@ class SyncReplay:
 
     @property
     def is_closed(self) -> bool:
+        """Whether `close` was called."""
         return self._replay.is_closed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, overload
 
 from goqueue.client.message import Message, T
 from goqueue.client.sync.loop_thread import LoopThread
-from goqueue.client.values import Headers, Value
+from goqueue.client.values import Delay, Headers, Value
 from goqueue.model import Priority
 
 if TYPE_CHECKING:
@@ -79,8 +79,13 @@ class SyncMessage:
 
     @property
     def text(self) -> str:
-        """The value as text; a tombstone is empty."""
+        """The value as text; a tombstone is empty. `DecodeError` if it is not UTF-8."""
         return self._message.text
+
+    @property
+    def key_text(self) -> str | None:
+        """The key as text; None if the message has none. `DecodeError` if it is not UTF-8."""
+        return self._message.key_text
 
     @overload
     def json(self) -> object: ...
@@ -89,7 +94,10 @@ class SyncMessage:
     def json(self, type: type[T]) -> T: ...
 
     def json(self, type: type[T] | None = None) -> T | object:
-        """The value as JSON, checked against `type` if one is given; a tombstone is None."""
+        """The value as JSON, checked against `type` if one is given; a tombstone is None.
+
+        `DecodeError` if it is not JSON, or not of the type.
+        """
         json: Callable[..., T | object] = self._message.json
         return json(type)
 
@@ -99,7 +107,7 @@ class SyncMessage:
         return self._message.headers
 
     def header(self, name: str) -> str | None:
-        """One header as text; None if there is no such header."""
+        """One header as text; None if there is no such header. `DecodeError` if it is not UTF-8."""
         return self._message.header(name)
 
     @property
@@ -161,9 +169,15 @@ class SyncMessage:
         """What names this delivery to the broker."""
         return self._message.receipt_handle
 
-    def nack(self, *, delay_s: float | None = None, reason: str = "") -> None:
-        """Give it back, to be delivered again after `delay_s`, or after the usual backoff."""
-        self._loop.call(self._message.nack(delay_s=delay_s, reason=reason))
+    def nack(
+        self, *, delay: Delay | None = None, reason: str = "", delay_s: float | None = None
+    ) -> None:
+        """Give it back, to be delivered again after `delay`, or after the usual backoff.
+
+        A delay is a number of seconds, a timedelta, or text such as "1m30s". `delay_s` is its
+        former name.
+        """
+        self._loop.call(self._message.nack(delay=delay, reason=reason, delay_s=delay_s))
 
     def reject(self, reason: str = "") -> None:
         """Send it to the dead letters now."""

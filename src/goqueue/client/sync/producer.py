@@ -1,9 +1,17 @@
 """A producer for threads."""
 
 from goqueue.client.batch import Receipt, Sent
-from goqueue.client.producer import Due, Producer
+from goqueue.client.producer import Producer
 from goqueue.client.sync.loop_thread import LoopThread
-from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
+from goqueue.client.values import (
+    NORMAL_PRIORITY,
+    Delay,
+    DeliverAt,
+    Due,
+    Headers,
+    PriorityName,
+    Value,
+)
 
 __all__ = ["SyncProducer", "SyncReceipt"]
 
@@ -24,6 +32,7 @@ class SyncReceipt:
 
     @property
     def is_settled(self) -> bool:
+        """Whether the answer is known."""
         return self._receipt.is_settled
 
     @property
@@ -59,13 +68,15 @@ class SyncProducer:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = NORMAL_PRIORITY,
+        priority: int | PriorityName = NORMAL_PRIORITY,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
         due: Due | None = None,
     ) -> SyncReceipt:
         """Take a message in. What can be seen to be wrong with it is raised here.
 
-        With `due`, seconds, a span or a time, it is delivered later, and named by the place that
-        its receipt tells until then.
+        With a `delay`, or `deliver_at` a time, it is delivered later, and named by the place that
+        its receipt tells until then. `due` is the former name of both.
         """
         return SyncReceipt(
             self._loop,
@@ -77,6 +88,8 @@ class SyncProducer:
                     headers=headers,
                     partition=partition,
                     priority=priority,
+                    delay=delay,
+                    deliver_at=deliver_at,
                     due=due,
                 )
             ),

@@ -3,12 +3,19 @@
 from collections.abc import Mapping
 from types import TracebackType
 
-from goqueue.client.producer import Due
 from goqueue.client.sync.loop_thread import LoopThread
 from goqueue.client.sync.message import SyncMessage
 from goqueue.client.sync.producer import SyncReceipt
 from goqueue.client.transaction import Transaction
-from goqueue.client.values import NORMAL_PRIORITY, Headers, Value
+from goqueue.client.values import (
+    NORMAL_PRIORITY,
+    Delay,
+    DeliverAt,
+    Due,
+    Headers,
+    PriorityName,
+    Value,
+)
 from goqueue.model import LogId
 
 __all__ = ["SyncTransaction"]
@@ -47,12 +54,15 @@ class SyncTransaction:
         key: str | bytes | None = None,
         headers: Headers | None = None,
         partition: int | None = None,
-        priority: int | str = NORMAL_PRIORITY,
+        priority: int | PriorityName = NORMAL_PRIORITY,
+        delay: Delay | None = None,
+        deliver_at: DeliverAt | None = None,
         due: Due | None = None,
     ) -> SyncReceipt:
         """Take a message in; it is seen when the transaction is committed.
 
-        The receipt tells where it went, as that of a producer does, and need not be waited for.
+        The options are those of `Connection.publish`. The receipt tells where it went, as that of a
+        producer does, and need not be waited for.
         """
         return SyncReceipt(
             self._loop,
@@ -64,6 +74,8 @@ class SyncTransaction:
                     headers=headers,
                     partition=partition,
                     priority=priority,
+                    delay=delay,
+                    deliver_at=deliver_at,
                     due=due,
                 )
             ),
