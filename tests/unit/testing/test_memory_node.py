@@ -10,7 +10,8 @@ import pytest
 
 import goqueue
 from goqueue.client.errors import Closed
-from goqueue.testing import ManualClock, MemoryNode, NotIdle
+from goqueue.sim import Process
+from goqueue.testing import ManualClock, MemoryNode, NodeFailed, NotIdle
 
 START = dt.datetime(2030, 1, 31, 12, tzinfo=dt.UTC)
 
@@ -338,6 +339,28 @@ def test_only_one_task_moves_the_clock() -> None:
         assert [type(each) for each in outcomes] == [type(None), RuntimeError]
 
     asyncio.run(run())
+
+
+def test_a_node_that_fails_says_so_when_it_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("planted")
+
+    node = MemoryNode()
+    node.start()
+    with node.connect_sync(retries=goqueue.Retries(attempts_max=1)) as q:
+        with monkeypatch.context() as planted:
+            planted.setattr(Process, "settle", fail)
+            with pytest.raises(goqueue.GoQueueError) as refused:
+                q.topics.create("jobs")
+        assert refused.value.code == "internal_error"
+        with pytest.raises(goqueue.GoQueueError):
+            q.topics.list()
+    with pytest.raises(NodeFailed, match="planted"):
+        node.stop()
+    assert "planted" in caplog.text
+    assert node.stop() == ""
 
 
 def test_a_name_is_that_of_one_node_at_a_time() -> None:
