@@ -175,6 +175,22 @@ def test_a_choice_that_does_not_exist_is_refused_at_the_call(
     play(node, scene)
 
 
+def test_type_checkers_know_the_choices(node: MemoryNode) -> None:
+    """mypy reports an `ignore` that ignores nothing: each of these is an error to it, too."""
+
+    async def scene(q: goqueue.Connection) -> None:
+        with pytest.raises(goqueue.ArgumentInvalid):
+            q.consume("jobs", group="g", mode="sharded")  # type: ignore[call-overload]  # no such mode
+        with pytest.raises(goqueue.ArgumentInvalid):
+            q.subscribe("jobs", group="g", start="first")  # type: ignore[arg-type]  # no such
+        with pytest.raises(goqueue.GoQueueError):
+            await q.publish("jobs", "x", priority="urgent")  # type: ignore[arg-type]  # none
+        with pytest.raises(AttributeError):
+            assert goqueue.Mesage  # type: ignore[attr-defined]  # a typo
+
+    play(node, scene)
+
+
 def test_priorities_have_names(node: MemoryNode) -> None:
     async def scene(q: goqueue.Connection) -> None:
         await q.publish("jobs", "a", priority="low")

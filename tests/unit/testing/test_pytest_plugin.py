@@ -1,6 +1,7 @@
 """The fixtures, used as a program's own tests use them."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -41,8 +42,8 @@ def test_a_run_without_the_fixtures_leaves_the_environment_alone():
 """
 
 
-def run_pytest(folder: Path, *options: str) -> str:
-    (folder / "test_program.py").write_text(TESTS)
+def run_pytest(folder: Path, tests: str, *options: str) -> str:
+    (folder / "test_program.py").write_text(tests)
     (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     environment = {name: each for name, each in os.environ.items() if not name.startswith("GOQ")}
     ran = subprocess.run(
@@ -59,7 +60,13 @@ def run_pytest(folder: Path, *options: str) -> str:
 
 
 def test_the_fixtures_give_each_test_a_node_and_a_clock(tmp_path: Path) -> None:
-    assert "3 passed" in run_pytest(tmp_path, "-p", PLUGIN)
+    assert "3 passed" in run_pytest(tmp_path, TESTS, "-p", PLUGIN)
+
+
+def test_the_guide_shows_a_test_that_passes(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "testing.md").read_text()
+    (shown,) = re.findall(r"<!-- not run[^\n]*-->\n```python\n(.*?)```", guide, re.DOTALL)
+    assert "1 passed" in run_pytest(tmp_path, shown, "-p", PLUGIN)
 
 
 def test_the_plugin_imports_nothing_of_a_node_before_it_is_used() -> None:
