@@ -42,6 +42,7 @@ from goqueue.client.values import (
     Value,
     check_choice,
     due_of,
+    moment_of,
 )
 from goqueue.model import LogId
 from goqueue.model.requests import Isolation
@@ -422,8 +423,8 @@ class Connection:
     ) -> "Replay":
         """Read a topic, or one partition, without a group, and continue with new messages.
 
-        From "earliest", "latest", an offset, or a time with a zone. With "read_uncommitted"
-        messages of open and aborted transactions are shown, too.
+        From "earliest", "latest", an offset, or a time (a datetime with a zone, or RFC 3339). With
+        "read_uncommitted" messages of open and aborted transactions are shown, too.
         """
         from goqueue.client.replay import Replay
 
@@ -432,7 +433,7 @@ class Connection:
             self._tasks,
             topic,
             partition=partition,
-            start=from_,
+            start=_start(from_),
             isolation=_isolation(isolation),
         )
         self._keep(replay)
@@ -552,6 +553,15 @@ def _mode(mode: GroupMode | None) -> GroupMode | None:
 
 def _isolation(level: IsolationLevel) -> Isolation:
     return Isolation(check_choice("isolation", level, IsolationLevel))
+
+
+def _start(given: "Start") -> "Start":
+    """Where to begin, checked: text is a name or a time."""
+    if isinstance(given, str) and not given[:1].isdigit():
+        return check_choice("from_", given, StartPosition)
+    if isinstance(given, int):
+        return given
+    return moment_of("from_", given)
 
 
 def _names(topics: str | Sequence[str]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ __all__ = [
     "encode_key",
     "encode_value",
     "headers",
+    "moment_of",
     "nanoseconds",
     "priority_number",
     "seconds_of",
@@ -144,14 +145,19 @@ def due_of(delay: Delay | None, deliver_at: DeliverAt | None, due: Due | None) -
         raise ArgumentInvalid("give delay or deliver_at, not both")
     if delay is not None:
         return seconds_of(delay)
-    if isinstance(deliver_at, str):
+    return moment_of("deliver_at", deliver_at)
+
+
+def moment_of(what: str, given: DeliverAt | None) -> dt.datetime:
+    """A time with a zone, given as one or as text (RFC 3339)."""
+    if isinstance(given, str):
         try:
-            deliver_at = dt.datetime.fromisoformat(deliver_at)
+            given = dt.datetime.fromisoformat(given)
         except ValueError as error:
-            raise ArgumentInvalid(f"deliver_at is no time: {error}") from error
-    if not isinstance(deliver_at, dt.datetime) or deliver_at.tzinfo is None:
-        raise ArgumentInvalid(f"deliver_at needs a time with a zone, not {deliver_at!r}")
-    return deliver_at
+            raise ArgumentInvalid(f"{what} is no time: {error}") from error
+    if not isinstance(given, dt.datetime) or given.tzinfo is None:
+        raise ArgumentInvalid(f"{what} needs a time with a zone, not {given!r}")
+    return given
 
 
 def duration(seconds: float) -> str:

@@ -161,6 +161,9 @@ def test_a_nack_takes_its_delay_in_the_same_notations(node: MemoryNode) -> None:
         (lambda q: q.subscribe("jobs", group="g", start=7), "start is 7"),
         (lambda q: q.poll_consumer("jobs", group="g", mode=""), "mode is ''"),
         (lambda q: q.stream("jobs", isolation="commited"), "'read_committed'"),
+        (lambda q: q.stream("jobs", from_="earlist"), "did you mean 'earliest'"),
+        (lambda q: q.stream("jobs", from_="2030-01-31"), "from_ needs a time with a zone"),
+        (lambda q: q.stream("jobs", from_=dt.datetime(2030, 1, 1)), "from_ needs a time"),
     ],
 )
 def test_a_choice_that_does_not_exist_is_refused_at_the_call(
@@ -171,6 +174,17 @@ def test_a_choice_that_does_not_exist_is_refused_at_the_call(
             call(q)
         assert isinstance(refused.value, ValueError)
         assert refused.value.code == "request_invalid"
+
+    play(node, scene)
+
+
+def test_a_stream_begins_at_a_time_that_is_given_as_text(node: MemoryNode) -> None:
+    async def scene(q: goqueue.Connection) -> None:
+        await q.publish("jobs", "early")
+        await node.clock.advance("1h")
+        await q.publish("jobs", "late")
+        async with q.stream("jobs", from_="2030-01-31T12:30:00Z") as messages:
+            assert (await anext(messages)).text == "late"
 
     play(node, scene)
 

@@ -340,8 +340,8 @@ class SyncConnection:
     ) -> SyncReplay:
         """Read a topic, or one partition, without a group, and continue with new messages.
 
-        From "earliest", "latest", an offset, or a time with a zone. With "read_uncommitted"
-        messages of open and aborted transactions are shown, too.
+        From "earliest", "latest", an offset, or a time (a datetime with a zone, or RFC 3339). With
+        "read_uncommitted" messages of open and aborted transactions are shown, too.
         """
         return SyncReplay(
             self._loop,
