@@ -134,10 +134,16 @@ class AckBatch:
                 waiter.set_result(None)
         self._waiters = []
 
+    def has_refused(self, lease: LeasedOffset) -> bool:
+        return self._error_of(lease) is not None
+
+    def _error_of(self, lease: LeasedOffset) -> GoQueueError | None:
+        outcome = self._outcome
+        return outcome.error_of(lease) if isinstance(outcome, SettleOutcome) else outcome
+
     def check(self, lease: LeasedOffset) -> None:
         """Raise if this one was not taken."""
-        outcome = self._outcome
-        error = outcome.error_of(lease) if isinstance(outcome, SettleOutcome) else outcome
+        error = self._error_of(lease)
         if error is not None:
             self._seen.add((lease.handle, lease.offset))
             raise error
@@ -165,6 +171,16 @@ class PendingAck(msgspec.Struct, frozen=True, eq=False):
 
     _batch: AckBatch
     _lease: LeasedOffset
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the answer is there, or none will be."""
+        return self._batch.is_settled
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was settled and is not durable, or not known to be."""
+        return self._batch.has_refused(self._lease)
 
     def __await__(self) -> Generator[object, None, None]:
         if not self._batch.is_settled:

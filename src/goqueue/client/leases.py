@@ -103,6 +103,8 @@ class HeldLease(msgspec.Struct, weakref=True, eq=False):
     begun_at: float | None = None
     # Settled, on its way to that, or lost: nothing to renew or to give back.
     is_over: bool = False
+    # The broker ended it before its holder did.
+    is_lost: bool = False
 
     @property
     def receipt_handle(self) -> str:
@@ -165,6 +167,10 @@ class HeldLease(msgspec.Struct, weakref=True, eq=False):
     def end(self) -> None:
         """Somebody else settles it: no more renewals."""
         self.is_over = True
+
+    def lose(self) -> None:
+        """The broker ended it."""
+        self.is_over = self.is_lost = True
 
     async def _settle(self, how: str, fields: Mapping[str, object]) -> None:
         self.is_over = True
@@ -250,7 +256,7 @@ class LeaseRenewer:
             if settled.error_of(lease) is None:
                 lease.renew(asked_at + lease_s, settled.new_deadline)
             elif not lease.is_over:
-                lease.end()
+                lease.lose()
                 lost.append(lease)
         if lost:
             _log.warning(

@@ -56,10 +56,12 @@ __all__ = ["SyncConnection"]
 class SyncConnection:
     """`with goqueue.connect_sync() as q: ...`; for any number of threads, see `Connection`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, loop: LoopThread | None = None) -> None:
+        """With a `loop`, the connection is open there, and is closed by whoever opened it."""
         self._connection = connection
-        self._loop = LoopThread(connection.close)
-        self._loop.call(connection.__aenter__())
+        self._loop = loop or LoopThread(connection.close)
+        if loop is None:
+            self._loop.call(connection.__aenter__())
 
     def __enter__(self) -> "SyncConnection":
         return self

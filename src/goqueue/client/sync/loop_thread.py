@@ -23,16 +23,28 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads; `farewell` is the last one, run by `stop`."""
+    """Runs coroutines for other threads; `farewell` is the last one, run by `stop`.
 
-    def __init__(self, farewell: Callable[[], Coroutine[object, object, None]]) -> None:
+    `running` is a loop that the calling thread runs already, and ends itself: then this has no
+    thread of its own, and `stop` only takes no more work.
+    """
+
+    def __init__(
+        self,
+        farewell: Callable[[], Coroutine[object, object, None]],
+        running: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self._farewell = farewell
-        self._loop = uvloop.new_event_loop()
+        self._is_borrowed = running is not None
+        self._loop = running or uvloop.new_event_loop()
         self._stopping = threading.Lock()
         # Held while work is handed over: once stopped, none arrives that nobody would do. A signal
         # handler may come in between, and hand over work of its own.
         self._entrance = threading.RLock()
         self._is_stopped = False
+        if self._is_borrowed:
+            self._thread = threading.current_thread()
+            return
         self._thread = threading.Thread(target=self._run, name="goqueue", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
@@ -71,6 +83,9 @@ class LoopThread:
         """Say farewell, end the thread; again is fine."""
         with self._stopping:
             if self._is_stopped:
+                return
+            if self._is_borrowed:
+                self._is_stopped = True
                 return
             try:
                 self.call(self._farewell())
