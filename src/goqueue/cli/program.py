@@ -29,6 +29,7 @@ _COMMANDS = {
     "topic": ("goqueue.cli.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("goqueue.cli.produce", "Publish messages."),
     "consume": ("goqueue.cli.consume", "Read messages from a topic."),
+    "worker": ("goqueue.cli.worker", "Run the handlers of a worker."),
     "group": ("goqueue.cli.group", "Inspect consumer groups and reset their offsets."),
     "dlq": ("goqueue.cli.dlq", "Inspect and redrive dead letters."),
     "delayed": ("goqueue.cli.delayed", "Inspect and cancel delayed messages."),

@@ -26,6 +26,8 @@ from goqueue.client.errors import (
     TransactionStateInvalid,
     TransactionTimedOut,
 )
+from goqueue.client.retry_policy import Reject, Retry, RetryLater
+from goqueue.client.worker import Worker
 
 __all__ = [
     "AlreadyDelivered",
@@ -41,6 +43,9 @@ __all__ = [
     "ProducerNotFound",
     "RateLimited",
     "ReceiptStale",
+    "Reject",
+    "Retry",
+    "RetryLater",
     "SequenceOutOfOrder",
     "ServerUnreachable",
     "TimedOut",
@@ -51,6 +56,7 @@ __all__ = [
     "TransactionOutcomeUnknown",
     "TransactionStateInvalid",
     "TransactionTimedOut",
+    "Worker",
     "connect",
     "connect_sync",
 ]

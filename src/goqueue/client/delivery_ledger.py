@@ -1,0 +1,116 @@
+"""Which messages a worker has in hand, and which it has finished and not yet acked for good.
+
+The broker may deliver again what this very process is still working on, or has just finished: its
+leases end when the node restarts, and an ack may be lost with it. Such a delivery is not work. If
+the work is under way, it settles the new lease instead of the old one; if it is finished, the new
+lease is acked. So a handler runs once for a message as long as its process lives, however often
+the node restarts, unless another worker of the group gets it.
+
+A message is known by its place and its timestamp: a topic that was deleted and created again has
+other messages at the same offsets.
+
+Invariant: a finished place is remembered until an ack of it is durable; of those whose ack was
+refused the newest 10,000. Costs two entries of tables for each message, removed with its ack.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from goqueue.client.leases import HeldLease
+from goqueue.client.message import Message
+from goqueue.client.settlements import PendingAck
+
+__all__ = ["DeliveryLedger", "WorkInHand"]
+
+_REFUSED_MAX = 10_000
+
+
+class _Place(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class _Unconfirmed(NamedTuple):
+    place: _Place
+    ack: PendingAck
+
+
+class WorkInHand:
+    """One message in hand, with the lease by which it is to be settled."""
+
+    __slots__ = ("message", "place")
+
+    def __init__(self, place: _Place, message: Message) -> None:
+        self.place = place
+        self.message = message
+
+    @property
+    def lease(self) -> HeldLease:
+        lease = self.message.lease
+        assert isinstance(lease, HeldLease), "a consumer hands out leased messages"
+        return lease
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the handler has settled the message by itself: a new delivery is new work."""
+        return self.lease.is_over and not self.lease.is_lost
+
+
+class DeliveryLedger:
+    """The deliveries to one handler."""
+
+    def __init__(self) -> None:
+        self._in_hand: dict[_Place, WorkInHand] = {}
+        self._finished: set[_Place] = set()
+        self._unconfirmed: deque[_Unconfirmed] = deque()
+        self._refused: deque[_Place] = deque()
+
+    def __len__(self) -> int:
+        """How many messages are in hand."""
+        return len(self._in_hand)
+
+    def begin(self, message: Message) -> WorkInHand | None:
+        """Take a delivery in; None if there is nothing to do for it but what was done before."""
+        place = _Place(message.topic, message.partition, message.offset, message.timestamp)
+        work = self._in_hand.get(place)
+        if work is not None and not work.is_settled:
+            work.message = message
+            return None
+        work = WorkInHand(place, message)
+        if place in self._finished:
+            self.ack(work)
+            return None
+        self._in_hand[place] = work
+        return work
+
+    def end(self, work: WorkInHand) -> None:
+        """The handler has returned, raised, or was interrupted."""
+        if self._in_hand.get(work.place) is work:
+            del self._in_hand[work.place]
+
+    def ack(self, work: WorkInHand) -> bool:
+        """Ack finished work, unless its handler has settled it; False if its lease was lost."""
+        lease = work.lease
+        if lease.is_lost:
+            self._remember(work.place)
+            return False
+        if not lease.is_over:
+            self._finished.add(work.place)
+            self._unconfirmed.append(_Unconfirmed(work.place, lease.ack()))
+        unconfirmed = self._unconfirmed
+        while unconfirmed and unconfirmed[0].ack.is_settled:
+            place, ack = unconfirmed.popleft()
+            if ack.is_refused:
+                self._remember(place)
+            else:
+                self._finished.discard(place)
+        return True
+
+    def _remember(self, place: _Place) -> None:
+        """It was done and will be delivered again."""
+        self._finished.add(place)
+        self._refused.append(place)
+        if len(self._refused) > _REFUSED_MAX:
+            self._finished.discard(self._refused.popleft())

@@ -1,0 +1,363 @@
+"""The handler of some topics at work: a consumer, and slots that take messages from it.
+
+A slot works on one message at a time: it decodes, calls, and settles. There are as many as the
+handler's concurrency: tasks of the loop for an async function, with a thread each for a plain one.
+The consumer leases ahead by the pace of all slots, renews what waits and what is in hand, and sends
+acks together; the order of messages with a key is kept by the broker, which delivers the next one
+of a key when the last one is settled. So slots need not know of each other.
+
+Crash points of one message, with what the broker does:
+- before the handler returns: its lease ends, the message is delivered again, and that counts;
+- after it returned, before its ack is durable: the same; the handler runs twice;
+- with a transaction, before the commit is decided: what was published is never seen, and the
+  message is delivered again when its lease ends or its transaction times out; after: it is done.
+
+Invariant: every message that a slot takes is acked, nacked, rejected or released, or its lease is
+left to end, and the log says why. A slot never ends by what a handler raises.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple
+
+from goqueue.client.connection import Connection
+from goqueue.client.delivery_ledger import DeliveryLedger, WorkInHand
+from goqueue.client.errors import (
+    GoQueueError,
+    NotAllowed,
+    ProducerFenced,
+    TransactionAborted,
+    TransactionOutcomeUnknown,
+)
+from goqueue.client.handler_call import Given, Middleware, PayloadInvalid
+from goqueue.client.handler_thread import HandlerThread
+from goqueue.client.message import Message
+from goqueue.client.queue_consumer import QueueConsumer
+from goqueue.client.retry_policy import Reject, RetryLater, reason_of
+from goqueue.client.sync import SyncConnection
+from goqueue.client.sync.loop_thread import LoopThread
+from goqueue.client.sync.transaction import SyncTransaction
+from goqueue.client.tracing import find_telemetry
+from goqueue.client.transaction import Transaction
+from goqueue.client.worker import HandlerSpec
+from goqueue.client.worker_telemetry import Outcome, WorkerTelemetry
+
+__all__ = ["HandlerPool", "PoolContext"]
+
+_log = logging.getLogger("goqueue.worker")
+
+# A lease is renewed for longer than its handler may take, so that its failure can be settled.
+_SETTLE_S = 60.0
+_MODES = {True: "key_ordered", False: "shared"}
+_LOOP = "dead_letter_loop"
+
+
+class PoolContext(NamedTuple):
+    """What the handlers of one worker share."""
+
+    q: Connection
+    threads: LoopThread
+    middleware: tuple[Middleware, ...]
+    telemetry: WorkerTelemetry
+    # Names the slots of this handler as transactional producers.
+    producer_prefix: str
+    # Called with what a pool cannot go on after.
+    on_failure: Callable[[BaseException], None]
+
+
+class _Slot:
+    """One message at a time."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.task: asyncio.Task[None] | None = None
+        # When the handler was called; None between two calls.
+        self.began_at: float | None = None
+        self.is_timed_out = False
+        self.thread: HandlerThread | None = None
+        self.answer: asyncio.Future[None] | None = None
+
+
+class HandlerPool:
+    """`open`, then a task for each of `slots`; `stop`, and `close` when the tasks have ended."""
+
+    def __init__(self, spec: HandlerSpec, context: PoolContext) -> None:
+        self._spec = spec
+        self._context = context
+        self._q = context.q
+        self._call = spec.call
+        self._telemetry = context.telemetry
+        self._is_plain = spec.call.is_async and not spec.is_transactional and not context.middleware
+        sync_q = SyncConnection(context.q, context.threads)
+        self._given = Given(context.q if spec.call.is_async else sync_q)
+        self._ledger = DeliveryLedger()
+        self._chance = random.SystemRandom()
+        self._consumer: QueueConsumer | None = None
+        self._slots = [_Slot(number) for number in range(spec.concurrency)]
+        self._stuck: list[HandlerThread] = []
+        self._interrupted: list[WorkInHand] = []
+        self._max_deliveries: dict[str, int] = {}
+
+    @property
+    def in_hand(self) -> int:
+        return len(self._ledger)
+
+    def describe(self) -> str:
+        spec = self._spec
+        kind = "tasks" if spec.call.is_async else "threads"
+        order = ", by key" if spec.is_ordered else ""
+        once = ", in transactions" if spec.is_transactional else ""
+        return (
+            f"{', '.join(spec.topics)} by {spec.call.name} ({spec.concurrency} {kind}{order}{once})"
+        )
+
+    # From start to end
+
+    async def open(self) -> None:
+        """Check the topics, take over what an earlier life left, and join the group."""
+        spec = self._spec
+        await self._read_limits()
+        if spec.is_transactional:
+            for slot in self._slots:
+                await self._q.take_over(self._producer_of(slot), timeout_s=spec.timeout_s)
+        consumer = self._q.consume(
+            spec.topics,
+            group=spec.group,
+            mode=_MODES[spec.is_ordered],
+            max_handling_s=spec.timeout_s + _SETTLE_S,
+        )
+        self._consumer = await consumer.__aenter__()
+
+    def start(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """The tasks of the slots."""
+        for slot in self._slots:
+            slot.task = tasks.create_task(self._work(slot))
+        return [slot.task for slot in self._slots if slot.task is not None]
+
+    def stop(self) -> None:
+        """Take no more messages, and give back what was not begun."""
+        if self._consumer is not None:
+            self._consumer.stop()
+
+    async def close(self) -> None:
+        """Release what was interrupted, wait for the acks under way, leave the group."""
+        for slot in self._slots:
+            if slot.thread is not None:
+                slot.thread.end()
+        leases = [work.lease for work in self._interrupted if not work.lease.is_over]
+        for lease in leases:
+            lease.end()
+        if leases:
+            await leases[0].grant.settling.release(leases)
+        if self._consumer is not None:
+            await self._consumer.close()
+
+    def expire(self, now: float) -> None:
+        """End calls that take too long."""
+        for slot in self._slots:
+            began_at = slot.began_at
+            if began_at is None or slot.is_timed_out or now - began_at < self._spec.timeout_s:
+                continue
+            slot.is_timed_out = True
+            if slot.thread is None:
+                assert slot.task is not None, "it is at work"
+                slot.task.cancel()
+            elif slot.answer is not None and not slot.answer.done():
+                slot.answer.set_exception(self._timeout())
+                self._replace_thread(slot, slot.thread)
+
+    def _replace_thread(self, slot: _Slot, thread: HandlerThread) -> None:
+        """Nothing can end a thread: it is left to itself, as long as there are not too many."""
+        thread.end()
+        slot.thread = None
+        self._stuck = [each for each in (*self._stuck, thread) if each.is_alive]
+        if len(self._stuck) > self._spec.concurrency:
+            words = f"{len(self._stuck)} threads are stuck in {self._call.name}"
+            self._context.on_failure(GoQueueError("handler_stuck", words))
+
+    async def _read_limits(self) -> None:
+        for topic in self._spec.topics:
+            try:
+                config = (await self._q.topics.describe(topic)).config
+            except NotAllowed as error:
+                _log.info("the settings of %s are unknown: %s", topic, error)
+                continue
+            limit, attempts = config.max_deliveries, self._spec.retry.attempts
+            self._max_deliveries[topic] = limit
+            if limit and attempts is not None and attempts > limit:
+                words = "%s: %d attempts are not possible, because max_deliveries of %s is %d"
+                _log.warning(words, self._call.name, attempts, topic, limit)
+
+    def _producer_of(self, slot: _Slot) -> str:
+        return f"{self._context.producer_prefix}.{slot.number}"
+
+    # One message
+
+    async def _work(self, slot: _Slot) -> None:
+        consumer, ledger = self._consumer, self._ledger
+        assert consumer is not None, "the pool is open"
+        try:
+            async for message in consumer:
+                work = ledger.begin(message)
+                if work is not None:
+                    await self._handle(slot, work)
+        except GoQueueError as error:
+            # The consumer's: what a handler raises does not come here.
+            self._context.on_failure(error)
+
+    async def _handle(self, slot: _Slot, work: WorkInHand) -> None:
+        error: BaseException | None = None
+        slot.began_at = began_at = work.lease.begun_at
+        try:
+            if self._is_plain and find_telemetry() is None:
+                await self._call.start(work.message, self._given)
+            else:
+                await self._call_wrapped(slot, work)
+        except asyncio.CancelledError as cancelled:
+            assert slot.task is not None, "it is at work"
+            if not slot.is_timed_out and slot.task.cancelling():
+                self._interrupted.append(work)
+                self._record(work, Outcome.RELEASED)
+                raise
+            # Too slow, or the handler's own: it awaited something that was cancelled.
+            error = self._timeout() if slot.is_timed_out else cancelled
+        except Exception as raised:  # noqa: BLE001 - whatever a handler raises is settled
+            error = raised
+        finally:
+            slot.began_at = None
+            if slot.is_timed_out:
+                slot.is_timed_out = False
+                if slot.task is not None and self._call.is_async:
+                    slot.task.uncancel()
+            self._ledger.end(work)
+        if self._telemetry.is_measured and began_at is not None:
+            seconds = asyncio.get_running_loop().time() - began_at
+            self._telemetry.measure(self._spec.group, work.message.topic, seconds, error)
+        if error is None:
+            is_acked = self._ledger.ack(work)
+            self._record(work, Outcome.ACKED if is_acked else Outcome.LOST)
+        else:
+            await self._settle_failure(work, error)
+
+    async def _call_wrapped(self, slot: _Slot, work: WorkInHand) -> None:
+        """With whatever stands around the handler: a span, a transaction, middleware."""
+        message = work.message
+        with message.span():
+            if not self._spec.is_transactional:
+                await self._call_through(slot, message, self._given)
+                return
+            name, timeout_s = self._producer_of(slot), self._spec.timeout_s
+            async with self._q.transaction(name, timeout_s=timeout_s) as tx:
+                await self._call_through(slot, message, self._given_with(tx))
+                await tx.ack(work.message)
+
+    def _given_with(self, tx: Transaction) -> Given:
+        if self._call.is_async:
+            return Given(self._given.q, tx)
+        return Given(self._given.q, SyncTransaction(self._context.threads, tx))
+
+    async def _call_through(self, slot: _Slot, message: Message, given: Given) -> None:
+        """Through the middleware to the handler."""
+        following: Callable[[], Awaitable[None]] = partial(self._call_handler, slot, message, given)
+        for middleware in reversed(self._context.middleware):
+            following = partial(middleware, message, following)
+        await following()
+
+    async def _call_handler(self, slot: _Slot, message: Message, given: Given) -> None:
+        if self._call.is_async:
+            await self._call.start(message, given)
+            return
+        if slot.thread is None:
+            slot.thread = HandlerThread(f"{self._call.name}-{slot.number}")
+        slot.answer = slot.thread.call(partial(self._call.start, message, given))
+        await slot.answer
+
+    def _timeout(self) -> TimeoutError:
+        return TimeoutError(f"the handler took longer than {self._spec.timeout_s:g} s")
+
+    # What becomes of a failure
+
+    async def _settle_failure(self, work: WorkInHand, error: BaseException) -> None:
+        lease = work.lease
+        if isinstance(error, TransactionOutcomeUnknown):
+            _log.warning("%s: %s", _named(work), error)
+            self._record(work, Outcome.LOST, error)
+            return
+        if isinstance(error, ProducerFenced) and self._spec.is_transactional:
+            self._context.on_failure(error)
+        # A transaction that was aborted took its message along: that is settled all the same.
+        if lease.is_lost or (lease.is_over and not isinstance(error, TransactionAborted)):
+            words = "%s: the handler failed after its message was settled or its lease was lost"
+            _log.warning(words, _named(work), exc_info=error)
+            self._record(work, Outcome.LOST, error)
+            return
+        try:
+            outcome = await self._return(work, error)
+        except GoQueueError as refused:
+            _log.warning("%s: its failure could not be settled: %s", _named(work), refused)
+            outcome = Outcome.LOST
+        self._record(work, outcome, error)
+
+    async def _return(self, work: WorkInHand, error: BaseException) -> Outcome:
+        """Nack or reject the message."""
+        message, retry, reason = work.message, self._spec.retry, _reason(error)
+        delivery = message.delivery_count
+        wait_s: float | None = None
+        if isinstance(error, TransactionAborted | asyncio.CancelledError):
+            # Not what the handler raised: retried whatever the policy says about exceptions.
+            wait_s = retry.wait_s(RetryLater(), delivery, self._chance)
+        elif not isinstance(error, PayloadInvalid):
+            wait_s = retry.wait_s(error, delivery, self._chance)
+        limit = self._max_deliveries.get(message.topic, 0)
+        is_dead = wait_s is None or bool(limit and delivery >= limit)
+        trace = None if isinstance(error, Reject | RetryLater | PayloadInvalid) else error
+        if is_dead:
+            _log.error(
+                "%s, delivery %d: to the dead letters: %s",
+                _named(work),
+                delivery,
+                reason,
+                exc_info=trace,
+            )
+        else:
+            _log.warning(
+                "%s, delivery %d: again in %.1f s: %s",
+                _named(work),
+                delivery,
+                wait_s,
+                reason,
+                exc_info=trace,
+            )
+        if wait_s is not None:
+            await message.nack(delay_s=wait_s, reason=reason)
+        else:
+            await self._reject(message, reason)
+        return Outcome.DEAD_LETTERED if is_dead else Outcome.RETRIED
+
+    async def _reject(self, message: Message, reason: str) -> None:
+        try:
+            await message.reject(reason)
+        except GoQueueError as error:
+            if error.code != _LOOP:
+                raise
+            # There are no dead letters of dead letters: it stays, and comes again.
+            await message.nack(delay_s=self._spec.retry.wait_s_max, reason=reason)
+
+    def _record(
+        self, work: WorkInHand, outcome: Outcome, error: BaseException | None = None
+    ) -> None:
+        self._telemetry.record(self._spec.group, work.message.topic, outcome, error)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, PayloadInvalid):
+        return f"the payload is invalid: {error.sentence}"
+    return reason_of(error)
+
+
+def _named(work: WorkInHand) -> str:
+    message = work.message
+    return f"{message.topic} {message.partition}:{message.offset}"
