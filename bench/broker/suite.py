@@ -8,6 +8,7 @@ from bench.broker.publish import measure_publish
 from bench.broker.request_reply import measure_request_reply
 from bench.broker.scale import measure_scale
 from bench.broker.sdk import measure_sdk
+from bench.broker.worker import measure_worker
 from bench.runner import Suite
 
 __all__ = ["SUITE"]
@@ -24,5 +25,6 @@ SUITE = Suite(
         "request_reply": measure_request_reply,
         "scale": measure_scale,
         "age": measure_age,
+        "worker": measure_worker,
     },
 )
