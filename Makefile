@@ -108,6 +108,9 @@ soak-transactions: setup ## copy 100,000 messages exactly once while node and wo
 	@$(venv) -m soak.copies --mode stream --blow-every 1.5
 	@$(venv) -m soak.copies --mode queue
 
+soak-deploys: setup ## replace and kill workers under load for SECONDS=600; check for lost and repeated work
+	@$(venv) -m soak.deploys --seconds $(if $(filter command line environment,$(origin SECONDS)),$(SECONDS),600)
+
 soak-spark: setup-spark ## copy 100,000 rows with Spark, ten times, while executor, driver and node are killed
 	@$(venv) -m soak.spark
 
@@ -163,7 +166,7 @@ lint: setup .venv/.spark .venv/.lint
 
 test-exhaustive: setup ## run the tests that are too long for `make test`
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) tests/exhaustive tests/conformance tests/simulation \
-		tests/integration/test_soak.py tests/integration/test_kill_nine.py
+		tests/integration/test_soak.py tests/integration/test_soak_deploys.py tests/integration/test_kill_nine.py
 	@GOQUEUE_EXHAUSTIVE=1 $(pytest) -m 'long or hypothesis' tests/unit tests/hostile tests/integration
 	@GOQUEUE_NO_EXTENSIONS=1 $(pytest) $(above_twins:%=tests/unit/%)
 
