@@ -1,5 +1,7 @@
 """A worker against a node: a backlog handled by an async function that does nothing.
 
+Also with a transaction for each message.
+
 The same backlog is first leased and acked by a bare loop over a consumer, in the same round, so
 that what the worker adds to a message can be told from what leasing costs. Client and node share
 the machine; the time of the client is processor time of this process.
@@ -19,6 +21,7 @@ from bench.broker_process import BrokerProcess
 from bench.figure import Figure, Target
 from bench.rounds import Round, summarise
 from goqueue.client.connection import Connection
+from goqueue.client.transaction import Transaction
 
 __all__ = ["measure_worker"]
 
@@ -70,7 +73,31 @@ async def _measure(broker: BrokerProcess, count: int) -> list[Figure]:
             "added": round(total_us - bare_us, 2),
         },
     )
-    return [rate, cost]
+    return [rate, cost, await _measure_transactions(broker, max(count // 100, 100))]
+
+
+async def _measure_transactions(broker: BrokerProcess, count: int) -> Figure:
+    """One transaction for each message: a publish, an ack and a commit."""
+    rounds: list[Round] = []
+    async with goqueue.connect(f"http://127.0.0.1:{broker.port}") as q:
+        await q.topics.create("copies", partitions=3)
+        for number in range(ROUNDS):
+            topic = f"transactions-{number}"
+            await q.topics.create(topic, partitions=3)
+            async with q.producer() as producer:
+                for each in range(count):
+                    await producer.send(topic, Job(each, "customer-7"))
+            worker = goqueue.Worker(topic)
+
+            @worker.handler(topic, transaction=True)
+            async def copy(job: Job, tx: Transaction) -> None:
+                await tx.publish("copies", job)
+
+            usage, began = broker.usage, time.perf_counter()
+            await worker.serve(q, until_idle=True)
+            seconds = time.perf_counter() - began
+            rounds.append(Round(count=count, seconds=seconds, cpu_s=usage.cpu_s))
+    return summarise("worker_transactions", "msg/s", rounds, broker.usage)
 
 
 async def _lease(q: Connection, topic: str, count: int) -> None:
@@ -90,7 +117,7 @@ async def _handle(q: Connection, topic: str, count: int) -> None:
     left = count
 
     @worker.handler(topic)
-    async def handle(job: Job) -> None:
+    async def handle(_job: Job) -> None:
         nonlocal left
         left -= 1
         if not left:

@@ -160,6 +160,7 @@ def test_the_ratio_is_the_median_over_rounds_of_our_rate_to_the_raw_one() -> Non
         ("sdk", {"sdk_send", "sdk_consume", "sdk_lease", "sdk_ack_awaited"}),
         ("scale", {"crowded_idle_cpu", "crowded_rss", "crowded_publish"}),
         ("age", {"age_publish", "age_one_a_request", "age_lease_and_ack"}),
+        ("worker", {"worker_empty", "worker_cpu_per_message", "worker_transactions"}),
     ],
 )
 def test_the_broker_bench_prints_its_figures_and_leaves_no_file(

@@ -7,6 +7,7 @@ import asyncio
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -278,6 +279,27 @@ def test_a_handler_that_is_cancelled_by_what_it_awaits_has_failed(
     play(node, scene)
 
 
+def test_a_plain_function_that_returns_a_coroutine_has_done_nothing_and_failed(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic = name()
+        await offer(q, topic, 1)
+        worker = Worker(GROUP)
+
+        async def work(_job: Job) -> None: ...
+
+        @worker.handler(topic, retry=Retry(attempts=1))
+        def forget_to_await(job: Job) -> object:
+            return work(job)
+
+        await worker.serve(q, until_idle=True)
+        (reason,) = await reasons(q, topic)
+        assert reason.endswith("returned something to await: use async def")
+
+    play(node, scene)
+
+
 # Handlers that hang
 
 
@@ -312,6 +334,36 @@ def test_a_handler_that_hangs_has_failed_and_others_go_on(
         play(node, scene)
     finally:
         may_end.set()
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_middleware_that_hangs_has_failed_also_around_a_thread_that_was_used_before(
+    node: ServerProcess, name: Name, kind: str
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic, done = name(), Counter[int]()
+        await offer(q, topic, 3, partitions=1)
+        worker = Worker(GROUP, concurrency=1)
+
+        @worker.middleware
+        async def hang(message: Message, call_next: Callable[[], Awaitable[None]]) -> None:
+            if message.offset == 1:
+                await asyncio.Event().wait()
+            await call_next()
+
+        async def work(job: Job) -> None:
+            done[job.id] += 1
+
+        def work_in_a_thread(job: Job) -> None:
+            done[job.id] += 1
+
+        declare = worker.handler(topic, timeout_s=0.2, retry=Retry(attempts=1))
+        declare(work if kind == "async" else work_in_a_thread)
+        await worker.serve(q, until_idle=True)
+        assert done == {0: 1, 2: 1}
+        assert await reasons(q, topic) == ["TimeoutError: the handler took longer than 0.2 s"]
+
+    play(node, scene)
 
 
 def test_a_worker_whose_threads_are_all_stuck_ends_with_an_error(

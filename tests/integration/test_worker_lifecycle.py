@@ -1,6 +1,7 @@
 """What stands around the handlers of a worker: middleware, hooks, its start and its end."""
 
 import asyncio
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -239,6 +240,35 @@ def test_a_handler_that_does_not_finish_in_time_is_interrupted_and_its_delivery_
         play(node, scene)
     finally:
         may_end.set()
+
+
+def test_a_handler_that_is_not_to_be_ended_keeps_no_other_message(
+    node: ServerProcess, name: Name
+) -> None:
+    async def scene(q: Connection) -> None:
+        topic, may_end, began = name(), asyncio.Event(), asyncio.Event()
+        await offer(q, topic, 1)
+        worker = Worker(GROUP, shutdown_s=0.01)
+
+        @worker.handler(topic)
+        async def go_on(_job: Job) -> None:
+            began.set()
+            while not may_end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await may_end.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(worker.serve(q))
+            await began.wait()
+            worker.stop()
+            # The worker leaves the group: others get the message although the handler goes on.
+            async with q.consume(topic, group=GROUP, mode="shared") as consumer:
+                await (await anext(consumer)).ack()
+            assert not serving.done()
+            may_end.set()
+        await assert_all_done(q, topic)
+
+    play(node, scene)
 
 
 def test_a_worker_may_serve_again_after_it_was_stopped(node: ServerProcess, name: Name) -> None:

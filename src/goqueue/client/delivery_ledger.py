@@ -90,6 +90,11 @@ class DeliveryLedger:
         if self._in_hand.get(work.place) is work:
             del self._in_hand[work.place]
 
+    def abandon(self) -> None:
+        """The leases are given back: whatever is still in hand can no longer be settled."""
+        for work in self._in_hand.values():
+            work.lease.lose()
+
     def ack(self, work: WorkInHand) -> bool:
         """Ack finished work, unless its handler has settled it; False if its lease was lost."""
         lease = work.lease

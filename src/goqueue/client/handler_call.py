@@ -111,6 +111,8 @@ def read_handler(function: Callable[..., object], *, is_transactional: bool) -> 
     """The call of a handler; raises TypeError for one that cannot be called with a message."""
     awaits = is_async(function)
     name = _name_of(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(f"{name}: a handler does not yield")
     parameters = _parameters(function, awaits=awaits)
     payloads = [each for each in parameters if each.kind is _Kind.PAYLOAD]
     kinds = [each.kind for each in parameters]
@@ -228,7 +230,7 @@ def _decoder(annotation: object, name: str) -> Decode:
             raise PayloadInvalid("the message is a tombstone, and the handler does not take None")
         try:
             return decode(value)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise PayloadInvalid(" ".join(str(error).split())) from error
 
     return decoded

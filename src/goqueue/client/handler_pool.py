@@ -17,8 +17,10 @@ left to end, and the log says why. A slot never ends by what a handler raises.
 """
 
 import asyncio
+import inspect
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
@@ -64,6 +66,8 @@ class PoolContext(NamedTuple):
     telemetry: WorkerTelemetry
     # Names the slots of this handler as transactional producers.
     producer_prefix: str
+    # Whether an earlier life of this worker had the same prefix.
+    is_named: bool
     # Called with what a pool cannot go on after.
     on_failure: Callable[[BaseException], None]
 
@@ -78,7 +82,16 @@ class _Slot:
         self.began_at: float | None = None
         self.is_timed_out = False
         self.thread: HandlerThread | None = None
+        # What the thread is asked for; None while it is asked for nothing.
         self.answer: asyncio.Future[None] | None = None
+
+    def end_call(self) -> None:
+        """The call has ended, in whatever way: the next one has its full time."""
+        self.began_at = None
+        if self.is_timed_out:
+            self.is_timed_out = False
+            if self.task is not None and self.task.cancelling():
+                self.task.uncancel()
 
 
 class HandlerPool:
@@ -120,7 +133,7 @@ class HandlerPool:
         """Check the topics, take over what an earlier life left, and join the group."""
         spec = self._spec
         await self._read_limits()
-        if spec.is_transactional:
+        if spec.is_transactional and self._context.is_named:
             for slot in self._slots:
                 await self._q.take_over(self._producer_of(slot), timeout_s=spec.timeout_s)
         consumer = self._q.consume(
@@ -152,6 +165,7 @@ class HandlerPool:
             lease.end()
         if leases:
             await leases[0].grant.settling.release(leases)
+        self._ledger.abandon()
         if self._consumer is not None:
             await self._consumer.close()
 
@@ -162,12 +176,13 @@ class HandlerPool:
             if began_at is None or slot.is_timed_out or now - began_at < self._spec.timeout_s:
                 continue
             slot.is_timed_out = True
-            if slot.thread is None:
+            if slot.answer is not None and slot.thread is not None:
+                if not slot.answer.done():
+                    slot.answer.set_exception(self._timeout())
+                    self._replace_thread(slot, slot.thread)
+            else:
                 assert slot.task is not None, "it is at work"
                 slot.task.cancel()
-            elif slot.answer is not None and not slot.answer.done():
-                slot.answer.set_exception(self._timeout())
-                self._replace_thread(slot, slot.thread)
 
     def _replace_thread(self, slot: _Slot, thread: HandlerThread) -> None:
         """Nothing can end a thread: it is left to itself, as long as there are not too many."""
@@ -227,14 +242,10 @@ class HandlerPool:
         except Exception as raised:  # noqa: BLE001 - whatever a handler raises is settled
             error = raised
         finally:
-            slot.began_at = None
-            if slot.is_timed_out:
-                slot.is_timed_out = False
-                if slot.task is not None and self._call.is_async:
-                    slot.task.uncancel()
+            slot.end_call()
             self._ledger.end(work)
         if self._telemetry.is_measured and began_at is not None:
-            seconds = asyncio.get_running_loop().time() - began_at
+            seconds = time.monotonic() - began_at
             self._telemetry.measure(self._spec.group, work.message.topic, seconds, error)
         if error is None:
             is_acked = self._ledger.ack(work)
@@ -252,6 +263,8 @@ class HandlerPool:
             name, timeout_s = self._producer_of(slot), self._spec.timeout_s
             async with self._q.transaction(name, timeout_s=timeout_s) as tx:
                 await self._call_through(slot, message, self._given_with(tx))
+                # The commit has a time of its own: interrupted, nobody would know its outcome.
+                slot.began_at = None
                 await tx.ack(work.message)
 
     def _given_with(self, tx: Transaction) -> Given:
@@ -272,8 +285,18 @@ class HandlerPool:
             return
         if slot.thread is None:
             slot.thread = HandlerThread(f"{self._call.name}-{slot.number}")
-        slot.answer = slot.thread.call(partial(self._call.start, message, given))
-        await slot.answer
+        slot.answer = slot.thread.call(partial(self._call_in_thread, message, given))
+        try:
+            await slot.answer
+        finally:
+            slot.answer = None
+
+    def _call_in_thread(self, message: Message, given: Given) -> None:
+        result = self._call.start(message, given)
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError(f"{self._call.name} returned something to await: use async def")
 
     def _timeout(self) -> TimeoutError:
         return TimeoutError(f"the handler took longer than {self._spec.timeout_s:g} s")

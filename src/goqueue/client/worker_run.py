@@ -38,6 +38,7 @@ _CLIENT_ID = "goqueue-worker"
 _LOOKS = 10
 _LOOK_S_MIN, _LOOK_S_MAX = 0.02, 1.0
 _IDLE_S = 0.05
+_SIGNALS_HEEDED = 2
 # To leave the groups takes a moment, however little time is left.
 _FAREWELL_S = 2.0
 
@@ -52,20 +53,35 @@ async def run_until_signalled(
 
 @contextlib.contextmanager
 def _stopped_by_signals(worker: Worker) -> Iterator[None]:
-    """In the main thread; another one cannot be told of signals."""
+    """In the main thread; another one cannot be told of signals.
+
+    The third one ends the program by its default action: a handler may not let itself be ended.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, worker.stop)
-    try:
-        yield
-    finally:
+    left = _SIGNALS_HEEDED
+
+    def stop() -> None:
+        nonlocal left
+        worker.stop()
+        left -= 1
+        if not left:
+            release()
+
+    def release() -> None:
         for number in numbers:
             loop.remove_signal_handler(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    for number in numbers:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        release()
 
 
 class WorkerRun:
@@ -89,6 +105,7 @@ class WorkerRun:
         self._is_stopping = asyncio.Event()
         self._is_hurried = asyncio.Event()
         self._ends_at = 0.0
+        self._is_closed = False
 
     def stop(self) -> None:
         """Finish what is in hand; called again, do not."""
@@ -129,6 +146,7 @@ class WorkerRun:
                     middleware=self._middleware,
                     telemetry=self._telemetry,
                     producer_prefix=f"{spec.group}.{life}.{number}",
+                    is_named=worker.name is not None,
                     on_failure=self._fail,
                 ),
             )
@@ -182,10 +200,17 @@ class WorkerRun:
         )
         for task in (hurried, *slots):
             task.cancel()
-        await _wait_for_all(slots)
+        await _wait_for_all(slots, _FAREWELL_S)
+        if any(not slot.done() for slot in slots):
+            # The group of tasks waits for it; another signal ends the process.
+            _log.error("group %s: a handler goes on although it was cancelled", group)
+        await self._close()
 
     async def _close(self) -> None:
         """Give back what is left, and leave; not for longer than there is time."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         left_s = max(self._ends_at - time.monotonic(), _FAREWELL_S)
         for pool in self._pools:
             pool.stop()
@@ -241,6 +266,8 @@ async def _wait(event: asyncio.Event) -> None:
     await event.wait()
 
 
-async def _wait_for_all(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _wait_for_all(
+    tasks: Sequence[asyncio.Task[None]], timeout_s: float | None = None
+) -> None:
     if tasks:
-        await asyncio.wait(tasks)
+        await asyncio.wait(tasks, timeout=timeout_s)

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, TypedDict, cast
 
 import msgspec
@@ -124,6 +124,7 @@ def test_a_pydantic_model_validates_its_payload_by_itself() -> None:
         (str, b"\xff", "invalid start byte"),
         (dict, b"\xff", "malformed"),
         (Model, b"[]", "1 validation error for Model Input should be an object"),
+        (object, b"[" * 100_000, "recursion"),
         (bytes, None, "tombstone"),
         (Order, None, "tombstone"),
     ],
@@ -232,6 +233,14 @@ def async_connection(order: Order, q: Connection) -> None: ...
 async def sync_connection(order: Order, q: SyncConnection) -> None: ...
 
 
+def generator(order: Order) -> Iterator[Order]:
+    yield order
+
+
+async def async_generator(order: Order) -> AsyncIterator[Order]:
+    yield order
+
+
 async def with_transaction(order: Order, tx: Transaction) -> None: ...
 
 
@@ -250,6 +259,8 @@ async def with_transaction(order: Order, tx: Transaction) -> None: ...
         (async_connection, "takes a SyncConnection"),
         (sync_connection, "takes a Connection"),
         (with_transaction, "belong together"),
+        (generator, "does not yield"),
+        (async_generator, "does not yield"),
     ],
 )
 def test_a_handler_that_cannot_be_called_with_a_message_is_refused_by_name(
