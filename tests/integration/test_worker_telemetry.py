@@ -8,7 +8,11 @@ from collections import Counter
 
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import (
+    HistogramDataPoint,
+    InMemoryMetricReader,
+    NumberDataPoint,
+)
 from opentelemetry.trace import StatusCode
 
 from goqueue import Reject, Retry, Worker
@@ -39,10 +43,10 @@ def measured(topic: str) -> tuple[dict[str, int], Counter[str]]:
                 if isinstance(point, HistogramDataPoint):
                     assert metric.name == "messaging.process.duration"
                     calls[str(attributes.get("error.type", ""))] += point.count
-                else:
+                elif isinstance(point, NumberDataPoint):
                     assert metric.name == "goqueue.worker.messages"
                     outcome = str(attributes["goqueue.outcome"])
-                    outcomes[outcome] = outcomes.get(outcome, 0) + int(point.value)  # type: ignore[union-attr]  # a sum
+                    outcomes[outcome] = outcomes.get(outcome, 0) + int(point.value)
     return outcomes, calls
 
 
