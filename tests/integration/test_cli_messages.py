@@ -418,3 +418,54 @@ def test_there_is_nothing_to_measure_in_an_empty_topic(program: Program, topic: 
     refused = program.run("bench", "consume", "--topic", topic)
     assert refused.code == 1
     assert "fill it with: goqueue bench produce" in refused.err
+
+
+def test_messages_are_filtered_and_shown_in_a_format(program: Program, topic: str) -> None:
+    lines = [
+        b'{"value": "{\\"n\\": %d}", "key": "k%d", "partition": 0, "headers": {"h": "%d"}}\n'
+        % (number, number % 2, number)
+        for number in range(30)
+    ]
+    program.do("produce", topic, "--format", "json", typed=b"".join(lines))
+    shown = program.do("consume", topic, "--format", r"%p:%o %k %v %{h}\0").out
+    assert shown.split(b"\0")[0] == b'0:0 k0 {"n": 0} 0'
+    found = program.do("consume", topic, "-k", "k1", "--json", "$.n > 25", "--format", "%o")
+    assert found.lines == ["27", "29"]
+    assert program.do("consume", topic, "-H", "h=2[0-9]", "-n", "1", "--format", "%o").lines == [
+        "20"
+    ]
+    (line,) = program.do("consume", topic, "--grep", ": 13}", "-o", "jsonl").lines
+    assert msgspec.json.decode(line)["offset"] == 13
+    document = program.do("consume", topic, "-p", "0", "--grep", ": 3}", "-o", "json").json()
+    assert document["next_offset"] == 30
+
+
+def test_what_was_left_out_is_said_on_standard_error(program: Program, topic: str) -> None:
+    program.do("produce", topic, typed=b"x\n" * 40)
+    for flags in ((), ("--values",), ("-o", "jsonl")):
+        cut = program.do("consume", topic, *flags)
+        assert len(cut.lines) == 10
+        assert cut.err == "30 more: -n 0\n"
+        assert program.do("consume", topic, *flags, "-n", "0").err == ""
+    searched = program.do("consume", topic, "--grep", "x", "-n", "1")
+    assert searched.err == "39 more to search: -n 0\n"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--values", "--format", "%v"),
+        ("--format", "%v", "-o", "json"),
+        ("--format", "%q"),
+        ("--grep", "("),
+        ("--json", "a..b"),
+        ("-g", "g", "--grep", "x"),
+        ("-g", "g", "-k", "x"),
+    ],
+)
+def test_flags_that_make_no_sense_together_are_2(
+    program: Program, topic: str, flags: tuple[str, ...]
+) -> None:
+    refused = program.run("consume", topic, *flags)
+    assert (refused.code, refused.out) == (2, b"")
+    assert refused.err.count("\n") == 1

@@ -36,11 +36,16 @@ def body(node: ServerProcess, path: str) -> object:
 def test_a_topic_is_made_described_changed_and_deleted(program: Program, topic: str) -> None:
     assert topic in program.do("topic", "list").text
     described = program.do("topic", "describe", topic).text
-    assert "max_deliveries        2" in described
-    program.do("topic", "alter", topic, "--set", "visibility_timeout=1m", "-r", "5")
+    assert re.search(r"max_deliveries +2\b", described)
+    assert re.search(r"segment_bytes +64MiB", described)
+    assert re.search(r"retention_bytes +unlimited", described)
+    assert "schema_validation" not in described
+    assert "schema_validation" in program.do("topic", "describe", topic, "-o", "wide").text
+    program.do("topic", "alter", topic, "--set", "visibility_timeout=1m", "-r", "7d")
     changed = program.do("topic", "describe", topic, "-o", "json").json()["config"]
     assert isinstance(changed, dict)
-    assert (changed["visibility_timeout"], changed["retention_hours"]) == ("1m0s", 5)
+    assert (changed["visibility_timeout"], changed["retention_hours"]) == ("1m0s", 168)
+    assert re.search(r"retention_hours +7d", program.do("topic", "describe", topic).text)
     assert program.do("topic", "delete", topic, "-f").text == f"deleted topic {topic}\n"
     assert program.run("topic", "describe", topic).code == 1
 
@@ -48,10 +53,8 @@ def test_a_topic_is_made_described_changed_and_deleted(program: Program, topic: 
 @pytest.mark.parametrize(
     ("command", "path"),
     [
-        (("topic", "list"), "/topics"),
-        (("topic", "describe", "{topic}"), "/topics/{topic}"),
         (("topic", "partitions", "{topic}"), "/topics/{topic}/partitions"),
-        (("group", "list"), "/groups"),
+        (("delayed", "list", "{topic}"), "/topics/{topic}/delayed"),
     ],
 )
 def test_json_and_yaml_are_the_body_of_the_api(
@@ -61,6 +64,68 @@ def test_json_and_yaml_are_the_body_of_the_api(
     arguments = [word.format(topic=topic) for word in command]
     assert program.do(*arguments, "-o", "json").json() == expected
     assert msgspec.yaml.decode(program.do(*arguments, "-o", "yaml").out) == expected
+
+
+def test_json_holds_what_the_table_shows(program: Program, node: ServerProcess, topic: str) -> None:
+    program.do("produce", topic, "-m", "x", "-p", "0")
+    program.do("consume", topic, "-g", topic, "-n", "1")
+    program.do("produce", topic, "-m", "y", "-p", "1")
+    listed = program.do("topic", "list", "-o", "json").json()
+    assert isinstance(listed["topic_stats"], dict)
+    assert listed["topics"] == body(node, "/topics")["topics"]
+    assert listed["topic_stats"][topic]["total_messages"] == 2
+    lines = [msgspec.json.decode(line) for line in program.do("topic", "list", "-o", "jsonl").lines]
+    (line,) = [each for each in lines if each["name"] == topic]
+    assert (line["partitions"], line["total_messages"]) == (2, 2)
+    described = program.do("topic", "describe", topic, "-o", "json").json()
+    assert described.pop("lanes") is not None
+    assert described == body(node, f"/topics/{topic}")
+    groups = program.do("group", "list", "-o", "jsonl").lines
+    (group,) = [each for each in map(msgspec.json.decode, groups) if each["group_id"] == topic]
+    assert group["total_lag"] == 1
+    assert program.do("group", "describe", topic, "-o", "json").json()["total_lag"] == 1
+    assert "PROTOCOL" in program.do("group", "list", "-o", "wide").text
+    assert "PUBLISHED" in program.do("topic", "list", "-o", "wide").text
+
+
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest_ones(
+    program: Program, topic: str
+) -> None:
+    missed = program.run("topic", "describe", topic[:-1])
+    assert (missed.code, missed.out) == (1, b"")
+    assert f'topic "{topic[:-1]}" does not exist (topic_not_found)' in missed.err
+    assert f"did you mean {topic}" in missed.err
+    program.do("produce", topic, "-m", "x")
+    program.do("consume", topic, "-g", f"{topic}.group", "-n", "1")
+    missed = program.run("group", "lag", f"{topic}.grup")
+    assert f"did you mean {topic}.group?" in missed.err
+    document = msgspec.json.decode(program.run("topic", "describe", "xyzzy", "-o", "json").err)
+    assert document["code"] == "topic_not_found"
+    assert document["hint"].endswith("goqueue topic create xyzzy")
+
+
+def test_a_context_is_checked(node: ServerProcess, tmp_path: Path) -> None:
+    program = Program("", tmp_path)
+    program.do("context", "set", "here", "--server", node.url.removeprefix("http://"))
+    program.do("context", "set", "lost", "--server", NOWHERE)
+    checked = program.do("context", "check", "here")
+    assert f"here: {node.url} answered in " in checked.text
+    assert checked.text.endswith(f"GoQueue {goqueue.__version__}, ready\n")
+    program.do("context", "use", "here")
+    assert program.do("context", "check", "-o", "json").json()["is_ready"] is True
+    assert program.run("context", "check", "lost").code == 3
+
+
+def test_times_may_be_local(program: Program, topic: str) -> None:
+    program.do("produce", topic, "-m", "x")
+    local = Program(program.environment["GOQUEUE_SERVER"], Path(program.environment["HOME"]))
+    local.environment["TZ"] = "Asia/Tokyo"
+    for command in (("consume", topic), ("topic", "describe", topic)):
+        assert re.search(r"T\d\d:\d\d:\d\d\.\d{3}Z", local.do(*command).text)
+        shown = local.do(*command, "--local-time").text
+        assert re.search(r"T\d\d:\d\d:\d\d\.\d{3}\+09:00", shown)
+    local.environment["GOQUEUE_LOCAL_TIME"] = "1"
+    assert "+09:00" in local.do("consume", topic).text
 
 
 def test_flags_that_choose_the_server_may_stand_anywhere(
@@ -106,7 +171,7 @@ def test_what_the_server_refuses_is_one_line_with_its_code_and_a_hint(
     program: Program, topic: str
 ) -> None:
     for arguments, words in (
-        (("topic", "describe", "nowhere"), "(topic_not_found); see: goqueue topic list"),
+        (("topic", "describe", "xyzzy"), "(topic_not_found); see: goqueue topic list"),
         (("topic", "create", topic), "(topic_exists)"),
         (("topic", "create", "a b"), "(name_invalid)"),
         (("topic", "create", "x", "-p", "0"), "(request_invalid)"),
@@ -169,7 +234,7 @@ def test_an_argument_that_is_no_text_is_misuse(program: Program, topic: str) -> 
 
 
 def test_settings_that_make_no_sense_are_2(program: Program) -> None:
-    for flag, value in (("-s", "nonsense"), ("--timeout", "soon"), ("-c", "nobody")):
+    for flag, value in (("-s", "non sense"), ("--timeout", "soon"), ("-c", "nobody")):
         refused = program.run("topic", "list", flag, value)
         assert refused.code == 2
         assert_one_line(refused.err)
@@ -189,11 +254,11 @@ def test_nothing_is_destroyed_unasked_when_nobody_can_be_asked(
 ) -> None:
     refused = program.run(*(word.format(topic=topic) for word in command))
     assert refused.code == 2
-    assert "add --force" in refused.err
+    assert "add --yes" in refused.err
     program.do("topic", "describe", topic)
 
 
-@pytest.mark.parametrize(("answer", "code"), [(b"yes\n", 0), (b"y\n", 2), (b"\n", 2)])
+@pytest.mark.parametrize(("answer", "code"), [(b"yes\n", 0), (b"y\n", 0), (b"\n", 1)])
 def test_only_yes_on_a_terminal_deletes(
     program: Program, topic: str, answer: bytes, code: int
 ) -> None:
@@ -210,7 +275,7 @@ def test_only_yes_on_a_terminal_deletes(
     os.close(theirs)
     os.close(ours)
     assert done.returncode == code
-    assert b"Type yes" in done.stderr
+    assert b"[y/N]" in done.stderr
     assert program.run("topic", "describe", topic).code == (1 if code == 0 else 0)
 
 

@@ -54,7 +54,7 @@ def test_one_command_tells_the_whole_trace(program: Program, api: Api, story: st
     found = api.get(f"/traces/{story}")
     assert [event["event_type"] for event in found["events"]] == STORY
     assert found["status"] == "completed"
-    shown = program.do("trace", "message", "orders", "0", "0").lines
+    shown = program.do("trace", "message", "orders", "0:0").lines
     assert shown[0] == f"trace    {story}"
     assert re.fullmatch(r"status   completed in \d+\.\d (ms)|.* s, 13 events", shown[3])
     body = shown[5:]
@@ -69,11 +69,9 @@ def test_one_command_tells_the_whole_trace(program: Program, api: Api, story: st
     assert r"still\x1b[31m none" in text
 
 
-@pytest.mark.parametrize(
-    "place", [("orders", "0", "1"), ("orders.dlq", "0", "0"), ("orders", "0", "2")]
-)
+@pytest.mark.parametrize("place", [("orders", "0:1"), ("orders.dlq", "0:0"), ("orders", "0:2")])
 def test_every_place_that_the_message_had_leads_to_the_same_trace(
-    program: Program, story: str, place: tuple[str, str, str]
+    program: Program, story: str, place: tuple[str, str]
 ) -> None:
     assert program.do("trace", "message", *place).out == program.do("trace", "get", story).out
 
@@ -82,9 +80,9 @@ def test_json_and_yaml_are_the_body_of_the_api(
     program: Program, node: ServerProcess, story: str
 ) -> None:
     for words, path in (
-        (("list", "-n", "2"), "/traces?limit=2"),
+        (("list", "--all", "-n", "2"), "/traces?limit=2"),
         (("get", story), f"/traces/{story}"),
-        (("message", "orders", "0", "0"), f"/traces/{story}"),
+        (("message", "orders", "0:0"), f"/traces/{story}"),
         (
             ("search", "--topic", "orders", "--status", "error"),
             "/traces/search?topic=orders&status=error",
@@ -126,17 +124,19 @@ def test_a_search_by_every_flag(
 
 def test_the_list_and_the_counts_are_tables(program: Program, story: str) -> None:
     lines = program.do("trace", "list").lines
-    assert any(
-        re.search(rf"{story}  \d\d:\d\d:\d\d  completed  .*  orders 0:0", each) for each in lines
-    )
+    assert any(re.search(rf"{story}  20\S+Z  completed  .*  orders 0:0", each) for each in lines)
+    # Rebalances have no message, and are shown on request only.
+    assert not any(each.endswith(" -") or each.rstrip().endswith(" -") for each in lines)
+    every = program.do("trace", "list", "--all").lines
+    assert len(every) > len(lines)
     assert re.search(r"spans kept +\d+ of 10000", program.do("trace", "stats").text)
-    assert "more: use -n N" in program.do("trace", "list", "-n", "1").text
+    assert "more: use -n N" in program.do("trace", "list", "--all", "-n", "1").text
 
 
 def test_a_message_of_which_nothing_is_kept_is_told_in_one_sentence(
     program: Program, story: str
 ) -> None:
-    done = program.run("trace", "message", "orders", "0", "99")
+    done = program.run("trace", "message", "orders", "0:99")
     assert (done.code, done.out) == (1, b"")
     (sentence,) = done.err.splitlines()
     assert sentence.startswith("goqueue: no trace of orders 0:99: the server keeps the last 10,000")
@@ -150,8 +150,9 @@ def test_a_message_of_which_nothing_is_kept_is_told_in_one_sentence(
         (("get", "0" * 31), 1, "32 hexadecimal digits"),
         (("get", "0" * 31 + "1"), 1, "(trace_not_found); only the newest traces are kept"),
         (("get", "../topics"), 1, "(request_invalid)"),
-        (("message", "orders", "0"), 2, "Missing argument 'OFFSET'"),
-        (("message", "orders", "x", "0"), 2, "PARTITION"),
+        (("message", "orders"), 2, "Missing argument 'PARTITION:OFFSET'"),
+        (("message", "orders", "0"), 2, "is not PARTITION:OFFSET"),
+        (("message", "orders", "x:0"), 2, "is not PARTITION:OFFSET"),
         (("search", "--start", "yesterday"), 2, "--start is neither a time"),
         (("search", "--status", "lost"), 2, "--status"),
         (("list", "-n", "0"), 2, "--limit"),

@@ -184,7 +184,7 @@ def show_report(
         latency_of=latency_of,
         latency_ms=in_ms,
     )
-    if output is Output.TABLE:
+    if output.is_table:
         _draw(report)
     else:
         write_document(report, output)

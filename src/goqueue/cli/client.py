@@ -8,14 +8,16 @@ when a connection is opened, so that `--help` of a command does without it.
 """
 
 import os
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+import msgspec
 import uvloop
 
 from goqueue.cli.context import ClientSettings, ClientSettingsInvalid, load_client_settings
-from goqueue.cli.errors import as_failure
+from goqueue.cli.errors import Failure, as_failure, close_names
 from goqueue.cli.options import given_server_flags
 from goqueue.cli.output import Reply
 from goqueue.client import GoQueueError, connect
@@ -24,13 +26,23 @@ from goqueue.client.retries import Retries
 if TYPE_CHECKING:
     from goqueue.client.connection import Connection
 
-__all__ = ["Session", "ask", "ask_once", "chosen_settings", "first_failure", "run_session"]
+__all__ = [
+    "ServerAnswer",
+    "Session",
+    "ask",
+    "ask_once",
+    "chosen_settings",
+    "first_failure",
+    "measure_server",
+    "run_session",
+]
 
 T = TypeVar("T")
 
 _HASTY = Retries(attempts_max=3, total_s=1.0)
 _ONCE = Retries(attempts_max=1)
 _CLIENT_ID = "goqueue-cli"
+_CHECK_S = 5.0
 
 
 class Session:
@@ -99,12 +111,40 @@ def run_session(
     try:
         return uvloop.run(run())
     except GoQueueError as error:
-        raise as_failure(error, settings.server) from error
+        raise _failure(error, settings) from error
     except BaseExceptionGroup as group:
         first = first_failure(group)
         if isinstance(first, GoQueueError):
-            raise as_failure(first, settings.server) from group
+            raise _failure(first, settings) from group
         raise first from group
+
+
+# The server lists what exists only to suggest a name: not longer than a person notices.
+_SUGGESTION_S = 1.0
+
+
+def _failure(error: GoQueueError, settings: ClientSettings) -> Failure:
+    """The end of the command; for a name that does not exist, with those that are like it."""
+    kind = error.code.removesuffix("_not_found")
+    wanted = error.details.get(kind)
+    if not isinstance(wanted, str) or kind not in ("topic", "group"):
+        return as_failure(error, settings.server)
+    try:
+        known = ask_once(settings, _NAMES[kind], timeout_s_max=_SUGGESTION_S).value
+    except GoQueueError:
+        known = ()
+    return as_failure(error, settings.server, near=close_names(wanted, known))
+
+
+async def _topic_names(q: "Connection") -> tuple[str, ...]:
+    return await q.topics.list()
+
+
+async def _group_names(q: "Connection") -> tuple[str, ...]:
+    return tuple(each.group_id for each in await q.groups.list())
+
+
+_NAMES = {"topic": _topic_names, "group": _group_names}
 
 
 def ask(call: "Callable[[Connection], Awaitable[T]]") -> Reply[T]:
@@ -126,6 +166,40 @@ def ask_once(
             return await session.ask(call)
 
     return uvloop.run(run())
+
+
+class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """That a server is there: which version, whether ready, and how long one answer takes."""
+
+    server: str
+    version: str
+    is_ready: bool
+    milliseconds: float
+
+
+def measure_server(settings: ClientSettings) -> ServerAnswer:
+    """Ask a server for its version and readiness; not reached or refused ends the command."""
+
+    async def run() -> ServerAnswer:
+        session = Session(settings, retries=_ONCE, timeout_s_max=_CHECK_S)
+        async with session.q:
+            version = (await session.q.version()).version
+            started = time.monotonic()
+            # Once more: the first answer includes the connection. It needs the key as well.
+            await session.q.topics.list()
+            took_s = time.monotonic() - started
+            ready = await session.q.readiness()
+            return ServerAnswer(
+                server=settings.server,
+                version=version,
+                is_ready=ready.status != "fail",
+                milliseconds=round(took_s * 1000, 3),
+            )
+
+    try:
+        return uvloop.run(run())
+    except GoQueueError as error:
+        raise as_failure(error, settings.server) from error
 
 
 def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:

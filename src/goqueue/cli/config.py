@@ -21,6 +21,7 @@ from goqueue.runtime.settings import (
     Setting,
     Settings,
     SettingsInvalid,
+    Source,
     load_settings,
 )
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from goqueue.runtime.settings import Problem, SettingsFile
 
 __all__ = [
+    "SettingsCommand",
+    "SettingsRefused",
     "config",
     "exit_with",
     "given_flags",
@@ -40,6 +43,29 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 
 _KEY = "goqueue.flags"
+
+
+class _SettingOption(click.Option):
+    """The flag of one setting."""
+
+    def __init__(self, *args: object, section: str, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # handed on as click gave them
+        self.section = section
+
+
+class SettingsCommand(click.Command):
+    """A command with the flags of all settings; its help lists them by section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and not isinstance(param, click.Argument):
+                section = param.section if isinstance(param, _SettingOption) else "Options"
+                sections.setdefault(section, []).append(record)
+        for section in sorted(sections, key=lambda name: name != "Options"):
+            with formatter.section(section):
+                formatter.write_dl(sections[section])
 
 
 def setting_options(decorated: Decorated) -> Decorated:
@@ -71,9 +97,20 @@ def given_settings() -> Settings:
 
 
 def exit_with(invalid: SettingsInvalid) -> NoReturn:
-    """Show one line for each problem and end the command."""
-    tell(invalid.warnings, invalid.problems)
-    raise click.exceptions.Exit(ExitCode.MISUSED)
+    """End the command with all problems: one line each, or one document."""
+    raise SettingsRefused(invalid)
+
+
+class SettingsRefused(click.ClickException):
+    """Invalid settings."""
+
+    exit_code = ExitCode.MISUSED
+    code = "settings_invalid"
+
+    def __init__(self, invalid: SettingsInvalid) -> None:
+        super().__init__("the settings are invalid")
+        warnings = [f"warning: {warning}" for warning in invalid.warnings]
+        self.problems = [*warnings, *map(str, invalid.problems)]
 
 
 def tell(warnings: Iterable[str], problems: Iterable[Problem] = ()) -> None:
@@ -90,7 +127,10 @@ def _option(setting: Setting[Any]) -> Callable[[Decorated], Decorated]:
     return click.option(
         *setting.flags,
         setting.name.replace(".", "_"),
-        metavar="true|false" if setting.is_switch else _metavar(setting),
+        cls=_SettingOption,
+        section=f"Settings of {setting.feature}",
+        metavar=setting.kind.noun,
+        shell_complete=_completing(setting.kind.words),
         # A bare switch means true; it takes a value as well, as in the environment.
         is_flag=False,
         flag_value="true" if setting.is_switch else None,
@@ -98,12 +138,19 @@ def _option(setting: Setting[Any]) -> Callable[[Decorated], Decorated]:
         callback=_keeping(setting.name),
         help=setting.meaning + note,
         # Taken and refused with its reason, but not offered.
-        hidden=not (setting.feature.is_here or setting.harmless),
+        hidden=not _is_offered(setting),
     )
 
 
-def _metavar(setting: Setting[Any]) -> str:
-    return setting.name.rsplit(".", 1)[-1].upper()
+def _is_offered(setting: Setting[Any]) -> bool:
+    """Whether this version can do anything with it."""
+    return setting.feature.is_here or bool(setting.harmless)
+
+
+def _completing(
+    words: tuple[str, ...],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    return lambda _, __, incomplete: [word for word in words if word.startswith(incomplete)]
 
 
 def _keeping(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
@@ -122,24 +169,36 @@ def config() -> None:
     """
 
 
-@config.command("show", short_help="Show every setting and where its value comes from.")
+@config.command(
+    "show", cls=SettingsCommand, short_help="Show every setting and where its value comes from."
+)
+@click.option(
+    "--all", "is_all", is_flag=True, help="Also settings of features that are still to come."
+)
 @setting_options
 @output_option
-def show_command(output: Output) -> None:
+def show_command(output: Output, *, is_all: bool) -> None:
     """Show every setting that `goqueue serve` would use with these flags, and where it comes from.
 
     Secrets are masked. Invalid settings are all reported, with exit code 2.
     """
-    from goqueue.cli.output import console, table, write_document
+    from goqueue.cli.output import console, table, write_items
 
     settings = given_settings()
     tell(settings.warnings)
-    if output is Output.TABLE:
-        rows = [(origin.setting, origin.value, origin.place) for origin in settings.origins]
+    offered = {setting.name for setting in SETTINGS if _is_offered(setting)}
+    # What was set is shown in any case.
+    origins = [
+        origin
+        for origin in settings.origins
+        if is_all or origin.setting in offered or origin.source is not Source.DEFAULT
+    ]
+    if output.is_table:
+        rows = [(origin.setting, origin.value, origin.place) for origin in origins]
         console().print(table(("SETTING", "VALUE", "ORIGIN"), rows))
     else:
-        origins, warnings = list(settings.origins), list(settings.warnings)
-        write_document({"settings": origins, "warnings": warnings}, output)
+        document = {"settings": origins, "warnings": list(settings.warnings)}
+        write_items(document, "settings", output)
 
 
 @config.command("check", short_help="Check a file of settings.")
@@ -171,7 +230,7 @@ def check_command(file: str | None, output: Output) -> int:
         warnings = list(settings.warnings)
     except SettingsInvalid as invalid:
         problems, warnings = list(invalid.problems), list(invalid.warnings)
-    if output is Output.TABLE:
+    if output.is_table:
         tell(warnings, problems)
         if not problems:
             print(f"{_checked(found, is_alone=file is not None)}: no problem found")

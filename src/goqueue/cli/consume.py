@@ -4,13 +4,13 @@ As a stream nothing is leased and nothing committed: anyone may read, from any p
 
 As a member of a group it never leases more than it is going to print, because each lease counts as
 a delivery. A message is acknowledged after it was printed, so none is lost on the way to the reader
-of the output.
+of the output. Filters are for streams only: a group would settle what they hide.
 """
 
 import asyncio
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -19,22 +19,24 @@ import msgspec
 from goqueue.cli.client import Session, run_session
 from goqueue.cli.errors import describe, tell
 from goqueue.cli.exit_codes import ExitCode
+from goqueue.cli.message_filter import MessageFilter, read_filter
+from goqueue.cli.message_format import MessageFormat, read_format
 from goqueue.cli.messages import (
     Outage,
     Printer,
     follow,
     read_merged,
-    read_time,
     report_damage,
 )
 from goqueue.cli.options import (
     Output,
     complete_groups,
-    output_option,
     server_options,
     topic_argument,
+    wide_output_option,
 )
 from goqueue.cli.output import write_document
+from goqueue.cli.quantities import read_time
 from goqueue.cli.signals import Stop, stopped_by_signals
 from goqueue.client import GoQueueError
 from goqueue.client.values import GroupMode, IsolationLevel
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["ConsumeOptions", "consume", "consume_group", "consume_stream", "read_options"]
 
 _LIMIT = 10
+_VALUES = "%v"
 _LATEST = "latest"
 
 
@@ -63,6 +66,11 @@ class _Flags(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool
     isolation: IsolationLevel | None
     values: bool
+    format: str | None
+    key: str | None
+    header: tuple[str, ...]
+    grep: str | None
+    json: tuple[str, ...]
     group: str | None
     mode: GroupMode | None
     no_ack: bool
@@ -81,7 +89,8 @@ class ConsumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
     isolation: IsolationLevel | None = None
     is_following: bool = False
-    is_values: bool = False
+    form: MessageFormat | None = None
+    filter: MessageFilter = MessageFilter()
     group: str | None = None
     mode: GroupMode | None = None
     is_acking: bool = True
@@ -98,13 +107,23 @@ def read_options(given: Mapping[str, object]) -> ConsumeOptions:
         limit=_limit(flags),
         isolation=flags.isolation,
         is_following=flags.follow,
-        is_values=flags.values,
+        form=_form(flags),
+        filter=read_filter(flags.key, flags.header, flags.grep, flags.json),
         group=flags.group,
         mode=flags.mode,
         is_acking=not flags.no_ack,
     )
     _refuse_foreign(options)
     return options
+
+
+def _form(flags: _Flags) -> MessageFormat | None:
+    if flags.values and flags.format is not None:
+        raise click.UsageError(f"--values means --format {_VALUES}; give only one of them")
+    worded = _VALUES if flags.values else flags.format
+    if worded is not None and not flags.output.is_table:
+        raise click.UsageError("--format and --values cannot be combined with another --output")
+    return None if worded is None else read_format(worded)
 
 
 def _limit(flags: _Flags) -> int | None:
@@ -135,6 +154,15 @@ def _refuse_foreign(options: ConsumeOptions) -> None:
             "a group continues at its own offsets: --group cannot be combined with --partition, "
             "--offset or --from-time; move it with: goqueue group reset-offsets"
         )
+    elif not options.filter.is_empty:
+        raise click.UsageError(
+            "--key, --header, --grep and --json cannot be combined with --group, which would "
+            "settle the messages that they hide"
+        )
+
+
+# Formats that are one document; the others are printed message by message.
+_DOCUMENTS = (Output.JSON, Output.YAML)
 
 
 # A group
@@ -187,9 +215,9 @@ class _GroupPrinter:
     async def run(self) -> int:
         """How many messages could not be acknowledged."""
         options = self._options
-        printer = Printer(options.output, is_values=options.is_values)
-        is_table = options.output is Output.TABLE
-        is_whole = not options.is_following and not is_table and not options.is_values
+        printer = Printer(options.output, options.form)
+        is_whole = not options.is_following and options.output in _DOCUMENTS
+        count = 0
         kept: list[PageMessage] = []
         left, failed = options.limit, 0
         while left is None or left > 0:
@@ -201,8 +229,11 @@ class _GroupPrinter:
             else:
                 printer.print(items)
                 failed += await self._ack_through_outages(items)
+            count += len(items)
             if left is not None:
                 left -= len(items)
+        if not count and sys.stderr.isatty():
+            print("nothing to read; use --follow to wait for messages", file=sys.stderr)
         if is_whole:
             messages = [msgspec.json.decode(item.json) for item in kept]
             write_document({"messages": messages}, options.output)
@@ -272,14 +303,22 @@ async def consume_stream(session: Session, options: ConsumeOptions) -> None:
         isolation=options.isolation,
         on_damage=report_damage,
     )
-    printer = Printer(options.output, is_values=options.is_values)
+    printer = Printer(options.output, options.form)
     if options.is_following:
+        wanted = None if options.filter.is_empty else options.filter.matches
         with stopped_by_signals() as stop:
-            await follow(readers, printer.print, limit=options.limit, stop=stop)
-    elif options.output is Output.TABLE or options.is_values:
-        await _print(readers, printer, options)
-    else:
+            await follow(readers, printer.print, limit=options.limit, stop=stop, is_wanted=wanted)
+    elif options.output in _DOCUMENTS:
         await _print_whole(readers, options)
+    else:
+        await _print(readers, printer, options)
+
+
+def _existing(
+    readers: "Sequence[PageReader]", options: ConsumeOptions
+) -> "AsyncIterator[PageMessage]":
+    wanted = None if options.filter.is_empty else options.filter.matches
+    return read_merged(readers, options.limit, is_wanted=wanted)
 
 
 async def _print(
@@ -287,28 +326,31 @@ async def _print(
 ) -> None:
     count = 0
     waiting: list[PageMessage] = []
-    async for item in read_merged(readers, options.limit):
+    async for item in _existing(readers, options):
         waiting.append(item)
         count += 1
         if len(waiting) == _PRINTED_AT_ONCE:
             printer.print(waiting)
             waiting = []
     printer.print(waiting)
-    if sys.stderr.isatty():
-        _advise(readers, options, count)
+    _advise(readers, options, count)
 
 
 def _advise(readers: "Sequence[PageReader]", options: ConsumeOptions, count: int) -> None:
-    """What a person at a terminal may wonder about."""
-    if not count:
-        print("no messages; use --follow to wait for some", file=sys.stderr)
-    elif options.limit == count and not all(reader.is_at_end for reader in readers):
-        print(f"more messages are available; increase -n {count}", file=sys.stderr)
+    """Say on standard error what was left out, and to a person at a terminal why nothing came."""
+    left = sum(max(0, reader.end - reader.offset) for reader in readers)
+    if options.limit == count and left:
+        print(
+            f"{left} more{'' if options.filter.is_empty else ' to search'}: -n 0", file=sys.stderr
+        )
+    elif not count and sys.stderr.isatty():
+        what = "nothing to read" if options.filter.is_empty else "nothing matches"
+        print(f"{what}; use --follow to wait for messages", file=sys.stderr)
 
 
 async def _print_whole(readers: "Sequence[PageReader]", options: ConsumeOptions) -> None:
     """The body of the API; over several partitions each has its own offset to continue from."""
-    items = [item async for item in read_merged(readers, options.limit)]
+    items = [item async for item in _existing(readers, options)]
     document: dict[str, object] = {"messages": [msgspec.json.decode(item.json) for item in items]}
     if options.partition is not None:
         document["next_offset"] = readers[0].offset
@@ -345,6 +387,28 @@ async def _print_whole(readers: "Sequence[PageReader]", options: ConsumeOptions)
 )
 @click.option("--values", is_flag=True, help="Print only the values, as raw bytes.")
 @click.option(
+    "--format",
+    metavar="TEXT",
+    help="Print each message like this: '%p:%o %k %v'. %t topic, %p partition, %o offset, %k key, "
+    "%v value, %h headers, %{name} one header, %T time, %P priority, %d delivery, %K and %V sizes.",
+)
+@click.option("-k", "--key", metavar="REGEX", help="Only messages whose whole key matches.")
+@click.option(
+    "-H",
+    "--header",
+    multiple=True,
+    metavar="NAME[=REGEX]",
+    help="Only messages with this header, or whose header matches; may be repeated.",
+)
+@click.option("--grep", metavar="REGEX", help="Only messages with this in their value.")
+@click.option(
+    "--json",
+    multiple=True,
+    metavar="CONDITION",
+    help="Only messages whose JSON value has a path, or fulfils a condition: "
+    "'$.total > 100', 'items[*].sku = \"A1\"', 'name ~ ^A'; may be repeated.",
+)
+@click.option(
     "-g",
     "--group",
     metavar="GROUP",
@@ -360,15 +424,15 @@ async def _print_whole(readers: "Sequence[PageReader]", options: ConsumeOptions)
     "--no-ack", is_flag=True, help="Return the messages instead; each counts as a delivery."
 )
 @server_options
-@output_option
+@wide_output_option
 def consume(**given: object) -> ExitCode:
     """Print the messages of TOPIC, and with --follow also new ones as they arrive.
 
     Without --group, reading changes nothing and can be repeated. With --group, messages are
     leased, printed and acknowledged, and the group does not get them again.
 
-    A line shows partition:offset, time, key and value. -o json prints the response of the API, or
-    with --follow one message per line.
+    A line shows partition:offset, time, key and value; -o wide adds priority and headers. -o json
+    prints the response of the API, -o jsonl one message per line, as --follow always does.
     """
     options = read_options(given)
 

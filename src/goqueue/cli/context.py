@@ -2,7 +2,7 @@
 
 Owns `~/.goqueue/config.toml`. The file holds keys, so only its user may read it, and it is replaced
 as a whole, so a crash never leaves half of it. Keys are written and never shown again; an error
-says where a value stood and never repeats a key. Nothing here talks to a server.
+says where a value stood and never repeats a key. Only `context check` talks to a server.
 
 A command uses the server of its flags, else of the environment, else of the current context, else
 the default. That choice is a pure function; `load_client_settings` is the shell around it.
@@ -11,20 +11,26 @@ Invariant: every context in the file has been checked; a file with anything else
 """
 
 import fcntl
-import math
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from goqueue.cli.options import Output, output_option
+from goqueue.cli.options import (
+    Output,
+    confirm,
+    force_option,
+    output_option,
+)
+from goqueue.cli.quantities import exact_duration, parse_days
 from goqueue.client.entry import DEFAULT_SERVER
-from goqueue.model import Refused, check_name
+from goqueue.model import SECOND, Refused, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +52,7 @@ __all__ = [
 ]
 
 _SERVER = re.compile(
-    r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}))(?::([0-9]{1,5}))?"
+    r"(?:https?://)?(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}))(?::([0-9]{1,5}))?"
     r"((?:/[A-Za-z0-9._~-]+)*)/?"
 )
 _PORT_MAX = 65_535
@@ -60,11 +66,12 @@ class ClientSettingsInvalid(ValueError):
 
 
 def check_server(given: str, place: str) -> str:
-    """The address of a server without a slash at its end."""
+    """The address of a server without a slash at its end; one without a scheme is http."""
     found = _SERVER.fullmatch(given) if len(given) <= 2048 else None
     if found is None or int(found[1] or 0) > _PORT_MAX:
         raise ClientSettingsInvalid(f"{place} is not an address such as {DEFAULT_SERVER}")
-    return given.removesuffix("/")
+    has_scheme = given.startswith(("http://", "https://"))
+    return (given if has_scheme else f"http://{given}").removesuffix("/")
 
 
 def check_key(given: str, place: str) -> str:
@@ -75,11 +82,13 @@ def check_key(given: str, place: str) -> str:
 
 
 def check_timeout(given: str, place: str) -> float:
-    """Seconds to wait for an answer."""
-    seconds = float(given) if _SECONDS.fullmatch(given) else math.nan
-    # Not a number is not between anything.
+    """Seconds to wait for an answer, given as a duration or as a number of seconds."""
+    try:
+        seconds = float(given) if _SECONDS.fullmatch(given) else parse_days(given) / SECOND
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds <= _SECONDS_MAX:
-        raise ClientSettingsInvalid(f"{place} is not a number of seconds, 0 to {_SECONDS_MAX}")
+        raise ClientSettingsInvalid(f"{place} is not a duration such as 5s, more than 0 up to 24h")
     return seconds
 
 
@@ -108,7 +117,9 @@ class Contexts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         context = self.contexts.get(name)
         if context is None:
             known = ", ".join(sorted(self.contexts)) or "none"
-            raise ClientSettingsInvalid(f"there is no context {name}; there are: {known}")
+            near = get_close_matches(name, self.contexts, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {known}"
+            raise ClientSettingsInvalid(f'context "{name}" does not exist; {hint}')
         return context
 
 
@@ -289,12 +300,12 @@ def context() -> None:
 @output_option
 def list_command(output: Output) -> None:
     """List all contexts. The current one is marked; keys are masked."""
-    from goqueue.cli.output import write_document
+    from goqueue.cli.output import write_items
 
     kept = _read()
     shown = [_shown(kept, name) for name in sorted(kept.contexts)]
-    if output is not Output.TABLE:
-        write_document({"contexts": shown}, output)
+    if not output.is_table:
+        write_items({"contexts": shown}, "contexts", output)
     elif shown:
         _print(shown)
     else:
@@ -312,12 +323,9 @@ def show_command(name: str | None, output: Output) -> None:
     name = name or kept.current
     if name is None:
         raise click.UsageError("no context is in use; select one with: goqueue context use NAME")
-    try:
-        kept.named(name)
-    except ClientSettingsInvalid as invalid:
-        raise click.UsageError(str(invalid)) from invalid
+    _named(kept, name)
     shown = _shown(kept, name)
-    if output is Output.TABLE:
+    if output.is_table:
         _print([shown])
     else:
         write_document(shown, output)
@@ -333,24 +341,32 @@ def use_command(name: str) -> None:
         return msgspec.structs.replace(kept, current=name)
 
     _change(choose)
+    _say(f"using context {name}: {_read().named(name).server or DEFAULT_SERVER}")
 
 
 @context.command("set", short_help="Create or change a context.")
 @click.argument("name")
 @click.option("--server", metavar="URL", help="Server URL.")
 @click.option("--api-key", metavar="KEY", help="API key; - reads it from standard input.")
-@click.option("--timeout", metavar="S", help="Seconds to wait for a response.")
+@click.option("--timeout", metavar="TIME", help="How long to wait for a response: 5s, 2m.")
 def set_command(name: str, *, server: str | None, api_key: str | None, timeout: str | None) -> None:
     """Create or change the context NAME.
 
-    Options that are not given keep their value; an empty value removes it.
+    Options that are not given keep their value; an empty value removes it. A new context needs
+    --server.
     """
 
     if api_key == "-":
         # A key on the command line is visible in the list of processes.
         api_key = sys.stdin.readline(8192).strip()
 
+    is_new = False
+
     def put(kept: "Contexts") -> "Contexts":
+        nonlocal is_new
+        is_new = name not in kept.contexts
+        if is_new and not server:
+            raise ClientSettingsInvalid(f'context "{name}" is new: add --server URL')
         wanted: dict[str, str | float | None] = {}
         if server is not None:
             wanted["server"] = check_server(server, "--server") if server else None
@@ -361,12 +377,15 @@ def set_command(name: str, *, server: str | None, api_key: str | None, timeout: 
         changed = msgspec.structs.replace(kept.contexts.get(name, Context()), **wanted)
         return msgspec.structs.replace(kept, contexts={**kept.contexts, name: changed})
 
-    _change(put)
+    kept = _change(put)
+    done = "created" if is_new else "changed"
+    others = "" if kept.current == name else f"; use it with: goqueue context use {name}"
+    _say(f"{done} context {name}: {kept.named(name).server or DEFAULT_SERVER}{others}")
 
 
 @context.command("delete", short_help="Delete a context and its key.")
 @click.argument("name")
-@click.option("-f", "--force", "is_forced", is_flag=True, help="Do not ask for confirmation.")
+@force_option
 def delete_command(name: str, *, is_forced: bool) -> None:
     """Delete the context NAME and its key."""
 
@@ -376,16 +395,49 @@ def delete_command(name: str, *, is_forced: bool) -> None:
         current = None if kept.current == name else kept.current
         return msgspec.structs.replace(kept, current=current, contexts=rest)
 
-    if not is_forced:
-        _ask(f"Delete the context {name!a} and its key?")
+    _named(_read(), name)
+    confirm(f"Delete the context {name!a} and its key?", is_forced=is_forced)
     _change(drop)
+    _say(f"deleted context {name}")
 
 
-def _ask(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to confirm on: add --force")
-    if click.prompt(f"{question} Type yes", default="no", show_default=False, err=True) != "yes":
-        raise click.UsageError("not confirmed; nothing was done")
+@context.command("check", short_help="Connect to the server of a context.")
+@click.argument("name", required=False)
+@output_option
+def check_command(name: str | None, output: Output) -> None:
+    """Connect to the server of the context NAME, or of the current one, and show what answers.
+
+    Exit code 3 means that the server was not reached, 1 that it refused the key.
+    """
+    from goqueue.cli.client import measure_server
+    from goqueue.cli.output import printable, write_document
+
+    kept = _read()
+    name = name or kept.current
+    if name is None:
+        raise click.UsageError("no context is in use; name one: goqueue context check NAME")
+    chosen = _named(kept, name)
+    settings = resolve_client_settings({}, {}, Contexts(current="it", contexts={"it": chosen}))
+    answer = measure_server(settings)
+    if output.is_table:
+        took = f"answered in {answer.milliseconds:.1f} ms"
+        ready = "ready" if answer.is_ready else "not ready"
+        print(printable(f"{name}: {answer.server} {took}: GoQueue {answer.version}, {ready}"))
+    else:
+        write_document({"context": name, **msgspec.structs.asdict(answer)}, output)
+
+
+def _named(kept: Contexts, name: str) -> Context:
+    try:
+        return kept.named(name)
+    except ClientSettingsInvalid as invalid:
+        raise click.UsageError(str(invalid)) from invalid
+
+
+def _say(words: str) -> None:
+    from goqueue.cli.output import printable
+
+    print(printable(words))
 
 
 def _read() -> "Contexts":
@@ -396,10 +448,10 @@ def _read() -> "Contexts":
         raise click.UsageError(str(invalid)) from invalid
 
 
-def _change(change: "Callable[[Contexts], Contexts]") -> None:
+def _change(change: "Callable[[Contexts], Contexts]") -> Contexts:
 
     try:
-        change_contexts(contexts_path(os.environ), change)
+        return change_contexts(contexts_path(os.environ), change)
     except ClientSettingsInvalid as invalid:
         raise click.UsageError(str(invalid)) from invalid
 
@@ -434,7 +486,7 @@ def _print(contexts: list[_Shown]) -> None:
             "*" if each.current else "",
             each.server,
             each.api_key,
-            "" if each.timeout is None else f"{each.timeout:g}",
+            "" if each.timeout is None else exact_duration(round(each.timeout * SECOND)),
         )
         for each in contexts
     ]

@@ -5,23 +5,18 @@ import click
 from goqueue.cli.client import ask
 from goqueue.cli.options import (
     Output,
+    Place,
     confirm,
     force_option,
     limit_option,
     output_option,
+    place_argument,
     server_options,
     skip_option,
     topic_argument,
 )
-from goqueue.cli.output import (
-    console,
-    draw,
-    printable,
-    show,
-    shown_duration,
-    shown_time,
-    table,
-)
+from goqueue.cli.output import console, draw, printable, show, table
+from goqueue.cli.quantities import shown_duration, shown_time
 from goqueue.client.admin_replies import DelayedMessage, DelayedPage, DelayStats
 
 __all__ = [
@@ -79,9 +74,6 @@ def draw_stats(stats: DelayStats) -> None:
         console().print(table(("TOPIC", "WAITING"), rows))
 
 
-_OFFSET = click.argument("offset", type=click.IntRange(0))
-
-
 @click.group("delayed")
 @server_options
 @output_option
@@ -98,41 +90,31 @@ def delayed(output: Output) -> None:
 def list_command(topic: str, limit: int, skip: int, output: Output) -> None:
     """List the pending delayed messages of TOPIC by the time they are due."""
     page = ask(lambda q: q.delayed.page(topic, limit=limit, skip=skip))
-    show(page, output, draw_page)
+    show(page, output, draw_page, items="messages")
 
 
 @delayed.command("get", short_help="Show one delayed message.")
 @topic_argument
-@_OFFSET
-@click.option(
-    "-p",
-    "--partition",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Partition.  [default: the first with a delayed message at OFFSET]",
-)
+@place_argument
 @server_options
 @output_option
-def get_command(topic: str, offset: int, partition: int | None, output: Output) -> None:
-    """Show the delayed message of TOPIC that was published at OFFSET."""
-    found = ask(lambda q: q.delayed.get(topic, offset, partition=partition))
+def get_command(topic: str, place: Place, output: Output) -> None:
+    """Show the delayed message of TOPIC that was published at PARTITION:OFFSET."""
+    found = ask(lambda q: q.delayed.get(topic, place.offset, partition=place.partition))
     show(found, output, draw_message)
 
 
 @delayed.command("cancel", short_help="Cancel a pending message.")
 @topic_argument
-@click.argument("partition", type=click.IntRange(0))
-@_OFFSET
+@place_argument
 @force_option
 @server_options
 @output_option
-def cancel_command(
-    topic: str, partition: int, offset: int, output: Output, *, is_forced: bool
-) -> None:
-    """Cancel the delayed message of TOPIC at PARTITION and OFFSET: it is never delivered."""
-    confirm(f"Cancel the message {partition}:{offset} of {topic!a}?", is_forced=is_forced)
-    cancelled = ask(lambda q: q.delayed.cancel(topic, partition, offset))
-    words = printable(f"cancelled {topic} {partition}:{offset}")
+def cancel_command(topic: str, place: Place, output: Output, *, is_forced: bool) -> None:
+    """Cancel the delayed message of TOPIC at PARTITION:OFFSET: it is never delivered."""
+    confirm(f"Cancel the message {place} of {topic!a}?", is_forced=is_forced)
+    cancelled = ask(lambda q: q.delayed.cancel(topic, place.partition, place.offset))
+    words = printable(f"cancelled {topic} {place}")
     show(cancelled, output, lambda _: print(words))
 
 

@@ -55,7 +55,7 @@ async def list_letters(session: Session, topic: str, limit: int, output: Output)
         readers = []
     items = [item async for item in read_merged(readers, limit)]
     offsets = {str(reader.log.partition): reader.offset for reader in readers}
-    if output is Output.TABLE:
+    if output.is_table:
         draw_dead_letters(items, topic)
     else:
         messages = [msgspec.json.decode(item.json) for item in items]
@@ -88,7 +88,7 @@ async def show_letter(
     if not items or items[0].message.offset != offset:
         words = f"there is no dead letter {partition}:{offset} of {topic}"
         raise NotFound("message_not_found", words)
-    if output is not Output.TABLE:
+    if not output.is_table:
         write_document(msgspec.json.decode(items[0].json), output)
         return
     message = items[0].message

@@ -1,7 +1,7 @@
 """`goqueue group`: list, describe, reset and delete consumer groups.
 
-JSON and YAML are the API's response, unchanged. Tables also show the lag, which costs one more
-request per group.
+`list` and `describe` also show the lag, which costs one more request per group; in JSON and YAML it
+is added to the response of the API as `total_lag`.
 """
 
 import time
@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from goqueue.cli.client import Session, ask, run_session
-from goqueue.cli.messages import read_time
 from goqueue.cli.options import (
     Output,
     complete_topics,
@@ -20,8 +19,18 @@ from goqueue.cli.options import (
     group_argument,
     output_option,
     server_options,
+    wide_output_option,
 )
-from goqueue.cli.output import console, draw, printable, show, shown_time, table
+from goqueue.cli.output import (
+    console,
+    draw,
+    printable,
+    show,
+    table,
+    write_document,
+    write_items,
+)
+from goqueue.cli.quantities import read_time, shown_duration, shown_time
 from goqueue.client import GoQueueError
 from goqueue.client.admin_replies import (
     GroupDescription,
@@ -45,12 +54,15 @@ __all__ = [
 ]
 
 
-def draw_groups(groups: Sequence[GroupSummary], lags: Mapping[str, int]) -> None:
+def draw_groups(
+    groups: Sequence[GroupSummary], lags: Mapping[str, int], *, is_wide: bool = False
+) -> None:
     rows = [
         (
             each.group_id,
             each.state,
             each.mode,
+            *((each.protocol, each.generation) if is_wide else ()),
             each.members,
             lags.get(each.group_id, "-"),
             ", ".join(each.topics),
@@ -58,7 +70,8 @@ def draw_groups(groups: Sequence[GroupSummary], lags: Mapping[str, int]) -> None
         for each in groups
     ]
     empty = "no groups; the first member creates one: goqueue consume TOPIC -g GROUP"
-    draw(("GROUP", "STATE", "MODE", "MEMBERS", "LAG", "TOPICS"), rows, empty=empty)
+    more = ("PROTOCOL", "GENERATION") if is_wide else ()
+    draw(("GROUP", "STATE", "MODE", *more, "MEMBERS", "LAG", "TOPICS"), rows, empty=empty)
 
 
 def draw_group(group: GroupDescription, lag: int | None) -> None:
@@ -96,7 +109,7 @@ def draw_lag(lag: GroupLag) -> None:
             each.end_offset,
             each.lag,
             each.in_flight,
-            each.time_lag,
+            shown_duration(each.time_lag),
         )
         for each in lag.partitions
     ]
@@ -128,19 +141,27 @@ async def list_groups(session: Session, output: Output) -> None:
     """Show all groups."""
     listed = await session.ask(lambda q: q.groups.list())
     lags: dict[str, int] = {}
-    if output is Output.TABLE:
-        for each in listed.value[:_LAGS_MAX]:
-            lag = await _lag(session, each.group_id)
-            if lag is not None:
-                lags[each.group_id] = lag
-    show(listed, output, lambda groups: draw_groups(groups, lags))
+    for each in listed.value[:_LAGS_MAX]:
+        lag = await _lag(session, each.group_id)
+        if lag is not None:
+            lags[each.group_id] = lag
+    if output.is_table:
+        draw_groups(listed.value, lags, is_wide=output is Output.WIDE)
+        return
+    document = msgspec.json.decode(listed.body)
+    for group in document["group_details"]:
+        group["total_lag"] = lags.get(group["group_id"])
+    write_items(document, "group_details", output)
 
 
 async def describe_group(session: Session, group: str, output: Output) -> None:
     """Show one group."""
     described = await session.ask(lambda q: q.groups.describe(group))
-    lag = await _lag(session, group) if output is Output.TABLE else None
-    show(described, output, lambda found: draw_group(found, lag))
+    lag = await _lag(session, group)
+    if output.is_table:
+        draw_group(described.value, lag)
+    else:
+        write_document({**msgspec.json.decode(described.body), "total_lag": lag}, output)
 
 
 async def _lag(session: Session, group: str) -> int | None:
@@ -226,9 +247,9 @@ def group(output: Output) -> None:
 
 @group.command("list", short_help="List all groups.")
 @server_options
-@output_option
+@wide_output_option
 def list_command(output: Output) -> None:
-    """List all groups."""
+    """List all groups with their lag. -o wide adds protocol and generation."""
     run_session(lambda session: list_groups(session, output))
 
 
@@ -247,7 +268,7 @@ def describe_command(group: str, output: Output) -> None:
 @output_option
 def lag_command(group: str, output: Output) -> None:
     """Show how many messages GROUP has not settled, and the age of the oldest."""
-    show(ask(lambda q: q.groups.lag(group)), output, draw_lag)
+    show(ask(lambda q: q.groups.lag(group)), output, draw_lag, items="partitions")
 
 
 @group.command("offsets", short_help="Show the committed offsets of a group.")
@@ -307,4 +328,4 @@ def reset_command(**given: object) -> None:
             reset.group, reset.topic, reset.to, partition=reset.partition, dry_run=reset.is_dry
         )
     )
-    show(moved, reset.output, draw_reset)
+    show(moved, reset.output, draw_reset, items="new_offsets")

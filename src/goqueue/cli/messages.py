@@ -15,18 +15,19 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 
 from goqueue.cli.errors import tell
 from goqueue.cli.options import Output
 from goqueue.cli.output import encode, printable, write_document
+from goqueue.cli.quantities import shown_time
 from goqueue.cli.signals import Stop
 from goqueue.client import GoQueueError
 from goqueue.client.retries import is_worth_retrying
-from goqueue.model import format_time, parse_duration, parse_time
 
 if TYPE_CHECKING:
+    from goqueue.cli.message_format import MessageFormat
+    from goqueue.client.message import Message
     from goqueue.client.pages import DamageSkipped, PageMessage, PageReader
 
     Pages = asyncio.Queue[list[PageMessage] | None]
@@ -37,23 +38,8 @@ __all__ = [
     "as_line",
     "follow",
     "read_merged",
-    "read_time",
     "report_damage",
 ]
-
-
-def read_time(flag: str, text: str, now_ns: int) -> str:
-    """The time of a flag: RFC 3339, or a duration ago (`15m` is a quarter of an hour ago)."""
-    try:
-        return format_time(now_ns - parse_duration(text))
-    except ValueError:
-        # It is a time, then, or nothing.
-        pass
-    try:
-        return format_time(parse_time(text))
-    except ValueError as error:
-        words = f"--{flag} is neither a timestamp (2026-01-31T12:00:00Z) nor a duration (15m)"
-        raise click.UsageError(f"{words}: {error}") from error
 
 
 def report_damage(skipped: "DamageSkipped") -> None:
@@ -68,14 +54,17 @@ _PAGE = 500
 
 
 async def read_merged(
-    readers: "Sequence[PageReader]", limit: int | None
+    readers: "Sequence[PageReader]",
+    limit: int | None,
+    *,
+    is_wanted: "Callable[[Message], bool] | None" = None,
 ) -> "AsyncIterator[PageMessage]":
-    """Up to `limit` messages that were there at the beginning, oldest first.
+    """Up to `limit` wanted messages that were there at the beginning, oldest first.
 
     The readers end after the last message that was yielded.
     """
     pages: list[deque[PageMessage]] = [deque() for _ in readers]
-    page_size = _PAGE if limit is None else min(limit, _PAGE)
+    page_size = _PAGE if limit is None or is_wanted is not None else min(limit, _PAGE)
     count = 0
     async with asyncio.TaskGroup() as tasks:
         for reader, page in zip(readers, pages, strict=True):
@@ -85,8 +74,10 @@ async def read_merged(
         if not filled:
             break
         first = min(filled, key=lambda number: pages[number][0].message.timestamp)
-        yield pages[first].popleft()
-        count += 1
+        item = pages[first].popleft()
+        if is_wanted is None or is_wanted(item.message):
+            yield item
+            count += 1
         if not pages[first]:
             await _fill(readers[first], pages[first], page_size)
     for reader, page in zip(readers, pages, strict=True):
@@ -145,8 +136,9 @@ async def follow(
     *,
     limit: int | None,
     stop: Stop,
+    is_wanted: "Callable[[Message], bool] | None" = None,
 ) -> None:
-    """Hand messages to `sink` as they come, until `limit` is reached or `stop` is asked for.
+    """Hand wanted messages to `sink` as they come, until the limit or until `stop` is asked for.
 
     Continues through restarts of the server. Reads no further ahead than one page per partition.
     """
@@ -155,7 +147,7 @@ async def follow(
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(_read_on(each, pages, outage)) for each in readers]
         running.append(tasks.create_task(_end(pages, stop)))
-        await _drain(pages, sink, limit)
+        await _drain(pages, sink, limit, is_wanted)
         for task in running:
             task.cancel()
 
@@ -182,38 +174,41 @@ async def _end(pages: "Pages", stop: Stop) -> None:
 
 
 async def _drain(
-    pages: "Pages", sink: "Callable[[Sequence[PageMessage]], None]", limit: int | None
+    pages: "Pages",
+    sink: "Callable[[Sequence[PageMessage]], None]",
+    limit: int | None,
+    is_wanted: "Callable[[Message], bool] | None",
 ) -> None:
     left = limit
     while left is None or left > 0:
         items = await pages.get()
         if items is None:
             return
+        if is_wanted is not None:
+            items = [item for item in items if is_wanted(item.message)]
         shown = items if left is None else items[:left]
         sink(shown)
         if left is not None:
             left -= len(shown)
 
 
-_MILLISECONDS = len("2026-01-01T00:00:00.000")
-
-
 class Printer:
-    """Prints messages as they come. With `is_values` only the values, as bytes."""
+    """Prints messages as they come; with a format as it says."""
 
-    def __init__(self, output: Output, *, is_values: bool = False) -> None:
+    def __init__(self, output: Output, form: "MessageFormat | None" = None) -> None:
         self._output = output
-        self._is_values = is_values
+        self._form = form
+        self._is_terminal = sys.stdout.isatty()
 
     def print(self, items: "Sequence[PageMessage]") -> None:
         """Print without buffering: a reader that follows sees each message at once."""
         sys.stdout.flush()
         for item in items:
-            if self._is_values:
-                sys.stdout.buffer.write(_value_line(item, is_terminal=sys.stdout.isatty()))
-            elif self._output is Output.TABLE:
-                print(as_line(item))
-            elif self._output is Output.JSON:
+            if self._form is not None:
+                sys.stdout.buffer.write(self._form.apply(item, is_terminal=self._is_terminal))
+            elif self._output.is_table:
+                print(as_line(item, is_wide=self._output is Output.WIDE))
+            elif self._output in (Output.JSON, Output.JSONL):
                 sys.stdout.buffer.write(encode(msgspec.Raw(item.json)) + b"\n")
             else:
                 print("---")
@@ -221,27 +216,23 @@ class Printer:
         sys.stdout.flush()
 
 
-def as_line(item: "PageMessage") -> str:
-    """`partition:offset  time  key  value`, and how often it was delivered if more than once."""
+def as_line(item: "PageMessage", *, is_wide: bool = False) -> str:
+    """`partition:offset  time  key  value`, and how often it was delivered if more than once.
+
+    A wide line also has the priority and the headers, before the value.
+    """
     message = item.message
     place = f"{message.partition}:{message.offset}"
     key = _text(message.key) or "-"
     again = item.delivery_count
     note = f"  (delivery {again})" if again > 1 else ""
     worded = "(null)" if message.value is None else _text(message.value)
-    return f"{place:<8}  {_moment(message.timestamp)}  {key:<12}  {worded}{note}"
-
-
-def _value_line(item: "PageMessage", *, is_terminal: bool) -> bytes:
-    value = item.message.value or b""
-    return (_text(value).encode() if is_terminal else value) + b"\n"
+    if is_wide:
+        headers = sorted(message.headers.items())
+        shown = ",".join(f"{printable(name)}={_text(value)}" for name, value in headers) or "-"
+        key = f"{key:<12}  {message.lane.name.lower():<10}  {shown}"
+    return f"{place:<8}  {shown_time(message.timestamp)}  {key:<12}  {worded}{note}"
 
 
 def _text(octets: bytes) -> str:
     return printable(octets.decode(errors="backslashreplace"))
-
-
-def _moment(timestamp: int) -> str:
-    """To the millisecond, so that the columns stand in line."""
-    whole, _, fraction = format_time(timestamp).removesuffix("Z").partition(".")
-    return f"{whole}.{fraction.ljust(3, '0')}"[:_MILLISECONDS]

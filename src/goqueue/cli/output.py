@@ -1,12 +1,12 @@
 """Prints answers: JSON, YAML, tables and progress.
 
-JSON and YAML are the response body, unchanged; a table is what the command draws of it. All text
-that comes from a file or a server is untrusted: control characters are shown as escapes, and
-nothing is interpreted as markup.
+JSON and YAML are the response body; where a table shows more than one response holds, the rest is
+added to the document under its own name. JSON lines are the items of its list, one per line, or the
+whole document as one line. All text that comes from a file or a server is untrusted: control
+characters are shown as escapes, and nothing is interpreted as markup.
 """
 
 import contextlib
-import datetime as dt
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from goqueue.cli.options import Output
-from goqueue.model import MILLISECOND, SECOND, format_duration, parse_duration
+from goqueue.cli.quantities import shown_duration, shown_time, sized
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +29,7 @@ __all__ = [
     "cut",
     "draw",
     "encode",
+    "encode_document",
     "printable",
     "progress",
     "show",
@@ -37,13 +38,17 @@ __all__ = [
     "sized",
     "table",
     "write_document",
+    "write_items",
 ]
 
 Advance = Callable[[int], None]
 
 # Columns of a table when no terminal says how many there are.
 _WIDTH = 160
-_KIB = 1024
+
+# Keys of YAML that need no quotes, and those of them that YAML would read as something else.
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NOT_PLAIN = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 
 # JSON may hold these as they are, but a terminal would act on them: DEL and the C1 controls.
 _CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
@@ -61,28 +66,6 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def sized(count: int) -> str:
-    """A number of bytes for people."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < _KIB:
-            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= _KIB
-    return f"{size:.1f} TiB"
-
-
-def shown_time(moment: dt.datetime | None) -> str:
-    """A time to the second; nothing for one that has not come."""
-    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def shown_duration(text: str) -> str:
-    """A duration of the API, rounded for people: milliseconds below a second."""
-    duration_ns = parse_duration(text)
-    unit = SECOND if duration_ns >= SECOND else MILLISECOND
-    return format_duration(duration_ns - duration_ns % unit)
-
-
 # Documents
 
 
@@ -96,11 +79,28 @@ def _escape(control: re.Match[bytes]) -> bytes:
 
 
 def write_document(document: object, output: Output) -> None:
-    """Print one whole answer as JSON or YAML."""
+    """Print one whole answer as JSON, one line of it, or YAML."""
+    _write(encode_document(document, output))
+
+
+def encode_document(document: object, output: Output) -> bytes:
+    """A document with its line feed."""
     if output is Output.JSON:
-        _write(msgspec.json.format(encode(document), indent=2) + b"\n")
-    else:
-        _write(b"\n".join(_yaml(msgspec.to_builtins(document), b"")) + b"\n")
+        return msgspec.json.format(encode(document), indent=2) + b"\n"
+    if output is Output.JSONL:
+        return encode(document) + b"\n"
+    return b"\n".join(_yaml(msgspec.to_builtins(document), b"")) + b"\n"
+
+
+def write_items(document: dict[str, object], items: str, output: Output) -> None:
+    """Print an answer whose field `items` is a list; as JSON lines, the list item by item."""
+    if output is not Output.JSONL:
+        write_document(document, output)
+        return
+    listed = document[items]
+    assert isinstance(listed, list | tuple), items
+    for item in listed:
+        write_document(item, output)
 
 
 class ListWriter:
@@ -108,10 +108,13 @@ class ListWriter:
 
     def __init__(self, output: Output) -> None:
         self._is_json = output is Output.JSON
+        self._is_lines = output is Output.JSONL
         self._count = 0
 
     def add(self, item: object) -> None:
-        if self._is_json:
+        if self._is_lines:
+            _write(encode(item) + b"\n")
+        elif self._is_json:
             _write((b",\n" if self._count else b"[\n") + encode(item))
         else:
             _write(b"\n".join(_yaml([msgspec.to_builtins(item)], b"")) + b"\n")
@@ -121,7 +124,7 @@ class ListWriter:
         """End the list. An interrupted one is left open: no reader takes it for complete."""
         if self._is_json:
             _write(b"\n]\n" if self._count else b"[]\n")
-        elif not self._count:
+        elif not self._count and not self._is_lines:
             _write(b"[]\n")
 
 
@@ -134,7 +137,7 @@ def _yaml(value: object, indent: bytes) -> Iterator[bytes]:
     """Lines of YAML. Scalars are written as JSON, which YAML 1.2 contains."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _yaml_entry(indent + encode(key) + b":", item, indent + b"  ")
+            yield from _yaml_entry(indent + _yaml_key(key) + b":", item, indent + b"  ")
     elif isinstance(value, list) and value:
         for item in value:
             first, *rest = _yaml(item, indent + b"  ")
@@ -142,6 +145,12 @@ def _yaml(value: object, indent: bytes) -> Iterator[bytes]:
             yield from rest
     else:
         yield indent + encode(value)
+
+
+def _yaml_key(key: object) -> bytes:
+    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key) and key.lower() not in _NOT_PLAIN:
+        return key.encode()
+    return encode(key)
 
 
 def _yaml_entry(head: bytes, item: object, indent: bytes) -> Iterator[bytes]:
@@ -211,12 +220,19 @@ class Reply(msgspec.Struct, Generic[T], frozen=True, eq=False):
     body: bytes
 
 
-def show(reply: Reply[T], output: Output, drawing: Callable[[T], None]) -> None:
-    """Print the body as the server sent it; for a table, call `drawing` with the value."""
-    if output is Output.TABLE:
+def show(reply: Reply[T], output: Output, drawing: Callable[[T], None], *, items: str = "") -> None:
+    """Print the body as the server sent it; for a table, call `drawing` with the value.
+
+    `items` names the field of the body that is its list, if it is one.
+    """
+    if output.is_table:
         drawing(reply.value)
+        return
+    document = msgspec.json.decode(reply.body)
+    if items:
+        write_items(document, items, output)
     else:
-        write_document(msgspec.json.decode(reply.body), output)
+        write_document(document, output)
 
 
 def draw(headings: Sequence[str], rows: Sequence[Sequence[str | int]], *, empty: str) -> None:

@@ -18,10 +18,10 @@ import click
 import msgspec
 
 from goqueue.cli.client import Session, run_session
-from goqueue.cli.errors import ServerNotReached, as_failure, tell
+from goqueue.cli.errors import as_failure, tell
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output, output_option, server_options, topic_argument
-from goqueue.cli.output import write_document
+from goqueue.cli.output import write_items
 from goqueue.cli.produce_input import (
     DraftInvalid,
     Line,
@@ -34,9 +34,11 @@ from goqueue.cli.produce_input import (
     read_priority,
 )
 from goqueue.cli.publishers import DraftPublisher, ProducerPublisher, Tally, produce_single
+from goqueue.cli.quantities import read_duration
 from goqueue.cli.signals import Stop, stopped_by_signals
-from goqueue.client import GoQueueError, ServerUnreachable
+from goqueue.client import GoQueueError
 from goqueue.client.message_drafts import MessageDraft
+from goqueue.model import Priority, format_duration
 
 __all__ = [
     "Bar",
@@ -116,11 +118,15 @@ def _common(flags: Flags) -> MessageDraft:
             headers=_headers(flags.header),
             partition=flags.partition,
             priority=None if flags.priority is None else read_priority(flags.priority),
-            delay=flags.delay,
+            delay=None if flags.delay is None else _delay(flags.delay),
             deliver_at=flags.deliver_at,
         )
     except DraftInvalid as invalid:
         raise click.UsageError(str(invalid)) from invalid
+
+
+def _delay(given: str) -> str:
+    return format_duration(read_duration("delay", given))
 
 
 def _headers(given: tuple[str, ...]) -> dict[str, str]:
@@ -187,15 +193,15 @@ async def produce_bulk(session: Session, bulk: Bulk) -> ExitCode:
     await session.q.topics.describe(bulk.topic)
     tally = Tally()
     started = time.monotonic()
-    posting = DraftPublisher(session.q, bulk.topic, tally, keeps=bulk.output is not Output.TABLE)
+    posting = DraftPublisher(session.q, bulk.topic, tally, keeps=not bulk.output.is_table)
     with stopped_by_signals() as stop:
         try:
             await _send_all(session, bulk, tally, posting, stop)
         except GoQueueError as error:
             raise _broken_off(error, session, tally) from error
         is_stopped = stop.is_asked
-    if bulk.output is not Output.TABLE:
-        write_document({"results": posting.results}, bulk.output)
+    if not bulk.output.is_table:
+        write_items({"results": posting.results}, "results", bulk.output)
     elif not is_stopped:
         seconds = max(time.monotonic() - started, 0.001)
         print(f"{tally} to {bulk.topic} in {seconds:.1f} s, {tally.sent / seconds:.0f} per second")
@@ -219,7 +225,7 @@ async def _fast_path(
     session: Session, bulk: Bulk, tally: Tally
 ) -> AsyncIterator[ProducerPublisher | None]:
     """The fast path, unless the results of the API are to be shown."""
-    if bulk.output is not Output.TABLE:
+    if not bulk.output.is_table:
         yield None
         return
     async with session.patient_connection() as connection:
@@ -274,10 +280,8 @@ def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.Cl
     """The failure that ended the command, with the count, which says where to resume."""
     tally.print_failures()
     failure = as_failure(error, session.settings.server)
-    words = f"{failure.format_message()}; {tally} before that"
-    if isinstance(error, ServerUnreachable):
-        return ServerNotReached(words)
-    return type(failure)(words)
+    failure.hint = "; ".join(filter(None, (failure.hint, f"{tally} before that")))
+    return failure
 
 
 @click.command("produce", short_help="Publish messages.")
@@ -290,9 +294,16 @@ def _broken_off(error: GoQueueError, session: Session, tally: Tally) -> click.Cl
     "-p", "--partition", type=int, metavar="N", help="Partition.  [default: chosen by key]"
 )
 @click.option("-H", "--header", multiple=True, metavar="K=V", help="Header; may be repeated.")
-@click.option("-d", "--delay", metavar="TIME", help="Deliver after a delay: 30s, 1h30m.")
+@click.option("-d", "--delay", metavar="TIME", help="Deliver after a delay: 30s, 1h30m, 7d.")
 @click.option("--deliver-at", metavar="TIME", help="Deliver at a time: 2026-01-31T12:00:00Z.")
-@click.option("--priority", metavar="P", help="critical, high, normal, low, background, or 0 to 4.")
+@click.option(
+    "--priority",
+    metavar="P",
+    shell_complete=lambda _, __, text: [
+        each.name.lower() for each in Priority if each.name.lower().startswith(text)
+    ],
+    help="critical, high, normal, low, background, or 0 to 4.",
+)
 @click.option("--base64", is_flag=True, help="TEXT, KEY and text lines are base64.")
 @click.option(
     "--format",

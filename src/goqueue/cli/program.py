@@ -4,6 +4,9 @@ Sub-commands are imported when they are used, so that `goqueue --help` answers a
 returns its exit code: 0 done, 1 damage found or work refused, 2 wrong usage, 3 no server reached.
 Signals end the program as they would end any other: 130 for Ctrl-C, 141 when the reader of a pipe
 has gone.
+
+A failure is one line on standard error; where the arguments ask for JSON or YAML, it is one
+document there.
 """
 
 import importlib
@@ -11,6 +14,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
@@ -51,6 +55,16 @@ class _Program(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(_COMMANDS)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as unknown:
+            # Click looks for similar names among commands that are imported; there are none.
+            name = unknown.command_name
+            raise click.NoSuchCommand(name, possibilities=_COMMANDS, ctx=ctx) from None
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in _COMMANDS:
             return None
@@ -74,10 +88,25 @@ class _Program(click.Group):
 
 
 @click.command(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, is_given: _show_version(context) if is_given else None,
+    help="Show the version of this program and exit.",
+)
 @server_options
 @output_option
 def program(output: Output) -> None:
     """GoQueue: one append-only log, read as a stream and as a queue."""
+
+
+def _show_version(context: click.Context) -> None:
+    import goqueue
+
+    print(f"goqueue {goqueue.__version__}")
+    context.exit()
 
 
 def main() -> None:
@@ -96,28 +125,78 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as bare:
         print(bare.format_message(), file=sys.stderr)
         return ExitCode.MISUSED
-    except click.UsageError as misuse:
-        path = misuse.ctx.command_path if misuse.ctx else "goqueue"
-        return _fail(f"{misuse.format_message().rstrip('.')} (see {path} --help)", ExitCode.MISUSED)
-    except click.ClickException as refusal:
-        return _fail(refusal.format_message(), refusal.exit_code)
     except click.Abort:
         return ExitCode.INTERRUPTED
-    except UnicodeEncodeError:
-        # A shell hands over any bytes; names and texts of the API are UTF-8.
-        return _fail("an argument is not UTF-8", ExitCode.MISUSED)
-    except PermissionError as error:
-        name = error.filename or "a file"
-        return _fail(
-            f"{name}: permission denied; run this as the user of the broker", ExitCode.FAILED
-        )
-    except OSError as error:
-        name = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{name}{error.strerror or error}", ExitCode.FAILED)
+    except (click.ClickException, OSError, UnicodeEncodeError) as error:
+        failed = _failed(error)
+        _report(failed, _asked_output(arguments))
+        return failed.exit_code
     return code if isinstance(code, int) else ExitCode.DONE
 
 
-def _fail(sentence: str, code: int) -> int:
-    printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
-    print(f"goqueue: {printable}", file=sys.stderr)
-    return code
+class _Failed(NamedTuple):
+    """How a command failed."""
+
+    sentence: str
+    exit_code: int
+    code: str
+    hint: str = ""
+    # What a person reads, where it is not the sentence alone.
+    lines: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+
+def _failed(error: Exception) -> _Failed:
+    match error:
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx else "goqueue"
+            sentence = error.format_message().rstrip(".")
+            hint = f"see {path} --help"
+            return _Failed(sentence, ExitCode.MISUSED, "usage", hint, [f"{sentence} ({hint})"])
+        case click.ClickException():
+            code, hint = getattr(error, "code", "failed"), getattr(error, "hint", "")
+            problems = getattr(error, "problems", [])
+            lines = problems or [error.format_message()]
+            return _Failed(error.message, error.exit_code, code, hint, lines, problems)
+        case UnicodeEncodeError():
+            # A shell hands over any bytes; names and texts of the API are UTF-8.
+            return _Failed("an argument is not UTF-8", ExitCode.MISUSED, "usage")
+        case PermissionError():
+            sentence = f"{error.filename or 'a file'}: permission denied"
+            hint = "run this as the user of the broker"
+            return _Failed(sentence, ExitCode.FAILED, "permission", hint, [f"{sentence}; {hint}"])
+        case OSError():
+            name = f"{error.filename}: " if error.filename else ""
+            return _Failed(f"{name}{error.strerror or error}", ExitCode.FAILED, "system")
+        case _:
+            raise AssertionError(error)
+
+
+def _asked_output(arguments: Sequence[str]) -> str:
+    """The output format among the arguments, which may not have been parsed to their end."""
+    asked = ""
+    for position, argument in enumerate(arguments):
+        if argument in ("-o", "--output") and position + 1 < len(arguments):
+            asked = arguments[position + 1]
+        elif argument.startswith("--output="):
+            asked = argument.removeprefix("--output=")
+        elif argument.startswith("-o") and not argument.startswith("--"):
+            asked = argument[2:] or asked
+    return asked
+
+
+def _report(failed: _Failed, output: str) -> None:
+    if output not in ("json", "jsonl", "yaml"):
+        for line in failed.lines or [failed.sentence]:
+            printable = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+            print(f"goqueue: {printable}", file=sys.stderr)
+        return
+    from goqueue.cli.output import encode_document
+
+    document: dict[str, object] = {"error": failed.sentence, "code": failed.code}
+    if failed.hint:
+        document["hint"] = failed.hint
+    if failed.problems:
+        document["problems"] = list(failed.problems)
+    document["exit_code"] = int(failed.exit_code)
+    sys.stderr.write(encode_document(document, Output(output)).decode())

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from goqueue.cli.client import Session
-from goqueue.cli.errors import ServerRefusal, describe
+from goqueue.cli.errors import describe, explained
 from goqueue.cli.options import Output
-from goqueue.cli.output import printable, write_document
+from goqueue.cli.output import printable, write_items
+from goqueue.cli.quantities import shown_time
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.client.message_drafts import MessageDraft, PublishResult, encode_draft
-from goqueue.model import Priority
+from goqueue.model import Priority, parse_time
 
 if TYPE_CHECKING:
     from goqueue.client.batch import Receipt
@@ -63,12 +64,12 @@ async def produce_single(session: Session, topic: str, draft: MessageDraft, outp
     """Publish one message and show its result."""
     published = await session.ask(lambda q: q.publish_drafts(topic, [draft]))
     (result,) = published.value
-    if output is not Output.TABLE:
-        write_document(msgspec.json.decode(published.body), output)
+    if not output.is_table:
+        write_items(msgspec.json.decode(published.body), "results", output)
     if result.code:
-        raise ServerRefusal(describe(result.code, result.error))
-    if output is Output.TABLE:
-        due = f", due {result.deliver_at}" if result.deliver_at else ""
+        raise explained(result.code, result.error)
+    if output.is_table:
+        due = f", due {shown_time(parse_time(result.deliver_at))}" if result.deliver_at else ""
         print(printable(f"{topic} {result.partition}:{result.offset}{due}"))
 
 

@@ -17,7 +17,7 @@ import click
 import msgspec
 import uvloop
 
-from goqueue.cli.config import exit_with, given_settings, setting_options, tell
+from goqueue.cli.config import SettingsCommand, exit_with, given_settings, setting_options, tell
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.runtime import (
     DataDirectoryUnusable,
@@ -174,7 +174,7 @@ _PORTS_TRIED = 20
 _DEV_DIRECTORY = "./data"
 
 
-@click.command("serve", short_help="Run a node.")
+@click.command("serve", cls=SettingsCommand, short_help="Run a node.")
 @setting_options
 def serve() -> int:
     """Run a node in the foreground until INT or TERM."""

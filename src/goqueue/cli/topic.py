@@ -1,10 +1,10 @@
 """`goqueue topic`: create, list, describe, change and delete topics.
 
-Settings are typed as `--set retention_hours=24`. Their names and the form of their values follow
-from the table of settings; the server checks the values.
+Settings are typed as `--set retention_hours=7d`; `topic_values` reads and shows them. A list and a
+description as JSON hold what their tables show: the sizes of `list` and the lanes of `describe` are
+added to the body of the API.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -18,11 +18,28 @@ from goqueue.cli.options import (
     output_option,
     server_options,
     topic_argument,
+    wide_output_option,
 )
-from goqueue.cli.output import console, draw, printable, show, shown_time, sized, table
+from goqueue.cli.output import (
+    console,
+    draw,
+    printable,
+    show,
+    table,
+    write_document,
+    write_items,
+)
+from goqueue.cli.quantities import shown_duration, shown_time, sized
+from goqueue.cli.topic_values import (
+    SETTINGS,
+    complete_setting,
+    read_settings,
+    retention_hours,
+    shown_setting,
+)
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.client.admin_replies import LaneStats, NodeStats, Partition, Topic
-from goqueue.model.requests import TOPIC_SETTINGS, SettingKind
+from goqueue.model.requests import SettingKind, TopicSetting
 
 if TYPE_CHECKING:
     from goqueue.client.admin import NewTopicSettings, TopicSettings
@@ -35,52 +52,8 @@ __all__ = [
     "draw_partitions",
     "draw_topic",
     "list_topics",
-    "read_settings",
     "topic",
 ]
-
-_KINDS = {setting.name: setting.kind for setting in TOPIC_SETTINGS}
-_FIXED = tuple(setting.name for setting in TOPIC_SETTINGS if not setting.takes_effect)
-_SWITCHES = {"true": True, "false": False}
-_DIGITS_MAX = 19
-
-
-def read_settings(given: Sequence[str]) -> dict[str, object]:
-    """The fields of a request; the last of equal names wins."""
-    fields: dict[str, object] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or name not in _KINDS:
-            known = ", ".join(sorted(_KINDS))
-            raise click.UsageError(f"--set {text!a} is not FIELD=VALUE with one of: {known}")
-        fields[name] = _read(name, value)
-    return fields
-
-
-def _read(name: str, value: str) -> object:
-    match _KINDS[name]:
-        case SettingKind.NUMBER:
-            if not _is_whole(value):
-                raise click.UsageError(f"--set {name} takes a whole number, not {value!a}")
-            return int(value)
-        case SettingKind.NUMBERS:
-            numbers = value.split(",")
-            if not all(_is_whole(number) for number in numbers):
-                raise click.UsageError(
-                    f"--set {name} takes whole numbers separated by commas, not {value!a}"
-                )
-            return [int(number) for number in numbers]
-        case SettingKind.SWITCH:
-            if value not in _SWITCHES:
-                raise click.UsageError(f"--set {name} takes true or false, not {value!a}")
-            return _SWITCHES[value]
-        case SettingKind.DURATION | SettingKind.CHOICE | SettingKind.TOPIC_NAME:
-            return value
-
-
-def _is_whole(value: str) -> bool:
-    digits = value.removeprefix("-")
-    return digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX
 
 
 def draw_created(created: Topic) -> None:
@@ -88,7 +61,7 @@ def draw_created(created: Topic) -> None:
     print(f"created topic {printable(created.name)} with {count}")
 
 
-def draw_list(names: tuple[str, ...], stats: NodeStats | None) -> None:
+def draw_list(names: tuple[str, ...], stats: NodeStats | None, *, is_wide: bool = False) -> None:
     """Names with their sizes; names alone when the sizes are not ours to see."""
     empty = "no topics; create one with: goqueue topic create TOPIC"
     if stats is None:
@@ -97,16 +70,20 @@ def draw_list(names: tuple[str, ...], stats: NodeStats | None) -> None:
     rows: list[tuple[str | int, ...]] = []
     for name in names:
         sizes = stats.topic_stats.get(name)
-        # It may have been made between the two answers.
-        rows.append(
-            (name, "", "", "")
-            if sizes is None
-            else (name, sizes.partitions, sizes.total_messages, sized(sizes.total_size_bytes))
-        )
-    draw(("TOPIC", "PARTITIONS", "MESSAGES", "SIZE"), rows, empty=empty)
+        if sizes is None:
+            # It was created between the two answers.
+            rows.append((name, *[""] * (5 if is_wide else 3)))
+            continue
+        row = (name, sizes.partitions, sizes.total_messages, sized(sizes.total_size_bytes))
+        totals = (sizes.published_total, sizes.consumed_total)
+        more = tuple("-" if total is None else total for total in totals)
+        rows.append(row + more if is_wide else row)
+    headings = ("TOPIC", "PARTITIONS", "MESSAGES", "SIZE")
+    draw((*headings, "PUBLISHED", "CONSUMED") if is_wide else headings, rows, empty=empty)
 
 
-def draw_topic(topic: Topic) -> None:
+def draw_topic(topic: Topic, *, is_wide: bool = False) -> None:
+    """The topic; settings that can have one value only are shown in a wide table."""
     facts: list[tuple[str, str | int]] = [
         ("name", topic.name),
         ("partitions", topic.partitions),
@@ -115,7 +92,11 @@ def draw_topic(topic: Topic) -> None:
         ("created", shown_time(topic.created_at)),
     ]
     config = msgspec.structs.asdict(topic.config)
-    facts += [(name, _worded(value)) for name, value in config.items()]
+    facts += [
+        (setting.name, shown_setting(setting, config[setting.name]))
+        for setting in SETTINGS.values()
+        if setting.name in config and (is_wide or not _is_reserved(setting))
+    ]
     console().print(table(("FIELD", "VALUE"), [(name, str(value)) for name, value in facts]))
     offsets = sorted(topic.partition_offsets.items())
     rows = [(number, ends.earliest, ends.latest + 1) for number, ends in offsets]
@@ -133,7 +114,7 @@ def draw_lanes(lanes: tuple[LaneStats, ...]) -> None:
             each.in_flight,
             each.dequeued,
             shown_time(each.last_served),
-            each.oldest_waiting,
+            shown_duration(each.oldest_waiting),
         )
         for each in lanes
     ]
@@ -168,18 +149,20 @@ def draw_partitions(partitions: tuple[Partition, ...]) -> None:
     draw(headings, rows, empty="no partitions")
 
 
-def _worded(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(str(each) for each in value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _is_reserved(setting: TopicSetting) -> bool:
+    """Whether it has one possible value, until a feature comes that needs another."""
+    has_one = setting.kind is SettingKind.NUMBER and setting.minimum == setting.maximum
+    return bool(setting.unavailable) or has_one
 
 
 async def describe_topic(session: Session, topic: str, output: Output) -> None:
     described = await session.ask(lambda q: q.topics.describe(topic))
-    show(described, output, draw_topic)
-    if output is not Output.TABLE:
-        return
     lanes = await _lanes(session, topic)
+    if not output.is_table:
+        document = msgspec.json.decode(described.body)
+        write_document({**document, "lanes": msgspec.to_builtins(lanes)}, output)
+        return
+    draw_topic(described.value, is_wide=output is Output.WIDE)
     if len({lane.priority for lane in lanes}) > 1:
         draw_lanes(lanes)
 
@@ -197,8 +180,17 @@ async def _lanes(session: Session, topic: str) -> tuple[LaneStats, ...]:
 
 async def list_topics(session: Session, output: Output) -> None:
     listed = await session.ask(lambda q: q.topics.list())
-    sizes = await _sizes(session) if output is Output.TABLE else None
-    show(listed, output, lambda names: draw_list(names, sizes))
+    stats = await _sizes(session)
+    if output.is_table:
+        draw_list(listed.value, stats, is_wide=output is Output.WIDE)
+        return
+    known = {} if stats is None else stats.topic_stats
+    sizes = {name: msgspec.to_builtins(known[name]) for name in listed.value if name in known}
+    if output is Output.JSONL:
+        lines = [{"name": name, **sizes.get(name, {})} for name in listed.value]
+        write_items({"topics": lines}, "topics", output)
+    else:
+        write_document({**msgspec.json.decode(listed.body), "topic_stats": sizes}, output)
 
 
 async def _sizes(session: Session) -> NodeStats | None:
@@ -220,18 +212,21 @@ def topic(output: Output) -> None:
 
 @topic.command("list", short_help="List all topics.")
 @server_options
-@output_option
+@wide_output_option
 def list_command(output: Output) -> None:
-    """List all topics, with their sizes."""
+    """List all topics, with their sizes. -o wide adds what was published and consumed."""
     run_session(lambda session: list_topics(session, output))
 
 
 @topic.command("describe", short_help="Show one topic.")
 @topic_argument
 @server_options
-@output_option
+@wide_output_option
 def describe_command(topic: str, output: Output) -> None:
-    """Show the settings, sizes and offsets of TOPIC, and its priority lanes if several are used."""
+    """Show the settings, sizes and offsets of TOPIC, and its priority lanes if several are used.
+
+    -o wide also shows settings that can have one value only.
+    """
     run_session(lambda session: describe_topic(session, topic, output))
 
 
@@ -241,15 +236,96 @@ def describe_command(topic: str, output: Output) -> None:
 @output_option
 def partitions_command(topic: str, output: Output) -> None:
     """Show the partitions of TOPIC: leader, replicas, offsets and size."""
-    show(ask(lambda q: q.topics.partitions(topic)), output, draw_partitions)
+    found = ask(lambda q: q.topics.partitions(topic))
+    show(found, output, draw_partitions, items="partitions")
+
+
+@topic.command("settings", short_help="List the settings of a topic and what they mean.")
+@output_option
+def settings_command(output: Output) -> None:
+    """List every setting that `--set` takes, with its default, its bounds and its meaning."""
+    _show_settings(output)
+
+
+class _SettingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting as it is listed."""
+
+    name: str
+    type: str
+    default: str
+    allowed: str
+    fixed: bool
+    meaning: str
+
+
+def _show_settings(output: Output) -> None:
+    listed = [_setting_row(setting) for setting in SETTINGS.values() if not _is_reserved(setting)]
+    if not output.is_table:
+        write_items({"settings": msgspec.to_builtins(listed)}, "settings", output)
+        return
+    rows = [
+        (row.name, row.default, row.allowed, f"{row.meaning}{' Fixed at creation.' * row.fixed}")
+        for row in listed
+    ]
+    draw(("SETTING", "DEFAULT", "ALLOWED", "MEANING"), rows, empty="")
+
+
+def _setting_row(setting: TopicSetting) -> _SettingRow:
+    default = setting.default_text.replace("`", "")
+    return _SettingRow(
+        name=setting.name,
+        type=setting.kind.value.replace("`", ""),
+        default=default or shown_setting(setting, setting.written(setting.default)),
+        allowed=_allowed(setting),
+        fixed=setting.is_fixed,
+        meaning=setting.meaning.replace("`", ""),
+    )
+
+
+def _allowed(setting: TopicSetting) -> str:
+    match setting.kind:
+        case SettingKind.NUMBER | SettingKind.DURATION:
+            low = setting.minimum + 1 if setting.unlimited == setting.minimum else setting.minimum
+            ends = (setting.written(end) for end in (low, setting.maximum))
+            words = " to ".join(shown_setting(setting, end) for end in ends)
+            return f"{words}, unlimited" if setting.unlimited is not None else words
+        case SettingKind.NUMBERS:
+            return f"{setting.length} numbers, {setting.minimum} to {setting.maximum}"
+        case SettingKind.CHOICE:
+            return ", ".join(setting.choices)
+        case SettingKind.SWITCH | SettingKind.TOPIC_NAME:
+            return setting.kind.value.replace("`", "")
+
+
+def _explain_settings(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> object:
+    if "help" in given:
+        _show_settings(Output.TABLE)
+        context.exit()
+    return given
 
 
 _set_option = click.option(
     "--set",
     "given",
     multiple=True,
-    metavar="FIELD=VALUE",
-    help="Any topic setting; may be repeated.",
+    metavar="NAME=VALUE",
+    shell_complete=complete_setting,
+    is_eager=True,
+    callback=_explain_settings,
+    help="Any topic setting, such as segment_bytes=64MiB; may be repeated. --set help lists them.",
+)
+
+
+def _read_retention(_: click.Context, __: click.Parameter, given: str | None) -> int | None:
+    return None if given is None else retention_hours(given)
+
+
+_retention_option = click.option(
+    "-r",
+    "--retention",
+    metavar="TIME",
+    callback=_read_retention,
+    help="How long to keep messages: 36h, 7d, unlimited; a number is hours.",
 )
 
 
@@ -258,13 +334,7 @@ _set_option = click.option(
 @click.option(
     "-p", "--partitions", type=int, metavar="N", help="Number of partitions.  [default: 3]"
 )
-@click.option(
-    "-r",
-    "--retention",
-    type=int,
-    metavar="HOURS",
-    help="Hours to keep messages; -1 keeps them forever.  [default: 168]",
-)
+@_retention_option
 @_set_option
 @server_options
 @output_option
@@ -288,28 +358,25 @@ def create_command(
 
 @topic.command("alter", short_help="Change settings of a topic.")
 @topic_argument
-@click.option(
-    "-r",
-    "--retention",
-    type=int,
-    metavar="HOURS",
-    help="Hours to keep messages; -1 keeps them forever.",
-)
+@_retention_option
 @_set_option
 @server_options
-@output_option
+@wide_output_option
 def alter_command(
     topic: str, retention: int | None, given: tuple[str, ...], output: Output
 ) -> None:
     """Change settings of TOPIC; settings not given keep their value."""
     fields = {**read_settings(given), **_given(retention_hours=retention)}
     if not fields:
-        raise click.UsageError("nothing to change: add --set FIELD=VALUE or --retention HOURS")
-    for name in _FIXED:
-        if name in fields:
-            raise click.UsageError(f"--set {name} is fixed when a topic is created")
+        raise click.UsageError("nothing to change: add --set NAME=VALUE or --retention TIME")
+    for name in fields:
+        if SETTINGS[name].is_fixed:
+            raise click.UsageError(
+                f"--set {name} is fixed when a topic is created and cannot be changed later"
+            )
     settings = cast("TopicSettings", fields)
-    show(ask(lambda q: q.topics.alter(topic, **settings)), output, draw_topic)
+    changed = ask(lambda q: q.topics.alter(topic, **settings))
+    show(changed, output, lambda found: draw_topic(found, is_wide=output is Output.WIDE))
 
 
 @topic.command("delete", short_help="Delete a topic and its messages.")

@@ -16,17 +16,19 @@ import msgspec
 
 from goqueue.cli.client import Session, ask, run_session
 from goqueue.cli.errors import ServerRefusal
-from goqueue.cli.messages import read_time
 from goqueue.cli.options import (
     Output,
+    Place,
     complete_groups,
     complete_topics,
     limit_option,
     output_option,
+    place_argument,
     server_options,
     topic_argument,
 )
-from goqueue.cli.output import Reply, console, printable, show, shown_time, table
+from goqueue.cli.output import Reply, console, printable, show, table, write_items
+from goqueue.cli.quantities import read_time, shown_time
 from goqueue.client.traces import (
     Trace,
     TraceCriteria,
@@ -50,6 +52,8 @@ __all__ = [
 ]
 
 _DETAIL_COLUMNS_MIN = 20
+_COLUMNS_WITH_DURATION = 100
+_LISTED_MAX = 1000
 # Of a tree that a server means well with: a message, its deliveries, what became of them.
 _DEPTH_MAX = 8
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -211,25 +215,20 @@ def draw_page(page: TraceList) -> None:
     if not page.traces:
         print("no matching traces")
         return
-    # The day is shown only if there are several.
-    is_one_day = len({each.start_time.date() for each in page.traces}) == 1
-    form = "%H:%M:%S" if is_one_day else "%m-%d %H:%M"
-    rows = [
-        (
-            each.trace_id,
-            each.start_time.strftime(form),
-            each.status,
-            elapsed(round(each.duration_ms * MILLISECOND)),
-            place(each.topic, each.partition, each.offset) or "-",
-        )
-        for each in page.traces
-    ]
-    drawn = table(("TRACE", "UTC", "STATUS", "TOOK", "MESSAGE"), rows)
-    # Close together: of 80 columns the id alone takes 32, and one that is broken cannot be copied.
+    screen = console()
+    # Of 80 columns id and time alone take 58, and an id that is broken cannot be copied.
+    has_room = screen.width >= _COLUMNS_WITH_DURATION
+    rows = []
+    for each in page.traces:
+        took = (elapsed(round(each.duration_ms * MILLISECOND)),) if has_room else ()
+        message = place(each.topic, each.partition, each.offset) or "-"
+        rows.append((each.trace_id, shown_time(each.start_time), each.status, *took, message))
+    headings = ("TRACE", "START", "STATUS", *(("TOOK",) if has_room else ()), "MESSAGE")
+    drawn = table(headings, rows)
     drawn.padding = (0, 1, 0, 0)
     for column in drawn.columns[:-1]:
         column.no_wrap = True
-    console().print(drawn)
+    screen.print(drawn)
     left = page.total - len(rows)
     if left > 0:
         print(f"{left} more: use -n N, up to 1000")
@@ -253,14 +252,16 @@ def draw_stats(stats: TraceStats) -> None:
     console().print(table(("FIELD", "VALUE"), facts))
 
 
-async def find_message(session: Session, topic: str, partition: int, offset: int) -> Reply[Trace]:
+async def find_message(session: Session, topic: str, wanted: Place) -> Reply[Trace]:
     """The trace of the message at a place; one sentence if none is kept."""
     traces = session.q.traces
-    found = await traces.search(topic=topic, partition=partition, offset=offset, limit=1)
+    found = await traces.search(
+        topic=topic, partition=wanted.partition, offset=wanted.offset, limit=1
+    )
     if found.traces:
         return await session.ask(lambda q: q.traces.get(found.traces[0].trace_id))
     stats = await traces.stats()
-    raise ServerRefusal(_sentence(f"{topic} {partition}:{offset}", stats))
+    raise ServerRefusal(_sentence(f"{topic} {wanted}", stats))
 
 
 def _sentence(message: str, stats: TraceStats) -> str:
@@ -307,23 +308,33 @@ def trace(output: Output) -> None:
 
 @trace.command("message", short_help="Show the trace of one message.")
 @topic_argument
-@click.argument("partition", type=click.IntRange(0))
-@click.argument("offset", type=click.IntRange(0))
+@place_argument
 @server_options
 @output_option
-def message_command(topic: str, partition: int, offset: int, output: Output) -> None:
-    """Show the trace of the message that is, or was, at PARTITION and OFFSET of TOPIC."""
-    found = run_session(lambda session: find_message(session, topic, partition, offset))
+def message_command(topic: str, place: Place, output: Output) -> None:
+    """Show the trace of the message that is, or was, at PARTITION:OFFSET of TOPIC."""
+    found = run_session(lambda session: find_message(session, topic, place))
     show(found, output, draw_trace)
 
 
 @trace.command("list", short_help="List the newest traces.")
 @_limit
+@click.option("--all", "is_all", is_flag=True, help="Also traces without a message: rebalances.")
 @server_options
 @output_option
-def list_command(limit: int, output: Output) -> None:
+def list_command(limit: int, output: Output, *, is_all: bool) -> None:
     """List traces of messages, newest first."""
-    show(ask(lambda q: q.traces.list(limit=limit)), output, draw_page)
+    asked = limit if is_all else _LISTED_MAX
+    reply = ask(lambda q: q.traces.list(limit=asked))
+    document = msgspec.json.decode(reply.body)
+    if not is_all:
+        listed = document["traces"]
+        kept = [each for each in listed if each["partition"] >= 0 or each["status"] != "completed"]
+        document = {"traces": kept[:limit], "total": document["total"] - len(listed) + len(kept)}
+    if output.is_table:
+        draw_page(msgspec.convert(document, type=TraceList))
+    else:
+        write_items(document, "traces", output)
 
 
 @trace.command("get", short_help="Show one trace.")
@@ -359,7 +370,7 @@ def get_command(trace_id: str, output: Output) -> None:
 def search_command(output: Output, limit: int, **given: str | int | None) -> None:
     """List the traces with an event that matches all options, newest first."""
     wanted = read_criteria(given)
-    show(ask(lambda q: q.traces.search(limit=limit, **wanted)), output, draw_page)
+    show(ask(lambda q: q.traces.search(limit=limit, **wanted)), output, draw_page, items="traces")
 
 
 @trace.command("stats", short_help="Count traces.")

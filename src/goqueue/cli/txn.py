@@ -15,21 +15,14 @@ from goqueue.cli.options import (
     server_options,
     skip_option,
 )
-from goqueue.cli.output import (
-    console,
-    draw,
-    printable,
-    show,
-    shown_duration,
-    shown_time,
-    table,
-)
+from goqueue.cli.output import console, draw, printable, show, table
+from goqueue.cli.quantities import exact_duration, shown_duration, shown_time
 from goqueue.client.admin_replies import (
     TransactionDescription,
     TransactionPage,
     TransactionStats,
 )
-from goqueue.model import MILLISECOND, format_duration
+from goqueue.model import MILLISECOND
 
 __all__ = [
     "draw_page",
@@ -46,7 +39,7 @@ def draw_page(page: TransactionPage) -> None:
             each.transactional_id,
             _state(each),
             shown_time(each.started_at),
-            format_duration(each.timeout_ms * MILLISECOND),
+            exact_duration(each.timeout_ms * MILLISECOND),
             len(each.partitions),
         )
         for each in page.transactions
@@ -67,7 +60,7 @@ def draw_transaction(transaction: TransactionDescription) -> None:
         ("epoch", str(transaction.epoch)),
         ("state", _state(transaction)),
         ("started", shown_time(transaction.started_at)),
-        ("timeout", format_duration(transaction.timeout_ms * MILLISECOND)),
+        ("timeout", exact_duration(transaction.timeout_ms * MILLISECOND)),
     ]
     console().print(table(("FIELD", "VALUE"), facts))
     rows = [(each.topic, each.partition) for each in transaction.partitions]
@@ -121,7 +114,8 @@ def txn(output: Output) -> None:
 @output_option
 def list_command(limit: int, skip: int, output: Output) -> None:
     """List the transactions that have not ended, oldest first."""
-    show(ask(lambda q: q.transactions.page(limit=limit, skip=skip)), output, draw_page)
+    page = ask(lambda q: q.transactions.page(limit=limit, skip=skip))
+    show(page, output, draw_page, items="transactions")
 
 
 @txn.command("describe", short_help="Show one transaction.")

@@ -51,7 +51,7 @@ def version(output: Output) -> None:
     """Show the version of this program, whether it runs compiled, and the version of the server."""
     own = own_version()
     found = server_version()
-    if output is Output.TABLE:
+    if output.is_table:
         print(f"goqueue {own['version']} (records: {own['records']})")
         print(printable(f"server {found.text}"))
     else:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
 from goqueue.cli.config import given_flags, setting_options
@@ -33,7 +34,7 @@ def test_show_tells_every_setting_and_where_it_came_from(
 ) -> None:
     Path("goqueue.toml").write_text('[log]\nlevel = "debug"\nformat = "json"\n')
     monkeypatch.setenv("GOQUEUE_LOG_FORMAT", "text")
-    answer = terminal.run("config", "show", "--http", "off", "-o", "json")
+    answer = terminal.run("config", "show", "--all", "--http", "off", "-o", "json")
     assert answer.code == 0
     rows = shown(answer)
     assert list(rows) == [setting.name for setting in SETTINGS]
@@ -46,13 +47,29 @@ def test_show_tells_every_setting_and_where_it_came_from(
 
 def test_show_draws_a_table_or_writes_yaml(terminal: Terminal) -> None:
     for arguments in ((), ("-o", "yaml")):
-        answer = terminal.run("config", "show", *arguments)
+        answer = terminal.run("config", "show", "--all", *arguments)
         assert answer.code == 0
         assert all(setting.name in answer.out for setting in SETTINGS)
 
 
-@pytest.mark.parametrize("output", ["table", "json", "yaml"])
-def test_every_problem_is_a_line_and_the_exit_code_is_two(
+def test_settings_of_features_to_come_are_shown_only_when_asked_for(terminal: Terminal) -> None:
+    rows = shown(terminal.run("config", "show", "-o", "json"))
+    assert "broker.datadir" in rows
+    assert "listeners.kafka" not in rows
+    assert len(rows) < len(SETTINGS)
+    assert "listeners.kafka" in shown(terminal.run("config", "show", "--all", "-o", "json"))
+
+
+def test_the_help_of_serve_groups_its_flags(terminal: Terminal) -> None:
+    words = terminal.run("serve", "--help").out
+    assert "Settings of the broker:" in words
+    assert words.index("Options:") < words.index("Settings of the broker:")
+    assert "--data-dir PATH" in words
+    assert "--log-level debug|info|warning|error" in words
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_every_problem_is_reported_and_the_exit_code_is_two(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     Path("goqueue.toml").write_text("[http]\nbody_limits = 1\n")
@@ -61,10 +78,14 @@ def test_every_problem_is_a_line_and_the_exit_code_is_two(
     answer = terminal.run("config", "show", "--cluster", "-o", output)
     assert answer.code == 2
     assert not answer.out
+    assert "hush" not in answer.err
+    if output == "json":
+        document = msgspec.json.decode(answer.err)
+        assert (document["code"], len(document["problems"])) == ("settings_invalid", 4)
+        return
     lines = answer.err.splitlines()
     assert len(lines) == 4
     assert all(line.startswith("goqueue: ") and line.isprintable() for line in lines)
-    assert "hush" not in answer.err
 
 
 def test_an_unknown_flag_is_misuse(terminal: Terminal) -> None:

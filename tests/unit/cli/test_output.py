@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goqueue.cli.options import Output
-from goqueue.cli.output import ListWriter, cut, encode, printable, sized, write_document
+from goqueue.cli.output import (
+    ListWriter,
+    cut,
+    encode,
+    encode_document,
+    printable,
+    write_document,
+    write_items,
+)
 
 scalars = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text()
 
@@ -32,22 +40,43 @@ def test_encoded_json_says_the_same_without_controls(document: object) -> None:
     assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in encoded.decode())
 
 
-def test_yaml_is_blocks_with_scalars_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_yaml_is_blocks_with_plain_keys_and_scalars_in_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     document = {"a": 1, "empty": [], "list": [{"x": None, "y": ["no", True]}, [], [1, 2]], "m": {}}
     write_document(document, Output.YAML)
     assert capsys.readouterr().out == (
-        '"a": 1\n'
-        '"empty": []\n'
-        '"list":\n'
-        '  - "x": null\n'
+        "a: 1\n"
+        "empty: []\n"
+        "list:\n"
+        "  - x: null\n"
         '    "y":\n'
         '      - "no"\n'
         "      - true\n"
         "  - []\n"
         "  - - 1\n"
         "    - 2\n"
-        '"m": {}\n'
+        "m: {}\n"
     )
+
+
+@pytest.mark.parametrize("key", ["no", "Yes", "null", "1", "a b", "-", "", "a:", "é"])
+def test_a_key_that_yaml_would_misread_is_quoted(
+    capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    write_document({key: 1}, Output.YAML)
+    assert capsys.readouterr().out == f'"{key}": 1\n'
+
+
+@given(documents)
+def test_yaml_is_read_back_as_the_same_document(document: object) -> None:
+    assert msgspec.yaml.decode(encode_document(document, Output.YAML)) == document
+
+
+def test_json_lines_are_the_items_of_a_list_or_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write_items({"total": 2, "items": [{"a": 1}, {"b": "\x7f"}]}, "items", Output.JSONL)
+    write_document({"c": [1, 2]}, Output.JSONL)
+    assert capsys.readouterr().out == '{"a":1}\n{"b":"\\u007f"}\n{"c":[1,2]}\n'
 
 
 @pytest.mark.parametrize("items", [[], [{"a": 1}], [{"a": 1}, {"b": "\x1b"}]])
@@ -65,13 +94,6 @@ def test_a_list_that_was_broken_off_is_no_document(capsys: pytest.CaptureFixture
     ListWriter(Output.JSON).add(1)
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    ("count", "words"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1 << 50, "1024.0 TiB")]
-)
-def test_sizes_are_told_in_the_largest_fitting_unit(count: int, words: str) -> None:
-    assert sized(count) == words
 
 
 def test_a_cut_text_ends_in_an_ellipsis() -> None:

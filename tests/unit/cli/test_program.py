@@ -3,9 +3,12 @@
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
+from click.shell_completion import ShellComplete
 
 import goqueue
+from goqueue.cli.program import program
 from goqueue.model import LogId
 from goqueue.records import COMPILED
 from goqueue.runtime import OsFileSystem
@@ -57,6 +60,80 @@ def test_the_version_tells_which_records_run(terminal: Terminal) -> None:
     assert second.startswith("server not reached at http://127.0.0.1:1: ")
     document = {"version": goqueue.__version__, "records": records, "server": None}
     assert terminal.run(*alone, "-o", "json").json() == document
+
+
+def test_the_version_of_the_program_is_a_flag_too(terminal: Terminal) -> None:
+    answer = terminal.run("--version")
+    assert (answer.code, answer.out) == (0, f"goqueue {goqueue.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("topc",), "topic"),
+        (("grop", "list"), "group"),
+        (("topic", "lst"), "list"),
+        (("topic", "list", "--ouput", "json"), "--output"),
+    ],
+)
+def test_a_mistyped_command_or_flag_is_answered_with_the_one_that_was_meant(
+    terminal: Terminal, arguments: tuple[str, ...], meant: str
+) -> None:
+    answer = terminal.run(*arguments)
+    assert answer.code == 2
+    assert "Did you mean" in answer.err
+    assert repr(meant) in answer.err
+
+
+@pytest.mark.parametrize("flags", [("-o", "json"), ("-ojson",), ("--output=json",)])
+def test_a_failure_is_a_document_where_json_was_asked_for(
+    terminal: Terminal, flags: tuple[str, ...]
+) -> None:
+    for arguments, exit_code, code in (
+        (("topic", "lst", *flags), 2, "usage"),
+        (("topic", "list", *flags, "-s", "http://127.0.0.1:1"), 3, "server_unreachable"),
+        (("log", "verify", "/nowhere", *flags), 2, "usage"),
+    ):
+        answer = terminal.run(*arguments)
+        document = msgspec.json.decode(answer.err)
+        assert (answer.code, answer.out) == (exit_code, "")
+        assert (document["code"], document["exit_code"]) == (code, exit_code)
+        assert document["error"]
+        assert document["hint"]
+
+
+def test_a_failure_is_one_line_of_json_or_yaml(terminal: Terminal) -> None:
+    line = terminal.run("topic", "lst", "-o", "jsonl").err
+    assert line.count("\n") == 1
+    assert msgspec.json.decode(line)["code"] == "usage"
+    assert msgspec.yaml.decode(terminal.run("topic", "lst", "-o", "yaml").err)["code"] == "usage"
+
+
+def test_the_help_of_a_command_has_one_row_for_all_global_options(terminal: Terminal) -> None:
+    words = terminal.run("group", "list", "--help").out
+    assert words.count("--") == 4  # the row with two of them, where to look, and --help
+    assert "goqueue --help" in words
+    whole = terminal.run("--help").out
+    for flag in ("--server", "--context", "--api-key", "--timeout", "--output", "--local-time"):
+        assert flag in whole
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("topic list -o ", ["table", "wide", "json", "jsonl", "yaml"]),
+        ("topic list --ou", ["--output"]),
+        ("produce t --priority h", ["high"]),
+        ("serve --log-level w", ["warning"]),
+        ("serve --log-format ", ["text", "json"]),
+        ("topic alter t --set flush_policy=", ["flush_policy=commit", "flush_policy=interval"]),
+        ("top --view n", ["node"]),
+    ],
+)
+def test_values_are_completed(typed: str, offered: list[str]) -> None:
+    *words, incomplete = typed.split(" ")
+    shell = ShellComplete(program, {}, "goqueue", "_GOQUEUE_COMPLETE")
+    assert [item.value for item in shell.get_completions(words, incomplete)] == offered
 
 
 def test_the_output_may_be_chosen_before_the_command(terminal: Terminal, tmp_path: Path) -> None:

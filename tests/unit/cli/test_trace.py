@@ -52,7 +52,7 @@ def test_the_head_says_what_became_of_the_message_and_how_long_it_took() -> None
     assert head == [
         f"trace    {'ab' * 16}",
         "message  orders 0:7",
-        "start    2026-01-02 03:04:05 UTC",
+        "start    2026-01-02T03:04:05.000Z",
         "status   completed in 1.500 s, 1 events",
         "",
     ]
@@ -138,7 +138,7 @@ def test_a_delay_says_when_it_is_due_once() -> None:
         event("publish.received", "a", deliver_at=due),
         event("delay.scheduled", "a", deliver_at=due),
     )
-    assert lines[1] == "delay.scheduled   due 2026-01-02 04:00:00 UTC"
+    assert lines[1] == "delay.scheduled   due 2026-01-02T04:00:00.000Z"
     assert "due" not in lines[0]
 
 

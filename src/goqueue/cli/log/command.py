@@ -50,7 +50,7 @@ def verify_command(directory: str, output: Output) -> int:
     files = OsFileSystem(tree.root, is_read_only=True)
     with progress("verifying", weigh(files, tree.places)) as advance:
         verification = verify(files, tree.places, advance)
-    if output is Output.TABLE:
+    if output.is_table:
         foreign = tuple(f"{printable(path)}: not ours" for path in tree.foreign)
         notes = foreign + verification.notes
         print_verification(Verification(verdict=verification.verdict, notes=notes))
@@ -105,7 +105,7 @@ def dump_command(
     messages = itertools.chain.from_iterable(
         read_messages(files, place, selection, damage.append) for place in places
     )
-    writer = MessageTable() if output is Output.TABLE else ListWriter(output)
+    writer = MessageTable() if output.is_table else ListWriter(output)
     for message in itertools.islice(messages, limit):
         writer.add(message)
     writer.close()
@@ -127,7 +127,7 @@ def stats_command(directory: str, output: Output) -> None:
 
     tree = _look_at(directory)
     statistics = measure(OsFileSystem(tree.root, is_read_only=True), tree.places)
-    if output is Output.TABLE:
+    if output.is_table:
         print_statistics(statistics)
     else:
         write_document(statistics, output)
@@ -161,7 +161,7 @@ def rebuild_index_command(directory: str, output: Output) -> int:
     finally:
         if lock is not None:
             lock.close()
-    if output is Output.TABLE:
+    if output.is_table:
         print_reindexed(reindexed)
     else:
         write_document(reindexed, output)

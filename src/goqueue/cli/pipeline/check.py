@@ -47,7 +47,7 @@ def check_file(file: Path, output: Output) -> int:
         checked = _check(file, pipeline, link)
     except EXPECTED as error:
         raise ended(error, str(file)) from error
-    if output is Output.TABLE:
+    if output.is_table:
         _draw(checked)
     else:
         write_document(checked, output)

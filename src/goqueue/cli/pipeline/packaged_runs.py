@@ -116,7 +116,7 @@ def pipeline_run(name: str, master: str) -> Iterator[PipelineRun]:
 
 
 def is_drawn(output: Output) -> bool:
-    return output is Output.TABLE
+    return output.is_table
 
 
 def write_result(name: str, result: object, output: Output, *, is_line: bool = False) -> None:

@@ -19,7 +19,7 @@ import click
 import msgspec
 
 from goqueue.cli.client import chosen_settings, run_session
-from goqueue.cli.errors import ServerRefusal, describe
+from goqueue.cli.errors import explained
 from goqueue.cli.exit_codes import ExitCode
 from goqueue.cli.options import Output
 from goqueue.cli.output import console, encode, printable, table
@@ -63,7 +63,7 @@ class Display:
             for each in progress.violations:
                 counted = self._violations.get(each.expectation, 0)
                 self._violations[each.expectation] = counted + each.count
-            if self._output is not Output.TABLE:
+            if not self._output.is_table:
                 self._write(batch_document(self._pipeline.name, progress))
             elif self._live is not None:
                 self._live.update(self._drawn(progress), refresh=True)
@@ -73,7 +73,7 @@ class Display:
     def rows(self, shown: Table) -> None:
         """The rows of a batch, for a sink that is the screen."""
         with self._lock:
-            if self._output is not Output.TABLE:
+            if not self._output.is_table:
                 rows = [dict(zip(shown.columns, row, strict=True)) for row in shown.rows]
                 self._write({"batch": shown.batch, "count": shown.count, "rows": rows})
                 return
@@ -84,7 +84,7 @@ class Display:
 
     def end(self, totals: Totals, *, is_stopped: bool) -> None:
         """The last line for a person."""
-        if self._output is Output.TABLE:
+        if self._output.is_table:
             word = "stopped" if is_stopped else "done"
             told = f"{_many(self._batches, 'batch', 'batches')} in this run"
             print(f"{word}: {told}; {totals.rows_in:,} rows in, {totals.rows_out:,} out in all")
@@ -134,7 +134,7 @@ def batch_document(pipeline: str, progress: BatchProgress) -> object:
 @contextlib.contextmanager
 def displayed(pipeline: Pipeline, output: Output) -> Iterator[Display]:
     """A display for the time of a run."""
-    if output is not Output.TABLE or not sys.stdout.isatty():
+    if not output.is_table or not sys.stdout.isatty():
         yield Display(pipeline, output, None)
         return
     from rich.live import Live
@@ -221,4 +221,4 @@ def _check_topics(topics: list[str]) -> None:
     found = run_session(lambda asking: look_at_topics(asking, topics))
     for each in found:
         if each.partitions is None:
-            raise ServerRefusal(describe("topic_not_found", f"There is no topic {each.topic!r}."))
+            raise explained("topic_not_found", "", {"topic": each.topic})

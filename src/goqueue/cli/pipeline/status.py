@@ -57,7 +57,7 @@ def show_statuses(files: tuple[Path, ...], checkpoint: str | None, output: Outpu
         )
         for name, status in statuses.items()
     ]
-    if output is not Output.TABLE:
+    if not output.is_table:
         write_document({"pipelines": reported}, output)
     else:
         _draw_statuses(reported, is_detailed=len(reported) == 1)
@@ -170,7 +170,7 @@ def show_list(packaged: dict[str, str], output: Output) -> None:
             words = pipeline.description
             name = pipeline.name
             listed.append(Listed(name=name, kind="file", file=str(file), description=words))
-    if output is not Output.TABLE:
+    if not output.is_table:
         write_document({"pipelines": listed}, output)
         return
     rows = [

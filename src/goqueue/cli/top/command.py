@@ -60,7 +60,7 @@ async def _watch(options: TopOptions, session: Session) -> None:
         await live.run(sys.stdin.fileno())
         return
     board = await look_twice(source, options.interval_s)
-    if options.output is Output.TABLE:
+    if options.output.is_table:
         width = shutil.get_terminal_size((_WIDTH_USUAL, 0)).columns
         print_picture(board, server, width, _palette())
     else:
@@ -127,5 +127,5 @@ def top(interval_s: float, view: str, wanted: str, output: Output, *, once: bool
     --once prints all views after one interval; -o json and -o yaml do so for programs.
     """
 
-    is_document = output is not Output.TABLE
+    is_document = not output.is_table
     watch(TopOptions(interval_s, view, wanted, output, is_once=once or is_document))

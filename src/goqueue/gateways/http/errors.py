@@ -114,11 +114,13 @@ ERRORS: dict[Code, ErrorSpec] = {
         what="There is no such topic",
         advice="GET /topics lists all topics, POST /topics creates one",
         named='Topic "{topic}" does not exist',
+        details=("topic",),
     ),
     Code.TOPIC_EXISTS: ErrorSpec(
         status=409,
         what="A topic with this name already exists",
         named='Topic "{topic}" already exists',
+        details=("topic",),
     ),
     Code.PARTITION_NOT_FOUND: ErrorSpec(
         status=404,
@@ -151,6 +153,7 @@ ERRORS: dict[Code, ErrorSpec] = {
         what="There is no such group",
         advice="The first join or commit creates a group",
         named='Group "{group}" does not exist',
+        details=("group",),
     ),
     Code.MEMBER_NOT_FOUND: ErrorSpec(
         status=404,

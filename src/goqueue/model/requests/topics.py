@@ -65,9 +65,10 @@ class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     `name` is what users call the setting, where it differs from the field. `takes_effect` says when
     a change does; a setting without it is fixed when the topic is created. `minimum` and `maximum`
-    bound numbers, durations (in nanoseconds) and each element of a list. `default_text` describes
-    a default that depends on the topic. `unavailable` is the reason for which only the default is
-    accepted so far. `path`, `default` and `value_type` are those of the field.
+    bound numbers, durations (in nanoseconds) and each element of a list. `unlimited` is the number
+    that means no limit. `default_text` describes a default that depends on the topic. `unavailable`
+    is the reason for which only the default is accepted so far. `path`, `default` and `value_type`
+    are those of the field.
     """
 
     kind: SettingKind
@@ -77,6 +78,7 @@ class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     minimum: int = 0
     maximum: int = 0
+    unlimited: int | None = None
     default_text: str = ""
     unavailable: str = ""
     path: tuple[str, ...] = ()
@@ -212,6 +214,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
             kind=SettingKind.NUMBER,
             minimum=-1,
             maximum=10_000_000,
+            unlimited=-1,
             meaning="Segments whose messages are all older are deleted; -1 keeps everything.",
             takes_effect="With the next clean-up of the log.",
             since="0.1",
@@ -223,6 +226,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
             kind=SettingKind.NUMBER,
             minimum=-1,
             maximum=1 << 62,
+            unlimited=-1,
             meaning="The oldest segments of a partition are deleted while it is larger; -1 is no"
             " limit.",
             takes_effect="With the next clean-up of the log.",
@@ -293,6 +297,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
             kind=SettingKind.NUMBER,
             minimum=0,
             maximum=1_000_000,
+            unlimited=0,
             meaning="How often a message is delivered before it moves to the dead-letter topic; 0"
             " is no limit.",
             takes_effect="At once, also for messages that were delivered before.",

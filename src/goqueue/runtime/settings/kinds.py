@@ -47,15 +47,26 @@ _COUNT_MAX = 1_000_000
 
 
 class Kind(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One kind of value. Environment and flags supply text, a TOML file supplies values."""
+    """One kind of value. Environment and flags supply text, a TOML file supplies values.
+
+    `noun` stands for a value in help texts; `words` are all values, where they are few.
+    """
 
     allowed: str
     from_text: Callable[[str], T]
     from_toml: Callable[[object], T]
     show: Callable[[T], str]
+    noun: str = "TEXT"
+    words: tuple[str, ...] = ()
 
 
-def _kind(allowed: str, read: Callable[[str], T], show: Callable[[T], str]) -> Kind[T]:
+def _kind(
+    allowed: str,
+    read: Callable[[str], T],
+    show: Callable[[T], str],
+    noun: str,
+    words: tuple[str, ...] = (),
+) -> Kind[T]:
     """A kind that is text in TOML too."""
 
     def from_toml(given: object) -> T:
@@ -63,7 +74,9 @@ def _kind(allowed: str, read: Callable[[str], T], show: Callable[[T], str]) -> K
             raise ValueError("is not a string")  # noqa: TRY004 - a ValueError is the refusal here
         return read(given)
 
-    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=show)
+    return Kind(
+        allowed=allowed, from_text=read, from_toml=from_toml, show=show, noun=noun, words=words
+    )
 
 
 # Text
@@ -99,12 +112,13 @@ def choice(*words: str) -> Kind[str]:
         return given
 
     *others, last = words
-    return _kind(f"{', '.join(others)} or {last}" if others else last, read, str)
+    allowed = f"{', '.join(others)} or {last}" if others else last
+    return _kind(allowed, read, str, "|".join(words), words)
 
 
-TEXT: Kind[str] = _kind("text", _text, str)
-PATH: Kind[str] = _kind("a path", _path, str)
-NAME: Kind[str] = _kind("1 to 249 of A-Z a-z 0-9 . _ -, not . or ..", _name, str)
+TEXT: Kind[str] = _kind("text", _text, str, "TEXT")
+PATH: Kind[str] = _kind("a path", _path, str, "PATH")
+NAME: Kind[str] = _kind("1 to 249 of A-Z a-z 0-9 . _ -, not . or ..", _name, str, "NAME")
 
 
 # Numbers
@@ -132,6 +146,8 @@ BOOLEAN: Kind[bool | None] = Kind(
     from_text=_boolean,
     from_toml=_boolean_from_toml,
     show=_show_boolean,
+    noun="true|false",
+    words=("true", "false"),
 )
 
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -155,7 +171,7 @@ def size(least: int, most: int) -> Kind[int]:
         return _within(given, least, most)
 
     allowed = f"bytes, or a number with KiB, MiB or GiB; from {_sized(least)} to {_sized(most)}"
-    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=_sized)
+    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=_sized, noun="SIZE")
 
 
 def _sized(count: int) -> str:
@@ -189,7 +205,7 @@ def duration(most: int) -> Kind[int]:
         return _within(span_ns, 0, most)
 
     allowed = f"a duration such as 90s or 1h30m, at most {format_duration(most)}"
-    return _kind(allowed, read, format_duration)
+    return _kind(allowed, read, format_duration, "TIME")
 
 
 def count(least: int, most: int) -> Kind[int]:
@@ -206,7 +222,7 @@ def count(least: int, most: int) -> Kind[int]:
         return _within(given, least, most)
 
     allowed = f"a number from {least} to {most}"
-    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=str)
+    return Kind(allowed=allowed, from_text=read, from_toml=from_toml, show=str, noun="N")
 
 
 COUNT: Kind[int] = count(0, _COUNT_MAX)
@@ -230,7 +246,11 @@ def _show_share(value: float) -> str:
 
 
 SHARE: Kind[float] = Kind(
-    allowed="a number from 0 to 1", from_text=_share, from_toml=_share_from_toml, show=_show_share
+    allowed="a number from 0 to 1",
+    from_text=_share,
+    from_toml=_share_from_toml,
+    show=_show_share,
+    noun="SHARE",
 )
 
 
@@ -290,7 +310,7 @@ def _show_listener(value: Listener | None) -> str:
 
 
 LISTENER: Kind[Listener | None] = _kind(
-    "host:port with an IPv6 address in brackets, or off", _listener, _show_listener
+    "host:port with an IPv6 address in brackets, or off", _listener, _show_listener, "HOST:PORT"
 )
 
 _ENDPOINT = re.compile(r"(https?://)?([^/\s]*?[^:/\s])(:[0-9]{1,5})?(?:/[!-~]*)?")
@@ -307,7 +327,7 @@ def _endpoint(given: str) -> str:
 
 
 ENDPOINT: Kind[str] = _kind(
-    "host:port, or a URL with http or https, or empty for the usual one", _endpoint, str
+    "host:port, or a URL with http or https, or empty for the usual one", _endpoint, str, "URL"
 )
 
 
@@ -322,10 +342,12 @@ def choices(*words: str) -> Kind[tuple[str, ...]]:
             raise ValueError("has an item that is not a valid value")
         return given
 
-    return _list("a list out of " + ", ".join(words), read)
+    return _list("a list out of " + ", ".join(words), read, ",".join(words), words)
 
 
-def _list(allowed: str, read: Callable[[str], T]) -> Kind[tuple[T, ...]]:
+def _list(
+    allowed: str, read: Callable[[str], T], noun: str = "LIST", words: tuple[str, ...] = ()
+) -> Kind[tuple[T, ...]]:
     def from_items(items: list[str]) -> tuple[T, ...]:
         if len(items) > _ITEMS_MAX:
             raise ValueError(f"has more than {_ITEMS_MAX} items")
@@ -342,7 +364,14 @@ def _list(allowed: str, read: Callable[[str], T]) -> Kind[tuple[T, ...]]:
     def show(value: tuple[T, ...]) -> str:
         return ",".join(map(str, value))
 
-    return Kind(allowed=allowed, from_text=from_text, from_toml=from_toml, show=show)
+    return Kind(
+        allowed=allowed,
+        from_text=from_text,
+        from_toml=from_toml,
+        show=show,
+        noun=noun,
+        words=words,
+    )
 
 
 _ORIGIN = re.compile(
