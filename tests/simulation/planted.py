@@ -166,6 +166,14 @@ def continues_after_a_failure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("goqueue.storage.storage.Storage._fail", does_nothing)
 
 
+def reports_a_deletion_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    def hasty(files: Any, start: Any) -> None:
+        files.sync()
+        files._point.save(files._reached(start))
+
+    patch.setattr(f"{_LOG_FILES}.drop", hasty)
+
+
 PLANTED: tuple[Plant, ...] = (
     acknowledges_before_the_sync,
     commits_what_is_only_written,
@@ -185,4 +193,5 @@ PLANTED: tuple[Plant, ...] = (
     looks_too_late_for_a_time,
     forgets_the_recovery_point,
     continues_after_a_failure,
+    reports_a_deletion_before_it_is_durable,
 )

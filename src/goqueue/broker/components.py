@@ -36,6 +36,7 @@ from goqueue.broker.journal import JournalLimits
 from goqueue.broker.node_reports import NodeReports
 from goqueue.broker.publish import Publisher
 from goqueue.broker.read import StreamReads
+from goqueue.broker.record_deletion import RecordDeletion
 from goqueue.broker.recovery.journaled_state import JournaledState
 from goqueue.broker.recovery.partition_replay import PartitionReplay
 from goqueue.broker.recovery.start import NodeStart
@@ -67,6 +68,7 @@ from goqueue.model.requests import (
     CreateSchedule,
     CreateTopic,
     DeleteGroup,
+    DeleteRecords,
     DeleteSchedule,
     DescribeDelays,
     DescribeGroup,
@@ -136,6 +138,7 @@ class Components:
         self.priority_indexer = PriorityIndexer(state)
         self.polls = Polls(state, self.priority_indexer)
         self.receives = Receives(state, self.polls)
+        self.record_deletion = RecordDeletion(state, self.polls)
         self.coordinator = TransactionCoordinator(state, self.polls)
         self.dead_letter_mover = DeadLetterMover(state, self.topics, self.polls, self.coordinator)
         self.tick_sender = TickSender(state, self.coordinator)
@@ -202,6 +205,7 @@ def _handle_messages(handle: _Table, components: Components) -> None:
     handle(ListTopics, lambda request, _, __: components.topics.list_all(request))
     handle(DescribeTopic, components.topics.describe)
     handle(DescribePartitions, components.topics.describe_partitions)
+    handle(DeleteRecords, components.record_deletion.delete)
     handle(Publish, components.publisher.publish)
     handle(Read, components.stream_reads.read)
     handle(Watch, components.stream_reads.watch)

@@ -9,7 +9,7 @@ its partition until the queue is removed.
 Cost: two lookups for one of them; what happens to a log asks no group without a queue there.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from goqueue.delivery import DeliveryQueue, Position
 from goqueue.model import LogId
@@ -98,7 +98,7 @@ class GroupPartitions:
     def has_queues(self, group: int) -> bool:
         return group in self._queues_of
 
-    def queues_on(self, log: LogId) -> Iterable[DeliveryQueue]:
+    def queues_on(self, log: LogId) -> list[DeliveryQueue]:
         """The queues of all groups on one partition."""
         return [each.active_queue for each in self._queues_on.get(log, {}).values()]
 

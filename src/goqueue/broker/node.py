@@ -66,6 +66,7 @@ from goqueue.model import (
     Damaged,
     Deleted,
     DiskEvent,
+    Dropped,
     Failed,
     Fetched,
     Filled,
@@ -107,6 +108,7 @@ NodeEvent = (
     | Filled
     | Damaged
     | Truncated
+    | Dropped
     | Compacted
     | Created
     | Deleted
@@ -216,6 +218,9 @@ class Node:
                 self._ask(event, now)
             case Synced() | Failed() | Filled() | Damaged() | Truncated() | Compacted():
                 self._handle_disk(event, now)
+            case Dropped():
+                # Retention moves the start of a log as well, and nobody waits for that.
+                self._components.record_deletion.dropped(event.log, event.start)
             case Fetched():
                 purpose = self._state.fetches.pop(event.token)
                 pass_fetched(self._components, purpose, event.data, now)
@@ -281,6 +286,7 @@ class Node:
         self._components.coordinator.forget_logs(logs)
         self._components.producer_snapshots.forget_logs(logs)
         self._components.priority_indexer.forget_logs(logs)
+        self._components.record_deletion.forget_logs(logs)
         for partition in partitions:
             if partition.is_awaited:
                 self._components.stream_reads.refuse_all(partition, gone)
@@ -320,6 +326,7 @@ class Node:
         if isinstance(event, Failed):
             self._state.storage.record_failed(event.log, event.reason)
             self._created(Created(log=event.log), event.reason, now)
+            self._components.record_deletion.failed(event.log)
         known, committed = partition.log.damaged, partition.log.high_watermark
         self._state.outbox.extend(partition.log.handle(event, now))
         self._state.storage.record_damage(event.log, partition.log.damaged)
@@ -421,6 +428,7 @@ class Node:
     def _cancel_wait(self, request: RequestId, *, is_gone: bool = False) -> None:
         """Somebody has waited long enough, or is gone."""
         components = self._components
+        components.record_deletion.cancel(request)
         if self._state.stepwise.cancel(request):
             return
         for component in (

@@ -22,6 +22,7 @@ from goqueue.client.admin_replies import (
     Health,
     NodeStats,
     Partition,
+    PartitionStart,
     PriorityStats,
     Readiness,
     ReliabilityStats,
@@ -96,6 +97,10 @@ class Node:
         """Counts of topics, partitions, groups and messages."""
         return await self._transport.read(get("stats"), _STATS)
 
+    async def metrics(self) -> str:
+        """The metrics of the node in the text format of Prometheus."""
+        return (await self._transport.ask(get("metrics"))).body.decode()
+
     async def priorities(self) -> PriorityStats:
         """How the lanes of each group fare."""
         return await self._transport.read(get("priority", "stats"), _PRIORITIES)
@@ -117,9 +122,14 @@ class _Partitions(msgspec.Struct, frozen=True):
     partitions: tuple[Partition, ...]
 
 
+class _Trimmed(msgspec.Struct, frozen=True):
+    partitions: tuple[PartitionStart, ...]
+
+
 _TOPICS = msgspec.json.Decoder(Topic)
 _NAMES = msgspec.json.Decoder(_Names)
 _PARTITIONS = msgspec.json.Decoder(_Partitions)
+_TRIMMED = msgspec.json.Decoder(_Trimmed)
 
 
 class Topics:
@@ -182,6 +192,22 @@ class Topics:
     async def delete(self, name: str) -> None:
         """Remove a topic, its messages and every group's place in it."""
         await self._transport.ask(Request(method="DELETE", target=target("topics", name)))
+
+    async def trim(self, name: str, offsets: Mapping[int, int]) -> tuple[PartitionStart, ...]:
+        """Delete all messages before an offset, by partition; returns where they begin now.
+
+        Messages that no group has read are deleted as well. What a pending delayed message or an
+        open transaction needs is kept, and `kept_by` says so. Survives a crash once it returns.
+        """
+        by_partition = {str(partition): offset for partition, offset in offsets.items()}
+        fields: dict[str, object] = {"offsets": by_partition}
+        request = post("topics", name, "trim", fields=fields, is_repeatable=True)
+        return (await self._transport.read(request, _TRIMMED)).partitions
+
+    async def purge(self, name: str) -> tuple[PartitionStart, ...]:
+        """Delete all messages that a topic holds now; as `trim` to the end of each partition."""
+        request = Request(method="POST", target=target("topics", name, "purge"))
+        return (await self._transport.read(request, _TRIMMED)).partitions
 
     async def partitions(self, name: str) -> tuple[Partition, ...]:
         """The partitions of a topic, each with its offsets and its size."""

@@ -25,6 +25,7 @@ __all__ = [
     "Partition",
     "PartitionEnds",
     "PartitionLag",
+    "PartitionStart",
     "PositionReset",
     "PriorityStats",
     "Readiness",
@@ -73,6 +74,18 @@ class Partition(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int
     high_watermark: int
     size_bytes: int
+
+
+class PartitionStart(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a partition begins after a deletion.
+
+    `kept_by` is empty, or what still needs older messages: delayed_message or open_transaction.
+    """
+
+    partition: int
+    earliest_offset: int
+    deleted_offsets: int
+    kept_by: str = ""
 
 
 class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -511,6 +511,10 @@ class Connection:
         """Counts of topics, partitions, groups and messages."""
         return await self._node.stats()
 
+    async def metrics(self) -> str:
+        """The metrics of the node in the text format of Prometheus."""
+        return await self._node.metrics()
+
     async def priorities(self) -> PriorityStats:
         """How the lanes of each group fare."""
         return await self._node.priorities()

@@ -34,6 +34,7 @@ from goqueue.model import (
     Damaged,
     DiskEvent,
     Drop,
+    Dropped,
     Effect,
     Failed,
     Filled,
@@ -319,6 +320,9 @@ class Log:
                 self._damaged(event)
             case Compacted():
                 self._compaction.compacted(event, self._segments)
+            case Dropped():
+                # The start was moved when the deletion was decided.
+                pass
         return []
 
     def _synced(self, event: Synced) -> None:
@@ -420,6 +424,21 @@ class Log:
         self._epochs.drop_below(start)
         self._producers.drop_below(start)
         return [self._reshape(Drop(start))]
+
+    def delete_before(self, offset: Offset) -> list[Effect]:
+        """Delete every record below `offset`; `Dropped` tells that the start is durable.
+
+        The start may be inside a segment, which keeps its file until it ends below the start. An
+        offset that was deleted before changes nothing, and is answered all the same: the earlier
+        deletion may not be durable yet.
+        """
+        assert offset <= self._watermarks.stable, "uncommitted records are never deleted"
+        self._condition.check_not_failed()
+        self._condition.check_not_truncating()
+        active = self._segments.active
+        # Only sealed segments are removed.
+        sealed = [self._roll()] if active.size and active.end <= offset else []
+        return [*sealed, *self._drop(max(offset, self._start))]
 
     def begin_segment(self) -> list[Effect]:
         """Seal the active segment, so that everything below the end can be dropped later."""

@@ -82,7 +82,10 @@ class Rewind(msgspec.Struct, frozen=True, tag="rewind"):
 
 
 class Drop(msgspec.Struct, frozen=True, tag="drop"):
-    """Remove every segment that ends at or below `start`, where the log now begins."""
+    """Begin the log at `start`, and remove every segment that ends there or below.
+
+    Answered by `Dropped`.
+    """
 
     start: Offset
 

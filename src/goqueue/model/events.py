@@ -12,6 +12,7 @@ __all__ = [
     "Damaged",
     "Deleted",
     "DiskEvent",
+    "Dropped",
     "Failed",
     "Fetched",
     "Filled",
@@ -79,6 +80,13 @@ class Truncated(msgspec.Struct, frozen=True, kw_only=True):
     active: SegmentFacts
 
 
+class Dropped(msgspec.Struct, frozen=True, kw_only=True):
+    """A log begins at `start`, and will after any crash."""
+
+    log: LogId
+    start: Offset
+
+
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """A group of segments was rewritten as one, or (with `segment` None) the pass was given up.
 
@@ -104,7 +112,7 @@ class Deleted(msgspec.Struct, frozen=True, kw_only=True):
     log: LogId
 
 
-DiskEvent = Synced | Failed | Filled | Damaged | Truncated | Compacted | Created | Deleted
+DiskEvent = Synced | Failed | Filled | Damaged | Truncated | Dropped | Compacted | Created | Deleted
 
 
 # For a whole node

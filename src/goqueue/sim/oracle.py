@@ -34,6 +34,8 @@ class Oracle:
         self._harmed_ranges: list[tuple[int, int]] = []
         self._tombstones_before = 0
         self.start = Offset(0)
+        # Where the disk said that the log begins; it never begins before that again.
+        self._dropped_upto = Offset(0)
         self.committed = Offset(0)
         self.durable = Offset(0)
         self._promised = Offset(0)
@@ -92,6 +94,16 @@ class Oracle:
                 raise Violation("retention-too-early", f"offset {offset} at {record.timestamp}")
         self.start = start
 
+    def deleted_before(self, start: Offset) -> None:
+        """Somebody asked for the records below `start` to be deleted."""
+        if start > self.committed:
+            raise Violation("deletion-of-uncommitted", f"{start} > {self.committed}")
+        self.start = max(self.start, start)
+
+    def dropped(self, start: Offset) -> None:
+        """The disk has said that the log begins here, whatever happens."""
+        self._dropped_upto = max(self._dropped_upto, start)
+
     def damaged(self, harm: Harm) -> None:
         """A record was damaged: from now on it, and no other, may be refused."""
         if harm.offset is None:
@@ -122,6 +134,9 @@ class Oracle:
             raise Violation("acked-lost", f"the log ends at {end}, promised up to {self._promised}")
         if start > self.start:
             raise Violation("start-moved", f"the log starts at {start}, not at {self.start}")
+        if start < self._dropped_upto:
+            words = f"the log starts at {start}, was durable from {self._dropped_upto} on"
+            raise Violation("deleted-came-back", words)
         # A deletion that was decided and not yet done is forgotten by a crash.
         self.start = start
         for gone in [known for known in self._records if known >= end]:

@@ -16,6 +16,7 @@ from goqueue.model import (
     Code,
     Compacted,
     DiskEvent,
+    Dropped,
     Effect,
     Failed,
     Filled,
@@ -40,6 +41,7 @@ from goqueue.storage import DamageFound, RecoveryReport
 __all__ = ["Run"]
 
 _LOG = LogId("simulated", 0)
+_DELETION_SHARE = 0.3
 _READ_BYTES = (1, 200, 2000, 1 << 20)
 
 
@@ -65,6 +67,8 @@ class Run:
         ticks = Random(seed + 2)  # noqa: S311 - not for secrets
         clock = DiskClock(ticks, lambda: self._now.instant)
         self._machine = Machine(_LOG, self._files, self._settings, trace, clock)
+        # Beside the other choices, so that older seeds still mean what they meant.
+        self._deletions = Random(seed + 3)  # noqa: S311 - not for secrets
         self._is_truncating = False
         self._cleaned_upto = Offset(0)
         trace.note("swarm", self._swarm)
@@ -225,6 +229,8 @@ class Run:
             case Truncated():
                 self._is_truncating = False
                 self._oracle.truncated(event.active.end)
+            case Dropped():
+                self._oracle.dropped(event.start)
             case Compacted():
                 self._cleaned_upto = max(self._cleaned_upto, event.cleaned_upto)
             case Failed():
@@ -241,6 +247,8 @@ class Run:
         self._now = Now(self._now.instant, Timestamp(self._now.wall + jump))
 
     def _maintain(self) -> None:
+        if self._deletions.random() < _DELETION_SHARE:
+            self._delete_before()
         start, unreadable = self._log.start, self._log.damaged
         self._oracle.compaction_planned()
         self._oracle.tombstones_expire_before(self._now.wall - self._settings.tombstone_ns)
@@ -249,6 +257,15 @@ class Run:
             kept_ns = self._settings.retention_ns
             oldest_kept = None if kept_ns is None else self._now.wall - kept_ns
             self._oracle.retained_from(self._log.start, oldest_kept, unreadable)
+
+    def _delete_before(self) -> None:
+        if self._is_truncating or self._log.failure is not None:
+            return
+        stable = self._log.watermarks.stable
+        wanted = Offset(self._deletions.randint(min(self._log.start, stable), stable))
+        self._trace.note("delete before", wanted)
+        self._submit(self._log.delete_before(wanted))
+        self._oracle.deleted_before(self._log.start)
 
     def _truncate(self) -> None:
         if self._is_truncating or self._log.failure is not None:

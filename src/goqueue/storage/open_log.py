@@ -7,6 +7,7 @@ from goqueue.model import (
     Compact,
     Compacted,
     Drop,
+    Dropped,
     Offset,
     Rewind,
     Roll,
@@ -71,7 +72,7 @@ class OpenLog:
                 return not self.files.is_bare
         return True
 
-    def change(self, disk: FileSystem, change: Change) -> Truncated | None:
+    def change(self, disk: FileSystem, change: Change) -> Truncated | Dropped | None:
         """Execute a change of the files; raises OSError, Corrupt or DamageFound."""
         files = self.files
         match change:
@@ -86,6 +87,7 @@ class OpenLog:
                 return files.truncate(offset)
             case Drop(start):
                 files.drop(start)
+                return Dropped(log=files.log, start=start)
             case SaveEpochs(epochs):
                 files.save_epochs(epochs)
             case Compact():

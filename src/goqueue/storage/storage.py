@@ -354,11 +354,11 @@ class Storage:
         try:
             if entry.changes_files(effect.change):
                 entry.files.settle()
-            truncated = entry.change(self._files, effect.change)
+            done = entry.change(self._files, effect.change)
             if entry.compaction is not None:
                 entry.compacting_since = self._ticks()
                 self._compacting[entry.files.log] = entry
-            events.extend([] if truncated is None else [truncated])
+            events.extend([] if done is None else [done])
         except OSError as error:
             if self._relieve(entry, error, 0):
                 self._reshape(entry, effect, events)

@@ -446,3 +446,39 @@ def test_retention_by_size_keeps_at_least_that_much() -> None:
         commit(log, 3)
     assert changes(log.maintain(at())) == [Drop(Offset(6))]
     assert log.size == 600
+
+
+# Deletion on request
+
+
+def test_a_deletion_may_begin_a_log_inside_a_segment() -> None:
+    log = new_log()
+    for _ in range(7):
+        commit(log)
+    before = [each.base for each in log.segments]
+    (drop,) = changes(log.delete_before(Offset(4)))
+
+    assert before == [0, 3, 6]
+    assert drop == Drop(Offset(4))
+    assert log.start == 4
+    assert [each.base for each in log.segments] == [3, 6]
+    with pytest.raises(Refused):
+        log.read(Offset(3), 1000)
+    assert log.read(Offset(4), 1000) is not None
+
+
+def test_a_deletion_of_everything_seals_the_active_segment() -> None:
+    log = new_log()
+    commit(log, 2)
+
+    assert changes(log.delete_before(Offset(2))) == [Roll(Offset(2)), Drop(Offset(2))]
+    assert (log.start, log.end, log.size) == (2, 2, 0)
+    assert changes(log.delete_before(Offset(1))) == [Drop(Offset(2))]
+
+
+def test_an_offset_that_is_not_committed_is_never_deleted() -> None:
+    log = new_log()
+    commit(log)
+    append(log)
+    with pytest.raises(AssertionError):
+        log.delete_before(Offset(2))

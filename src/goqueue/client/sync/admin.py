@@ -14,6 +14,7 @@ from goqueue.client.admin_replies import (
     GroupOffsets,
     GroupSummary,
     Partition,
+    PartitionStart,
     ResetOffsets,
     Topic,
     TransactionDescription,
@@ -87,6 +88,18 @@ class SyncTopics:
     def delete(self, name: str) -> None:
         """Remove a topic, its messages and every group's place in it."""
         self._loop.call(self._topics.delete(name))
+
+    def trim(self, name: str, offsets: Mapping[int, int]) -> tuple[PartitionStart, ...]:
+        """Delete all messages before an offset, by partition; returns where they begin now.
+
+        Messages that no group has read are deleted as well. What a pending delayed message or an
+        open transaction needs is kept, and `kept_by` says so. Survives a crash once it returns.
+        """
+        return self._loop.call(self._topics.trim(name, offsets))
+
+    def purge(self, name: str) -> tuple[PartitionStart, ...]:
+        """Delete all messages that a topic holds now; as `trim` to the end of each partition."""
+        return self._loop.call(self._topics.purge(name))
 
     def partitions(self, name: str) -> tuple[Partition, ...]:
         """The partitions of a topic, each with its offsets and its size."""

@@ -391,6 +391,10 @@ class SyncConnection:
         """Counts of topics, partitions, groups and messages."""
         return self._loop.call(self._connection.stats())
 
+    def metrics(self) -> str:
+        """The metrics of the node in the text format of Prometheus."""
+        return self._loop.call(self._connection.metrics())
+
     def priorities(self) -> PriorityStats:
         """How the lanes of each group fare."""
         return self._loop.call(self._connection.priorities())

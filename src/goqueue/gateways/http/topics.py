@@ -4,6 +4,7 @@ The structs that hold settings are built at import from the rows of `TOPIC_SETTI
 setting needs no change here unless it is of a new kind.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any, assert_never
 
@@ -22,19 +23,22 @@ from goqueue.gateways.http.bodies import (
 from goqueue.gateways.http.routing.call import Call
 from goqueue.gateways.http.routing.parameter import TOPIC
 from goqueue.gateways.http.routing.router import SCHEMA_REF, Route
-from goqueue.model import Code, Refused, check_name, format_time
+from goqueue.model import Code, Offset, Refused, check_name, format_time
 from goqueue.model.requests import (
     PARTITION_COUNT,
     PARTITIONS_DEFAULT,
     TOPIC_SETTINGS,
     AlterTopic,
     CreateTopic,
+    DeleteRecords,
     DeleteTopic,
+    DeletionLimit,
     DescribePartitions,
     DescribeTopic,
     Done,
     ListTopics,
     PartitionList,
+    RecordsDeleted,
     SettingKind,
     SettingValue,
     TopicChanges,
@@ -53,10 +57,13 @@ __all__ = [
     "DeletedTopic",
     "OffsetRange",
     "PartitionOut",
+    "PartitionStartOut",
     "Partitions",
     "Topic",
     "TopicConfigOut",
     "Topics",
+    "TrimBody",
+    "Trimmed",
 ]
 
 # A type that is computed; type checkers have no name for it.
@@ -199,6 +206,32 @@ class Partitions(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[PartitionOut, ...]
 
 
+_PARTITION = re.compile("0|[1-9][0-9]{0,3}")
+PartitionKey = Annotated[str, Meta(extra_json_schema={"pattern": f"^({_PARTITION.pattern})$"})]
+
+
+class TrimBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first offset to keep, by partition; all messages below it are deleted."""
+
+    offsets: Annotated[dict[PartitionKey, OffsetNumber], Meta(min_length=1, max_length=10_000)]
+
+
+class PartitionStartOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a partition begins now; `kept_by` says what still needs older messages, if anything."""
+
+    partition: Count
+    earliest_offset: OffsetNumber
+    deleted_offsets: Count
+    kept_by: DeletionLimit
+
+
+class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions that were asked for. The deletion survives a crash of the node."""
+
+    topic: Name
+    partitions: tuple[PartitionStartOut, ...]
+
+
 _SECTION = "Topics"
 # Where the name leaves no room for `.dlq`, the dead-letter topic must be named.
 _CREATE_SCHEMA = {
@@ -267,6 +300,36 @@ async def _partitions(call: Call) -> Partitions:
                 size_bytes=each.size_bytes,
             )
             for each in listed.partitions
+        ),
+    )
+
+
+async def _trim(call: Call) -> Trimmed:
+    before: dict[int, Offset] = {}
+    for partition, offset in call.body(TrimBody).offsets.items():
+        if not _PARTITION.fullmatch(partition):
+            reason = f"{partition[:20]!r} is not a partition"
+            raise Refused(Code.REQUEST_INVALID, field="offsets", reason=reason)
+        before[int(partition)] = Offset(offset)
+    return await _deleted(call, DeleteRecords(topic=call[TOPIC], before=before))
+
+
+async def _purge(call: Call) -> Trimmed:
+    return await _deleted(call, DeleteRecords(topic=call[TOPIC]))
+
+
+async def _deleted(call: Call, command: DeleteRecords) -> Trimmed:
+    deleted = await call.ask(command, RecordsDeleted)
+    return Trimmed(
+        topic=deleted.topic,
+        partitions=tuple(
+            PartitionStartOut(
+                partition=each.partition,
+                earliest_offset=each.earliest_offset,
+                deleted_offsets=each.deleted_offsets,
+                kept_by=each.kept_by,
+            )
+            for each in deleted.partitions
         ),
     )
 
@@ -386,5 +449,34 @@ TOPIC_ROUTES = (
         run=_partitions,
         parameters=(TOPIC,),
         answer=Partitions,
+    ),
+    Route(
+        method="POST",
+        path="/topics/{topic}/trim",
+        section=_SECTION,
+        summary="Delete all messages before an offset",
+        run=_trim,
+        parameters=(TOPIC,),
+        body=TrimBody,
+        answer=Trimmed,
+        errors=(
+            Code.TOPIC_INTERNAL,
+            Code.PARTITION_NOT_FOUND,
+            Code.OFFSET_OUT_OF_RANGE,
+            Code.STORAGE_FAILED,
+        ),
+        writes=True,
+        example={"offsets": {"0": 100}},
+    ),
+    Route(
+        method="POST",
+        path="/topics/{topic}/purge",
+        section=_SECTION,
+        summary="Delete all messages of a topic",
+        run=_purge,
+        parameters=(TOPIC,),
+        answer=Trimmed,
+        errors=(Code.TOPIC_INTERNAL, Code.STORAGE_FAILED),
+        writes=True,
     ),
 )

@@ -50,6 +50,7 @@ __all__ = [
     "CommitOffsets",
     "CreateTopic",
     "DeleteGroup",
+    "DeleteRecords",
     "DeleteTopic",
     "DescribeGroup",
     "DescribeLag",
@@ -116,6 +117,16 @@ class DescribePartitions(msgspec.Struct, frozen=True, kw_only=True):
     """Answered by `PartitionList`."""
 
     topic: str
+
+
+class DeleteRecords(msgspec.Struct, frozen=True, kw_only=True):
+    """Delete the oldest records of partitions; answered by `RecordsDeleted` once that is durable.
+
+    `before` is the first offset to keep, by partition; None deletes everything that is stored now.
+    """
+
+    topic: str
+    before: dict[int, Offset] | None = None
 
 
 # Messages
@@ -413,6 +424,7 @@ Command = (
     CreateTopic
     | AlterTopic
     | DeleteTopic
+    | DeleteRecords
     | ListTopics
     | DescribeTopic
     | DescribePartitions

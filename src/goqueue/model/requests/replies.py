@@ -4,6 +4,8 @@ Replies with records name slices of the log; the runtime reads them and puts the
 before the gateway sees the reply.
 """
 
+import enum
+
 import msgspec
 
 from goqueue.model.errors import Code
@@ -28,6 +30,7 @@ from goqueue.model.requests.transactions import (
 
 __all__ = [
     "Beat",
+    "DeletionLimit",
     "Done",
     "GroupDescription",
     "GroupList",
@@ -41,12 +44,14 @@ __all__ = [
     "PartitionDescription",
     "PartitionLag",
     "PartitionList",
+    "PartitionStart",
     "Placed",
     "PositionReset",
     "PositionsReset",
     "PriorityStatistics",
     "Published",
     "Records",
+    "RecordsDeleted",
     "Redriven",
     "Reliability",
     "Reply",
@@ -103,6 +108,33 @@ class PartitionList(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     partitions: tuple[PartitionDescription, ...]
+
+
+class DeletionLimit(enum.StrEnum):
+    """Why records were kept although they were to be deleted."""
+
+    NONE = ""
+    DELAYED_MESSAGE = "delayed_message"
+    OPEN_TRANSACTION = "open_transaction"
+
+
+class PartitionStart(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a partition begins after a deletion, and how many offsets went with it.
+
+    `kept_by` says what still needs records below the offset that was asked for.
+    """
+
+    partition: int
+    earliest_offset: Offset
+    deleted_offsets: int
+    kept_by: DeletionLimit = DeletionLimit.NONE
+
+
+class RecordsDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The partitions that were asked for, in order."""
+
+    topic: str
+    partitions: tuple[PartitionStart, ...]
 
 
 # Messages
@@ -387,6 +419,7 @@ Reply = (
     | TopicList
     | TopicDescription
     | PartitionList
+    | RecordsDeleted
     | Published
     | Records
     | Watched

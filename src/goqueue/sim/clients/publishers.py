@@ -5,6 +5,7 @@ bytes of an answer and hands every record, also hidden ones, to the ledger.
 """
 
 from collections.abc import Iterable
+from random import Random
 
 import msgspec
 
@@ -24,6 +25,7 @@ from goqueue.model import (
 from goqueue.model.requests import (
     AlterTopic,
     CreateTopic,
+    DeleteRecords,
     DeleteTopic,
     Done,
     Isolation,
@@ -31,6 +33,7 @@ from goqueue.model.requests import (
     Published,
     Read,
     Records,
+    RecordsDeleted,
     Redrive,
     Reply,
     TopicChanges,
@@ -243,6 +246,7 @@ class Publishers:
         self._random = world.random
         self._sendings = 0
         self._readings = 0
+        self._trims = 0
 
     # Topics
 
@@ -312,6 +316,24 @@ class Publishers:
         topic.visibilities_ns[visibility_ns] = None
         changes = TopicChanges({"max_deliveries": limit, "visibility_timeout": visibility_ns})
         self._world.ask(AlterTopic(name=topic.name, changes=changes), _ignore)
+        if topic.retires:
+            self._trim(topic)
+
+    def _trim(self, topic: TopicTruth) -> None:
+        """Delete old records of a topic that loses them anyway; what was answered is for good."""
+        self._trims += 1
+        # Beside the other choices, so that older seeds still mean what they meant.
+        random = Random(self._trims)  # noqa: S311 - not for secrets
+        before = {partition: Offset(random.randrange(40)) for partition in range(topic.partitions)}
+        command = DeleteRecords(topic=topic.name, before=random.choice([before, before, None]))
+
+        def done(reply: Reply | Refused | None) -> None:
+            if isinstance(reply, RecordsDeleted):
+                for each in reply.partitions:
+                    known = topic.trimmed.get(each.partition, 0)
+                    topic.trimmed[each.partition] = max(known, each.earliest_offset)
+
+        self._world.ask(command, done)
 
     def delete(self) -> None:
         world = self._world

@@ -307,6 +307,9 @@ class RunEnd:
             for partition in range(topic.partitions):
                 held = self._read(topic, partition)
                 starts.append(held.start)
+                if held.start < topic.trimmed.get(partition, 0):
+                    words = f"{topic.name} {partition} starts at {held.start}"
+                    raise Violation("deleted-came-back", words)
                 self._world.ledger.check_partition(topic, partition, held.records, held.start)
                 of_topic[partition] = held.messages
             self._world.ledger.check_delays(topic, starts)

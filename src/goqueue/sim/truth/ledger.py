@@ -135,6 +135,8 @@ class TopicTruth:
         # Where delayed messages wait.
         self.hidden: dict[Place, int] = {}
         self.keys: dict[tuple[int, bytes], list[int]] = {}
+        # Where partitions begin at the earliest: the deletion of what was before is durable.
+        self.trimmed: dict[int, int] = {}
 
     @property
     def limit_max(self) -> int | None:
