@@ -178,7 +178,7 @@ def test_what_the_server_refuses_is_one_line_with_its_code_and_a_hint(
         (("group", "lag", "nobody"), "(group_not_found); see: goqueue group list"),
         (("consume", topic, "-p", "9"), "(partition_not_found)"),
         (("produce", topic, "-p", "9", "-m", "x"), "(partition_not_found)"),
-        (("dlq", "show", topic, "0:0"), "(topic_not_found)"),
+        (("dlq", "show", topic, "0:0"), "there is no dead letter 0:0"),
     ):
         refused = program.run(*arguments)
         assert refused.code == 1, arguments

@@ -1,101 +1,184 @@
-"""`goqueue dlq`: list, show and redrive dead letters.
+"""`goqueue dlq`: list, show, export, redrive and purge dead letters.
 
-Dead letters are read from their dead-letter topic as messages; the server moves them.
+Dead letters are read from their dead-letter topic as messages; the server moves and deletes them.
+TOPIC is the topic that they came from. Letters are selected by place, group, reason and age; a
+selection that the server does not know is searched here, and the places found are sent to it.
 """
 
-import re
-from typing import TYPE_CHECKING
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
 
-from goqueue.cli.client import Session, ask, run_session
+from goqueue.cli.client import Session, run_session
+from goqueue.cli.errors import Failure
 from goqueue.cli.messages import read_merged, report_damage
 from goqueue.cli.options import (
     Output,
+    Place,
+    complete_groups,
     complete_topics,
     confirm,
     force_option,
     limit_option,
     output_option,
+    place_argument,
+    read_place,
     server_options,
     topic_argument,
+    wide_output_option,
 )
-from goqueue.cli.output import console, cut, draw, printable, show, table, write_document
-from goqueue.client import GoQueueError, NotFound, TopicNotFound
-from goqueue.model import DEAD_LETTER_PREFIX, format_time
+from goqueue.cli.output import (
+    console,
+    cut,
+    draw,
+    encode,
+    printable,
+    table,
+    write_document,
+    write_items,
+)
+from goqueue.cli.quantities import read_time, shown_time
+from goqueue.client import GoQueueError, TopicNotFound
+from goqueue.model import DEAD_LETTER_PREFIX, parse_time
 
 if TYPE_CHECKING:
-    from goqueue.client.pages import PageMessage
+    from goqueue.client.admin_replies import PartitionStart
+    from goqueue.client.message import Message
+    from goqueue.client.pages import PageMessage, PageReader
 
-__all__ = ["dlq", "draw_moved", "list_letters", "read_place", "show_letter"]
+__all__ = ["LetterFilter", "dlq", "draw_moved", "list_letters", "read_filter", "show_letter"]
 
-_PLACE = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 _VALUE_WIDTH = 60
+# How many places the server takes in one request.
+_PLACES_MAX = 10_000
+_EXPORTED_AT_ONCE = 500
+_REDRIVEN_MAX = 1000
 
 
 def draw_moved(count: int) -> None:
     print(f"moved {count} dead letter{'' if count == 1 else 's'}")
 
 
-def read_place(text: str) -> tuple[int, int]:
-    """`PARTITION:OFFSET` of a dead letter."""
-    found = _PLACE.fullmatch(text)
-    if found is None:
-        raise click.UsageError(f"{text!a} is not PARTITION:OFFSET such as 0:12")
-    return int(found[1]), int(found[2])
+class LetterFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead letters: of a group, for a reason, that died in [since_ns, before_ns)."""
+
+    group: str | None = None
+    reason: str | None = None
+    since_ns: int | None = None
+    before_ns: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self == LetterFilter()
+
+    def matches(self, letter: "Message") -> bool:
+        died = _died(letter)
+        return (
+            self.group in (None, _fact(letter, "group"))
+            and self.reason in (None, _fact(letter, "reason"), _fact(letter, "cause"))
+            and (self.since_ns is None or died >= self.since_ns)
+            and (self.before_ns is None or died < self.before_ns)
+        )
 
 
-async def list_letters(session: Session, topic: str, limit: int, output: Output) -> None:
+def read_filter(given: Mapping[str, str | None]) -> LetterFilter:
+    """What the flags say; a time that is none is a usage error."""
+    now_ns = time.time_ns()
+
+    def moment(flag: str) -> int | None:
+        text = given.get(flag)
+        return None if text is None else parse_time(read_time(flag, text, now_ns))
+
+    return LetterFilter(
+        group=given.get("group"),
+        reason=given.get("reason"),
+        since_ns=moment("since"),
+        before_ns=moment("before"),
+    )
+
+
+# Reading
+
+
+async def _letters(
+    session: Session, topic: str, wanted: LetterFilter, limit: int | None
+) -> "tuple[list[PageReader], AsyncIterator[PageMessage]]":
     name = await _dead_letter_topic(session, topic)
     try:
         readers = await session.q.pages(name, from_=0, on_damage=report_damage)
     except TopicNotFound:
         # The first dead letter creates the topic: no message has died yet.
         readers = []
-    items = [item async for item in read_merged(readers, limit)]
-    offsets = {str(reader.log.partition): reader.offset for reader in readers}
+    is_wanted = None if wanted.is_empty else wanted.matches
+    return readers, read_merged(readers, limit, is_wanted=is_wanted)
+
+
+async def list_letters(
+    session: Session, topic: str, wanted: LetterFilter, limit: int, output: Output
+) -> None:
+    readers, found = await _letters(session, topic, wanted, limit)
+    items = [item async for item in found]
     if output.is_table:
-        draw_dead_letters(items, topic)
-    else:
-        messages = [msgspec.json.decode(item.json) for item in items]
-        write_document({"messages": messages, "next_offsets": offsets}, output)
+        draw_dead_letters(items, topic, is_wide=output is Output.WIDE)
+        left = sum(max(0, reader.end - reader.offset) for reader in readers)
+        if len(items) == limit and left:
+            print(f"{left} more: -n {limit + left}", file=sys.stderr)
+        return
+    messages = [msgspec.json.decode(item.json) for item in items]
+    offsets = {str(reader.log.partition): reader.offset for reader in readers}
+    write_items({"messages": messages, "next_offsets": offsets}, "messages", output)
 
 
-def draw_dead_letters(items: "list[PageMessage]", topic: str) -> None:
-    rows = [
-        (
-            f"{item.message.partition}:{item.message.offset}",
-            _fact(item, "time") or format_time(item.message.timestamp),
-            f"{_fact(item, 'partition')}:{_fact(item, 'offset')}",
-            _fact(item, "group"),
-            _fact(item, "cause"),
-            _fact(item, "deliveries"),
-            _fact(item, "reason"),
-            cut(_shown(item.message.value), _VALUE_WIDTH),
+def draw_dead_letters(items: "list[PageMessage]", topic: str, *, is_wide: bool = False) -> None:
+    rows = []
+    for item in items:
+        message = item.message
+        value = _shown(message.value)
+        rows.append(
+            (
+                f"{message.partition}:{message.offset}",
+                shown_time(_died(message)),
+                f"{_fact(message, 'partition')}:{_fact(message, 'offset')}",
+                _fact(message, "group"),
+                _fact(message, "cause"),
+                _fact(message, "deliveries"),
+                _fact(message, "reason"),
+                *((_shown(message.key), value) if is_wide else (cut(value, _VALUE_WIDTH),)),
+            )
         )
-        for item in items
-    ]
-    headings = ("LETTER", "DIED", "ORIGIN", "GROUP", "CAUSE", "DELIVERIES", "REASON", "VALUE")
+    more = ("KEY", "VALUE") if is_wide else ("VALUE",)
+    headings = ("LETTER", "DIED", "ORIGIN", "GROUP", "CAUSE", "DELIVERIES", "REASON", *more)
     draw(headings, rows, empty=f"no dead letters of {printable(topic)}")
 
 
-async def show_letter(
-    session: Session, topic: str, partition: int, offset: int, output: Output
-) -> None:
+async def show_letter(session: Session, topic: str, place: Place, output: Output) -> None:
     name = await _dead_letter_topic(session, topic)
-    items = (await session.q.page(name, partition, offset=offset, limit=1)).messages
-    if not items or items[0].message.offset != offset:
-        words = f"there is no dead letter {partition}:{offset} of {topic}"
-        raise NotFound("message_not_found", words)
+    try:
+        page = await session.q.page(name, place.partition, offset=place.offset, limit=1)
+    except GoQueueError as error:
+        if error.code not in ("topic_not_found", "partition_not_found", "offset_out_of_range"):
+            raise
+        items = []
+    else:
+        items = page.messages
+    if not items or items[0].message.offset != place.offset:
+        raise Failure(
+            f"there is no dead letter {place} of {topic}",
+            code="message_not_found",
+            hint=f"see: goqueue dlq list {topic}",
+        )
     if not output.is_table:
         write_document(msgspec.json.decode(items[0].json), output)
         return
     message = items[0].message
     facts = [
         ("topic", message.topic),
-        ("place", f"{partition}:{offset}"),
-        ("time", format_time(message.timestamp)),
+        ("letter", str(place)),
+        ("died", shown_time(_died(message))),
         ("priority", message.lane.name.lower()),
         ("key", _shown(message.key)),
     ]
@@ -103,6 +186,19 @@ async def show_letter(
     facts += [(printable(header), _shown(value)) for header, value in headers]
     console().print(table(("FIELD", "VALUE"), facts))
     print(_shown(message.value))
+
+
+async def export_letters(session: Session, topic: str, wanted: LetterFilter) -> None:
+    """Write every letter as one line of JSON, so that a file of any size can be made."""
+    _, found = await _letters(session, topic, wanted, None)
+    waiting: list[bytes] = []
+    async for item in found:
+        waiting.append(encode(msgspec.Raw(item.json)))
+        if len(waiting) == _EXPORTED_AT_ONCE:
+            sys.stdout.buffer.write(b"\n".join(waiting) + b"\n")
+            waiting = []
+    if waiting:
+        sys.stdout.buffer.write(b"\n".join(waiting) + b"\n")
 
 
 async def _dead_letter_topic(session: Session, topic: str) -> str:
@@ -113,16 +209,139 @@ async def _dead_letter_topic(session: Session, topic: str) -> str:
     return name
 
 
-def _fact(item: "PageMessage", name: str) -> str:
-    return item.message.headers.get(DEAD_LETTER_PREFIX + name, b"").decode(
-        errors="backslashreplace"
-    )
+def _died(letter: "Message") -> int:
+    """When the message became a dead letter, in nanoseconds since 1970."""
+    try:
+        return parse_time(_fact(letter, "time"))
+    except ValueError:
+        # Somebody published to the dead-letter topic.
+        return letter.timestamp
+
+
+def _fact(letter: "Message", name: str) -> str:
+    return letter.headers.get(DEAD_LETTER_PREFIX + name, b"").decode(errors="backslashreplace")
 
 
 def _shown(octets: bytes | None) -> str:
     if octets is None:
         return "(null)"
     return printable(octets.decode(errors="backslashreplace"))
+
+
+# Redrive
+
+
+class _Redrive(msgspec.Struct, frozen=True, kw_only=True):
+    """What to move, where, and at most how many; None is left to the server."""
+
+    topic: str
+    places: tuple[Place, ...]
+    wanted: LetterFilter
+    limit: int | None
+    to_topic: str | None
+
+
+async def redrive_letters(session: Session, asked: _Redrive) -> int:
+    """Move letters; how many were moved."""
+    letters = session.q.dead_letters
+    wanted = asked.wanted
+    is_simple = wanted == LetterFilter(reason=wanted.reason)
+    if not asked.places and is_simple:
+        return await letters.redrive(
+            asked.topic, limit=asked.limit, to_topic=asked.to_topic, reason=wanted.reason
+        )
+    places = list(asked.places) or await _places_of(session, asked)
+    moved = 0
+    for first in range(0, len(places), _PLACES_MAX):
+        named: dict[int, list[int]] = {}
+        for place in places[first : first + _PLACES_MAX]:
+            named.setdefault(place.partition, []).append(place.offset)
+        moved += await _redrive_named(session, asked, named)
+    return moved
+
+
+async def _redrive_named(session: Session, asked: _Redrive, named: dict[int, list[int]]) -> int:
+    """The server may move some of them at a time: ask until it moves no more."""
+    moved = 0
+    while True:
+        now = await session.q.dead_letters.redrive(
+            asked.topic,
+            limit=min(_PLACES_MAX, sum(map(len, named.values()))),
+            to_topic=asked.to_topic,
+            reason=asked.wanted.reason,
+            letters=named,
+        )
+        moved += now
+        if not now:
+            return moved
+
+
+async def _places_of(session: Session, asked: _Redrive) -> list[Place]:
+    _, found = await _letters(session, asked.topic, asked.wanted, asked.limit)
+    return [Place(item.message.partition, item.message.offset) async for item in found]
+
+
+# Purge
+
+
+async def purge_letters(session: Session, topic: str, before_ns: int | None) -> int:
+    """Delete letters, all or those that died before a time; how many offsets went."""
+    name = await _dead_letter_topic(session, topic)
+    try:
+        if before_ns is None:
+            starts = await session.q.topics.purge(name)
+        else:
+            starts = await _purge_before(session, name, before_ns)
+    except TopicNotFound:
+        return 0
+    return sum(each.deleted_offsets for each in starts)
+
+
+async def _purge_before(
+    session: Session, name: str, before_ns: int
+) -> "tuple[PartitionStart, ...]":
+    """Delete up to the first letter of each partition that died later; the rest is kept."""
+    readers = await session.q.pages(name, from_=0, on_damage=report_damage)
+    offsets: dict[int, int] = {}
+    for reader in readers:
+        offsets[reader.log.partition] = await _first_from(reader, before_ns)
+    return await session.q.topics.trim(name, offsets)
+
+
+async def _first_from(reader: "PageReader", before_ns: int) -> int:
+    while not reader.is_at_end:
+        before = reader.offset
+        for item in await reader.read(limit=_EXPORTED_AT_ONCE):
+            if _died(item.message) >= before_ns:
+                return item.message.offset
+        if reader.offset <= before:
+            break
+    return min(reader.offset, reader.end)
+
+
+# The commands
+
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def _filter_options(decorated: Decorated) -> Decorated:
+    """Give a command the flags that select letters."""
+    flags = (
+        click.option(
+            "--group", metavar="GROUP", shell_complete=complete_groups, help="Only of this group."
+        ),
+        click.option("--reason", metavar="TEXT", help="Only with this cause or reason."),
+        click.option(
+            "--since", metavar="TIME", help="Only died since a timestamp, or a duration ago (1h)."
+        ),
+        click.option(
+            "--before", metavar="TIME", help="Only died before a timestamp, or a duration ago (7d)."
+        ),
+    )
+    for flag in reversed(flags):
+        decorated = flag(decorated)
+    return decorated
 
 
 @click.group("dlq")
@@ -135,28 +354,47 @@ def dlq(output: Output) -> None:
 @dlq.command("list", short_help="List dead letters, oldest first.")
 @topic_argument
 @limit_option("messages")
+@_filter_options
 @server_options
-@output_option
-def list_command(topic: str, limit: int, output: Output) -> None:
-    """List the dead letters of TOPIC, oldest first, including those already redriven."""
-    run_session(lambda session: list_letters(session, topic, limit, output))
+@wide_output_option
+def list_command(topic: str, limit: int, output: Output, **given: str | None) -> None:
+    """List the dead letters of TOPIC, oldest first, including those already redriven.
+
+    -o wide adds the keys and shows whole values.
+    """
+    wanted = read_filter(given)
+    run_session(lambda session: list_letters(session, topic, wanted, limit, output))
 
 
 @dlq.command("show", short_help="Show one dead letter in full.")
 @topic_argument
-@click.argument("place", metavar="PARTITION:OFFSET")
+@place_argument
 @server_options
 @output_option
-def show_command(topic: str, place: str, output: Output) -> None:
+def show_command(topic: str, place: Place, output: Output) -> None:
     """Show the dead letter of TOPIC at PARTITION:OFFSET, as shown by `dlq list`."""
-    partition, offset = read_place(place)
-    run_session(lambda session: show_letter(session, topic, partition, offset, output))
+    run_session(lambda session: show_letter(session, topic, place, output))
+
+
+@dlq.command("export", short_help="Write dead letters as JSON lines.")
+@topic_argument
+@_filter_options
+@server_options
+@output_option
+def export_command(topic: str, output: Output, **given: str | None) -> None:  # noqa: ARG001 - one form only
+    """Write the dead letters of TOPIC to standard output, one JSON object per line.
+
+    The lines can be published again with: goqueue produce TOPIC --format json
+    """
+    wanted = read_filter(given)
+    run_session(lambda session: export_letters(session, topic, wanted))
 
 
 @dlq.command("redrive", short_help="Move dead letters back to their topic.")
 @topic_argument
+@click.argument("places", nargs=-1, metavar="[PARTITION:OFFSET]...")
 @click.option(
-    "--max", "count_max", type=int, metavar="N", help="Maximum number of messages.  [default: 1000]"
+    "--max", "limit", type=click.IntRange(1), metavar="N", help="Maximum number.  [default: 1000]"
 )
 @click.option(
     "--to-topic",
@@ -164,23 +402,56 @@ def show_command(topic: str, place: str, output: Output) -> None:
     shell_complete=complete_topics,
     help="Target topic (default: the original topic).",
 )
-@click.option("--reason", metavar="TEXT", help="Only messages with this cause or reason.")
+@_filter_options
 @force_option
 @server_options
 @output_option
 def redrive_command(
     topic: str,
-    count_max: int | None,
+    places: tuple[str, ...],
+    limit: int | None,
     to_topic: str | None,
-    reason: str | None,
     output: Output,
     *,
     is_forced: bool,
+    **given: str | None,
 ) -> None:
-    """Move dead letters of TOPIC back, oldest first, each once. Repeat until none is moved."""
+    """Move dead letters of TOPIC back, oldest first, each once.
+
+    With PARTITION:OFFSET only those letters, as shown by `dlq list`; otherwise all that match the
+    options, at most --max at a time. Repeat until none is moved.
+    """
+    asked = _Redrive(
+        topic=topic,
+        places=tuple(read_place(place) for place in places),
+        wanted=read_filter(given),
+        limit=limit if limit is not None else _REDRIVEN_MAX,
+        to_topic=to_topic,
+    )
+    if places and not asked.wanted.is_empty:
+        raise click.UsageError("give PARTITION:OFFSET, or options that select, not both")
     goal = "back to it" if to_topic is None else f"to {to_topic!a}"
     confirm(f"Move dead letters of {topic!a} {goal}?", is_forced=is_forced)
-    moved = ask(
-        lambda q: q.dead_letters.redrive(topic, limit=count_max, to_topic=to_topic, reason=reason)
-    )
-    show(moved, output, draw_moved)
+    moved = run_session(lambda session: redrive_letters(session, asked))
+    if output.is_table:
+        draw_moved(moved)
+    else:
+        write_document({"moved": moved}, output)
+
+
+@dlq.command("purge", short_help="Delete dead letters.")
+@topic_argument
+@click.option("--before", metavar="TIME", help="Only died before a time, or a duration ago (7d).")
+@force_option
+@server_options
+@output_option
+def purge_command(topic: str, before: str | None, output: Output, *, is_forced: bool) -> None:
+    """Delete the dead letters of TOPIC for good, all or the oldest; redriven ones included."""
+    wanted = read_filter({"before": before})
+    which = "all dead letters" if before is None else f"the dead letters from before {before}"
+    confirm(f"Delete {which} of {topic!a}?", is_forced=is_forced)
+    deleted = run_session(lambda session: purge_letters(session, topic, wanted.before_ns))
+    if output.is_table:
+        print(printable(f"deleted the dead letters of {topic}: {deleted} offsets"))
+    else:
+        write_document({"topic": topic, "deleted_offsets": deleted}, output)

@@ -191,11 +191,31 @@ def _is_equal(value: object, wanted: object) -> bool:
 
 
 def _is_ordered(value: object, operator: str, wanted: object) -> bool:
-    match value, wanted:
-        case (bool(), _) | (_, bool()):
-            return False
-        case (int() | float(), int() | float()) | (str(), str()):
-            order = (value > wanted) - (value < wanted)  # type: ignore[operator]  # two numbers or two texts
-        case _:
-            return False
-    return {"<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[operator]
+    """Whether two numbers, or two texts, are in this order."""
+    is_greater, is_less = _compared(value, wanted)
+    is_equal = not is_greater and not is_less and _is_same_kind(value, wanted)
+    return {
+        "<": is_less,
+        "<=": is_less or is_equal,
+        ">": is_greater,
+        ">=": is_greater or is_equal,
+    }[operator]
+
+
+def _compared(value: object, wanted: object) -> tuple[bool, bool]:
+    """Whether it is greater, and whether it is less; neither if the two have no order."""
+    if not _is_same_kind(value, wanted):
+        return False, False
+    if isinstance(value, str) and isinstance(wanted, str):
+        return value > wanted, value < wanted
+    assert isinstance(value, int | float)
+    assert isinstance(wanted, int | float)
+    return value > wanted, value < wanted
+
+
+def _is_same_kind(value: object, wanted: object) -> bool:
+    """Whether both are numbers, or both are texts; true and false are neither."""
+    if isinstance(value, bool) or isinstance(wanted, bool):
+        return False
+    is_number = isinstance(value, int | float) and isinstance(wanted, int | float)
+    return is_number or (isinstance(value, str) and isinstance(wanted, str))

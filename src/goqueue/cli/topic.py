@@ -5,6 +5,7 @@ description as JSON hold what their tables show: the sizes of `list` and the lan
 added to the body of the API.
 """
 
+import time
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -16,6 +17,7 @@ from goqueue.cli.options import (
     confirm,
     force_option,
     output_option,
+    read_place,
     server_options,
     topic_argument,
     wide_output_option,
@@ -29,7 +31,7 @@ from goqueue.cli.output import (
     write_document,
     write_items,
 )
-from goqueue.cli.quantities import shown_duration, shown_time, sized
+from goqueue.cli.quantities import read_time, shown_duration, shown_time, sized
 from goqueue.cli.topic_values import (
     SETTINGS,
     complete_setting,
@@ -38,7 +40,7 @@ from goqueue.cli.topic_values import (
     shown_setting,
 )
 from goqueue.client import GoQueueError, ServerUnreachable
-from goqueue.client.admin_replies import LaneStats, NodeStats, Partition, Topic
+from goqueue.client.admin_replies import LaneStats, NodeStats, Partition, PartitionStart, Topic
 from goqueue.model.requests import SettingKind, TopicSetting
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ __all__ = [
     "draw_lanes",
     "draw_list",
     "draw_partitions",
+    "draw_starts",
     "draw_topic",
     "list_topics",
     "topic",
@@ -389,6 +392,79 @@ def delete_command(topic: str, output: Output, *, is_forced: bool) -> None:
     confirm(f"Delete the topic {topic!a} and all its messages?", is_forced=is_forced)
     deleted = ask(lambda q: q.topics.delete(topic))
     show(deleted, output, lambda _: print(f"deleted topic {printable(topic)}"))
+
+
+@topic.command("trim", short_help="Delete messages before an offset or a time.")
+@topic_argument
+@click.argument("places", nargs=-1, metavar="[PARTITION:OFFSET]...")
+@click.option("--before", metavar="TIME", help="All older than a timestamp, or a duration (7d).")
+@force_option
+@server_options
+@output_option
+def trim_command(
+    topic: str, places: tuple[str, ...], before: str | None, output: Output, *, is_forced: bool
+) -> None:
+    """Delete the messages of TOPIC before PARTITION:OFFSET for good, or before a time.
+
+    The message at OFFSET is the first that is kept. Groups never get what is deleted. What a
+    delayed message or an open transaction still needs is kept.
+    """
+    if bool(places) == (before is not None):
+        raise click.UsageError("give either PARTITION:OFFSET, once per partition, or --before TIME")
+    moment = None if before is None else read_time("before", before, time.time_ns())
+    offsets = dict(read_place(place) for place in places)
+    if len(offsets) < len(places):
+        raise click.UsageError("a partition is named twice")
+    which = ", ".join(places) if moment is None else moment
+    confirm(f"Delete the messages of {topic!a} before {which}?", is_forced=is_forced)
+    run_session(lambda session: _trim(session, topic, offsets, moment, output))
+
+
+@topic.command("purge", short_help="Delete all messages of a topic.")
+@topic_argument
+@force_option
+@server_options
+@output_option
+def purge_command(topic: str, output: Output, *, is_forced: bool) -> None:
+    """Delete all messages of TOPIC for good; the topic, its settings and its groups stay."""
+    confirm(f"Delete all messages of {topic!a}?", is_forced=is_forced)
+    purged = ask(lambda q: q.topics.purge(topic))
+    show(purged, output, lambda starts: draw_starts(topic, starts), items="partitions")
+
+
+async def _trim(
+    session: Session, topic: str, offsets: dict[int, int], moment: str | None, output: Output
+) -> None:
+    if moment is not None:
+        readers = await session.q.pages(topic, from_=moment)
+        for reader in readers:
+            # To read is to learn at which offset the time is.
+            reader.step_back(await reader.read(limit=1))
+            offsets[reader.log.partition] = min(reader.offset, reader.end)
+    trimmed = await session.ask(lambda q: q.topics.trim(topic, offsets))
+    show(trimmed, output, lambda starts: draw_starts(topic, starts), items="partitions")
+
+
+_KEPT_BY = {
+    "delayed_message": "a delayed message still needs the rest: goqueue delayed list {topic}",
+    "open_transaction": "an open transaction still needs the rest: goqueue txn list",
+}
+
+
+def draw_starts(topic: str, starts: tuple[PartitionStart, ...]) -> None:
+    rows = [
+        (
+            each.partition,
+            each.deleted_offsets,
+            each.earliest_offset,
+            _KEPT_BY.get(each.kept_by, each.kept_by).format(topic=topic),
+        )
+        for each in starts
+    ]
+    headings = ("PARTITION", "DELETED", "FIRST OFFSET", "NOTE")
+    has_notes = any(each.kept_by for each in starts)
+    shown = rows if has_notes else [row[:-1] for row in rows]
+    draw(headings if has_notes else headings[:-1], shown, empty="no partitions")
 
 
 def _given(**fields: int | None) -> dict[str, object]:
