@@ -41,6 +41,7 @@ _COMMANDS = {
     "txn": ("goqueue.cli.txn", "Inspect open transactions; abort one that hangs."),
     "trace": ("goqueue.cli.trace", "Show what happened to a message, step by step."),
     "top": ("goqueue.cli.top", "Watch a node: rates, lag, delays, dead letters."),
+    "doctor": ("goqueue.cli.doctor", "Say what is wrong with a node, and what to do."),
     "pipeline": ("goqueue.cli.pipeline", "Run and inspect data pipelines on Spark."),
     "bench": ("goqueue.cli.bench", "Measure throughput and latency of a server."),
     "log": ("goqueue.cli.log", "Inspect the log files of a data directory."),
